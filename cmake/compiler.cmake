@@ -1,0 +1,30 @@
+# How every file is compiled. One result on every machine comes first: no contraction, no fast-math.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+set(BUTTERFLY_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=<this>")
+option(BUTTERFLY_TESTS "Build the tests" ON)
+option(BUTTERFLY_BENCHES "Build the benchmarks" ON)
+option(BUTTERFLY_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough
+                    -ffp-contract=off -fno-math-errno -fno-fast-math)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
+
+if(BUTTERFLY_SANITIZE)
+  add_compile_options(-fsanitize=${BUTTERFLY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${BUTTERFLY_SANITIZE})
+endif()
+if(BUTTERFLY_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

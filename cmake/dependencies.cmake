@@ -1,0 +1,24 @@
+# Libraries from Debian, by their own CMake names. scripts/deps.sh installs the packages.
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(hwy REQUIRED)
+
+# SSSE3 and AVX3 without VNNI run the next lower target: four passes instead of six over every SIMD file.
+# HWY_WANT_AVX3_DL makes dispatch look for VNNI machines (Ice Lake, Zen 4 and later).
+add_library(butterfly_hwy INTERFACE)
+target_link_libraries(butterfly_hwy INTERFACE hwy::hwy)
+target_compile_definitions(butterfly_hwy INTERFACE HWY_WANT_AVX3_DL=1
+  "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
+add_library(butterfly::hwy ALIAS butterfly_hwy)
+
+if(BUTTERFLY_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(rapidcheck REQUIRED)
+endif()
+if(BUTTERFLY_BENCHES)
+  find_package(benchmark REQUIRED)
+endif()

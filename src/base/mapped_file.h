@@ -1,0 +1,41 @@
+// A file as read-only memory.
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "base/function_ref.h"
+
+namespace butterfly {
+
+// Maps a whole regular file. Views into it stay valid while any copy of the shared_ptr lives.
+//
+// A file that is truncated while mapped makes touched pages raise SIGBUS. Reads inside guard() turn that into an Error
+// (kIo) that names the file; the process handles SIGBUS only for addresses of live mappings and leaves others alone.
+class MappedFile {
+ public:
+  // Throws Error: kNotFound, or kIo when it cannot be opened or mapped, or is not a regular file.
+  static std::shared_ptr<MappedFile> open(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::filesystem::path& path() const { return path_; }
+
+  // Runs fn, which may read any mapped file from this thread. If a page has vanished, throws Error kIo.
+  static void guard(FunctionRef<void()> fn);
+
+  // Tells the kernel that [offset, offset + size) will be read soon, or will not be needed again.
+  void will_need(size_t offset, size_t size) const;
+  void done_with(size_t offset, size_t size) const;
+
+ private:
+  MappedFile() = default;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  std::filesystem::path path_;
+};
+
+}  // namespace butterfly
