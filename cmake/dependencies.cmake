@@ -11,7 +11,7 @@ find_package(hwy REQUIRED)
 # HWY_WANT_AVX3_DL makes dispatch look for VNNI machines (Ice Lake, Zen 4 and later).
 add_library(butterfly_hwy INTERFACE)
 target_link_libraries(butterfly_hwy INTERFACE hwy::hwy)
-target_compile_definitions(butterfly_hwy INTERFACE HWY_WANT_AVX3_DL=1
+target_compile_definitions(butterfly_hwy INTERFACE HWY_WANT_AVX3_DL=1 HWY_BROKEN_EMU128=1
   "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
 add_library(butterfly::hwy ALIAS butterfly_hwy)
 
