@@ -21,10 +21,10 @@ struct CheckVoidify {
 
 }  // namespace butterfly
 
-#define BF_CHECK(condition)                \
-  (condition) ? (void)0                    \
-              : ::butterfly::CheckVoidify() & \
-                    ::butterfly::CheckFailure(__FILE__, __LINE__, #condition).stream()
+#define BF_CHECK(condition) \
+  (condition)               \
+      ? (void)0             \
+      : ::butterfly::CheckVoidify() & ::butterfly::CheckFailure(__FILE__, __LINE__, #condition).stream()
 
 // For inner loops: present in dev and sanitizer builds, compiled but not run in release.
 #ifdef NDEBUG

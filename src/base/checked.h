@@ -1,4 +1,5 @@
-// Arithmetic on sizes that came from outside. A product or sum that does not fit is an answer, not a wrap-around.
+// Arithmetic on sizes that came from outside. A product or sum that does not fit is an answer, not a
+// wrap-around.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -11,8 +11,9 @@ namespace butterfly {
 
 // Maps a whole regular file. Views into it stay valid while any copy of the shared_ptr lives.
 //
-// A file that is truncated while mapped makes touched pages raise SIGBUS. Reads inside guard() turn that into an Error
-// (kIo) that names the file; the process handles SIGBUS only for addresses of live mappings and leaves others alone.
+// A file that is truncated while mapped makes touched pages raise SIGBUS. Reads inside guard() turn that into
+// an Error (kIo) that names the file; the process handles SIGBUS only for addresses of live mappings and
+// leaves others alone.
 class MappedFile {
  public:
   // Throws Error: kNotFound, or kIo when it cannot be opened or mapped, or is not a regular file.

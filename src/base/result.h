@@ -36,7 +36,9 @@ template <typename T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) { BF_CHECK(!status_.ok()) << "Result from an ok Status"; }
+  Result(Status status) : status_(std::move(status)) {
+    BF_CHECK(!status_.ok()) << "Result from an ok Status";
+  }
   Result(Errc code, std::string text) : Result(Status(code, std::move(text))) {}
 
   bool ok() const { return value_.has_value(); }

@@ -1,4 +1,5 @@
-// Counter-based random numbers: value = f(key, counter), so any element can be drawn alone, in any order, on any machine.
+// Counter-based random numbers: value = f(key, counter), so any element can be drawn alone, in any order, on
+// any machine.
 #pragma once
 #include <array>
 #include <cstdint>

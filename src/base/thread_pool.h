@@ -1,25 +1,35 @@
 // Fork-join threads for compute. One pool per engine; ops split their outputs over it.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 
+#include "base/cpu.h"
 #include "base/function_ref.h"
 
 namespace butterfly {
 
-// How many compute threads this process should use: CPUs it may run on (affinity), capped by the cgroup's quota.
-size_t default_thread_count();
-
 // A fixed set of threads. The caller of run() is worker 0, so ThreadPool(1) starts no thread at all.
 //
-// run() may be called by one thread at a time and not from inside itself. Workers spin for a few microseconds after
-// a job (the next op usually follows at once), then sleep in the kernel: an idle pool uses no CPU.
+// run() may be called by one thread at a time and not from inside itself. Workers spin for a few microseconds
+// after a job (the next op usually follows at once), then sleep in the kernel: an idle pool uses no CPU.
 class ThreadPool {
  public:
   struct Options {
     size_t threads = 0;  // 0: default_thread_count()
-    bool pin = true;     // one worker per allowed CPU; the caller's own affinity is left alone
+    // One worker per allowed CPU, when there are as many workers as CPUs (smaller pools are left to the
+    // scheduler, so that several processes do not pile up on the first CPUs). The caller's own affinity is
+    // left alone.
+    bool pin = true;
+    // How long a waiting thread spins before it sleeps. Unset: BUTTERFLY_SPIN (microseconds) from the
+    // environment, else kDefaultSpin, or nothing when there are more workers than CPUs.
+    std::optional<std::chrono::microseconds> spin = std::nullopt;
   };
+  // A wake-up from the kernel costs 5 to 50 us; gaps between the ops of one decode step are shorter than
+  // this.
+  static constexpr std::chrono::microseconds kDefaultSpin{50};
+
   ThreadPool() : ThreadPool(Options{}) {}
   explicit ThreadPool(size_t threads) : ThreadPool(Options{.threads = threads}) {}
   explicit ThreadPool(Options options);
@@ -29,12 +39,13 @@ class ThreadPool {
 
   size_t size() const;
 
-  // Calls fn(worker) once for each worker in [0, size()), returns when all are done. What any worker throws is
-  // rethrown here after all are done (the first by worker index).
+  // Calls fn(worker) once for each worker in [0, size()), returns when all are done. What any worker throws
+  // is rethrown here after all are done (the first by worker index). Does not allocate. Each call runs inside
+  // MappedFile::guard(), so workers may read mapped files.
   void run(FunctionRef<void(size_t worker)> fn);
 
-  // Splits [0, count) into one contiguous range per worker, cut at multiples of `grain`; small counts use fewer
-  // workers. Results must not depend on where the cuts are.
+  // Splits [0, count) into one contiguous range per worker, cut at multiples of `grain`; small counts use
+  // fewer workers. Results must not depend on where the cuts are.
   void parallel_for(size_t count, size_t grain, FunctionRef<void(size_t begin, size_t end)> fn);
 
  private:

@@ -11,7 +11,8 @@ class MappedFile;
 
 inline constexpr size_t kAlignment = 64;  // of every allocated buffer: a cache line, and the widest vector
 
-// A shared handle to 64-byte aligned bytes (allocated or pooled), or to part of a mapped file (aligned as the file is).
+// A shared handle to 64-byte aligned bytes (allocated or pooled), or to part of a mapped file (aligned as the
+// file is).
 class Buffer {
  public:
   Buffer() = default;

@@ -8,11 +8,26 @@
 namespace butterfly {
 
 enum class DType : uint8_t {
-  kF32, kF16, kBF16,
-  kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0,
-  kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K,
-  kIQ4_NL, kIQ4_XS,
-  kI8, kI16, kI32, kI64, kU8,
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
 };
 
 struct DTypeInfo {

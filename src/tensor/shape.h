@@ -16,7 +16,8 @@ inline constexpr size_t kMaxRank = 6;
 class Shape {
  public:
   Shape() = default;
-  Shape(std::initializer_list<int64_t> sizes) : Shape(std::span<const int64_t>(sizes.begin(), sizes.size())) {}
+  Shape(std::initializer_list<int64_t> sizes)
+      : Shape(std::span<const int64_t>(sizes.begin(), sizes.size())) {}
   // BF_CHECKs rank <= kMaxRank and sizes >= 0. Validate input before building a Shape from it.
   explicit Shape(std::span<const int64_t> sizes);
 

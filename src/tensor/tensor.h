@@ -8,10 +8,11 @@
 
 namespace butterfly {
 
-// Shares its Buffer, so a Tensor keeps its memory alive. Copying one copies the view, not the values (clone() does).
+// Shares its Buffer, so a Tensor keeps its memory alive. Copying one copies the view, not the values (clone()
+// does).
 //
-// Strides are in values (in blocks for the last axis of a quantised type, which is always contiguous and whole).
-// Every constructor and view checks that all reachable bytes lie inside the buffer and throws Error
+// Strides are in values (in blocks for the last axis of a quantised type, which is always contiguous and
+// whole). Every constructor and view checks that all reachable bytes lie inside the buffer and throws Error
 // (kInvalidArgument) naming both numbers otherwise.
 class Tensor {
  public:

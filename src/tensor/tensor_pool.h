@@ -9,8 +9,9 @@ namespace butterfly {
 
 // Thread-safe. Size classes are eight per power of two, so a buffer is at most 12.5 % larger than asked for.
 //
-// A buffer returns to the pool when its last Tensor or Buffer dies, from any thread, also after the pool is gone
-// (then it is freed). Idle memory is bounded by `idle_bytes_max`; memory in use by `bytes_max` (kOutOfMemory beyond).
+// A buffer returns to the pool when its last Tensor or Buffer dies, from any thread, also after the pool is
+// gone (then it is freed). Idle memory is bounded by `idle_bytes_max`; memory in use by `bytes_max`
+// (kOutOfMemory beyond).
 class TensorPool {
  public:
   struct Options {
