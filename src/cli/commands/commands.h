@@ -1,0 +1,9 @@
+// The setup function of each command; see Command in command_table.h. One file per command beside this one.
+#pragma once
+#include "cli/command_table.h"
+
+namespace butterfly::cli {
+
+CommandBody setup_version(CLI::App& app);
+
+}  // namespace butterfly::cli

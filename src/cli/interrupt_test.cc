@@ -1,0 +1,74 @@
+#include "cli/interrupt.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace butterfly::cli {
+namespace {
+
+// The handler and its flag are for the whole process, so each case runs in a child.
+
+TEST(interrupt_death, the_first_sets_the_flag) {
+  EXPECT_EXIT(
+      {
+        install_interrupt_handler();
+        const bool before = interrupted();
+        raise(SIGINT);
+        _exit(!before && interrupted() ? 7 : 8);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
+TEST(interrupt_death, the_second_ends_the_program) {
+  EXPECT_EXIT(
+      {
+        install_interrupt_handler();
+        raise(SIGINT);
+        raise(SIGINT);
+        _exit(7);
+      },
+      testing::ExitedWithCode(130), "");
+}
+
+TEST(interrupt_death, throws_cancelled_only_when_interrupted) {
+  EXPECT_EXIT(
+      {
+        install_interrupt_handler();
+        throw_if_interrupted();
+        raise(SIGINT);
+        try {
+          throw_if_interrupted();
+        } catch (const Error& error) {
+          _exit(error.code() == Errc::kCancelled ? 7 : 8);
+        }
+        _exit(9);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
+TEST(interrupt_death, a_blocking_read_comes_back) {
+  EXPECT_EXIT(
+      {
+        install_interrupt_handler();
+        int ends[2];
+        if (pipe(ends) != 0) _exit(9);
+        const pid_t reader = getpid();
+        if (fork() == 0) {
+          usleep(50'000);
+          kill(reader, SIGINT);
+          _exit(0);
+        }
+        char byte;
+        const ssize_t got = read(ends[0], &byte, 1);
+        _exit(got == -1 && interrupted() ? 7 : 8);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
+}  // namespace
+}  // namespace butterfly::cli

@@ -1,0 +1,52 @@
+#include "cli/options.h"
+
+#include <CLI/CLI.hpp>
+#include <cctype>
+
+#include "base/error.h"
+#include "kernels/target.h"
+
+namespace butterfly::cli {
+
+void GeneralOptions::add_to(CLI::App& app) {
+  app.add_option("--target", target, "Instruction set to use, such as AVX2, SSE4 or ref")
+      ->type_name("NAME")
+      ->group(kGeneralGroup);
+  app.get_help_ptr()->group(kGeneralGroup)->description("This text");
+}
+
+void GeneralOptions::apply() const {
+  if (!target.empty()) kernels::force_target(target);
+}
+
+CLI::Option* add_model_flag(CLI::App& app, std::string& path) {
+  return app.add_option("-m,--model", path, "Model file")->type_name("FILE")->required();
+}
+
+CLI::Option* add_threads_flag(CLI::App& app, size_t& threads) {
+  return app.add_option("-t,--threads", threads, "Compute threads (default: every CPU this process may use)")
+      ->type_name("N")
+      ->check(CLI::Range(size_t{1}, size_t{1024}));
+}
+
+CLI::Option* add_json_flag(CLI::App& app, bool& json) {
+  return app.add_flag("--json", json, "Print JSON for programs instead of text for people");
+}
+
+std::string environment_name(std::string_view long_flag) {
+  std::string name = "BUTTERFLY_";
+  for (const char c : long_flag) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+void add_environment_names(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option == app.get_help_ptr() || option->get_lnames().empty() || !option->get_envname().empty())
+      continue;
+    option->envname(environment_name(option->get_lnames().front()));
+  }
+}
+
+}  // namespace butterfly::cli

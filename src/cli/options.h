@@ -1,0 +1,38 @@
+// Flags that several commands share, so that they mean the same everywhere.
+//
+// Every long flag can also be set in the environment: --log-level is BUTTERFLY_LOG_LEVEL. A flag beats the
+// environment.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace butterfly::cli {
+
+inline constexpr const char* kGeneralGroup = "General";  // heading of the flags of GeneralOptions
+
+// What every command accepts; carried out by apply() before the command runs.
+struct GeneralOptions {
+  std::string target;  // empty: the best this machine has
+
+  void add_to(CLI::App& app);
+  void apply() const;
+};
+
+CLI::Option* add_model_flag(CLI::App& app, std::string& path);  // -m, --model; required
+CLI::Option* add_threads_flag(CLI::App& app,
+                              size_t& threads);         // -t, --threads; 0 means all this process may use
+CLI::Option* add_json_flag(CLI::App& app, bool& json);  // --json
+
+// Gives each long flag without one its environment variable.
+void add_environment_names(CLI::App& app);
+
+// "log-level" -> "BUTTERFLY_LOG_LEVEL"
+std::string environment_name(std::string_view long_flag);
+
+}  // namespace butterfly::cli

@@ -1,0 +1,134 @@
+#include "cli/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command_table.h"
+#include "cli/exit_code.h"
+#include "kernels/target.h"
+
+namespace butterfly::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+struct Outcome {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+Outcome run(std::vector<std::string> arguments) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int status = run_program(std::move(arguments));
+  return {status, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+}
+
+size_t line_count(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+TEST(program, without_arguments_is_help) {
+  const Outcome bare = run({});
+  EXPECT_EQ(bare.status, kExitOk);
+  EXPECT_THAT(bare.out, HasSubstr("Usage: butterfly <command>"));
+  EXPECT_EQ(bare.out, run({"help"}).out);
+  EXPECT_EQ(bare.out, run({"--help"}).out);
+}
+
+TEST(program, overview_fits_a_screen) { EXPECT_LE(line_count(run({"help"}).out), 24u); }
+
+TEST(program, help_all_names_every_command) {
+  const Outcome all = run({"help", "all"});
+  for (const Command& command : command_table()) {
+    EXPECT_THAT(all.out, HasSubstr(fmt::format("\n  {} ", command.name)));
+  }
+}
+
+TEST(program, every_command_has_help_that_names_its_environment) {
+  for (const Command& command : command_table()) {
+    const Outcome asked = run({std::string(command.name), "--help"});
+    EXPECT_EQ(asked.status, kExitOk) << command.name;
+    EXPECT_THAT(asked.out, HasSubstr(fmt::format("Usage: butterfly {}", command.name)));
+    EXPECT_THAT(asked.out, HasSubstr("[BUTTERFLY_TARGET]")) << command.name;
+    EXPECT_THAT(asked.err, IsEmpty());
+    EXPECT_EQ(asked.out, run({"help", std::string(command.name)}).out);
+    EXPECT_LE(command.help.size(), 60u) << command.name;
+  }
+}
+
+TEST(program, version_is_one_line) {
+  const Outcome version = run({"--version"});
+  EXPECT_EQ(version.status, kExitOk);
+  EXPECT_THAT(version.out, StartsWith("butterfly 0."));
+  EXPECT_THAT(version.out, HasSubstr(kernels::target_name()));
+  EXPECT_EQ(line_count(version.out), 1u);
+}
+
+TEST(program, version_json_parses) {
+  const auto json = nlohmann::json::parse(run({"version", "--json"}).out);
+  EXPECT_EQ(json["target"], kernels::target_name());
+  EXPECT_EQ(json["numerics_id"], kernels::kNumericsId);
+}
+
+TEST(program, unknown_command_suggests_the_nearest) {
+  const Outcome typo = run({"versoin"});
+  EXPECT_EQ(typo.status, kExitUsage);
+  EXPECT_EQ(typo.err, "butterfly: error: no command 'versoin'\nbutterfly: did you mean 'version'?\n");
+  EXPECT_THAT(typo.out, IsEmpty());
+  EXPECT_THAT(run({"qqqqqqqq"}).err, Not(HasSubstr("did you mean")));
+}
+
+TEST(program, unknown_flag_is_bad_usage) {
+  const Outcome bad = run({"version", "--colour"});
+  EXPECT_EQ(bad.status, kExitUsage);
+  EXPECT_THAT(bad.err, StartsWith("butterfly: error: version: "));
+  EXPECT_THAT(bad.err, HasSubstr("--colour"));
+  EXPECT_THAT(bad.err, HasSubstr("see 'butterfly version --help'"));
+}
+
+TEST(program, flag_before_the_command_is_explained) {
+  const Outcome bad = run({"--json", "version"});
+  EXPECT_EQ(bad.status, kExitUsage);
+  EXPECT_THAT(bad.err, HasSubstr("'--json'"));
+}
+
+TEST(program, target_comes_from_flag_or_environment_and_flag_wins) {
+  const std::string before = kernels::target_name();
+  const auto target_of = [](const Outcome& outcome) {
+    return nlohmann::json::parse(outcome.out)["target"].get<std::string>();
+  };
+  EXPECT_EQ(target_of(run({"version", "--json", "--target", "ref"})), "ref");
+  kernels::force_target(before);
+
+  setenv("BUTTERFLY_TARGET", "ref", 1);
+  EXPECT_EQ(target_of(run({"version", "--json"})), "ref");
+  EXPECT_EQ(target_of(run({"version", "--json", "--target", before})), before);
+  unsetenv("BUTTERFLY_TARGET");
+  kernels::force_target(before);
+}
+
+TEST(program, an_error_is_one_line_and_its_code_is_the_status) {
+  const Outcome bad = run({"version", "--target", "Z80"});
+  EXPECT_EQ(bad.status, kExitUsage);
+  EXPECT_THAT(bad.err, StartsWith("butterfly: error: "));
+  EXPECT_THAT(bad.err, HasSubstr("Z80"));
+  EXPECT_EQ(line_count(bad.err), 1u);
+}
+
+TEST(exit_code, input_is_two_and_the_world_is_one) {
+  EXPECT_EQ(exit_code_for(Errc::kOk), 0);
+  EXPECT_EQ(exit_code_for(Errc::kCorrupt), 2);
+  EXPECT_EQ(exit_code_for(Errc::kNotFound), 2);
+  EXPECT_EQ(exit_code_for(Errc::kIo), 1);
+  EXPECT_EQ(exit_code_for(Errc::kOutOfMemory), 1);
+  EXPECT_EQ(exit_code_for(Errc::kCancelled), 130);
+}
+
+}  // namespace
+}  // namespace butterfly::cli
