@@ -43,7 +43,7 @@ const DTypeInfo& dtype_info(DType dtype) {
 }
 
 std::optional<DType> dtype_by_name(std::string_view name) {
-  const auto same = [](char a, char b) { return std::toupper(a) == std::toupper(b); };
+  const auto same = [](unsigned char a, unsigned char b) { return std::toupper(a) == std::toupper(b); };
   for (const DTypeInfo& row : kTypes)
     if (std::equal(name.begin(), name.end(), row.name.begin(), row.name.end(), same)) return row.dtype;
   return std::nullopt;
@@ -57,6 +57,8 @@ std::optional<DType> dtype_by_gguf_id(uint32_t id) {
 
 std::optional<uint64_t> dtype_bytes(DType dtype, uint64_t count) {
   const DTypeInfo& info = dtype_info(dtype);
+  if (!info.quantised())
+    return checked_mul(count, info.block_bytes);  // no division: tensors are made in hot paths
   if (count % info.block_values != 0) return std::nullopt;
   return checked_mul(count / info.block_values, info.block_bytes);
 }

@@ -1,13 +1,13 @@
 // Reuses buffers so that hot paths do not call the system allocator.
 #pragma once
 #include <cstdint>
-#include <memory>
 
 #include "tensor/tensor.h"
 
 namespace butterfly {
 
-// Thread-safe. Size classes are eight per power of two, so a buffer is at most 12.5 % larger than asked for.
+// Thread-safe. Size classes are eight per power of two, so a buffer is at most 12.5 % larger than asked for
+// (below 512 bytes: rounded up to the 64-byte alignment).
 //
 // A buffer returns to the pool when its last Tensor or Buffer dies, from any thread, also after the pool is
 // gone (then it is freed). Idle memory is bounded by `idle_bytes_max`; memory in use by `bytes_max`
@@ -30,6 +30,8 @@ class TensorPool {
   TensorPool() : TensorPool(Options{}) {}
   explicit TensorPool(Options options);
   ~TensorPool();
+  TensorPool(const TensorPool&) = delete;
+  TensorPool& operator=(const TensorPool&) = delete;
 
   Buffer allocate(size_t bytes);  // contents are whatever was there before
   Tensor tensor(DType dtype, Shape shape);
@@ -41,7 +43,7 @@ class TensorPool {
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;
+  Impl* const impl_;  // deletes itself when the pool and its last buffer are gone
 };
 
 }  // namespace butterfly

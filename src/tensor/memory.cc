@@ -1,0 +1,64 @@
+#include "tensor/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/checked.h"
+#include "tensor/buffer.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace butterfly {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kPage = 4096;  // rounding only: a system with larger pages rounds further itself
+
+// Takes 2 MiB more than needed and gives back what lies outside the aligned part.
+std::byte* map_pages(size_t bytes) {
+  const auto size = checked_round_up(bytes, kPage);
+  const auto with_slack = size ? checked_add(*size, kHugePage) : std::nullopt;
+  if (!with_slack) return nullptr;
+  void* raw = mmap(nullptr, *with_slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(raw);
+  const size_t before =
+      round_up(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
+  if (before > 0) munmap(begin, before);
+  if (before < kHugePage) munmap(begin + before + *size, kHugePage - before);
+  madvise(begin + before, *size, MADV_HUGEPAGE);  // a wish: small pages work too
+  return begin + before;
+}
+
+}  // namespace
+
+std::byte* allocate_memory(size_t bytes, Contents contents) {
+  if (bytes >= kMapFrom) return map_pages(bytes);  // fresh pages are zero
+  const size_t size = bytes == 0 ? kAlignment : round_up(bytes, kAlignment);
+  auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, size));
+  if (data != nullptr && contents == Contents::kZeroed) std::memset(data, 0, size);
+  return data;
+}
+
+void free_memory(std::byte* data, size_t bytes) {
+  if (bytes >= kMapFrom) {
+    munmap(data, round_up(bytes, kPage));
+  } else {
+    std::free(data);
+  }
+}
+
+#ifdef __SANITIZE_ADDRESS__
+void forbid_access(const std::byte* data, size_t bytes) { ASAN_POISON_MEMORY_REGION(data, bytes); }
+void permit_access(const std::byte* data, size_t bytes) { ASAN_UNPOISON_MEMORY_REGION(data, bytes); }
+#else
+void forbid_access(const std::byte*, size_t) {}
+void permit_access(const std::byte*, size_t) {}
+#endif
+
+}  // namespace butterfly

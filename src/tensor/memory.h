@@ -1,0 +1,21 @@
+// Aligned memory from the system, for Buffer and TensorPool. No counting, no sharing: see buffer.h for that.
+#pragma once
+#include <cstddef>
+
+namespace butterfly {
+
+enum class Contents { kZeroed, kAnything };
+
+// 64-byte aligned; from kMapFrom bytes on by mmap, aligned to 2 MiB with huge pages asked for. Asking for 0
+// bytes gives a unique address too. Null when the system has none.
+std::byte* allocate_memory(size_t bytes, Contents contents);
+// `bytes` as it was asked for.
+void free_memory(std::byte* data, size_t bytes);
+
+inline constexpr size_t kMapFrom = size_t{4} << 20;
+
+// Under the address sanitizer, touching forbidden memory is reported; otherwise these do nothing.
+void forbid_access(const std::byte* data, size_t bytes);
+void permit_access(const std::byte* data, size_t bytes);
+
+}  // namespace butterfly
