@@ -1,0 +1,19 @@
+// Activation functions over float arrays, and their gated forms. Definitions and accuracy: math.h.
+//
+// Any size and alignment. `out` may be one of the inputs, but must not overlap one otherwise.
+#pragma once
+#include <cstddef>
+
+namespace butterfly::kernels {
+
+void relu(const float* a, float* out, size_t count);  // a < 0 gives 0, NaN stays NaN
+void sigmoid(const float* a, float* out, size_t count);
+void tanh(const float* a, float* out, size_t count);
+void silu(const float* a, float* out, size_t count);
+void gelu(const float* a, float* out, size_t count);      // tanh form
+void gelu_erf(const float* a, float* out, size_t count);  // exact form
+
+void swiglu(const float* gate, const float* up, float* out, size_t count);  // silu(gate) * up
+void geglu(const float* gate, const float* up, float* out, size_t count);   // gelu(gate) * up, tanh form
+
+}  // namespace butterfly::kernels

@@ -1,0 +1,31 @@
+#include "kernels/math.h"
+#include "kernels/ref/ref.h"
+
+namespace butterfly::kernels::ref {
+
+void relu(const float* a, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] = a[i] < 0.0f ? 0.0f : a[i];
+}
+void sigmoid(const float* a, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] = sigmoid_f32(a[i]);
+}
+void tanh(const float* a, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] = tanh_f32(a[i]);
+}
+void silu(const float* a, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] = silu_f32(a[i]);
+}
+void gelu(const float* a, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] = gelu_f32(a[i]);
+}
+void gelu_erf(const float* a, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] = gelu_erf_f32(a[i]);
+}
+void swiglu(const float* gate, const float* up, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] = silu_f32(gate[i]) * up[i];
+}
+void geglu(const float* gate, const float* up, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] = gelu_f32(gate[i]) * up[i];
+}
+
+}  // namespace butterfly::kernels::ref

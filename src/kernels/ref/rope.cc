@@ -1,0 +1,23 @@
+#include <cmath>
+
+#include "kernels/ref/ref.h"
+
+namespace butterfly::kernels::ref {
+namespace {
+
+void turn(float c, float s, float& a, float& b) {
+  const float turned = std::fma(-b, s, a * c);
+  b = std::fma(a, s, b * c);
+  a = turned;
+}
+
+}  // namespace
+
+void rope_interleaved(const float* turns, size_t pairs, float* head) {
+  for (size_t i = 0; i < pairs; ++i) turn(turns[i], turns[pairs + i], head[2 * i], head[2 * i + 1]);
+}
+void rope_half_split(const float* turns, size_t pairs, float* head) {
+  for (size_t i = 0; i < pairs; ++i) turn(turns[i], turns[pairs + i], head[i], head[pairs + i]);
+}
+
+}  // namespace butterfly::kernels::ref
