@@ -48,7 +48,11 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
     std::string left = is_positional ? option->get_name(true) : option->get_name(false, true);
     if (const size_t comma = left.find(','); comma != std::string::npos) left.insert(comma + 1, " ");
-    if (!is_positional && option->get_type_size() != 0) left += " " + option->get_type_name();
+    if (!is_positional && option->get_type_size() != 0) {
+      const std::string type =
+          option->get_type_name();  // "NAME:check", and our descriptions say what is allowed
+      left += " " + type.substr(0, type.find(':'));
+    }
     // Long flags start in one column, below those that have a short form too.
     if (!is_positional && option->get_snames().empty()) left = "    " + left;
 

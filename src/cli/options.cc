@@ -4,11 +4,21 @@
 #include <cctype>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "kernels/target.h"
 
 namespace butterfly::cli {
 
 void GeneralOptions::add_to(CLI::App& app) {
+  app.add_option("--log-level", log_level, "debug, info, warn, error or off")
+      ->type_name("LEVEL")
+      ->capture_default_str()
+      ->group(kGeneralGroup);
+  app.add_option("--log-format", log_format, "Log lines as text or json")
+      ->type_name("FORMAT")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"text", "json"}))
+      ->group(kGeneralGroup);
   app.add_option("--target", target, "Instruction set to use, such as AVX2, SSE4 or ref")
       ->type_name("NAME")
       ->group(kGeneralGroup);
@@ -16,11 +26,16 @@ void GeneralOptions::add_to(CLI::App& app) {
 }
 
 void GeneralOptions::apply() const {
+  const std::optional<LogLevel> level = log_level_by_name(log_level);
+  if (!level)
+    fail(Errc::kInvalidArgument, "--log-level is '{}', expected debug, info, warn, error or off", log_level);
+  set_log_level(*level);
+  set_log_format(log_format == "json" ? LogFormat::kJson : LogFormat::kText);
   if (!target.empty()) kernels::force_target(target);
 }
 
 CLI::Option* add_model_flag(CLI::App& app, std::string& path) {
-  return app.add_option("-m,--model", path, "Model file")->type_name("FILE")->required();
+  return app.add_option("-m,--model,FILE", path, "Model file")->type_name("FILE")->required();
 }
 
 CLI::Option* add_threads_flag(CLI::App& app, size_t& threads) {

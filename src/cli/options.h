@@ -18,6 +18,8 @@ inline constexpr const char* kGeneralGroup = "General";  // heading of the flags
 
 // What every command accepts; carried out by apply() before the command runs.
 struct GeneralOptions {
+  std::string log_level = "warn";
+  std::string log_format = "text";
   std::string target;  // empty: the best this machine has
 
   void add_to(CLI::App& app);

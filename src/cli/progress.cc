@@ -7,13 +7,14 @@
 #include <cmath>
 #include <cstdio>
 
-#include "cli/format.h"
+#include "base/units.h"
 #include "cli/terminal.h"
 
 namespace butterfly::cli {
 namespace {
 
 constexpr size_t kBarWidth = 20;
+constexpr double kLongest = 1e9;  // seconds; a longer ETA says nothing
 constexpr auto kDrawInterval = std::chrono::milliseconds(100);
 
 std::string rate_text(double per_second, ProgressUnit unit) {
@@ -38,8 +39,9 @@ std::string progress_line(std::string_view label, uint64_t done, uint64_t total,
     const double per_second = static_cast<double>(done) / seconds;
     line += "  " + rate_text(per_second, unit);
     if (total > done) {
-      const double left = static_cast<double>(total - done) / per_second;
-      line += "  ETA " + format_duration(std::ceil(left));
+      const std::chrono::seconds left(
+          std::llround(std::min(std::ceil(static_cast<double>(total - done) / per_second), kLongest)));
+      line += "  ETA " + (left.count() < 60 ? fmt::format("{} s", left.count()) : format_duration(left));
     }
   }
   if (line.size() > width) line.resize(width);

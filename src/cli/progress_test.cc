@@ -12,11 +12,12 @@ TEST(progress_line, shows_share_rate_and_time_left) {
 
 TEST(progress_line, counts_bytes_in_binary_units) {
   EXPECT_EQ(progress_line("reading", 512u << 20, 1024u << 20, 2.0, ProgressUnit::kBytes, 80),
-            "reading  [##########----------]  50%  256.0 MiB/s  ETA 2 s");
+            "reading  [##########----------]  50%  256 MiB/s  ETA 2 s");
 }
 
 TEST(progress_line, has_no_bar_without_a_total) {
-  EXPECT_EQ(progress_line("reading", 2048, 0, 1.0, ProgressUnit::kBytes, 80), "reading  2.0 KiB  2.0 KiB/s");
+  EXPECT_EQ(progress_line("reading", 2048, 0, 1.0, ProgressUnit::kBytes, 80),
+            "reading  2.00 KiB  2.00 KiB/s");
 }
 
 TEST(progress_line, has_no_rate_before_anything_is_done) {

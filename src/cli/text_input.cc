@@ -1,0 +1,63 @@
+#include "cli/text_input.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+
+namespace butterfly::cli {
+namespace {
+
+std::string read_all(int fd, const std::string& name) {
+  std::string text;
+  char chunk[1 << 16];
+  while (true) {
+    const ssize_t got = ::read(fd, chunk, sizeof(chunk));
+    if (got == 0) return text;
+    if (got > 0) {
+      text.append(chunk, static_cast<size_t>(got));
+      continue;
+    }
+    if (errno != EINTR) fail(Errc::kIo, "{}: cannot read: {}", name, std::strerror(errno));
+    throw_if_interrupted();
+  }
+}
+
+std::string read_file(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    const Errc code = errno == ENOENT || errno == ENOTDIR ? Errc::kNotFound : Errc::kIo;
+    fail(code, "{}: cannot open: {}", path, std::strerror(errno));
+  }
+  struct Closer {
+    int fd;
+    ~Closer() { close(fd); }
+  } closer{fd};
+  return read_all(fd, path);
+}
+
+}  // namespace
+
+void TextInput::add_to(CLI::App& app) {
+  CLI::Option* text = app.add_option("-p,--prompt", prompt, "The text")->type_name("TEXT");
+  app.add_option("-f,--file", file, "Take the text from a file; - is stdin")
+      ->type_name("FILE")
+      ->excludes(text);
+}
+
+std::string TextInput::read() const {
+  if (prompt) return *prompt;
+  if (file && *file != "-") return read_file(*file);
+  if (!file && is_terminal(STDIN_FILENO)) {
+    fail(Errc::kInvalidArgument, "no text: give -p TEXT or -f FILE, or pipe it in");
+  }
+  return read_all(STDIN_FILENO, "stdin");
+}
+
+}  // namespace butterfly::cli

@@ -1,0 +1,24 @@
+// Where a command's text comes from: -p TEXT, -f FILE, -f - or a pipe.
+#pragma once
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace butterfly::cli {
+
+struct TextInput {
+  std::optional<std::string> prompt;
+  std::optional<std::string> file;
+
+  void add_to(CLI::App& app);  // -p, --prompt and -f, --file, one of them
+
+  // The bytes, unchanged: no newline is added or removed. Reads stdin for "-f -", and without flags when
+  // stdin is not a terminal. Throws Error: kInvalidArgument when there is no text to take, kNotFound or kIo
+  // from the file, kCancelled after Ctrl-C.
+  std::string read() const;
+};
+
+}  // namespace butterfly::cli
