@@ -1,0 +1,20 @@
+// Says in words what a file that is not a model looks like, so that the error names the likely mistake.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace butterfly::model {
+
+inline constexpr size_t kFileHeadBytes = 256;  // enough of a file's beginning to recognise any format
+
+// From the first bytes of a file: "a Git LFS pointer: ...", "a safetensors file", ...; or the first bytes in
+// hex where nothing is recognised.
+std::string describe_unknown_file(std::span<const std::byte> head);
+
+// `text` with bytes that a terminal would obey written as \xNN and cut at `length_max`: names in hostile
+// files are input.
+std::string printable(std::string_view text, size_t length_max = 100);
+
+}  // namespace butterfly::model

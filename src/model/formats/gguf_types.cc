@@ -1,0 +1,46 @@
+// ggml's tensor type numbers by name, so that an error can say what a file holds.
+#include "model/formats/gguf.h"
+
+namespace butterfly::model {
+namespace {
+
+struct GgmlType {
+  uint32_t id;
+  std::string_view name;
+};
+
+// Only those that the dtype table does not have.
+constexpr GgmlType kOtherTypes[] = {
+    {4, "Q4_2 (removed from ggml)"},
+    {5, "Q4_3 (removed from ggml)"},
+    {9, "Q8_1"},
+    {15, "Q8_K"},
+    {16, "IQ2_XXS"},
+    {17, "IQ2_XS"},
+    {18, "IQ3_XXS"},
+    {19, "IQ1_S"},
+    {21, "IQ3_S"},
+    {22, "IQ2_S"},
+    {28, "F64"},
+    {29, "IQ1_M"},
+    {31, "Q4_0_4_4 (removed from ggml)"},
+    {32, "Q4_0_4_8 (removed from ggml)"},
+    {33, "Q4_0_8_8 (removed from ggml)"},
+    {34, "TQ1_0"},
+    {35, "TQ2_0"},
+    {36, "IQ4_NL_4_4 (removed from ggml)"},
+    {37, "IQ4_NL_4_8 (removed from ggml)"},
+    {38, "IQ4_NL_8_8 (removed from ggml)"},
+    {39, "MXFP4"},
+};
+
+}  // namespace
+
+std::string_view ggml_type_name(uint32_t id) {
+  if (const auto dtype = dtype_by_gguf_id(id)) return dtype_name(*dtype);
+  for (const GgmlType& row : kOtherTypes)
+    if (row.id == id) return row.name;
+  return {};
+}
+
+}  // namespace butterfly::model

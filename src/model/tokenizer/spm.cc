@@ -1,0 +1,163 @@
+#include "model/tokenizer/spm.h"
+
+#include <charconv>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "model/formats/file_kind.h"
+#include "model/tokenizer/spm_encoder.h"
+#include "model/tokenizer/utf8.h"
+
+namespace butterfly::model {
+namespace {
+
+// "<0x0A>" -> 10, -1 if the text has another form.
+int parse_byte_token(std::string_view text) {
+  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;
+  int value = -1;
+  const auto [end, error] = std::from_chars(text.data() + 3, text.data() + 5, value, 16);
+  return error == std::errc() && end == text.data() + 5 ? value : -1;
+}
+
+std::string with_spaces(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const bool mark = text.substr(0, kSpaceMark.size()) == kSpaceMark;
+    result += mark ? ' ' : text[0];
+    text.remove_prefix(mark ? kSpaceMark.size() : 1);
+  }
+  return result;
+}
+
+bool joins_characters(TokenType type) {
+  return type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kUnused ||
+         type == TokenType::kUndefined;
+}
+
+// A file that does not name them means Llama's ids, if the tokens there are of the right type.
+Vocabulary with_usual_ids(Vocabulary v) {
+  const auto assume = [&](std::optional<int32_t>& id, size_t usual, TokenType type) {
+    if (!id && usual < v.size() && v.types[usual] == type) id = static_cast<int32_t>(usual);
+  };
+  assume(v.unknown, 0, TokenType::kUnknown);
+  assume(v.bos, 1, TokenType::kControl);
+  assume(v.eos, 2, TokenType::kControl);
+  return v;
+}
+
+}  // namespace
+
+SpmTokenizer::SpmTokenizer(Vocabulary vocabulary) : Tokenizer(with_usual_ids(std::move(vocabulary))) {
+  symbol_count_ = static_cast<int32_t>(vocabulary_.size());
+  ascii_symbols_.fill(-1);
+  byte_tokens_.fill(-1);
+  add_bos_ = vocabulary_.add_bos.value_or(true);
+  add_eos_ = vocabulary_.add_eos.value_or(false);
+  space_prefix_ = vocabulary_.add_space_prefix.value_or(true);
+  find_byte_tokens();
+  add_pieces();
+}
+
+std::unique_ptr<Tokenizer> SpmTokenizer::make(const Metadata& metadata) {
+  return std::make_unique<SpmTokenizer>(Vocabulary::read(metadata));
+}
+
+void SpmTokenizer::find_byte_tokens() {
+  Vocabulary& v = vocabulary_;
+  for (size_t i = 0; i < v.size(); ++i) {
+    const int byte = parse_byte_token(v.texts[i]);
+    if (v.types[i] == TokenType::kByte && byte < 0)
+      fail(Errc::kCorrupt, "{}: token {}: expected a byte token <0x00> to <0xFF>, found {}", v.source, i,
+           printable(v.texts[i]));
+    // Files without types still mean bytes by this form.
+    const bool means_byte = v.types[i] == TokenType::kByte || v.types[i] == TokenType::kNormal;
+    if (byte < 0 || !means_byte) continue;
+    v.types[i] = TokenType::kByte;
+    byte_tokens_[static_cast<size_t>(byte)] = static_cast<int32_t>(i);
+  }
+}
+
+uint32_t SpmTokenizer::pack(std::string_view character) {
+  uint32_t packed = 0;
+  for (const char c : character) packed = packed << 8 | static_cast<unsigned char>(c);
+  return packed;
+}
+
+int32_t SpmTokenizer::add_character(uint32_t packed) {
+  int32_t symbol = symbols_.find(packed);
+  if (symbol < 0) {
+    symbol = symbol_count_++;
+    symbols_.set(packed, symbol);
+    if (packed < 128) ascii_symbols_[packed] = symbol;
+  }
+  return symbol;
+}
+
+void SpmTokenizer::add_pieces() {
+  const Vocabulary& v = vocabulary_;
+  pieces_.resize(v.size());
+  std::unordered_map<std::string_view, int32_t> symbol_of;  // every text that can stand between merges
+  for (size_t i = 0; i < v.size(); ++i) {
+    const auto id = static_cast<int32_t>(i);
+    const std::string_view text = v.texts[i];
+    if (v.types[i] == TokenType::kByte) pieces_[i] = static_cast<char>(parse_byte_token(text));
+    if (v.types[i] == TokenType::kControl || v.types[i] == TokenType::kUnknown) all_special_.add(text, id);
+    if (!joins_characters(v.types[i])) continue;
+    if (text.size() > kPieceBytesMax)
+      fail(Errc::kCorrupt, "{}: token {}: expected at most {} bytes, found {}", v.source, i, kPieceBytesMax,
+           text.size());
+    pieces_[i] = with_spaces(text);
+    if (v.types[i] == TokenType::kUserDefined) {
+      user_defined_.add(pieces_[i], id);
+      all_special_.add(pieces_[i], id);
+    }
+    if (text.empty()) continue;
+    symbol_of[text] = id;  // of equal texts the last is used, as in llama.cpp
+    if (std::max<size_t>(utf8_length(text), 1) == text.size()) {
+      symbols_.set(pack(text), id);
+      if (text.size() == 1) ascii_symbols_[static_cast<unsigned char>(text[0])] = id;
+    }
+  }
+  // Now that all single characters that are tokens are known: the others, the neighbours and the joins.
+  for (size_t i = 0; i < v.size(); ++i) {
+    const std::string_view text = v.texts[i];
+    if (!joins_characters(v.types[i]) || text.empty()) continue;
+    uint32_t before = 0;
+    for (size_t at = 0; at < text.size();) {
+      const size_t length = std::max<size_t>(utf8_length(text.substr(at)), 1);
+      const std::string_view character = text.substr(at, length);
+      const uint32_t packed = pack(character);
+      symbol_of.emplace(character, add_character(packed));
+      if (at > 0) neighbours_.set(pair_key(before, packed), 0);
+      before = packed;
+      at += length;
+    }
+  }
+  for (size_t i = 0; i < v.size(); ++i) {
+    const std::string_view text = v.texts[i];
+    if (!joins_characters(v.types[i]) || text.empty() || symbol_of[text] != static_cast<int32_t>(i)) continue;
+    for (size_t cut = 1; cut < text.size(); ++cut) {
+      const auto left = symbol_of.find(text.substr(0, cut));
+      if (left == symbol_of.end()) continue;
+      const auto right = symbol_of.find(text.substr(cut));
+      if (right == symbol_of.end()) continue;
+      joins_.set(pair_key(static_cast<uint32_t>(left->second), static_cast<uint32_t>(right->second)),
+                 static_cast<int32_t>(i));
+    }
+  }
+}
+
+void SpmTokenizer::encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const {
+  const TokenMatcher& special = parse_special ? all_special_ : user_defined_;
+  SpmEncoder encoder(*this, ids);
+  for (size_t at = 0; at < text.size();) {
+    const auto match = special.empty() ? TokenMatcher::Match{} : special.find(text, at);
+    const size_t end = std::min(match.begin, text.size());
+    if (end > at) encoder.encode(text.substr(at, end - at));
+    if (match.id < 0) break;
+    ids.push_back(match.id);
+    at = end + match.length;
+  }
+}
+
+}  // namespace butterfly::model

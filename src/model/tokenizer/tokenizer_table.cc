@@ -1,0 +1,35 @@
+// The kinds of tokenizer a model file can name.
+#include "base/error.h"
+#include "model/formats/file_kind.h"
+#include "model/tokenizer/spm.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace butterfly::model {
+namespace {
+
+constexpr TokenizerModel kModels[] = {
+    {"llama", "SentencePiece BPE with byte fallback", SpmTokenizer::make},
+    {"gpt2", "byte-level BPE", nullptr},
+    {"bert", "WordPiece", nullptr},
+    {"t5", "SentencePiece unigram", nullptr},
+    {"rwkv", "RWKV trie", nullptr},
+};
+
+}  // namespace
+
+std::span<const TokenizerModel> tokenizer_models() { return kModels; }
+
+std::unique_ptr<Tokenizer> make_tokenizer(const Metadata& metadata) {
+  const std::string& name = metadata.string("tokenizer.ggml.model");
+  for (const TokenizerModel& row : kModels) {
+    if (row.name != name) continue;
+    if (!row.make)
+      fail(Errc::kUnsupported, "{}: not supported yet: tokenizer model '{}' ({})", metadata.source(),
+           row.name, row.words);
+    return row.make(metadata);
+  }
+  fail(Errc::kUnsupported, "{}: key tokenizer.ggml.model: expected a known tokenizer model, found '{}'",
+       metadata.source(), printable(name));
+}
+
+}  // namespace butterfly::model
