@@ -1,0 +1,19 @@
+// Q5_1: 32 values as 5-bit integers from a minimum up, f16 scale and f16 minimum. 6 bits per value.
+#pragma once
+#include "kernels/quant/quant.h"
+
+namespace butterfly::kernels {
+
+struct BlockQ5_1 {
+  uint16_t d;      // f16
+  uint16_t m;      // f16, value = d * q + m
+  uint8_t qh[4];   // bit i of this little-endian word is the top bit of value i
+  uint8_t qs[16];  // low four bits: value i in the low half of byte i, value i + 16 in the high half
+};
+static_assert(sizeof(BlockQ5_1) == 24);
+
+void q5_1_dequantize(const std::byte* from, float* to, size_t count);
+void q5_1_quantize(const float* from, std::byte* to, size_t count);
+void q5_1_unpack(const std::byte* block, IntBlock* to);
+
+}  // namespace butterfly::kernels
