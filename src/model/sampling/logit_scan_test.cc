@@ -1,0 +1,73 @@
+#include "model/sampling/logit_scan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace butterfly::model {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+TEST(LogitScan, LowestIdWinsTies) {
+  EXPECT_EQ(largest_logit(std::vector<float>{1, 3, 3, 2}).id, 1);
+  EXPECT_EQ(largest_logit(std::vector<float>{-1, -0.0f, 0.0f}).id, 1);
+  EXPECT_EQ(largest_logit(std::vector<float>{-kInf, -5, -kInf}).id, 1);
+  std::vector<float> far(1000, -1.0f);
+  far[300] = far[999] = 7;
+  EXPECT_EQ(largest_logit(far).id, 300);
+  std::vector<float> zeros(600, -0.0f);  // -0 and 0 are equal also when they are in different blocks
+  zeros[599] = 0.0f;
+  EXPECT_EQ(largest_logit(zeros).id, 0);
+}
+
+TEST(LogitScan, WhatIsNoNumberIsAnError) {
+  for (const size_t size : {1u, 5u, 255u, 256u, 257u, 1000u}) {
+    for (const float bad : {kNan, -kNan, kInf}) {
+      for (const size_t at : {size_t{0}, size / 2, size - 1}) {
+        std::vector<float> logits(size, 1.0f);
+        logits[at] = bad;
+        try {
+          largest_logit(logits);
+          ADD_FAILURE() << size << " " << bad;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Errc::kInvalidArgument);
+          EXPECT_THAT(error.what(), ::testing::HasSubstr("token " + std::to_string(at) + ","));
+        }
+      }
+    }
+  }
+  EXPECT_THROW(largest_logit({}), Error);
+  EXPECT_THROW(largest_logit(std::vector<float>(300, -kInf)), Error);
+}
+
+TEST(LogitScan, TopKEqualsSorting) {
+  for (const size_t size : {1u, 2u, 40u, 255u, 256u, 257u, 3000u}) {
+    std::vector<float> logits(size);
+    std::vector<Candidate> expected;
+    for (size_t i = 0; i < size; ++i) {
+      // Few distinct values, so that there are many ties.
+      logits[i] = std::round(random_normal(1, 2, i) * 8) / 4;
+      if (i % 97 == 5) logits[i] = -kInf;
+      expected.push_back({static_cast<int32_t>(i), logits[i]});
+    }
+    std::sort(expected.begin(), expected.end(), [](const auto& a, const auto& b) { return comes_before(a, b); });
+    for (const size_t k : {size_t{0}, size_t{1}, size_t{2}, size_t{40}, size, size + 5}) {
+      std::vector<Candidate> found;
+      largest_logits(logits, k, found);
+      ASSERT_EQ(found.size(), std::min(k, size));
+      for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].id, expected[i].id) << size << " " << k << " " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace butterfly::model
