@@ -10,8 +10,8 @@
 namespace butterfly::model {
 namespace {
 
-// Rows are looked at in blocks: integer maxima over a block need no branch and become vector code, and most blocks then
-// need no second look.
+// Rows are looked at in blocks: integer maxima over a block need no branch and become vector code, and most
+// blocks then need no second look.
 constexpr size_t kBlock = 256;
 constexpr size_t kLanes = 16;
 
@@ -56,7 +56,8 @@ Range block_range(std::span<const float> values) {
 [[noreturn]] void refuse_block(std::span<const float> values, size_t begin) {
   for (size_t i = 0; i < values.size(); ++i)
     if (std::isnan(values[i]) || values[i] == std::numeric_limits<float>::infinity())
-      fail(Errc::kInvalidArgument, "logits: expected a finite number for token {}, found {}", begin + i, values[i]);
+      fail(Errc::kInvalidArgument, "logits: expected a finite number for token {}, found {}", begin + i,
+           values[i]);
   fail(Errc::kInvalidArgument, "logits: expected finite numbers");
 }
 
@@ -77,8 +78,8 @@ Candidate largest_logit(std::span<const float> logits) {
     }
   }
   if (best == -std::numeric_limits<float>::infinity())
-    fail(Errc::kInvalidArgument, "logits: expected at least one token that can be chosen, found -infinity for all {}",
-         logits.size());
+    fail(Errc::kInvalidArgument,
+         "logits: expected at least one token that can be chosen, found -infinity for all {}", logits.size());
   size_t id = best_block;
   while (logits[id] != best) ++id;
   return {static_cast<int32_t>(id), logits[id], 1.0f};
@@ -88,7 +89,8 @@ void largest_logits(std::span<const float> logits, size_t k, std::vector<Candida
   to.clear();
   k = std::min(k, logits.size());
   if (k == 0) return;
-  // A heap of the best so far with the worst of them in front. Ids come in rising order, so a later equal never wins.
+  // A heap of the best so far with the worst of them in front. Ids come in rising order, so a later equal
+  // never wins.
   const auto better = [](const Candidate& a, const Candidate& b) { return comes_before(a, b); };
   for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
     const auto values = logits.subspan(begin, std::min(kBlock, logits.size() - begin));

@@ -17,8 +17,8 @@ struct Candidate {
   }
 };
 
-// The first candidate. Throws Error kInvalidArgument for an empty row, a NaN, +infinity, or -infinity everywhere; -infinity
-// elsewhere is a token that cannot be chosen.
+// The first candidate. Throws Error kInvalidArgument for an empty row, a NaN, +infinity, or -infinity
+// everywhere; -infinity elsewhere is a token that cannot be chosen.
 Candidate largest_logit(std::span<const float> logits);
 
 // The first `k` candidates in order; all if there are fewer. `logits` has passed largest_logit().

@@ -59,12 +59,14 @@ TEST(LogitScan, TopKEqualsSorting) {
       if (i % 97 == 5) logits[i] = -kInf;
       expected.push_back({static_cast<int32_t>(i), logits[i]});
     }
-    std::sort(expected.begin(), expected.end(), [](const auto& a, const auto& b) { return comes_before(a, b); });
+    std::sort(expected.begin(), expected.end(),
+              [](const auto& a, const auto& b) { return comes_before(a, b); });
     for (const size_t k : {size_t{0}, size_t{1}, size_t{2}, size_t{40}, size, size + 5}) {
       std::vector<Candidate> found;
       largest_logits(logits, k, found);
       ASSERT_EQ(found.size(), std::min(k, size));
-      for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].id, expected[i].id) << size << " " << k << " " << i;
+      for (size_t i = 0; i < found.size(); ++i)
+        EXPECT_EQ(found[i].id, expected[i].id) << size << " " << k << " " << i;
     }
   }
 }

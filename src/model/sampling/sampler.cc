@@ -6,14 +6,14 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "kernels/elementwise.h"
 #include "kernels/math.h"
 #include "kernels/softmax.h"
 
 namespace butterfly::model {
 namespace {
 
-constexpr uint64_t kRandomStream = 0x73616d706c65;  // "sample": keeps these numbers apart from other uses of a seed
+constexpr uint64_t kRandomStream =
+    0x73616d706c65;  // "sample": keeps these numbers apart from other uses of a seed
 
 // Uniform in [0, 1) with 53 random bits.
 double random_unit(uint64_t seed, uint64_t position) {
@@ -27,7 +27,8 @@ size_t checked_id(int32_t id, size_t vocab, const char* what) {
 }
 
 void check_finite(const char* name, float value) {
-  if (!std::isfinite(value)) fail(Errc::kInvalidArgument, "{}: expected a finite number, found {}", name, value);
+  if (!std::isfinite(value))
+    fail(Errc::kInvalidArgument, "{}: expected a finite number, found {}", name, value);
 }
 
 }  // namespace
@@ -43,11 +44,13 @@ void SamplerSettings::check() const {
   if (min_p > 1) fail(Errc::kInvalidArgument, "min_p: expected 0 to 1, found {}", min_p);
   if (repeat_penalty <= 0)
     fail(Errc::kInvalidArgument, "repeat_penalty: expected more than 0, found {}", repeat_penalty);
-  if (repeat_last_n < -1) fail(Errc::kInvalidArgument, "repeat_last_n: expected -1 or more, found {}", repeat_last_n);
+  if (repeat_last_n < -1)
+    fail(Errc::kInvalidArgument, "repeat_last_n: expected -1 or more, found {}", repeat_last_n);
   for (const auto& [id, bias] : logit_bias) {
     if (id < 0) fail(Errc::kInvalidArgument, "logit_bias: expected a token id, found {}", id);
     if (std::isnan(bias) || bias == std::numeric_limits<float>::infinity())
-      fail(Errc::kInvalidArgument, "logit_bias: expected a number below infinity for token {}, found {}", id, bias);
+      fail(Errc::kInvalidArgument, "logit_bias: expected a number below infinity for token {}, found {}", id,
+           bias);
   }
 }
 
@@ -64,7 +67,7 @@ int32_t Sampler::sample(std::span<const float> logits, std::span<const int32_t> 
   }
   const bool use_top_k = s.top_k > 0 && static_cast<size_t>(s.top_k) < logits.size();
   if (!use_top_k && s.top_p >= 1 && s.min_p <= 0) {
-    keep_all(logits);
+    keep_all(logits, first.logit);
   } else {
     if (use_top_k)
       cut_top_k(logits, first.logit);
@@ -121,16 +124,18 @@ void Sampler::cut_top_k(std::span<const float> logits, float max) {
 }
 
 // Nothing is cut, so nothing need be sorted: the draw walks in the order of ids.
-void Sampler::keep_all(std::span<const float> logits) {
+void Sampler::keep_all(std::span<const float> logits, float max) {
   weights_.resize(logits.size());
-  kernels::scale(logits.data(), 1.0f / settings_.temperature, weights_.data(), logits.size());
+  // Differences first: the largest stays 0 however small the temperature is.
+  for (size_t i = 0; i < logits.size(); ++i) weights_[i] = (logits[i] - max) / settings_.temperature;
   kernels::softmax(weights_.data(), weights_.size());
   candidates_.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) candidates_[i] = {static_cast<int32_t>(i), logits[i], weights_[i]};
+  for (size_t i = 0; i < logits.size(); ++i)
+    candidates_[i] = {static_cast<int32_t>(i), logits[i], weights_[i]};
 }
 
-// Without top-k all tokens take part. Sorting all of them would cost milliseconds, and min-p and top-p keep only a front
-// part: drop by min-p first, then sort piece by piece until top-p is reached.
+// Without top-k all tokens take part. Sorting all of them would cost milliseconds, and min-p and top-p keep
+// only a front part: drop by min-p first, then sort piece by piece until top-p is reached.
 void Sampler::cut_from_all(std::span<const float> logits) {
   const SamplerSettings& s = settings_;
   weights_.assign(logits.begin(), logits.end());
@@ -172,7 +177,8 @@ int32_t Sampler::draw(uint64_t position) {
   int32_t chosen = candidates_.front().id;
   for (const Candidate& candidate : candidates_) {
     sum += candidate.weight;
-    if (candidate.weight > 0) chosen = candidate.id;  // the last possible one stands if rounding keeps sum below target
+    if (candidate.weight > 0)
+      chosen = candidate.id;  // the last possible one stands if rounding keeps sum below target
     if (sum > target) break;
   }
   return chosen;

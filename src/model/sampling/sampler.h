@@ -20,7 +20,8 @@ struct SamplerSettings {
   float frequency_penalty = 0.0f;  // times the number of occurrences
   float presence_penalty = 0.0f;   // once if it occurs
   uint64_t seed = 0;
-  std::vector<std::pair<int32_t, float>> logit_bias;  // (token, added to its logit); -infinity forbids a token
+  std::vector<std::pair<int32_t, float>>
+      logit_bias;  // (token, added to its logit); -infinity forbids a token
 
   // Throws Error kInvalidArgument that names the field.
   void check() const;
@@ -28,18 +29,20 @@ struct SamplerSettings {
 
 // Steps, as in llama.cpp's default chain: bias, penalties, top-k, top-p, min-p, temperature, draw.
 //
-// The token is a function of (settings, logits, history, position) alone: the random number is keyed by (seed, position),
-// and nothing is kept between calls but scratch memory. So a stream can go on anywhere from its token log. One thread.
+// The token is a function of (settings, logits, history, position) alone: the random number is keyed by
+// (seed, position), and nothing is kept between calls but scratch memory. So a stream can go on anywhere from
+// its token log. One thread.
 class Sampler {
  public:
   explicit Sampler(SamplerSettings settings);
 
-  // `history`: the tokens before, prompt included. `position`: index of the token to choose in the whole text.
-  // Throws Error kInvalidArgument for logits that are not numbers, or ids outside them.
+  // `history`: the tokens before, prompt included. `position`: index of the token to choose in the whole
+  // text. Throws Error kInvalidArgument for logits that are not numbers, or ids outside them.
   int32_t sample(std::span<const float> logits, std::span<const int32_t> history, uint64_t position);
 
-  // The tokens that the last sample() could have chosen, with their probabilities. In order (logit down, id up), but in
-  // the order of ids when neither top-k, top-p nor min-p is on. After a greedy choice only the chosen one.
+  // The tokens that the last sample() could have chosen, with their probabilities. In order (logit down, id
+  // up), but in the order of ids when neither top-k, top-p nor min-p is on. After a greedy choice only the
+  // chosen one.
   std::span<const Candidate> candidates() const { return candidates_; }
   double probability(const Candidate& candidate) const { return candidate.weight / total_weight_; }
 
@@ -50,7 +53,7 @@ class Sampler {
   void penalise(std::span<const int32_t> history);
   void cut_top_k(std::span<const float> logits, float max);
   void cut_from_all(std::span<const float> logits);
-  void keep_all(std::span<const float> logits);
+  void keep_all(std::span<const float> logits, float max);
   void weigh(float max);  // by temperature
   int32_t draw(uint64_t position);
 

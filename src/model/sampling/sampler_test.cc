@@ -53,7 +53,8 @@ TEST(Sampler, DrawFollowsTheProbabilities) {
   Sampler sampler(plain());
   std::vector<int> counts(4);
   constexpr int kDraws = 40000;
-  for (int i = 0; i < kDraws; ++i) ++counts[static_cast<size_t>(sampler.sample(kLogits, {}, static_cast<uint64_t>(i)))];
+  for (int i = 0; i < kDraws; ++i)
+    ++counts[static_cast<size_t>(sampler.sample(kLogits, {}, static_cast<uint64_t>(i)))];
   // Five standard deviations.
   const double p[] = {0.25, 0.125, 0.5, 0.125};
   for (size_t id = 0; id < 4; ++id)
@@ -70,10 +71,27 @@ TEST(Sampler, TemperatureSharpens) {
   EXPECT_NEAR(sampler.probability(sampler.candidates()[2]), 16.0 / 22, 1e-6);
 }
 
+TEST(Sampler, ExtremeTemperatures) {
+  for (const int top_k : {0, 2, 3}) {
+    SamplerSettings settings = plain();
+    settings.top_k = top_k;
+    settings.temperature = std::numeric_limits<float>::denorm_min();
+    Sampler cold(settings);
+    for (uint64_t i = 0; i < 50; ++i)
+      EXPECT_EQ(cold.sample(std::vector<float>{-90, 90, 89, 90}, {}, i) % 2, 1);
+    settings.temperature = std::numeric_limits<float>::max();
+    Sampler hot(settings);
+    hot.sample(std::vector<float>{-90, 90, 89, 90}, {}, 0);
+    for (const Candidate& c : hot.candidates())
+      EXPECT_NEAR(hot.probability(c), 1.0 / static_cast<double>(hot.candidates().size()), 1e-6);
+  }
+}
+
 TEST(Sampler, TopK) {
   SamplerSettings settings = plain();
   settings.top_k = 3;
-  EXPECT_THAT(candidate_ids(settings, kLogits), ::testing::ElementsAre(2, 0, 1));  // of equal 1 and 3 the lower id
+  EXPECT_THAT(candidate_ids(settings, kLogits),
+              ::testing::ElementsAre(2, 0, 1));  // of equal 1 and 3 the lower id
   settings.top_k = 1;
   EXPECT_THAT(candidate_ids(settings, kLogits), ::testing::ElementsAre(2));
   settings.top_k = 99;

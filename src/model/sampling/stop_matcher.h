@@ -7,9 +7,10 @@
 
 namespace butterfly::model {
 
-// Feed text as it comes. What is returned never contains a stop string or a part of one that later text could complete:
-// the longest end of the text that begins a stop string is held back. The stop string that is completed first counts (of
-// several completed by the same byte the longest), and nothing from its first byte on is returned.
+// Feed text as it comes. What is returned never contains a stop string or a part of one that later text could
+// complete: the longest end of the text that begins a stop string is held back. The stop string that is
+// completed first counts (of several completed by the same byte the longest), and nothing from its first byte
+// on is returned.
 //
 // Time is linear in the text for each stop string. One thread.
 class StopMatcher {

@@ -51,7 +51,8 @@ TEST(StopMatcher, WithoutStopsEverythingPasses) {
 
 RC_GTEST_PROP(StopMatcher, EqualsASearchInTheWholeText, ()) {
   const auto letters = rc::gen::element('a', 'b', 'c');
-  const auto stops = *rc::gen::container<std::vector<std::string>>(rc::gen::nonEmpty(rc::gen::container<std::string>(letters)));
+  const auto stops = *rc::gen::container<std::vector<std::string>>(
+      rc::gen::nonEmpty(rc::gen::container<std::string>(letters)));
   const auto pieces = *rc::gen::container<std::vector<std::string>>(rc::gen::container<std::string>(letters));
   StopMatcher matcher(stops);
   std::string shown, text;

@@ -1,4 +1,5 @@
-// Tokenizer throughput in bytes of text per second. Needs ../shared/data beside the repository for real vocabularies.
+// Tokenizer throughput in bytes of text per second. Needs ../shared/data beside the repository for real
+// vocabularies.
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
@@ -37,7 +38,9 @@ void long_word(benchmark::State& state) {
     if (word.size() < static_cast<size_t>(state.range(0)) && c >= 'a' && c <= 'z') word += c;
   encode(state, word);
 }
-void same_letter(benchmark::State& state) { encode(state, std::string(static_cast<size_t>(state.range(0)), 'a')); }
+void same_letter(benchmark::State& state) {
+  encode(state, std::string(static_cast<size_t>(state.range(0)), 'a'));
+}
 
 void decode(benchmark::State& state) {
   const auto path = kData / "tokenizers/llama2-spm/ggml-vocab-llama-spm.gguf";
