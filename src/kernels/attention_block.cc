@@ -1,0 +1,64 @@
+#include "kernels/attention_block.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/checked.h"
+#include "kernels/activation_rows.h"
+#include "kernels/math.h"
+
+namespace butterfly::kernels {
+namespace {
+
+size_t floats_bytes(const KvLayout& layout) { return round_up(layout.padded_dim() * sizeof(float), 64); }
+size_t q8_bytes(const KvLayout& layout) {
+  return layout.dtype == DType::kQ8_0 ? act_layout(ActKind::kQ8x32, layout.head_dim).row_bytes : 0;
+}
+
+}  // namespace
+
+size_t attention_scratch_bytes(const KvLayout& layout) {
+  return kQueriesMax * (2 * floats_bytes(layout) + q8_bytes(layout));
+}
+
+BlockRange visible_blocks(const AttentionParams& params, const AttentionQuery* queries, size_t count) {
+  BlockRange range{std::numeric_limits<size_t>::max(), 0};
+  for (size_t m = 0; m < count; ++m) {
+    range.begin = std::min(range.begin, first_visible(params, queries[m].position) / kKvPage);
+    range.end = std::max(range.end, queries[m].position / kKvPage + 1);
+  }
+  return range;
+}
+
+float AttentionState::advance(float new_max, float page_sum) {
+  const float factor = exp_f32(max - new_max);
+  max = new_max;
+  sum = std::fma(sum, factor, page_sum);
+  return factor;
+}
+
+void begin_attention(const KvLayout& layout, const AttentionParams& params, const AttentionQuery* queries, size_t count,
+                     std::byte* scratch, AttentionState* states) {
+  for (size_t m = 0; m < count; ++m) {
+    AttentionState& state = states[m];
+    state = AttentionState{};
+    state.q = reinterpret_cast<float*>(scratch);
+    state.o = reinterpret_cast<float*>(scratch + floats_bytes(layout));
+    state.q8 = scratch + 2 * floats_bytes(layout);
+    scratch += 2 * floats_bytes(layout) + q8_bytes(layout);
+    for (size_t i = 0; i < layout.padded_dim(); ++i) {
+      state.q[i] = i < layout.head_dim ? queries[m].q[i] * params.scale : 0.0f;
+      state.o[i] = 0;
+    }
+    if (layout.dtype == DType::kQ8_0) quantize_activation(ActKind::kQ8x32, state.q, layout.head_dim, state.q8);
+  }
+}
+
+void finish_attention(const KvLayout& layout, const AttentionQuery* queries, size_t count, const AttentionState* states) {
+  for (size_t m = 0; m < count; ++m) {
+    const float inverse = 1.0f / states[m].sum;
+    for (size_t i = 0; i < layout.head_dim; ++i) queries[m].out[i] = states[m].o[i] * inverse;
+  }
+}
+
+}  // namespace butterfly::kernels
