@@ -51,8 +51,9 @@ void quantize_row(ActKind kind, const float* x, size_t k, std::byte* row) {
       auto sum = hn::Zero(di);
       for (size_t i = group; i < group + 16; i += kVF) {
         // An infinite or NaN block has inverse 0; integer masks keep NaN products out of the conversion.
-        const auto value = hn::IfThenElseZero(hn::RebindMask(d, hn::Ne(hn::BitCast(di, inverse), hn::Zero(di))),
-                                              hn::Mul(hn::LoadU(d, from + i), inverse));
+        const auto value =
+            hn::IfThenElseZero(hn::RebindMask(d, hn::Ne(hn::BitCast(di, inverse), hn::Zero(di))),
+                               hn::Mul(hn::LoadU(d, from + i), inverse));
         const auto whole = hn::NearestInt(value);
         sum = hn::Add(sum, whole);
         hn::StoreU(hn::DemoteTo(d8, whole), d8, q + b * block + i);
@@ -77,9 +78,7 @@ ActKind act_kind(DType weights) {
   return info.block_values == 32 ? ActKind::kQ8x32 : ActKind::kQ8x256;
 }
 
-size_t act_block(ActKind kind) {
-  return kind == ActKind::kF32 ? 1 : kind == ActKind::kQ8x32 ? 32 : 256;
-}
+size_t act_block(ActKind kind) { return kind == ActKind::kF32 ? 1 : kind == ActKind::kQ8x32 ? 32 : 256; }
 
 ActLayout act_layout(ActKind kind, size_t k) {
   if (kind == ActKind::kF32) return {0, 0, round_up(k * sizeof(float), 64)};

@@ -19,8 +19,8 @@ ActKind act_kind(DType weights);
 // Values per scale; 1 for kF32.
 size_t act_block(ActKind kind);
 
-// A quantised row of k values is q[k], then d[k / block], then sums[k / 16]: sums of 16 neighbouring q, which weights with
-// an offset or a minimum need. Each part starts at a multiple of 64 bytes; so does the next row.
+// A quantised row of k values is q[k], then d[k / block], then sums[k / 16]: sums of 16 neighbouring q, which
+// weights with an offset or a minimum need. Each part starts at a multiple of 64 bytes; so does the next row.
 struct ActLayout {
   size_t scales_offset;
   size_t sums_offset;
@@ -29,8 +29,8 @@ struct ActLayout {
 ActLayout act_layout(ActKind kind, size_t k);
 
 // One row of floats to quantised form: a function of that row alone. q = round_even(x * (127 / max|x|)) with
-// d = max|x| / 127. A block whose largest magnitude is below 2^-100 becomes zeros; one with inf or NaN gets d = NaN.
-// k is a multiple of the block. `row` is 64-byte aligned.
+// d = max|x| / 127. A block whose largest magnitude is below 2^-100 becomes zeros; one with inf or NaN gets d
+// = NaN. k is a multiple of the block. `row` is 64-byte aligned.
 void quantize_activation(ActKind kind, const float* x, size_t k, std::byte* row);
 
 // Scale and its inverse for a block whose largest magnitude has these bits.

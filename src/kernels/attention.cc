@@ -39,8 +39,8 @@ struct F16Cache {
 
 // Scores of kQ queries against the 32 keys of a page: one chain per key over the head's dimensions.
 template <class Cache, size_t kQ>
-HWY_INLINE void PlainScores(const KvLayout& layout, const std::byte* page, const AttentionState* states, size_t dim,
-                            float (*scores)[kKvPage]) {
+HWY_INLINE void PlainScores(const KvLayout& layout, const std::byte* page, const AttentionState* states,
+                            size_t dim, float (*scores)[kKvPage]) {
   using Value = typename Cache::Value;
   const size_t panel_values = layout.key_panel_bytes() / sizeof(Value);
   const auto* keys = reinterpret_cast<const Value*>(page);
@@ -63,15 +63,16 @@ HWY_INLINE void PlainScores(const KvLayout& layout, const std::byte* page, const
 }
 
 // The same for a Q8_0 cache, as a Q8_0 matmul: exact integer sums per 32 dimensions, then one FMA.
-HWY_INLINE void Q8Scores(const KvLayout& layout, const std::byte* page, const AttentionState& state, size_t dim,
-                         float* scores) {
+HWY_INLINE void Q8Scores(const KvLayout& layout, const std::byte* page, const AttentionState& state,
+                         size_t dim, float* scores) {
   const ActLayout act = act_layout(ActKind::kQ8x32, dim);
   const auto* a = reinterpret_cast<const int8_t*>(state.q8);
   const auto* d = reinterpret_cast<const float*>(state.q8 + act.scales_offset);
   const auto* sums = reinterpret_cast<const int16_t*>(state.q8 + act.sums_offset);
   for (size_t v = 0; v < kBlockVectors; ++v) {
     const size_t lane = v * kVF;
-    const auto* quants = reinterpret_cast<const uint8_t*>(page) + lane / kPanelRows * layout.key_panel_bytes();
+    const auto* quants =
+        reinterpret_cast<const uint8_t*>(page) + lane / kPanelRows * layout.key_panel_bytes();
     const auto* scales = reinterpret_cast<const uint16_t*>(quants + panel::q8_0_scales(dim));
     VF acc = hn::Zero(DF());
     for (size_t b = 0; b < dim / 32; ++b) {
@@ -82,7 +83,8 @@ HWY_INLINE void Q8Scores(const KvLayout& layout, const std::byte* page, const At
                                                         lane % kPanelRows * 4)),
                          a + b * 32 + c * 4);
       VI total = FlushSigned(sum);
-      if (kSignedOffset != 0) total = hn::Sub(total, hn::Set(DI(), kSignedOffset * (sums[2 * b] + sums[2 * b + 1])));
+      if (kSignedOffset != 0)
+        total = hn::Sub(total, hn::Set(DI(), kSignedOffset * (sums[2 * b] + sums[2 * b + 1])));
       const VF dk = LoadF16(scales + b * kPanelRows + lane % kPanelRows);
       acc = Fma(hn::ConvertTo(DF(), total), hn::Mul(dk, hn::Set(DF(), d[b])), acc);
     }
@@ -118,8 +120,8 @@ HWY_INLINE float Weigh(const AttentionParams& params, AttentionState& state, Key
 
 // o = o * c, then o = fma(p[j], v[j], o) for the visible j, for kQ queries with the same visible keys.
 template <class Cache, size_t kQ>
-HWY_INLINE void PlainValues(const KvLayout& layout, const std::byte* page, const AttentionState* states, KeyRange keys,
-                            float (*weights)[kKvPage], const float* factors) {
+HWY_INLINE void PlainValues(const KvLayout& layout, const std::byte* page, const AttentionState* states,
+                            KeyRange keys, float (*weights)[kKvPage], const float* factors) {
   using Value = typename Cache::Value;
   const size_t dim = layout.padded_dim();
   const auto* values = reinterpret_cast<const Value*>(page + layout.values_offset());
@@ -144,8 +146,8 @@ HWY_INLINE void PlainValues(const KvLayout& layout, const std::byte* page, const
   }
 }
 
-HWY_INLINE void Q8Values(const KvLayout& layout, const std::byte* page, const AttentionState& state, KeyRange keys,
-                         const float* weights, float factor) {
+HWY_INLINE void Q8Values(const KvLayout& layout, const std::byte* page, const AttentionState& state,
+                         KeyRange keys, const float* weights, float factor) {
   const hn::Rebind<int8_t, DI> d8;
   const auto* values = reinterpret_cast<const int8_t*>(page + layout.values_offset());
   const auto* scales = reinterpret_cast<const uint16_t*>(page + layout.value_scales_offset());
@@ -204,8 +206,12 @@ void attend_all(const KvLayout& layout, const AttentionParams& params, const KvP
       while (end < count && visible_keys(params, queries[end].position, block) == keys) ++end;
       if (!keys.empty()) {
         switch (layout.dtype) {
-          case DType::kF32: PlainBlocks<F32Cache>(layout, params, page, states + m, end - m, keys); break;
-          case DType::kF16: PlainBlocks<F16Cache>(layout, params, page, states + m, end - m, keys); break;
+          case DType::kF32:
+            PlainBlocks<F32Cache>(layout, params, page, states + m, end - m, keys);
+            break;
+          case DType::kF16:
+            PlainBlocks<F16Cache>(layout, params, page, states + m, end - m, keys);
+            break;
           default:
             for (size_t i = m; i < end; ++i) {
               alignas(64) float scores[kKvPage];
@@ -229,8 +235,8 @@ HWY_AFTER_NAMESPACE();
 namespace butterfly::kernels {
 HWY_EXPORT(attend_all);
 
-void attend(const KvLayout& layout, const AttentionParams& params, const KvPages& pages, const AttentionQuery* queries,
-            size_t count, std::byte* scratch) {
+void attend(const KvLayout& layout, const AttentionParams& params, const KvPages& pages,
+            const AttentionQuery* queries, size_t count, std::byte* scratch) {
   BF_DCHECK(count <= kQueriesMax && kv_why_not(layout) == nullptr) << count;
   HWY_DYNAMIC_DISPATCH(attend_all)(layout, params, pages, queries, count, scratch);
 }

@@ -42,12 +42,12 @@ inline constexpr size_t kQueriesMax = 8;  // per call
 size_t attention_scratch_bytes(const KvLayout& layout);
 
 // Up to kQueriesMax queries over the same pages; the keys and values are read once for all of them.
-void attend(const KvLayout& layout, const AttentionParams& params, const KvPages& pages, const AttentionQuery* queries,
-            size_t count, std::byte* scratch);
+void attend(const KvLayout& layout, const AttentionParams& params, const KvPages& pages,
+            const AttentionQuery* queries, size_t count, std::byte* scratch);
 
 namespace ref {
-void attend(const KvLayout& layout, const AttentionParams& params, const KvPages& pages, const AttentionQuery* queries,
-            size_t count, std::byte* scratch);
+void attend(const KvLayout& layout, const AttentionParams& params, const KvPages& pages,
+            const AttentionQuery* queries, size_t count, std::byte* scratch);
 }
 
 }  // namespace butterfly::kernels

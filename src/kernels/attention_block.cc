@@ -37,8 +37,8 @@ float AttentionState::advance(float new_max, float page_sum) {
   return factor;
 }
 
-void begin_attention(const KvLayout& layout, const AttentionParams& params, const AttentionQuery* queries, size_t count,
-                     std::byte* scratch, AttentionState* states) {
+void begin_attention(const KvLayout& layout, const AttentionParams& params, const AttentionQuery* queries,
+                     size_t count, std::byte* scratch, AttentionState* states) {
   for (size_t m = 0; m < count; ++m) {
     AttentionState& state = states[m];
     state = AttentionState{};
@@ -50,11 +50,13 @@ void begin_attention(const KvLayout& layout, const AttentionParams& params, cons
       state.q[i] = i < layout.head_dim ? queries[m].q[i] * params.scale : 0.0f;
       state.o[i] = 0;
     }
-    if (layout.dtype == DType::kQ8_0) quantize_activation(ActKind::kQ8x32, state.q, layout.head_dim, state.q8);
+    if (layout.dtype == DType::kQ8_0)
+      quantize_activation(ActKind::kQ8x32, state.q, layout.head_dim, state.q8);
   }
 }
 
-void finish_attention(const KvLayout& layout, const AttentionQuery* queries, size_t count, const AttentionState* states) {
+void finish_attention(const KvLayout& layout, const AttentionQuery* queries, size_t count,
+                      const AttentionState* states) {
   for (size_t m = 0; m < count; ++m) {
     const float inverse = 1.0f / states[m].sum;
     for (size_t i = 0; i < layout.head_dim; ++i) queries[m].out[i] = states[m].o[i] * inverse;

@@ -25,7 +25,8 @@ inline KeyRange visible_keys(const AttentionParams& params, size_t position, siz
   const size_t start = block * kKvPage;
   const size_t first = first_visible(params, position);
   if (position < start || first >= start + kKvPage) return {0, 0};
-  return {first > start ? first - start : 0, position + 1 >= start + kKvPage ? kKvPage : position + 1 - start};
+  return {first > start ? first - start : 0,
+          position + 1 >= start + kKvPage ? kKvPage : position + 1 - start};
 }
 
 // Pages that any of the queries sees.
@@ -43,8 +44,9 @@ struct AttentionState {
   float advance(float new_max, float page_sum);
 };
 
-void begin_attention(const KvLayout& layout, const AttentionParams& params, const AttentionQuery* queries, size_t count,
-                     std::byte* scratch, AttentionState* states);
-void finish_attention(const KvLayout& layout, const AttentionQuery* queries, size_t count, const AttentionState* states);
+void begin_attention(const KvLayout& layout, const AttentionParams& params, const AttentionQuery* queries,
+                     size_t count, std::byte* scratch, AttentionState* states);
+void finish_attention(const KvLayout& layout, const AttentionQuery* queries, size_t count,
+                      const AttentionState* states);
 
 }  // namespace butterfly::kernels

@@ -34,7 +34,8 @@ struct Cache {
 Cache make_cache(const Case& c) {
   Cache cache{.layout = {c.dtype, c.head_dim}, .keys = {}, .values = {}, .ids = {}, .data = {}};
   const size_t page_count = (c.length + kKvPage - 1) / kKvPage;
-  for (size_t i = 0; i < page_count; ++i) cache.ids.push_back(static_cast<uint32_t>((i * 5 + 3) % (page_count + 7)));
+  for (size_t i = 0; i < page_count; ++i)
+    cache.ids.push_back(static_cast<uint32_t>((i * 5 + 3) % (page_count + 7)));
   // 5 and page_count + 7 may share a factor; make the ids distinct in that case.
   for (size_t i = 0; i < page_count; ++i)
     for (size_t j = 0; j < i; ++j)
@@ -46,24 +47,27 @@ Cache make_cache(const Case& c) {
     cache.values.push_back(random_normal(1, 2, i));
   }
   for (size_t p = 0; p < c.length; ++p)
-    kv_store(cache.layout, cache.data.data() + cache.ids[p / kKvPage] * cache.layout.page_bytes(), p % kKvPage,
-             &cache.keys[p * c.head_dim], &cache.values[p * c.head_dim]);
+    kv_store(cache.layout, cache.data.data() + cache.ids[p / kKvPage] * cache.layout.page_bytes(),
+             p % kKvPage, &cache.keys[p * c.head_dim], &cache.values[p * c.head_dim]);
   return cache;
 }
 
-using Attend = void (*)(const KvLayout&, const AttentionParams&, const KvPages&, const AttentionQuery*, size_t, std::byte*);
+using Attend = void (*)(const KvLayout&, const AttentionParams&, const KvPages&, const AttentionQuery*,
+                        size_t, std::byte*);
 
 // Outputs of queries at `positions`, `batch` at a time.
-std::vector<uint32_t> run(const Case& c, const Cache& cache, const std::vector<size_t>& positions, size_t batch,
-                          Attend attend_fn) {
+std::vector<uint32_t> run(const Case& c, const Cache& cache, const std::vector<size_t>& positions,
+                          size_t batch, Attend attend_fn) {
   std::vector<float> q(positions.size() * c.head_dim), out(q.size(), NAN);
   for (size_t i = 0; i < positions.size(); ++i)
     for (size_t k = 0; k < c.head_dim; ++k) q[i * c.head_dim + k] = random_normal(2, positions[i], k);
   std::vector<AttentionQuery> queries;
-  for (size_t i = 0; i < positions.size(); ++i) queries.push_back({&q[i * c.head_dim], &out[i * c.head_dim], positions[i]});
+  for (size_t i = 0; i < positions.size(); ++i)
+    queries.push_back({&q[i * c.head_dim], &out[i * c.head_dim], positions[i]});
   const Buffer scratch = Buffer::allocate(attention_scratch_bytes(cache.layout));
   for (size_t i = 0; i < queries.size(); i += batch)
-    attend_fn(cache.layout, c.params, cache.pages(), &queries[i], std::min(batch, queries.size() - i), scratch.data());
+    attend_fn(cache.layout, c.params, cache.pages(), &queries[i], std::min(batch, queries.size() - i),
+              scratch.data());
   std::vector<uint32_t> bits;
   for (float f : out) bits.push_back(std::bit_cast<uint32_t>(f));
   return bits;
@@ -74,7 +78,8 @@ std::vector<Case> cases() {
   for (DType dtype : {DType::kF32, DType::kF16, DType::kQ8_0})
     for (size_t head_dim : {8, 24, 32, 64, 96, 128})
       for (size_t length : {1, 31, 32, 33, 100})
-        for (const AttentionParams& params : {AttentionParams{0.2f, 0, 0}, AttentionParams{0.2f, 5.0f, 0}, AttentionParams{0.2f, 0, 40}})
+        for (const AttentionParams& params :
+             {AttentionParams{0.2f, 0, 0}, AttentionParams{0.2f, 5.0f, 0}, AttentionParams{0.2f, 0, 40}})
           if (kv_why_not({dtype, head_dim}) == nullptr) all.push_back({dtype, head_dim, length, params});
   return all;
 }
@@ -90,8 +95,8 @@ TEST(Attention, EveryTargetEqualsThePlainLoopsAndBatchingChangesNothing) {
     for_each_target([&](const std::string& target) {
       for (size_t batch : {1, 2, 7, 8})
         ASSERT_EQ(run(c, cache, positions, batch, attend), want)
-            << target << " " << dtype_name(c.dtype) << " dim " << c.head_dim << " length " << c.length << " batch " << batch
-            << " cap " << c.params.soft_cap << " window " << c.params.window;
+            << target << " " << dtype_name(c.dtype) << " dim " << c.head_dim << " length " << c.length
+            << " batch " << batch << " cap " << c.params.soft_cap << " window " << c.params.window;
     });
   }
 }
@@ -106,7 +111,8 @@ TEST(Attention, IsSoftmaxOfTheScores) {
     double max = -1e300, total = 0;
     for (size_t j = first; j < c.length; ++j) {
       double s = 0;
-      for (size_t k = 0; k < 64; ++k) s += double(random_normal(2, c.length - 1, k)) * cache.keys[j * 64 + k] * c.params.scale;
+      for (size_t k = 0; k < 64; ++k)
+        s += double(random_normal(2, c.length - 1, k)) * cache.keys[j * 64 + k] * c.params.scale;
       if (c.params.soft_cap > 0) s = c.params.soft_cap * std::tanh(s / c.params.soft_cap);
       scores.push_back(s);
       max = std::max(max, s);
@@ -116,7 +122,8 @@ TEST(Attention, IsSoftmaxOfTheScores) {
     for (size_t k = 0; k < 64; ++k) {
       double want = 0;
       for (size_t j = first; j < c.length; ++j) want += scores[j - first] / total * cache.values[j * 64 + k];
-      EXPECT_NEAR(std::bit_cast<float>(bits[k]), want, tolerance) << dtype_name(c.dtype) << " length " << c.length;
+      EXPECT_NEAR(std::bit_cast<float>(bits[k]), want, tolerance)
+          << dtype_name(c.dtype) << " length " << c.length;
     }
   }
 }

@@ -1,8 +1,9 @@
 // Exact integer products of 8-bit lanes, per target: the inner step of every quantised matmul.
 //
-// A weight vector holds, for kVF rows, four bytes each (one chunk). An activation is four int8 values, broadcast.
-// Each row's 32-bit lane receives the sum of its four products. How many steps fit before a wider sum is needed depends on
-// the target: x86 without VNNI sums in 16 bits (maddubs), so a run is bounded by the largest weight.
+// A weight vector holds, for kVF rows, four bytes each (one chunk). An activation is four int8 values,
+// broadcast. Each row's 32-bit lane receives the sum of its four products. How many steps fit before a wider
+// sum is needed depends on the target: x86 without VNNI sums in 16 bits (maddubs), so a run is bounded by the
+// largest weight.
 #if defined(BUTTERFLY_KERNELS_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BUTTERFLY_KERNELS_DOT_INL_H_
 #undef BUTTERFLY_KERNELS_DOT_INL_H_
@@ -137,7 +138,9 @@ HWY_INLINE Acc StepBytes(Acc acc, int8x16_t w, const int8_t* a) {
 }
 HWY_INLINE VI Rows(Acc acc) { return VI(vpaddq_s32(acc.lo, acc.hi)); }
 // Unsigned weights are below 64, so they are the same bytes signed.
-HWY_INLINE Acc Step(Acc acc, V8 weights, const int8_t* a) { return StepBytes(acc, vreinterpretq_s8_u8(weights.raw), a); }
+HWY_INLINE Acc Step(Acc acc, V8 weights, const int8_t* a) {
+  return StepBytes(acc, vreinterpretq_s8_u8(weights.raw), a);
+}
 using Scale = VI;
 HWY_INLINE Scale MakeScale(VI scale) { return scale; }
 HWY_INLINE VI Flush(Acc acc, VI sum) { return hn::Add(sum, Rows(acc)); }
@@ -151,7 +154,9 @@ struct SignedWeights {
 };
 HWY_INLINE SignedWeights MakeSigned(V8 w) { return {vreinterpretq_s8_u8(w.raw)}; }
 // -128 * -128 does not occur: activations are within -127 .. 127.
-HWY_INLINE SignedAcc StepSigned(SignedAcc acc, SignedWeights w, const int8_t* a) { return StepBytes(acc, w.v, a); }
+HWY_INLINE SignedAcc StepSigned(SignedAcc acc, SignedWeights w, const int8_t* a) {
+  return StepBytes(acc, w.v, a);
+}
 HWY_INLINE VI FlushSigned(SignedAcc acc) { return Rows(acc); }
 
 #else

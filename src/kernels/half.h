@@ -1,4 +1,5 @@
-// Half-precision values as plain integers: exact widening, round-to-nearest-even narrowing, the same bits on every machine.
+// Half-precision values as plain integers: exact widening, round-to-nearest-even narrowing, the same bits on
+// every machine.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -18,10 +19,12 @@ inline uint16_t f32_to_f16(float f) {
   const uint32_t bits = std::bit_cast<uint32_t>(f);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));  // NaN
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to infinity
+  if (magnitude > 0x7f800000u)
+    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));  // NaN
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);     // rounds to infinity
   if (magnitude < 0x38800000u) {
-    // Below the smallest normal: adding 0.5 leaves round(|f| * 2^24) in the low bits of the sum, rounded to even.
+    // Below the smallest normal: adding 0.5 leaves round(|f| * 2^24) in the low bits of the sum, rounded to
+    // even.
     const float sum = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(sum) - 0x3f000000u));
   }
@@ -33,7 +36,8 @@ inline float bf16_to_f32(uint16_t h) { return std::bit_cast<float>(uint32_t{h} <
 
 inline uint16_t f32_to_bf16(float f) {
   const uint32_t bits = std::bit_cast<uint32_t>(f);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);  // NaN stays NaN
+  if ((bits & 0x7fffffffu) > 0x7f800000u)
+    return static_cast<uint16_t>((bits >> 16) | 0x40u);  // NaN stays NaN
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 

@@ -48,7 +48,8 @@ void store_q8(const KvLayout& layout, std::byte* page, size_t slot, const float*
     Q8Block block;
     from_float(DType::kQ8_0, key + 32 * b, reinterpret_cast<std::byte*>(&block), 32);
     for (size_t i = 0; i < 32; ++i)
-      panel_data[b * panel::kByteSub + i / 4 * panel::kChunkBytes + row * 4 + i % 4] = static_cast<uint8_t>(block.q[i]);
+      panel_data[b * panel::kByteSub + i / 4 * panel::kChunkBytes + row * 4 + i % 4] =
+          static_cast<uint8_t>(block.q[i]);
     std::memcpy(panel_scales + b * panel::kScaleRow + 2 * row, &block.d, 2);
     from_float(DType::kQ8_0, value + 32 * b, reinterpret_cast<std::byte*>(&block), 32);
     std::memcpy(values + 32 * b, block.q, 32);
@@ -59,7 +60,8 @@ void store_q8(const KvLayout& layout, std::byte* page, size_t slot, const float*
 template <typename Value, typename Convert>
 void store_plain(const KvLayout& layout, std::byte* page, size_t slot, const float* key, const float* value,
                  Convert convert) {
-  auto* keys = reinterpret_cast<Value*>(page + slot / kPanelRows * layout.key_panel_bytes()) + slot % kPanelRows;
+  auto* keys =
+      reinterpret_cast<Value*>(page + slot / kPanelRows * layout.key_panel_bytes()) + slot % kPanelRows;
   auto* values = reinterpret_cast<Value*>(page + layout.values_offset()) + slot * layout.padded_dim();
   for (size_t i = 0; i < layout.head_dim; ++i) {
     keys[i * kPanelRows] = convert(key[i]);
@@ -72,10 +74,14 @@ void store_plain(const KvLayout& layout, std::byte* page, size_t slot, const flo
 void kv_store(const KvLayout& layout, std::byte* page, size_t slot, const float* key, const float* value) {
   BF_DCHECK(slot < kKvPage) << slot;
   switch (layout.dtype) {
-    case DType::kF32: return store_plain<float>(layout, page, slot, key, value, [](float f) { return f; });
-    case DType::kF16: return store_plain<uint16_t>(layout, page, slot, key, value, f32_to_f16);
-    case DType::kQ8_0: return store_q8(layout, page, slot, key, value);
-    default: BF_CHECK(false) << "cache type " << dtype_name(layout.dtype);
+    case DType::kF32:
+      return store_plain<float>(layout, page, slot, key, value, [](float f) { return f; });
+    case DType::kF16:
+      return store_plain<uint16_t>(layout, page, slot, key, value, f32_to_f16);
+    case DType::kQ8_0:
+      return store_q8(layout, page, slot, key, value);
+    default:
+      BF_CHECK(false) << "cache type " << dtype_name(layout.dtype);
   }
 }
 

@@ -10,14 +10,14 @@ namespace butterfly::kernels {
 // Positions per page, and keys per attention block: a query walks whole pages from position 0.
 inline constexpr size_t kKvPage = 32;
 
-// F32, F16 or Q8_0 (head_dim a multiple of 32). Keys stand as two panels of 16, so that keys are in vector lanes; values
-// as rows padded to 16 floats.
+// F32, F16 or Q8_0 (head_dim a multiple of 32). Keys stand as two panels of 16, so that keys are in vector
+// lanes; values as rows padded to 16 floats.
 struct KvLayout {
   DType dtype = DType::kF16;
   size_t head_dim = 0;
 
   size_t padded_dim() const { return (head_dim + 15) / 16 * 16; }
-  size_t key_panel_bytes() const;   // 16 keys
+  size_t key_panel_bytes() const;  // 16 keys
   size_t values_offset() const { return 2 * key_panel_bytes(); }
   size_t value_scales_offset() const;  // Q8_0: after the value bytes
   size_t page_bytes() const;           // a multiple of 64

@@ -7,8 +7,8 @@
 
 namespace butterfly::kernels {
 
-void matmul(const PackedMatrix& weights, const std::byte* acts, size_t act_stride, size_t m, float* y, size_t y_stride,
-            size_t row_begin, size_t row_end) {
+void matmul(const PackedMatrix& weights, const std::byte* acts, size_t act_stride, size_t m, float* y,
+            size_t y_stride, size_t row_begin, size_t row_end) {
   BF_DCHECK(row_begin % kPanelRows == 0 && row_end <= weights.rows()) << row_begin << " " << row_end;
   BF_DCHECK(row_end == weights.rows() || row_end % kPanelRows == 0) << row_end;
   if (row_begin >= row_end || m == 0) return;

@@ -1,4 +1,5 @@
-// Quantised types without a packed layout: a row of weights is unpacked to bytes once and multiplied with every activation row.
+// Quantised types without a packed layout: a row of weights is unpacked to bytes once and multiplied with
+// every activation row.
 #include <vector>
 
 #include "kernels/activation_rows.h"
@@ -29,7 +30,8 @@ HWY_INLINE hn::Vec<D4> GroupOf16(const int8_t* q, const int8_t* a, int32_t scale
   auto sum = hn::Zero(d32);
   for (size_t half = 0; half < 16; half += 8) {
     // |q * a| <= 128 * 127 fits 16 bits.
-    const auto product = hn::Mul(hn::PromoteTo(d16, hn::LoadU(d8, q + half)), hn::PromoteTo(d16, hn::LoadU(d8, a + half)));
+    const auto product =
+        hn::Mul(hn::PromoteTo(d16, hn::LoadU(d8, q + half)), hn::PromoteTo(d16, hn::LoadU(d8, a + half)));
     sum = hn::Add(sum, hn::Add(hn::PromoteTo(d32, hn::LowerHalf(dh, product)),
                                hn::PromoteTo(d32, hn::UpperHalf(dh, product))));
   }
@@ -48,7 +50,8 @@ void block_rows(DType dtype, const MatmulJob& job) {
 
   const size_t row_end = std::min(job.rows, job.panel_end * kPanelRows);
   for (size_t row = job.panel_begin * kPanelRows; row < row_end; ++row) {
-    for (size_t b = 0; b < blocks; ++b) type.unpack(job.panels + row * row_bytes + b * info.block_bytes, &weights[b]);
+    for (size_t b = 0; b < blocks; ++b)
+      type.unpack(job.panels + row * row_bytes + b * info.block_bytes, &weights[b]);
     for (size_t m = 0; m < job.m; ++m) {
       const std::byte* act = job.acts + m * job.act_stride;
       const auto* a = reinterpret_cast<const int8_t*>(act);

@@ -30,7 +30,8 @@ struct BF16 {
   static HWY_INLINE VF Load(const uint16_t* from) { return LoadBF16(from); }
 };
 
-// One chain per output is bound by the latency of FMA, so several panels go side by side: at least eight chains.
+// One chain per output is bound by the latency of FMA, so several panels go side by side: at least eight
+// chains.
 template <class Format, size_t kM, size_t kPanels>
 HWY_INLINE void FloatTile(const MatmulJob& job, size_t row, size_t panel_index) {
   using Value = typename Format::Value;
@@ -56,15 +57,16 @@ HWY_INLINE void FloatTile(const MatmulJob& job, size_t row, size_t panel_index) 
   }
   for (size_t n = 0; n < kPanels; ++n) {
     const size_t first = (panel_index + n) * kPanelRows;
-    const TileOut out{job.y + row * job.y_stride + first, job.y_stride, std::min(kPanelRows, job.rows - first)};
+    const TileOut out{job.y + row * job.y_stride + first, job.y_stride,
+                      std::min(kPanelRows, job.rows - first)};
     for (size_t m = 0; m < kM; ++m)
       for (size_t p = 0; p < kParts; ++p) out.Store(m, p, acc[m][n][p]);
   }
 }
 
 #if HWY_TARGET == HWY_AVX3_DL
-inline constexpr size_t kWide = 8;       // panels for one row
-inline constexpr size_t kSquare = 2;     // panels for a tile of kTileRows rows
+inline constexpr size_t kWide = 8;    // panels for one row
+inline constexpr size_t kSquare = 2;  // panels for a tile of kTileRows rows
 #elif HWY_TARGET == HWY_AVX2
 inline constexpr size_t kWide = 4;
 inline constexpr size_t kSquare = 1;

@@ -1,4 +1,5 @@
-// Q4_K, Q5_K and Q6_K panels: integer sums with integer scales over 256 columns, then one FMA (two with minimums).
+// Q4_K, Q5_K and Q6_K panels: integer sums with integer scales over 256 columns, then one FMA (two with
+// minimums).
 #include "kernels/pack_table.h"
 #include "kernels/panel_layout.h"
 #include "kernels/ref/matmul.h"
@@ -23,13 +24,15 @@ struct ChunkPair {
 };
 HWY_INLINE V8 LoadChunk(const uint8_t* from, size_t part) { return hn::LoadU(D8(), from + part * (kVF * 4)); }
 HWY_INLINE V8 ByteBits(V8 v, uint8_t mask) { return hn::And(v, hn::Set(D8(), mask)); }
-// The bit at `bit` of each byte group moved to bit 4; shifts cross bytes in 16-bit lanes, the mask drops what does not belong.
+// The bit at `bit` of each byte group moved to bit 4; shifts cross bytes in 16-bit lanes, the mask drops what
+// does not belong.
 template <int kBit>
 HWY_INLINE V8 MoveToBit4(V8 v, uint8_t mask) {
   const auto wide = hn::BitCast(D16(), v);
   if constexpr (kBit < 4) return ByteBits(hn::BitCast(D8(), hn::ShiftLeft<4 - kBit>(wide)), mask);
   if constexpr (kBit > 4)
-    return ByteBits(hn::BitCast(D8(), hn::ShiftRight<kBit - 4>(hn::BitCast(hn::RebindToUnsigned<D16>(), wide))), mask);
+    return ByteBits(
+        hn::BitCast(D8(), hn::ShiftRight<kBit - 4>(hn::BitCast(hn::RebindToUnsigned<D16>(), wide))), mask);
   return ByteBits(v, mask);
 }
 
@@ -86,8 +89,8 @@ HWY_INLINE void FlushAll(Acc* acc, Scale scale, VI* sums) {
 
 // 32 columns with one scale (low = high) or one per 16 columns.
 template <class Format, size_t kM>
-HWY_INLINE void SubBlock(const uint8_t* sub, size_t part, const ActTile<kM>& acts, size_t column, Scale low, Scale high,
-                         VI* sums) {
+HWY_INLINE void SubBlock(const uint8_t* sub, size_t part, const ActTile<kM>& acts, size_t column, Scale low,
+                         Scale high, VI* sums) {
   constexpr size_t kGroup = Format::kMaxWeight == 63 ? 2 : 4;
   constexpr size_t kRun = run_pairs(Format::kMaxWeight, kGroup);
   Acc acc[kM];
@@ -108,8 +111,8 @@ struct MinTile {
   static constexpr ActKind kAct = ActKind::kQ8x256;
 
   template <size_t kM, size_t kPasses>
-  static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin, const ActTile<kM>& acts,
-                             TileOut out) {
+  static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin,
+                             const ActTile<kM>& acts, TileOut out) {
     const auto* quants = reinterpret_cast<const uint8_t*>(panel_data);
     const size_t blocks = cols / 256;
     const auto* scales = quants + blocks * 8 * Format::kSubBytes;
@@ -125,8 +128,8 @@ struct MinTile {
         for (size_t s = 0; s < 8; ++s) {
           const hn::Rebind<uint8_t, DI> d8;
           const Scale sc = MakeScale(hn::PromoteTo(DI(), hn::LoadU(d8, scale + s * kPanelRows + part * kVF)));
-          SubBlock<Format, kM>(quants + (block * 8 + s) * Format::kSubBytes, part, acts, block * 256 + s * 32, sc, sc,
-                               sums);
+          SubBlock<Format, kM>(quants + (block * 8 + s) * Format::kSubBytes, part, acts, block * 256 + s * 32,
+                               sc, sc, sums);
         }
         for (size_t pair = 0; pair < 4; ++pair) {
           const hn::Rebind<uint8_t, D16> d8;
@@ -135,7 +138,8 @@ struct MinTile {
           for (size_t m = 0; m < kM; ++m) {
             const int16_t both[2] = {static_cast<int16_t>(acts.Sum32(m, block * 8 + 2 * pair)),
                                      static_cast<int16_t>(acts.Sum32(m, block * 8 + 2 * pair + 1))};
-            mins[m] = hn::Add(mins[m], PairProducts(pairs, hn::BitCast(D16(), hn::Set(DI(), TwoShorts(both)))));
+            mins[m] =
+                hn::Add(mins[m], PairProducts(pairs, hn::BitCast(D16(), hn::Set(DI(), TwoShorts(both)))));
           }
         }
         const auto* halves = reinterpret_cast<const uint16_t*>(scale + panel::kKDOffset) + part * kVF;
@@ -158,8 +162,8 @@ struct Q6Tile {
   static constexpr ActKind kAct = ActKind::kQ8x256;
 
   template <size_t kM, size_t kPasses>
-  static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin, const ActTile<kM>& acts,
-                             TileOut out) {
+  static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin,
+                             const ActTile<kM>& acts, TileOut out) {
     const auto* quants = reinterpret_cast<const uint8_t*>(panel_data);
     const size_t blocks = cols / 256;
     const auto* scales = reinterpret_cast<const int8_t*>(quants + blocks * 8 * Q6_K::kSubBytes);
@@ -178,8 +182,8 @@ struct Q6Tile {
           const VI wide = hn::BitCast(DI(), pairs);
           const Scale low = MakeScale(hn::ShiftRight<16>(hn::ShiftLeft<16>(wide)));
           const Scale high = MakeScale(hn::ShiftRight<16>(wide));
-          SubBlock<Q6_K, kM>(quants + (block * 8 + s) * Q6_K::kSubBytes, part, acts, block * 256 + s * 32, low, high,
-                             sums);
+          SubBlock<Q6_K, kM>(quants + (block * 8 + s) * Q6_K::kSubBytes, part, acts, block * 256 + s * 32,
+                             low, high, sums);
           for (size_t m = 0; m < kM; ++m) {
             const V16 a = hn::BitCast(D16(), hn::Set(DI(), TwoShorts(acts.sums[m] + (block * 8 + s) * 2)));
             offset[m] = hn::Add(offset[m], PairProducts(pairs, a));

@@ -21,7 +21,8 @@ struct Q4_0 {
   static size_t Scales(size_t cols) { return panel::q4_0_scales(cols); }
   // sum of (q - 8) * a over 32 columns, for kM rows of activations.
   template <size_t kM>
-  static HWY_INLINE void Sums(const uint8_t* sub, size_t part, const ActTile<kM>& acts, size_t block, VI* sums) {
+  static HWY_INLINE void Sums(const uint8_t* sub, size_t part, const ActTile<kM>& acts, size_t block,
+                              VI* sums) {
     Acc acc[kM];
     for (size_t m = 0; m < kM; ++m) acc[m] = ZeroAcc();
     HWY_UNROLL(4)
@@ -42,7 +43,8 @@ struct Q8_0 {
   static constexpr size_t kSubBytes = panel::kByteSub;
   static size_t Scales(size_t cols) { return panel::q8_0_scales(cols); }
   template <size_t kM>
-  static HWY_INLINE void Sums(const uint8_t* sub, size_t part, const ActTile<kM>& acts, size_t block, VI* sums) {
+  static HWY_INLINE void Sums(const uint8_t* sub, size_t part, const ActTile<kM>& acts, size_t block,
+                              VI* sums) {
     SignedAcc acc[kM];
     for (size_t m = 0; m < kM; ++m) acc[m] = ZeroSignedAcc();
     HWY_UNROLL(8)
@@ -63,8 +65,8 @@ struct Q32Tile {
   static constexpr ActKind kAct = ActKind::kQ8x32;
 
   template <size_t kM, size_t kPasses>
-  static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin, const ActTile<kM>& acts,
-                             TileOut out) {
+  static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin,
+                             const ActTile<kM>& acts, TileOut out) {
     const auto* quants = reinterpret_cast<const uint8_t*>(panel_data);
     const auto* scales = reinterpret_cast<const uint16_t*>(panel_data + Format::Scales(cols));
     VF acc[kM][kPasses];
@@ -77,7 +79,8 @@ struct Q32Tile {
         Format::template Sums<kM>(quants + block * Format::kSubBytes, part, acts, block, sums);
         const VF d = LoadF16(scales + block * kPanelRows + part * kVF);
         for (size_t m = 0; m < kM; ++m)
-          acc[m][p] = Fma(hn::ConvertTo(DF(), sums[m]), hn::Mul(d, hn::Set(DF(), acts.d[m][block])), acc[m][p]);
+          acc[m][p] =
+              Fma(hn::ConvertTo(DF(), sums[m]), hn::Mul(d, hn::Set(DF(), acts.d[m][block])), acc[m][p]);
       }
     }
     for (size_t m = 0; m < kM; ++m)

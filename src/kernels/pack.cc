@@ -68,7 +68,8 @@ void pack_values(const std::byte* rows, size_t row_bytes, size_t valid, size_t c
 constexpr size_t k_sub_bytes(DType dtype) { return dtype == DType::kQ5_K ? panel::kQ5KSub : panel::kQ4KSub; }
 
 // Q4_K and Q5_K.
-void pack_k_min(DType dtype, const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
+void pack_k_min(DType dtype, const std::byte* rows, size_t row_bytes, size_t valid, size_t cols,
+                std::byte* panel_data) {
   const size_t sub_bytes = k_sub_bytes(dtype);
   uint8_t* quants = bytes(panel_data);
   uint8_t* scales = quants + cols / 32 * sub_bytes;
@@ -86,7 +87,8 @@ void pack_k_min(DType dtype, const std::byte* rows, size_t row_bytes, size_t val
         }
       }
       scale[s * kPanelRows + row] = static_cast<uint8_t>(block.scale[s]);
-      scale[panel::kKMinsOffset + (s / 2 * kPanelRows + row) * 2 + s % 2] = static_cast<uint8_t>(block.min[s]);
+      scale[panel::kKMinsOffset + (s / 2 * kPanelRows + row) * 2 + s % 2] =
+          static_cast<uint8_t>(block.min[s]);
     }
     put_half(scale + panel::kKDOffset, row, block.d);
     put_half(scale + panel::kKDOffset + panel::kScaleRow, row, block.dmin);
@@ -108,7 +110,8 @@ void pack_q8_0(const std::byte* rows, size_t row_bytes, size_t valid, size_t col
   uint8_t* scales = quants + panel::q8_0_scales(cols);
   std::memset(quants, 0, panel::q8_0_bytes(cols));
   each_block(DType::kQ8_0, rows, row_bytes, valid, cols, [&](size_t row, size_t b, const IntBlock& block) {
-    for (size_t i = 0; i < 32; ++i) quants[b * panel::kByteSub + byte_at(row, i)] = static_cast<uint8_t>(block.q[i]);
+    for (size_t i = 0; i < 32; ++i)
+      quants[b * panel::kByteSub + byte_at(row, i)] = static_cast<uint8_t>(block.q[i]);
     put_half(scales + b * panel::kScaleRow, row, block.d);
   });
 }
@@ -152,12 +155,14 @@ void pack_q6_k(const std::byte* rows, size_t row_bytes, size_t valid, size_t col
   });
 }
 
-void unpack_panel_block(DType dtype, const std::byte* panel_data, size_t cols, size_t row, size_t b, IntBlock* to) {
+void unpack_panel_block(DType dtype, const std::byte* panel_data, size_t cols, size_t row, size_t b,
+                        IntBlock* to) {
   const uint8_t* quants = bytes(panel_data);
   to->dmin = 0;
   switch (dtype) {
     case DType::kQ8_0:
-      for (size_t i = 0; i < 32; ++i) to->q[i] = static_cast<int8_t>(quants[b * panel::kByteSub + byte_at(row, i)]);
+      for (size_t i = 0; i < 32; ++i)
+        to->q[i] = static_cast<int8_t>(quants[b * panel::kByteSub + byte_at(row, i)]);
       to->d = get_half(quants + panel::q8_0_scales(cols) + b * panel::kScaleRow, row);
       to->scale[0] = 1;
       to->min[0] = 0;
@@ -204,7 +209,8 @@ void unpack_panel_block(DType dtype, const std::byte* panel_data, size_t cols, s
       to->d = get_half(scale + panel::kQ6KDOffset, row);
       return;
     }
-    default: BF_CHECK(false) << "no panels of type " << dtype_name(dtype);
+    default:
+      BF_CHECK(false) << "no panels of type " << dtype_name(dtype);
   }
 }
 

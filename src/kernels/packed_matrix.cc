@@ -11,7 +11,8 @@ namespace butterfly::kernels {
 namespace {
 
 bool can_multiply(DType dtype) {
-  return dtype_info(dtype).quantised() || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+  return dtype_info(dtype).quantised() || dtype == DType::kF32 || dtype == DType::kF16 ||
+         dtype == DType::kBF16;
 }
 
 }  // namespace

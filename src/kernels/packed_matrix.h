@@ -12,8 +12,8 @@ inline constexpr size_t kPanelRows = 16;
 
 struct PackFormat;
 
-// A [rows, cols] weight matrix, ready to multiply. Types with a fast path are copied into panels; the others keep their
-// file layout and share its memory. Cheap to copy.
+// A [rows, cols] weight matrix, ready to multiply. Types with a fast path are copied into panels; the others
+// keep their file layout and share its memory. Cheap to copy.
 class PackedMatrix {
  public:
   PackedMatrix() = default;

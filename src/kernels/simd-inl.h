@@ -1,8 +1,10 @@
-// Shared SIMD pieces, included once per target by every kernel source: exact FMA, half conversions, logical lanes.
+// Shared SIMD pieces, included once per target by every kernel source: exact FMA, half conversions, logical
+// lanes.
 //
 // Rules that make every target give the same bits:
 //  - Fma() is one rounding everywhere; targets without the instruction emulate it.
-//  - Reductions use kLogicalLanes partial sums (element i goes to lane i % kLogicalLanes) and reduce_lanes()'s tree.
+//  - Reductions use kLogicalLanes partial sums (element i goes to lane i % kLogicalLanes) and
+//  reduce_lanes()'s tree.
 //  - Half conversions round to nearest even.
 // The scalar target does not use this file's vectors: it runs the plain loops in ref/.
 #if defined(BUTTERFLY_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -38,8 +40,9 @@ inline constexpr size_t kVF = HWY_MAX_BYTES / sizeof(float);  // floats per vect
 #if HWY_NATIVE_FMA
 HWY_INLINE VF Fma(VF a, VF b, VF c) { return hn::MulAdd(a, b, c); }
 #else
-// The product of two floats is exact in double. Their sum with c is rounded to odd (Boldo & Melquiond, "Emulation of FMA
-// and correctly rounded sums", 2008), so that the last rounding to float is the only one that counts.
+// The product of two floats is exact in double. Their sum with c is rounded to odd (Boldo & Melquiond,
+// "Emulation of FMA and correctly rounded sums", 2008), so that the last rounding to float is the only one
+// that counts.
 template <class DD>
 HWY_INLINE hn::Vec<DD> FmaRoundToOdd(DD dd, hn::Vec<DD> a, hn::Vec<DD> b, hn::Vec<DD> c) {
   const hn::Rebind<int64_t, DD> di;
@@ -53,7 +56,8 @@ HWY_INLINE hn::Vec<DD> FmaRoundToOdd(DD dd, hn::Vec<DD> a, hn::Vec<DD> b, hn::Ve
   const auto even = hn::Eq(hn::And(bits, one), hn::Zero(di));
   const auto inexact = hn::RebindMask(di, hn::Ne(error, hn::Zero(dd)));
   const auto finite = hn::RebindMask(di, hn::Lt(hn::Abs(sum), hn::Set(dd, 0x1p1000)));
-  const auto away = hn::RebindMask(di, hn::Not(hn::Xor(hn::Lt(error, hn::Zero(dd)), hn::Lt(sum, hn::Zero(dd)))));
+  const auto away =
+      hn::RebindMask(di, hn::Not(hn::Xor(hn::Lt(error, hn::Zero(dd)), hn::Lt(sum, hn::Zero(dd)))));
   const auto step = hn::IfThenElse(away, one, hn::Set(di, -1));
   const auto fix = hn::And(hn::And(even, inexact), finite);
   return hn::BitCast(dd, hn::Add(bits, hn::IfThenElseZero(fix, step)));
@@ -62,10 +66,12 @@ HWY_INLINE VF Fma(VF a, VF b, VF c) {
   const DF d;
   const hn::Half<DF> dh;
   const hn::Rebind<double, hn::Half<DF>> dd;
-  const auto lo = FmaRoundToOdd(dd, hn::PromoteTo(dd, hn::LowerHalf(dh, a)), hn::PromoteTo(dd, hn::LowerHalf(dh, b)),
-                                hn::PromoteTo(dd, hn::LowerHalf(dh, c)));
-  const auto hi = FmaRoundToOdd(dd, hn::PromoteTo(dd, hn::UpperHalf(dh, a)), hn::PromoteTo(dd, hn::UpperHalf(dh, b)),
-                                hn::PromoteTo(dd, hn::UpperHalf(dh, c)));
+  const auto lo =
+      FmaRoundToOdd(dd, hn::PromoteTo(dd, hn::LowerHalf(dh, a)), hn::PromoteTo(dd, hn::LowerHalf(dh, b)),
+                    hn::PromoteTo(dd, hn::LowerHalf(dh, c)));
+  const auto hi =
+      FmaRoundToOdd(dd, hn::PromoteTo(dd, hn::UpperHalf(dh, a)), hn::PromoteTo(dd, hn::UpperHalf(dh, b)),
+                    hn::PromoteTo(dd, hn::UpperHalf(dh, c)));
   return hn::Combine(d, hn::DemoteTo(dh, hi), hn::DemoteTo(dh, lo));
 }
 #endif

@@ -11,7 +11,8 @@
 namespace butterfly::kernels {
 namespace {
 
-// Highway's bits for what was compiled and this CPU can run, best (lowest bit) first, without the scalar fallback.
+// Highway's bits for what was compiled and this CPU can run, best (lowest bit) first, without the scalar
+// fallback.
 std::vector<int64_t> vector_targets() {
   std::vector<int64_t> targets;
   const int64_t skip = HWY_SCALAR | HWY_EMU128;
@@ -28,7 +29,8 @@ const std::vector<int64_t>& machine_targets() {
 
 void choose(int64_t mask) { hwy::GetChosenTarget().Update(mask); }
 
-// Environment variable at start: an unknown name is reported by the first explicit use, not by a crash in a constructor.
+// Environment variable at start: an unknown name is reported by the first explicit use, not by a crash in a
+// constructor.
 [[maybe_unused]] const bool kFromEnvironment = [] {
   const char* name = std::getenv("BUTTERFLY_TARGET");
   if (name == nullptr || *name == '\0') return false;

@@ -1,4 +1,5 @@
-// Which instruction set the kernels use. Chosen once at run time; tests and BUTTERFLY_TARGET may choose a lower one.
+// Which instruction set the kernels use. Chosen once at run time; tests and BUTTERFLY_TARGET may choose a
+// lower one.
 #pragma once
 #include <string>
 #include <string_view>
@@ -6,7 +7,8 @@
 
 namespace butterfly::kernels {
 
-// Version of the numerics rules (docs/decisions/0001-one-result.md). Nodes with unequal ids do not work together.
+// Version of the numerics rules (docs/decisions/0001-one-result.md). Nodes with unequal ids do not work
+// together.
 inline constexpr int kNumericsId = 1;
 
 // Best first; the last one, "ref", is plain C++ without vectors. Only what this machine can run.
@@ -15,8 +17,9 @@ std::vector<std::string> available_targets();
 // "AVX3_DL", "AVX2", "SSE4", "NEON" or "ref".
 std::string target_name();
 
-// Uses this target from now on; "" returns to the best. Throws Error kInvalidArgument for a name that is not available.
-// Not to be called while kernels run. The environment variable BUTTERFLY_TARGET does the same at start.
+// Uses this target from now on; "" returns to the best. Throws Error kInvalidArgument for a name that is not
+// available. Not to be called while kernels run. The environment variable BUTTERFLY_TARGET does the same at
+// start.
 void force_target(std::string_view name);
 
 // Calls fn(name) under each available target, best first, then returns to the one before.

@@ -79,7 +79,8 @@ HWY_INLINE void RunTile(const MatmulJob& job, size_t row, size_t panel_index) {
   if constexpr (kM == 1) {
     Tile::template Run<1, kParts>(panel_data, job.cols, 0, acts, out);  // the panel streams by once
   } else {
-    for (size_t part = 0; part < kParts; ++part) Tile::template Run<kM, 1>(panel_data, job.cols, part, acts, out);
+    for (size_t part = 0; part < kParts; ++part)
+      Tile::template Run<kM, 1>(panel_data, job.cols, part, acts, out);
   }
 }
 

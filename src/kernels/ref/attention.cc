@@ -28,7 +28,8 @@ float score(const KvLayout& layout, const std::byte* page, const AttentionState&
     return acc;
   }
   const auto* a = reinterpret_cast<const int8_t*>(state.q8);
-  const auto* d = reinterpret_cast<const float*>(state.q8 + act_layout(ActKind::kQ8x32, layout.head_dim).scales_offset);
+  const auto* d =
+      reinterpret_cast<const float*>(state.q8 + act_layout(ActKind::kQ8x32, layout.head_dim).scales_offset);
   for (size_t b = 0; b < layout.head_dim / 32; ++b) {
     IntBlock block;
     unpack_panel_block(DType::kQ8_0, keys, layout.head_dim, j % kPanelRows, b, &block);
@@ -51,8 +52,8 @@ float add_value(const KvLayout& layout, const std::byte* page, size_t j, size_t 
 
 }  // namespace
 
-void attend(const KvLayout& layout, const AttentionParams& params, const KvPages& pages, const AttentionQuery* queries,
-            size_t count, std::byte* scratch) {
+void attend(const KvLayout& layout, const AttentionParams& params, const KvPages& pages,
+            const AttentionQuery* queries, size_t count, std::byte* scratch) {
   AttentionState states[kQueriesMax];
   begin_attention(layout, params, queries, count, scratch, states);
   for (size_t m = 0; m < count; ++m) {
