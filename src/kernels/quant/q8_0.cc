@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "kernels/half.h"
 #include "kernels/quant/blocks.h"
@@ -13,18 +12,40 @@
 namespace butterfly::kernels {
 namespace {
 
-// With 255 steps a search for a better scale gains under 1 %, and this type also stores KV caches, where it
-// must be fast: one pass for the largest value, one to round.
+// NaN as 0, and nothing beyond what the largest f16 scale reaches: later products then fit an integer.
+float representable(float x) {
+  constexpr float kMax = 65504.0f * 127.0f;
+  const float number = x == x ? x : 0.0f;
+  const float below = number < kMax ? number : kMax;
+  return below > -kMax ? below : -kMax;
+}
+
+// No search here: it would take 9 % off an error that is 0.5 % of the values, and this type also stores KV
+// caches, where it must be fast. One pass for the largest value, one to round, in float and in a form that
+// the compiler can vectorise.
 void fit(const float* from, IntBlock* to) {
-  std::array<double, 32> values;
-  load_finite(from, values);
-  double largest = 0;
-  for (const double x : values) largest = std::max(largest, std::fabs(x));
+  constexpr size_t kLanes = 8;
+  std::array<float, 32> values;
+  std::array<float, kLanes> largest_of = {};
+  for (size_t i = 0; i < 32; ++i) values[i] = representable(from[i]);
+  for (size_t i = 0; i < 32; i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float size = std::fabs(values[i + lane]);
+      largest_of[lane] = largest_of[lane] > size ? largest_of[lane] : size;
+    }
+  float largest = 0;
+  for (const float size : largest_of) largest = std::max(largest, size);
+
   to->d = covering_f16_scale(largest, 127);
   to->dmin = 0;
   to->scale[0] = 1;
   to->min[0] = 0;
-  grid_points(values, {to->d, 0}, -127, 127, to->q);
+  const float inverse = to->d != 0 ? 1 / to->d : 0;
+  constexpr float kMagic = 0x1.8p23f;  // a sum with it has no bits below 1: rounded, ties to even
+  for (size_t i = 0; i < 32; ++i) {
+    const auto q = static_cast<int32_t>((values[i] * inverse + kMagic) - kMagic);
+    to->q[i] = static_cast<int8_t>(std::clamp(q, -127, 127));  // d may have been rounded down
+  }
 }
 
 BlockQ8_0 pack(const IntBlock& from) {

@@ -1,4 +1,5 @@
-// Quantised rows: GGUF's block formats as floats and as exact integers. One type per file pair, one row each in quant_table.cc.
+// Quantised rows: GGUF's block formats as floats and as exact integers. One type per file pair, one row each
+// in quant_table.cc.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,8 @@ namespace butterfly::kernels {
 
 // One block as exact integers. Value i is d * scale[g] * q[i] - dmin * min[g] with g = i / group_values.
 //
-// Every quantised type has this form; matrix products are defined over it (see matmul.h), whatever layout a fast path uses.
+// Every quantised type has this form; matrix products are defined over it (see matmul.h), whatever layout a
+// fast path uses.
 struct IntBlock {
   int8_t q[256];
   int16_t scale[16];  // 1 for types of one group
@@ -36,7 +38,8 @@ std::span<const QuantType> quant_table();
 // BF_CHECKs that the type is quantised.
 const QuantType& quant_type(DType dtype);
 
-// Any element type (F32, F16, BF16 and the quantised ones) to and from float. `count` is a multiple of the block.
+// Any element type (F32, F16, BF16 and the quantised ones) to and from float. `count` is a multiple of the
+// block.
 void to_float(DType dtype, const std::byte* from, float* to, size_t count);
 bool can_quantize(DType dtype);
 void from_float(DType dtype, const float* from, std::byte* to, size_t count);

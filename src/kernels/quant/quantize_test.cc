@@ -184,7 +184,7 @@ TEST_P(Quantize, ZerosStayZeros) {
   for (const float x : round_trip(GetParam(), std::vector<float>(kRow))) ASSERT_EQ(x, 0.0f);
 }
 
-// f16 has 11 bits, and below 2^-14 steps of 2^-24: a d of Q6_K gets there with values of 0.2 already.
+// f16 has 11 bits, and below 2^-14 steps of 2^-24: the d of Q6_K is there for values under 0.25.
 TEST_P(Quantize, ConstantsStayWithinOneRoundingOfTheScale) {
   const Grid grid = grid_of(GetParam().dtype);
   const double tiny = 0x1p-25 * grid.q_steps * std::max(1.0, grid.scale_steps + 1);
