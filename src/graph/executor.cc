@@ -1,0 +1,55 @@
+#include "graph/executor.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+
+namespace butterfly::graph {
+
+std::byte* Arena::ensure(size_t bytes) {
+  if (memory_.size() < bytes) {
+    memory_ = Buffer();  // give back first: old contents are not needed
+    memory_ = Buffer::allocate(bytes);
+  }
+  return memory_.data();
+}
+
+const KvStep& RunContext::kv() const {
+  BF_CHECK(kv_ != nullptr) << "this graph attends over a cache, but none was given";
+  return *kv_;
+}
+
+void RunContext::for_rows(size_t rows, size_t values_per_row, FunctionRef<void(size_t, size_t)> fn) const {
+  constexpr size_t kForkValues = 16384;
+  if (rows <= 1 || rows * values_per_row < kForkValues) {
+    if (rows > 0) fn(0, rows);
+    return;
+  }
+  pool_.parallel_for(rows, 1, fn);
+}
+
+Executor::Executor(Graph graph, Arena& arena, ThreadPool& pool)
+    : graph_(std::move(graph)),
+      arena_(arena),
+      pool_(pool),
+      plan_(plan_memory(graph_, pool.size())),
+      node_ns_(graph_.nodes().size(), 0) {}
+
+void Executor::run(const KvStep* kv) {
+  base_ = arena_.ensure(plan_.arena_bytes);
+  const RunContext context(graph_, plan_, base_, pool_, kv);
+  if (!profiling_) {
+    for (const Node& node : graph_.nodes()) node.op->forward(node, context);
+    return;
+  }
+  for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+    const Node& node = graph_.nodes()[i];
+    const auto start = std::chrono::steady_clock::now();
+    node.op->forward(node, context);
+    const auto spent = std::chrono::steady_clock::now() - start;
+    node_ns_[i] += static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
+  }
+}
+
+}  // namespace butterfly::graph

@@ -1,0 +1,84 @@
+// Runs a planned graph on a thread pool.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "graph/graph.h"
+#include "graph/kv_step.h"
+#include "graph/memory_plan.h"
+#include "tensor/buffer.h"
+
+namespace butterfly::graph {
+
+// Activation memory, shared by graphs that do not run at the same time. Grows to the largest.
+class Arena {
+ public:
+  std::byte* ensure(size_t bytes);
+  size_t bytes() const { return memory_.size(); }
+
+ private:
+  Buffer memory_;
+};
+
+// What an op sees while it runs.
+class RunContext {
+ public:
+  RunContext(const Graph& graph, const MemoryPlan& plan, std::byte* arena, ThreadPool& pool, const KvStep* kv)
+      : graph_(graph), plan_(plan), arena_(arena), pool_(pool), kv_(kv) {}
+
+  std::byte* raw(ValueId value) const { return arena_ + plan_.value_offsets[value.index]; }
+  float* f32(ValueId value) const { return reinterpret_cast<float*>(raw(value)); }
+  int32_t* i32(ValueId value) const { return reinterpret_cast<int32_t*>(raw(value)); }
+  const ValueType& type(ValueId value) const { return graph_.type(value); }
+  ThreadPool& pool() const { return pool_; }
+  std::byte* scratch(const Node& node, size_t worker) const {
+    const auto index = static_cast<size_t>(&node - graph_.nodes().data());
+    return arena_ + plan_.scratch_offsets[index] + worker * plan_.scratch_bytes[index];
+  }
+  const KvStep& kv() const;
+
+  // Splits rows over the pool where the work is worth a fork (about 16 k values); fn(begin, end).
+  void for_rows(size_t rows, size_t values_per_row, FunctionRef<void(size_t, size_t)> fn) const;
+
+ private:
+  const Graph& graph_;
+  const MemoryPlan& plan_;
+  std::byte* arena_;
+  ThreadPool& pool_;
+  const KvStep* kv_;
+};
+
+// One graph with its plan. Not thread-safe; the arena and pool are borrowed and must outlive it.
+class Executor {
+ public:
+  Executor(Graph graph, Arena& arena, ThreadPool& pool);
+
+  const Graph& graph() const { return graph_; }
+  const MemoryPlan& plan() const { return plan_; }
+  // Fill before run(). Valid until another executor of the same arena runs.
+  std::byte* input(ValueId value) {
+    return arena_.ensure(plan_.arena_bytes) + plan_.value_offsets[value.index];
+  }
+  // `kv` may be null for graphs without cached attention.
+  void run(const KvStep* kv);
+  const float* output(ValueId value) const {
+    return reinterpret_cast<const float*>(base_ + plan_.value_offsets[value.index]);
+  }
+
+  // Nanoseconds spent in each node so far, when switched on.
+  void set_profiling(bool on) { profiling_ = on; }
+  const std::vector<uint64_t>& node_ns() const { return node_ns_; }
+
+ private:
+  Graph graph_;
+  Arena& arena_;
+  ThreadPool& pool_;
+  MemoryPlan plan_;
+  std::byte* base_ = nullptr;
+  bool profiling_ = false;
+  std::vector<uint64_t> node_ns_;
+};
+
+}  // namespace butterfly::graph

@@ -1,0 +1,57 @@
+// a + b, and x + bias for every row.
+#include "graph/ops/rows.h"
+#include "kernels/elementwise.h"
+
+namespace butterfly::graph {
+namespace {
+
+std::vector<ValueType> infer_add(const Graph& g, const Node& node) {
+  expect_equal(node, "rows", g.type(node.inputs[0]).rows(), g.type(node.inputs[1]).rows());
+  expect_equal(node, "columns", g.type(node.inputs[0]).cols(), g.type(node.inputs[1]).cols());
+  return same_as_first(g, node);
+}
+
+void forward_add(const Node& node, const RunContext& run) {
+  const ValueType& type = run.type(node.outputs[0]);
+  const float* a = run.f32(node.inputs[0]);
+  const float* b = run.f32(node.inputs[1]);
+  float* out = run.f32(node.outputs[0]);
+  const size_t cols = type.cols();
+  run.for_rows(type.rows(), cols, [&](size_t begin, size_t end) {
+    kernels::add(a + begin * cols, b + begin * cols, out + begin * cols, (end - begin) * cols);
+  });
+}
+
+struct BiasAttrs {
+  const Parameter* bias;
+};
+
+std::vector<ValueType> infer_bias(const Graph& g, const Node& node) {
+  expect_equal(node, "bias values", g.type(node.inputs[0]).cols(),
+               static_cast<size_t>(node.attrs<BiasAttrs>().bias->value.count()));
+  return same_as_first(g, node);
+}
+
+void forward_bias(const Node& node, const RunContext& run) {
+  const float* bias = node.attrs<BiasAttrs>().bias->value.data<float>();
+  each_row(node, run, [&](const float* x, float* out, size_t cols) { kernels::add(x, bias, out, cols); });
+}
+
+Cost cost(const Graph& g, const Node& node, const CostContext&) { return elementwise_cost(g, node, 1); }
+
+}  // namespace
+
+extern const OpType kAddOp;
+extern const OpType kAddBiasOp;
+const OpType kAddOp{"add", infer_add, cost, nullptr, 0, forward_add};
+const OpType kAddBiasOp{"add_bias", infer_bias, cost, nullptr, 0, forward_bias};
+
+ValueId add(Graph& g, ValueId a, ValueId b, std::string name) {
+  return g.add(kAddOp, {a, b}, nullptr, std::move(name))[0];
+}
+
+ValueId add_bias(Graph& g, ValueId x, const Parameter& bias, std::string name) {
+  return g.add(kAddBiasOp, {x}, std::make_shared<BiasAttrs>(BiasAttrs{&bias}), std::move(name))[0];
+}
+
+}  // namespace butterfly::graph

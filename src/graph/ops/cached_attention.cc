@@ -1,0 +1,136 @@
+// Keys and values into the cache, then every query over its sequence's pages.
+#include <algorithm>
+#include <atomic>
+
+#include "graph/ops/op_util.h"
+#include "kernels/attention.h"
+
+namespace butterfly::graph {
+namespace {
+
+using kernels::AttentionQuery;
+using kernels::kQueriesMax;
+
+std::vector<ValueType> infer(const Graph& g, const Node& node) {
+  const auto& shape = node.attrs<AttentionShape>();
+  expect_equal(node, "query columns", shape.heads * shape.head_dim, g.type(node.inputs[0]).cols());
+  expect_equal(node, "key columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[1]).cols());
+  expect_equal(node, "value columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[2]).cols());
+  expect_equal(node, "heads beyond whole groups", 0, shape.kv_heads == 0 ? 1 : shape.heads % shape.kv_heads);
+  return same_as_first(g, node);
+}
+
+// Both products: 2 flops for each of head_dim values, for scores and for the weighted sum.
+Cost cost(const Graph& g, const Node& node, const CostContext& context) {
+  const auto& shape = node.attrs<AttentionShape>();
+  const uint64_t rows = g.type(node.inputs[0]).rows();
+  uint64_t seen = 0;
+  for (uint64_t row = 0; row < rows; ++row) {
+    const uint64_t visible = context.context + row + 1;
+    seen += shape.params.window == 0 ? visible : std::min<uint64_t>(visible, shape.params.window);
+  }
+  const uint64_t kv_row = 2 * shape.kv_heads * shape.head_dim * context.kv_value_bytes;
+  return {.flops = 4 * seen * shape.heads * shape.head_dim,
+          .activation_bytes = value_bytes(g, node),
+          .kv_bytes = kv_row * (context.context + 2 * rows)};
+}
+
+size_t scratch(const Graph&, const Node& node) {
+  // The cache type is known only at run time: the widest need.
+  const size_t head_dim = node.attrs<AttentionShape>().head_dim;
+  size_t bytes = kernels::attention_scratch_bytes({DType::kF32, head_dim});
+  if (head_dim % 32 == 0) bytes = std::max(bytes, kernels::attention_scratch_bytes({DType::kQ8_0, head_dim}));
+  return bytes;
+}
+
+// Rows [begin, end) of one sequence whose queries share pages.
+struct RowRun {
+  size_t begin, end;
+};
+
+std::vector<RowRun> runs_of(const KvStep& kv) {
+  // Enough rows that their heads of one group fill a call.
+  std::vector<RowRun> runs;
+  for (size_t row = 0; row < kv.rows.size(); ++row) {
+    if (!runs.empty() && kv.rows[runs.back().begin].sequence == kv.rows[row].sequence &&
+        row - runs.back().begin < kQueriesMax) {
+      runs.back().end = row + 1;
+    } else {
+      runs.push_back({row, row + 1});
+    }
+  }
+  return runs;
+}
+
+// All queries of one run of rows and one KV head, kQueriesMax at a time.
+void attend_run(const Node& node, const RunContext& run, const RowRun& rows, size_t kv_head,
+                std::byte* scratch_bytes) {
+  const auto& shape = node.attrs<AttentionShape>();
+  const KvStep& kv = run.kv();
+  const size_t group = shape.heads / shape.kv_heads;
+  const size_t cols = shape.heads * shape.head_dim;
+  const float* q = run.f32(node.inputs[0]);
+  float* out = run.f32(node.outputs[0]);
+  const kernels::KvPages pages{kv.head_base(shape.layer, kv_head), kv.page_stride,
+                               kv.page_ids[kv.rows[rows.begin].sequence].data()};
+  AttentionQuery queries[kQueriesMax];
+  size_t count = 0;
+  for (size_t row = rows.begin; row < rows.end; ++row)
+    for (size_t g = 0; g < group; ++g) {
+      const size_t at = row * cols + (kv_head * group + g) * shape.head_dim;
+      queries[count++] = {q + at, out + at, kv.rows[row].position};
+      if (count == kQueriesMax || (row + 1 == rows.end && g + 1 == group)) {
+        kernels::attend(kv.layout, shape.params, pages, queries, count, scratch_bytes);
+        count = 0;
+      }
+    }
+}
+
+void store_rows(const Node& node, const RunContext& run, size_t begin, size_t end) {
+  const auto& shape = node.attrs<AttentionShape>();
+  const KvStep& kv = run.kv();
+  const size_t cols = shape.kv_heads * shape.head_dim;
+  for (size_t row = begin; row < end; ++row) {
+    const auto [sequence, position] = kv.rows[row];
+    const uint32_t page = kv.page_ids[sequence][position / kernels::kKvPage];
+    for (size_t head = 0; head < shape.kv_heads; ++head) {
+      const size_t at = row * cols + head * shape.head_dim;
+      kernels::kv_store(kv.layout, kv.head_base(shape.layer, head) + page * kv.page_stride,
+                        position % kernels::kKvPage, run.f32(node.inputs[1]) + at,
+                        run.f32(node.inputs[2]) + at);
+    }
+  }
+}
+
+void forward(const Node& node, const RunContext& run) {
+  const auto& shape = node.attrs<AttentionShape>();
+  const KvStep& kv = run.kv();
+  BF_CHECK(kv.layout.head_dim == shape.head_dim && kv.kv_heads == shape.kv_heads)
+      << "the cache has another shape";
+  run.for_rows(kv.rows.size(), shape.kv_heads * shape.head_dim,
+               [&](size_t begin, size_t end) { store_rows(node, run, begin, end); });
+
+  // Later rows see more keys, so units are taken from a shared counter, longest first.
+  const std::vector<RowRun> runs = runs_of(kv);
+  const size_t units = runs.size() * shape.kv_heads;
+  std::atomic<size_t> next{0};
+  run.pool().run([&](size_t worker) {
+    for (size_t unit = next.fetch_add(1); unit < units; unit = next.fetch_add(1)) {
+      const size_t reversed = units - 1 - unit;
+      attend_run(node, run, runs[reversed / shape.kv_heads], reversed % shape.kv_heads,
+                 run.scratch(node, worker));
+    }
+  });
+}
+
+}  // namespace
+
+extern const OpType kCachedAttentionOp;
+const OpType kCachedAttentionOp{"cached_attention", infer, cost, scratch, -1, forward};
+
+ValueId cached_attention(Graph& g, ValueId q, ValueId k, ValueId v, const AttentionShape& shape,
+                         std::string name) {
+  return g.add(kCachedAttentionOp, {q, k, v}, std::make_shared<AttentionShape>(shape), std::move(name))[0];
+}
+
+}  // namespace butterfly::graph

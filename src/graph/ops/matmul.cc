@@ -1,0 +1,105 @@
+// Products with packed weights, and the activation rows they read.
+#include "kernels/matmul.h"
+#include "graph/ops/op_util.h"
+
+namespace butterfly::graph {
+namespace {
+
+using kernels::ActKind;
+using kernels::kPanelRows;
+using kernels::PackedMatrix;
+
+Elem elem_of(ActKind kind) {
+  return kind == ActKind::kF32 ? Elem::kF32 : kind == ActKind::kQ8x32 ? Elem::kQ8x32 : Elem::kQ8x256;
+}
+
+struct MatmulAttrs {
+  std::vector<const Parameter*> weights;
+};
+
+std::vector<ValueType> infer_matmul(const Graph& g, const Node& node) {
+  const ValueType& x = g.type(node.inputs[0]);
+  std::vector<ValueType> outputs;
+  for (const Parameter* weight : node.attrs<MatmulAttrs>().weights) {
+    expect_equal(node, "columns", weight->packed.cols(), x.cols());
+    expect_elem(g, node, node.inputs[0], elem_of(weight->packed.act()));
+    outputs.push_back(floats(x.rows(), weight->packed.rows()));
+  }
+  return outputs;
+}
+
+Cost cost_matmul(const Graph& g, const Node& node, const CostContext&) {
+  Cost cost{.activation_bytes = value_bytes(g, node)};
+  for (const Parameter* weight : node.attrs<MatmulAttrs>().weights) {
+    cost.flops += 2 * g.type(node.inputs[0]).rows() * weight->packed.rows() * weight->packed.cols();
+    cost.weight_bytes += weight->packed.bytes();
+  }
+  return cost;
+}
+
+// Panels of all matrices stand in one line that the threads share.
+void forward_matmul(const Node& node, const RunContext& run) {
+  const auto& weights = node.attrs<MatmulAttrs>().weights;
+  const ValueType& x = run.type(node.inputs[0]);
+  size_t panels = 0;
+  for (const Parameter* weight : weights) panels += weight->packed.panels();
+  run.pool().parallel_for(panels, 1, [&](size_t begin, size_t end) {
+    size_t first = 0;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const PackedMatrix& w = weights[i]->packed;
+      const size_t from = std::max(begin, first), to = std::min(end, first + w.panels());
+      if (from < to)
+        kernels::matmul(w, run.raw(node.inputs[0]), x.row_bytes(), x.rows(), run.f32(node.outputs[i]),
+                        w.rows(), (from - first) * kPanelRows, std::min((to - first) * kPanelRows, w.rows()));
+      first += w.panels();
+    }
+  });
+}
+
+struct QuantizeAttrs {
+  ActKind kind;
+};
+
+std::vector<ValueType> infer_quantize(const Graph& g, const Node& node) {
+  expect_elem(g, node, node.inputs[0], Elem::kF32);
+  const ActKind kind = node.attrs<QuantizeAttrs>().kind;
+  const ValueType& x = g.type(node.inputs[0]);
+  expect_equal(node, "columns beyond whole blocks", 0, x.cols() % kernels::act_block(kind));
+  return {{elem_of(kind), x.shape}};
+}
+
+Cost cost_quantize(const Graph& g, const Node& node, const CostContext&) {
+  return elementwise_cost(g, node, 3);
+}
+
+void forward_quantize(const Node& node, const RunContext& run) {
+  const ActKind kind = node.attrs<QuantizeAttrs>().kind;
+  const ValueType& out = run.type(node.outputs[0]);
+  const float* x = run.f32(node.inputs[0]);
+  std::byte* to = run.raw(node.outputs[0]);
+  run.for_rows(out.rows(), out.cols(), [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row)
+      kernels::quantize_activation(kind, x + row * out.cols(), out.cols(), to + row * out.row_bytes());
+  });
+}
+
+}  // namespace
+
+extern const OpType kMatmulOp;
+extern const OpType kQuantizeRowsOp;
+const OpType kMatmulOp{"matmul", infer_matmul, cost_matmul, nullptr, -1, forward_matmul};
+const OpType kQuantizeRowsOp{"quantize_rows", infer_quantize, cost_quantize, nullptr, -1, forward_quantize};
+
+std::vector<ValueId> matmul(Graph& g, ValueId x, std::span<const Parameter* const> weights,
+                            std::string name) {
+  auto attrs = std::make_shared<MatmulAttrs>();
+  attrs->weights.assign(weights.begin(), weights.end());
+  return g.add(kMatmulOp, {x}, std::move(attrs), std::move(name));
+}
+
+ValueId quantize_rows(Graph& g, ValueId x, ActKind kind, std::string name) {
+  return g.add(kQuantizeRowsOp, {x}, std::make_shared<QuantizeAttrs>(QuantizeAttrs{kind}),
+               std::move(name))[0];
+}
+
+}  // namespace butterfly::graph

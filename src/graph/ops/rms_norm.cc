@@ -1,0 +1,42 @@
+// Root-mean-square normalisation of every row.
+#include "kernels/rms_norm.h"
+#include "graph/ops/rows.h"
+
+namespace butterfly::graph {
+namespace {
+
+struct Attrs {
+  const Parameter* weight;
+  float eps;
+};
+
+std::vector<ValueType> infer(const Graph& g, const Node& node) {
+  expect_equal(node, "weights", g.type(node.inputs[0]).cols(),
+               static_cast<size_t>(node.attrs<Attrs>().weight->value.count()));
+  return same_as_first(g, node);
+}
+
+Cost cost(const Graph& g, const Node& node, const CostContext&) {
+  Cost cost = elementwise_cost(g, node, 4);  // square, add, two products
+  cost.weight_bytes = node.attrs<Attrs>().weight->value.bytes();
+  return cost;
+}
+
+void forward(const Node& node, const RunContext& run) {
+  const Attrs& attrs = node.attrs<Attrs>();
+  const float* weight = attrs.weight->value.data<float>();
+  each_row(node, run, [&](const float* x, float* out, size_t cols) {
+    kernels::rms_norm(x, weight, attrs.eps, out, cols);
+  });
+}
+
+}  // namespace
+
+extern const OpType kRmsNormOp;
+const OpType kRmsNormOp{"rms_norm", infer, cost, nullptr, 0, forward};
+
+ValueId rms_norm(Graph& g, ValueId x, const Parameter& weight, float eps, std::string name) {
+  return g.add(kRmsNormOp, {x}, std::make_shared<Attrs>(Attrs{&weight, eps}), std::move(name))[0];
+}
+
+}  // namespace butterfly::graph

@@ -1,0 +1,82 @@
+// Rotary positions: the turns of a batch's positions once, then applied to queries and keys of every layer.
+#include <cstring>
+
+#include "graph/ops/rows.h"
+
+namespace butterfly::graph {
+namespace {
+
+struct TurnsAttrs {
+  const kernels::Rope* rope;
+};
+
+std::vector<ValueType> infer_turns(const Graph& g, const Node& node) {
+  expect_elem(g, node, node.inputs[0], Elem::kI32);
+  return {floats(g.type(node.inputs[0]).rows(), node.attrs<TurnsAttrs>().rope->turn_floats())};
+}
+
+// Two functions of about 20 flops a pair.
+Cost cost_turns(const Graph& g, const Node& node, const CostContext&) {
+  return elementwise_cost(g, node, 20);
+}
+
+void forward_turns(const Node& node, const RunContext& run) {
+  const kernels::Rope& rope = *node.attrs<TurnsAttrs>().rope;
+  const int32_t* positions = run.i32(node.inputs[0]);
+  float* out = run.f32(node.outputs[0]);
+  // A turn costs far more than a copied value: let the fork pay off earlier.
+  run.for_rows(run.type(node.inputs[0]).rows(), 16 * rope.turn_floats(), [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) rope.turns(positions[row], out + row * rope.turn_floats());
+  });
+}
+
+struct RopeAttrs {
+  kernels::RopeLayout layout;
+  size_t head_dim;
+};
+
+std::vector<ValueType> infer_rope(const Graph& g, const Node& node) {
+  expect_equal(node, "rows of turns", g.type(node.inputs[0]).rows(), g.type(node.inputs[1]).rows());
+  expect_equal(node, "columns beyond whole heads", 0,
+               g.type(node.inputs[0]).cols() % node.attrs<RopeAttrs>().head_dim);
+  return same_as_first(g, node);
+}
+
+Cost cost_rope(const Graph& g, const Node& node, const CostContext&) { return elementwise_cost(g, node, 3); }
+
+void forward_rope(const Node& node, const RunContext& run) {
+  const RopeAttrs& attrs = node.attrs<RopeAttrs>();
+  const ValueType& turns_type = run.type(node.inputs[1]);
+  const ValueType& type = run.type(node.inputs[0]);
+  const float* turns = run.f32(node.inputs[1]);
+  const float* x = run.f32(node.inputs[0]);
+  float* out = run.f32(node.outputs[0]);
+  run.for_rows(type.rows(), type.cols(), [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      float* to = out + row * type.cols();
+      if (out != x) std::memcpy(to, x + row * type.cols(), type.row_bytes());
+      kernels::rope(attrs.layout, turns + row * turns_type.cols(), turns_type.cols() / 2, to,
+                    type.cols() / attrs.head_dim, attrs.head_dim);
+    }
+  });
+}
+
+}  // namespace
+
+extern const OpType kRopeTurnsOp;
+extern const OpType kRopeOp;
+const OpType kRopeTurnsOp{"rope_turns", infer_turns, cost_turns, nullptr, -1, forward_turns};
+const OpType kRopeOp{"rope", infer_rope, cost_rope, nullptr, 0, forward_rope};
+
+ValueId rope_turns(Graph& g, ValueId positions, const kernels::Rope& rope, std::string name) {
+  return g.add(kRopeTurnsOp, {positions}, std::make_shared<TurnsAttrs>(TurnsAttrs{&rope}),
+               std::move(name))[0];
+}
+
+ValueId rope(Graph& g, ValueId x, ValueId turns, kernels::RopeLayout layout, size_t head_dim,
+             std::string name) {
+  return g.add(kRopeOp, {x, turns}, std::make_shared<RopeAttrs>(RopeAttrs{layout, head_dim}),
+               std::move(name))[0];
+}
+
+}  // namespace butterfly::graph

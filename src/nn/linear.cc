@@ -1,0 +1,35 @@
+#include "nn/linear.h"
+
+#include <algorithm>
+
+namespace butterfly::nn {
+
+ValueId Linear::build(Builder& b, ValueId x) const {
+  const Linear* self = this;
+  return build_linears(b, x, {&self, 1})[0];
+}
+
+std::vector<ValueId> build_linears(Builder& b, ValueId x, std::span<const Linear* const> layers) {
+  std::vector<ValueId> outputs(layers.size());
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (outputs[i].valid()) continue;
+    // Layer i and all later ones of the same kind.
+    const kernels::ActKind kind = layers[i]->weight.packed.act();
+    std::vector<const Parameter*> weights;
+    std::vector<size_t> members;
+    for (size_t j = i; j < layers.size(); ++j)
+      if (layers[j]->weight.packed.act() == kind) {
+        weights.push_back(&layers[j]->weight);
+        members.push_back(j);
+      }
+    const auto products = graph::matmul(b.graph(), b.rows_for(x, kind), weights, layers[i]->weight.name);
+    for (size_t m = 0; m < members.size(); ++m) {
+      const Linear& layer = *layers[members[m]];
+      outputs[members[m]] =
+          layer.bias ? graph::add_bias(b.graph(), products[m], layer.bias, layer.bias.name) : products[m];
+    }
+  }
+  return outputs;
+}
+
+}  // namespace butterfly::nn

@@ -1,0 +1,125 @@
+// Layers against plain arithmetic, and a block whose rows do not depend on their batch.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "base/rng.h"
+#include "graph/executor.h"
+#include "kernels/quant/quant.h"
+#include "nn/transformer_block.h"
+
+namespace butterfly::nn {
+namespace {
+
+using graph::Arena;
+using graph::Elem;
+using graph::Executor;
+using graph::KvRow;
+using graph::KvStep;
+
+Parameter matrix(std::string name, DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
+  Tensor value = Tensor::zeros(dtype, {rows, cols});
+  std::vector<float> floats(static_cast<size_t>(rows * cols));
+  for (size_t i = 0; i < floats.size(); ++i) floats[i] = random_normal(seed, 0, i) / 8;
+  kernels::from_float(dtype, floats.data(), value.raw(), floats.size());
+  return {.name = std::move(name), .value = value, .packed = kernels::PackedMatrix(value)};
+}
+
+Parameter ones(std::string name, int64_t count) {
+  Tensor value = Tensor::zeros(DType::kF32, {count});
+  std::fill_n(value.data<float>(), count, 1.0f);
+  return {.name = std::move(name), .value = value, .packed = {}};
+}
+
+TEST(Linear, LayersOfOneKindShareAProductAndItsInput) {
+  const Linear a{matrix("a", DType::kQ8_0, 32, 64, 1), {}}, b{matrix("b", DType::kQ4_0, 32, 64, 2), {}},
+      c{matrix("c", DType::kF32, 32, 64, 3), ones("c.bias", 32)};
+  Graph g;
+  Builder builder(g);
+  const ValueId x = g.input("x", {Elem::kF32, {2, 64}});
+  const Linear* layers[] = {&a, &c, &b};
+  const auto outputs = build_linears(builder, x, layers);
+  size_t products = 0, quantised = 0, biases = 0;
+  for (const auto& node : g.nodes()) {
+    products += node.op->name == "matmul";
+    quantised += node.op->name == "quantize_rows";
+    biases += node.op->name == "add_bias";
+  }
+  EXPECT_EQ(products, 2u);  // a with b, c alone
+  EXPECT_EQ(quantised, 1u);
+  EXPECT_EQ(biases, 1u);
+  EXPECT_EQ(outputs.size(), 3u);
+}
+
+// A block with a cache of its own: runs rows in pieces and returns all outputs.
+struct BlockRun {
+  static constexpr size_t kDim = 64, kHeads = 4, kKvHeads = 2, kHeadDim = 16, kFf = 96;
+  TransformerBlock block;
+  kernels::Rope rope{kernels::RopeParams{.head_dim = kHeadDim}};
+
+  explicit BlockRun(DType dtype) {
+    const auto linear = [&](const char* name, int64_t out, int64_t in, uint64_t seed) {
+      return Linear{matrix(name, dtype, out, in, seed), {}};
+    };
+    block.attention_norm = {ones("attn_norm", kDim), 1e-5f};
+    block.mlp_norm = {ones("ffn_norm", kDim), 1e-5f};
+    block.attention.q = linear("q", kHeads * kHeadDim, kDim, 1);
+    block.attention.k = linear("k", kKvHeads * kHeadDim, kDim, 2);
+    block.attention.v = linear("v", kKvHeads * kHeadDim, kDim, 3);
+    block.attention.out = linear("o", kDim, kHeads * kHeadDim, 4);
+    block.attention.shape = {0, kHeads, kKvHeads, kHeadDim, {.scale = 0.25f}};
+    block.mlp.gate = linear("gate", kFf, kDim, 5);
+    block.mlp.up = linear("up", kFf, kDim, 6);
+    block.mlp.down = linear("down", kDim, kFf, 7);
+  }
+
+  // `pieces` sum to the number of rows; each piece is one run over the growing cache.
+  std::vector<uint32_t> outputs(const std::vector<size_t>& pieces, size_t threads) {
+    ThreadPool pool(threads);
+    Arena arena;
+    std::vector<uint32_t> ids = {2, 0, 1};
+    const std::span<const uint32_t> pages(ids);
+    KvStep kv{.layout = {DType::kF16, kHeadDim}, .kv_heads = kKvHeads, .page_ids = {&pages, 1}, .rows = {}};
+    kv.page_stride = kKvHeads * kv.layout.page_bytes();
+    const Buffer cache = Buffer::allocate(3 * kv.page_stride);
+    kv.base = cache.data();
+    std::vector<uint32_t> bits;
+    size_t position = 0;
+    for (size_t rows : pieces) {
+      Graph g;
+      Builder b(g);
+      const ValueId x = g.input("x", {Elem::kF32, {static_cast<int64_t>(rows), kDim}});
+      const ValueId positions = g.input("positions", {Elem::kI32, {static_cast<int64_t>(rows)}});
+      const ValueId y = block.build(b, x, graph::rope_turns(g, positions, rope, "turns"));
+      g.mark_output(y);
+      Executor run(std::move(g), arena, pool);
+      std::vector<KvRow> kv_rows;
+      for (size_t i = 0; i < rows; ++i) {
+        reinterpret_cast<int32_t*>(run.input(positions))[i] = static_cast<int32_t>(position + i);
+        for (size_t k = 0; k < kDim; ++k)
+          reinterpret_cast<float*>(run.input(x))[i * kDim + k] = random_normal(33, position + i, k);
+        kv_rows.push_back({0, static_cast<uint32_t>(position + i)});
+      }
+      kv.rows = kv_rows;
+      run.run(&kv);
+      for (size_t i = 0; i < rows * kDim; ++i) bits.push_back(std::bit_cast<uint32_t>(run.output(y)[i]));
+      position += rows;
+    }
+    return bits;
+  }
+};
+
+TEST(TransformerBlock, RowsDoNotDependOnBatchOrThreads) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_0}) {
+    BlockRun run(dtype);
+    const auto one_by_one = run.outputs(std::vector<size_t>(70, 1), 1);
+    EXPECT_EQ(run.outputs({70}, 1), one_by_one) << dtype_name(dtype);
+    EXPECT_EQ(run.outputs({70}, 2), one_by_one) << dtype_name(dtype);
+    EXPECT_EQ(run.outputs({1, 2, 7, 60}, 3), one_by_one) << dtype_name(dtype);
+    for (uint32_t bits : one_by_one) ASSERT_TRUE(std::isfinite(std::bit_cast<float>(bits)));
+  }
+}
+
+}  // namespace
+}  // namespace butterfly::nn
