@@ -9,6 +9,10 @@ namespace butterfly::cli {
 namespace {
 
 constexpr Command kCommands[] = {
+    {"show", "What a model file holds: architecture, sizes, types", "Models", true, setup_show},
+    {"tokenize", "A text as the token ids the model sees", "Models", true, setup_tokenize},
+    {"make-model", "Write a model with random weights, for tests and benches", "Models", true,
+     setup_make_model},
     {"version", "What this program is and which CPU target it uses", "This program", true, setup_version},
 };
 

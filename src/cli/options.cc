@@ -34,10 +34,6 @@ void GeneralOptions::apply() const {
   if (!target.empty()) kernels::force_target(target);
 }
 
-CLI::Option* add_model_flag(CLI::App& app, std::string& path) {
-  return app.add_option("-m,--model,FILE", path, "Model file")->type_name("FILE")->required();
-}
-
 CLI::Option* add_threads_flag(CLI::App& app, size_t& threads) {
   return app.add_option("-t,--threads", threads, "Compute threads (default: every CPU this process may use)")
       ->type_name("N")

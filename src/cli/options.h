@@ -26,7 +26,6 @@ struct GeneralOptions {
   void apply() const;
 };
 
-CLI::Option* add_model_flag(CLI::App& app, std::string& path);  // -m, --model; required
 CLI::Option* add_threads_flag(CLI::App& app,
                               size_t& threads);         // -t, --threads; 0 means all this process may use
 CLI::Option* add_json_flag(CLI::App& app, bool& json);  // --json

@@ -8,6 +8,7 @@
 
 #include "cli/command_table.h"
 #include "cli/exit_code.h"
+#include "cli/testing/run_captured.h"
 #include "kernels/target.h"
 
 namespace butterfly::cli {
@@ -17,21 +18,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
-
-struct Outcome {
-  int status;
-  std::string out;
-  std::string err;
-};
-
-Outcome run(std::vector<std::string> arguments) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int status = run_program(std::move(arguments));
-  return {status, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
-}
-
-size_t line_count(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
 TEST(program, without_arguments_is_help) {
   const Outcome bare = run({});

@@ -1,0 +1,89 @@
+// `butterfly make-model`: a model file with random weights, for tests, benchmarks and demos.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/commands/commands.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "model/synthetic/random_model.h"
+
+namespace butterfly::cli {
+namespace {
+
+struct MakeModelOptions {
+  std::string path;
+  model::RandomModelOptions model;
+  std::string type = "Q8_0";
+  std::string vocabulary_type;  // empty: as `type`
+  std::optional<uint32_t> kv_heads;
+};
+
+DType type_named(const char* flag, const std::string& name) {
+  const std::optional<DType> dtype = dtype_by_name(name);
+  if (!dtype)
+    fail(Errc::kInvalidArgument, "{}: no element type '{}'; there are F32, F16, Q8_0, Q4_K …", flag, name);
+  return *dtype;
+}
+
+int make_model(const MakeModelOptions& options) {
+  model::RandomModelOptions wanted = options.model;
+  wanted.matrix_type = type_named("--type", options.type);
+  wanted.vocabulary_type = options.vocabulary_type.empty()
+                               ? wanted.matrix_type
+                               : type_named("--vocab-type", options.vocabulary_type);
+  wanted.head_count_kv = options.kv_heads.value_or(wanted.head_count);
+
+  std::optional<Progress> bar;
+  // Interrupted or failed, there is no half-written file: it appears whole, at the end.
+  model::write_random_model(options.path, wanted, [&](uint64_t done, uint64_t total) {
+    throw_if_interrupted();
+    if (!bar) bar.emplace("writing", total, ProgressUnit::kBytes);
+    bar->update(done);
+  });
+  bar.reset();
+  fmt::print(stderr, "wrote {} ({})\n", options.path, format_bytes(std::filesystem::file_size(options.path)));
+  return kExitOk;
+}
+
+}  // namespace
+
+CommandBody setup_make_model(CLI::App& app) {
+  auto options = std::make_shared<MakeModelOptions>();
+  model::RandomModelOptions& model = options->model;
+  app.add_option("OUT", options->path, "The GGUF file to write; replaced only when all went well")
+      ->required();
+  app.add_option("--arch", model.architecture, "Architecture")->type_name("NAME")->capture_default_str();
+  app.add_option("--type", options->type, "Element type of the matrices")
+      ->type_name("TYPE")
+      ->capture_default_str();
+  app.add_option("--vocab-type", options->vocabulary_type,
+                 "Element type of embedding and output (default: --type)")
+      ->type_name("TYPE");
+  const auto size = [&](const char* name, uint32_t& value, const char* words) {
+    app.add_option(name, value, words)->type_name("N")->capture_default_str();
+  };
+  size("--dim", model.embedding_length, "Embedding length");
+  size("--layers", model.block_count, "Transformer blocks");
+  size("--hidden", model.feed_forward_length, "Feed-forward length");
+  size("--heads", model.head_count, "Attention heads");
+  app.add_option("--kv-heads", options->kv_heads, "Key and value heads (default: --heads)")->type_name("N");
+  size("--vocab", model.vocabulary_size, "Tokens in the made-up vocabulary");
+  size("--context", model.context_length, "Context length");
+  app.add_option("--rope-base", model.rope_freq_base, "Rope frequency base")
+      ->type_name("X")
+      ->capture_default_str();
+  app.add_flag("--tied", model.tied, "Use the token embedding as output matrix too");
+  app.add_option("-s,--seed", model.seed, "Seed of the weights: same flags, same bytes")
+      ->type_name("N")
+      ->capture_default_str();
+  return [options] { return make_model(*options); };
+}
+
+}  // namespace butterfly::cli

@@ -1,0 +1,142 @@
+#include "model/synthetic/random_model.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/thread_pool.h"
+#include "kernels/quant/quant.h"
+#include "model/formats/gguf_writer.h"
+#include "model/synthetic/random_layouts.h"
+#include "model/synthetic/synthetic_vocabulary.h"
+
+namespace butterfly::model {
+namespace {
+
+constexpr RandomArchitecture kArchitectures[] = {
+    {"llama", add_llama_metadata, plan_llama},
+};
+
+// Values drawn and quantised at once: a few megabytes, and enough for every thread.
+constexpr size_t kChunkValues = size_t{1} << 19;
+
+const RandomArchitecture& find_architecture(std::string_view name) {
+  std::string known;
+  for (const RandomArchitecture& architecture : kArchitectures) {
+    if (architecture.name == name) return architecture;
+    known += known.empty() ? architecture.name : fmt::format(", {}", architecture.name);
+  }
+  fail(Errc::kUnsupported, "architecture '{}': expected one of {}", name, known);
+}
+
+// FNV-1a, so that a tensor's random numbers depend on its name and not on its place in the file.
+uint64_t stream_of(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+void check_type(const TensorPlan& plan) {
+  const DTypeInfo& type = dtype_info(plan.dtype);
+  if (!kernels::can_quantize(plan.dtype)) {
+    fail(Errc::kUnsupported, "{}: cannot make values of type {}", plan.name, type.name);
+  }
+  if (plan.shape.back() % type.block_values != 0) {
+    fail(Errc::kInvalidArgument, "{}: rows of {} values are no multiple of {}'s block of {}", plan.name,
+         plan.shape.back(), type.name, type.block_values);
+  }
+}
+
+// Hands the tensor's bytes to `sink` in chunks of whole blocks.
+void draw(const TensorPlan& plan, uint64_t seed, ThreadPool& threads, ByteSink& sink,
+          const std::function<void(size_t bytes)>& written) {
+  const DTypeInfo& type = dtype_info(plan.dtype);
+  const uint64_t stream = stream_of(plan.name);
+  const auto count = static_cast<size_t>(plan.shape.count());
+  std::vector<float> values(std::min(count, kChunkValues));
+  std::vector<std::byte> bytes(*dtype_bytes(plan.dtype, values.size()));
+  for (size_t begin = 0; begin < count; begin += kChunkValues) {
+    const size_t size = std::min(kChunkValues, count - begin);
+    threads.parallel_for(size / type.block_values, 64, [&](size_t first, size_t last) {
+      const size_t from = first * type.block_values;
+      const size_t to = last * type.block_values;
+      for (size_t i = from; i < to; ++i) {
+        values[i] = plan.mean + plan.deviation * random_normal(seed, stream, begin + i);
+      }
+      kernels::from_float(plan.dtype, &values[from], &bytes[first * type.block_bytes], to - from);
+    });
+    const size_t chunk_bytes = *dtype_bytes(plan.dtype, size);
+    sink.write({bytes.data(), chunk_bytes});
+    written(chunk_bytes);
+  }
+}
+
+// llama.cpp's general.file_type, which other programs show: its number for "mostly this type".
+uint32_t file_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return 0;
+    case DType::kF16:
+      return 1;
+    case DType::kQ4_0:
+      return 2;
+    case DType::kQ4_1:
+      return 3;
+    case DType::kQ8_0:
+      return 7;
+    case DType::kQ5_0:
+      return 8;
+    case DType::kQ5_1:
+      return 9;
+    case DType::kQ2_K:
+      return 10;
+    case DType::kQ3_K:
+      return 12;
+    case DType::kQ4_K:
+      return 15;
+    case DType::kQ5_K:
+      return 17;
+    case DType::kQ6_K:
+      return 18;
+    case DType::kBF16:
+      return 32;
+    default:
+      return 1024;  // "guessed"
+  }
+}
+
+}  // namespace
+
+std::span<const RandomArchitecture> random_architectures() { return kArchitectures; }
+
+void write_random_model(const std::filesystem::path& path, const RandomModelOptions& options,
+                        const WriteProgress& progress) {
+  const RandomArchitecture& architecture = find_architecture(options.architecture);
+  Metadata metadata;
+  metadata.set("general.architecture", options.architecture);
+  metadata.set("general.name", fmt::format("random {} (seed {})", options.architecture, options.seed));
+  metadata.set("general.file_type", file_type(options.matrix_type));
+  metadata.set("general.quantization_version", uint32_t{2});
+  architecture.add_metadata(options, metadata);
+  add_synthetic_vocabulary(metadata, options.vocabulary_size);
+
+  ThreadPool threads;
+  uint64_t total = 0;
+  uint64_t done = 0;
+  const auto written = [&](size_t bytes) {
+    done += bytes;
+    if (progress) progress(done, total);
+  };
+  GgufWriter writer(std::move(metadata));
+  for (const TensorPlan& plan : architecture.plan(options)) {
+    check_type(plan);
+    total += *dtype_bytes(plan.dtype, static_cast<uint64_t>(plan.shape.count()));
+    writer.add_tensor(plan.name, plan.dtype, plan.shape,
+                      [plan, &options, &threads, &written](ByteSink& sink) {
+                        draw(plan, options.seed, threads, sink, written);
+                      });
+  }
+  writer.write(path);
+}
+
+}  // namespace butterfly::model

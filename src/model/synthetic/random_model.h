@@ -1,0 +1,62 @@
+// Models with random weights: any supported architecture, shape and element type, as GGUF. For tests,
+// benchmarks and demos.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/formats/metadata.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace butterfly::model {
+
+// Names follow GGUF's keys. Defaults make a few megabytes.
+struct RandomModelOptions {
+  std::string architecture = "llama";
+  uint32_t vocabulary_size = 4096;
+  uint32_t context_length = 512;
+  uint32_t embedding_length = 256;
+  uint32_t block_count = 4;
+  uint32_t feed_forward_length = 768;
+  uint32_t head_count = 8;
+  uint32_t head_count_kv = 4;
+  float rope_freq_base = 10000.0f;
+  DType matrix_type = DType::kQ8_0;
+  DType vocabulary_type = DType::kQ8_0;  // token_embd and output
+  bool tied = false;                     // no output matrix: the token embedding serves
+  uint64_t seed = 1;
+};
+
+// One tensor of a model to be made. Values are `mean` plus `deviation` times a normal draw.
+struct TensorPlan {
+  std::string name;
+  Shape shape;
+  DType dtype = DType::kF32;
+  float mean = 0;
+  float deviation = 0;
+};
+
+// How one architecture is laid out.
+struct RandomArchitecture {
+  std::string_view name;
+  void (*add_metadata)(const RandomModelOptions& options, Metadata& metadata);
+  std::vector<TensorPlan> (*plan)(const RandomModelOptions& options);
+};
+std::span<const RandomArchitecture> random_architectures();
+
+// Called with the bytes written so far and in all; may throw to stop.
+using WriteProgress = std::function<void(uint64_t done, uint64_t total)>;
+
+// Writes the model. The bytes depend only on the options: a weight is a function of (seed, tensor name,
+// index), so it stays the same when the number of layers or the element type changes. Uses all CPUs; memory
+// stays at a few megabytes. Throws Error kInvalidArgument for sizes that do not fit together, naming both; on
+// any error there is no file.
+void write_random_model(const std::filesystem::path& path, const RandomModelOptions& options,
+                        const WriteProgress& progress = {});
+
+}  // namespace butterfly::model

@@ -1,0 +1,178 @@
+#include "model/synthetic/random_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+#include "kernels/quant/quant.h"
+#include "model/formats/model_file.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace butterfly::model {
+namespace {
+
+class RandomModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
+    path_ = std::filesystem::path(testing::TempDir()) / fmt::format("butterfly_{}.gguf", info.name());
+    std::filesystem::remove(path_);
+    options_.vocabulary_size = 600;
+    options_.embedding_length = 64;
+    options_.feed_forward_length = 96;
+    options_.block_count = 2;
+    options_.head_count = 4;
+    options_.head_count_kv = 2;
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::string bytes() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::vector<float> values(const char* name) const {
+    const Tensor tensor = open_model(path_).tensor(name);
+    std::vector<float> floats(static_cast<size_t>(tensor.count()));
+    kernels::to_float(tensor.dtype(), tensor.raw(), floats.data(), floats.size());
+    return floats;
+  }
+
+  std::filesystem::path path_;
+  RandomModelOptions options_;
+};
+
+TEST_F(RandomModel, opens_with_the_asked_shape) {
+  write_random_model(path_, options_);
+  const ModelFile file = open_model(path_);
+  EXPECT_EQ(file.architecture(), "llama");
+  EXPECT_EQ(file.metadata().u32("llama.block_count"), 2u);
+  EXPECT_EQ(file.tensor("blk.1.attn_k.weight").shape(), (Shape{32, 64}));
+  EXPECT_EQ(file.tensor("blk.1.ffn_down.weight").shape(), (Shape{64, 96}));
+  EXPECT_EQ(file.tensor("blk.0.attn_norm.weight").dtype(), DType::kF32);
+  EXPECT_EQ(file.tensor("output.weight").dtype(), DType::kQ8_0);
+  EXPECT_EQ(file.tensors().size(), 2u * 9 + 3);
+  EXPECT_EQ(file.parameter_count(),
+            600u * 64 * 2 + 2 * (64 * 64 * 2 + 32 * 64 * 2 + 96 * 64 * 3 + 2 * 64) + 64);
+}
+
+TEST_F(RandomModel, same_options_give_the_same_bytes_and_another_seed_others) {
+  write_random_model(path_, options_);
+  const std::string first = bytes();
+  write_random_model(path_, options_);
+  EXPECT_TRUE(bytes() == first);
+  options_.seed = 2;
+  write_random_model(path_, options_);
+  EXPECT_FALSE(bytes() == first);
+}
+
+TEST_F(RandomModel, weights_have_the_planned_mean_and_deviation) {
+  options_.matrix_type = DType::kF32;
+  write_random_model(path_, options_);
+  double sum = 0;
+  double squares = 0;
+  const std::vector<float> weights = values("blk.0.ffn_up.weight");
+  for (const float w : weights) {
+    sum += w;
+    squares += double{w} * w;
+  }
+  const auto n =
+      static_cast<double>(weights.size());  // 6144 draws: the mean is within 5 deviations of the mean
+  EXPECT_NEAR(sum / n, 0, 5 * 0.125 / std::sqrt(n));
+  EXPECT_NEAR(std::sqrt(squares / n), 0.125, 0.01);
+}
+
+TEST_F(RandomModel, a_weight_does_not_depend_on_the_other_layers) {
+  write_random_model(path_, options_);
+  const std::vector<float> two_layers = values("blk.1.attn_q.weight");
+  options_.block_count = 3;
+  write_random_model(path_, options_);
+  EXPECT_EQ(values("blk.1.attn_q.weight"), two_layers);
+  EXPECT_NE(values("blk.2.attn_q.weight"), two_layers);
+}
+
+TEST_F(RandomModel, every_type_that_can_be_written_works) {
+  options_.embedding_length = 256;
+  options_.feed_forward_length = 256;
+  for (const DTypeInfo& type : dtype_table()) {
+    if (!kernels::can_quantize(type.dtype)) continue;
+    options_.matrix_type = options_.vocabulary_type = type.dtype;
+    write_random_model(path_, options_);
+    EXPECT_EQ(open_model(path_).tensor("output.weight").dtype(), type.dtype) << type.name;
+  }
+}
+
+TEST_F(RandomModel, tied_models_have_no_output_matrix) {
+  options_.tied = true;
+  write_random_model(path_, options_);
+  EXPECT_FALSE(open_model(path_).has("output.weight"));
+}
+
+TEST_F(RandomModel, refuses_what_does_not_fit_and_leaves_no_file) {
+  const auto refused = [&](auto change) {
+    RandomModelOptions changed = options_;
+    change(changed);
+    try {
+      write_random_model(path_, changed);
+    } catch (const Error& error) {
+      EXPECT_FALSE(std::filesystem::exists(path_));
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  using O = RandomModelOptions;
+  EXPECT_THAT(refused([](O& o) { o.head_count = 5; }), testing::HasSubstr("64 is not a multiple of 5"));
+  EXPECT_THAT(refused([](O& o) { o.head_count_kv = 3; }),
+              testing::HasSubstr("4 heads is not a multiple of 3"));
+  EXPECT_THAT(refused([](O& o) { o.head_count = 0; }), testing::HasSubstr("head count is 0"));
+  EXPECT_THAT(refused([](O& o) { o.matrix_type = DType::kQ4_K; }), testing::HasSubstr("block of 256"));
+  EXPECT_THAT(refused([](O& o) { o.matrix_type = DType::kIQ4_NL; }), testing::HasSubstr("IQ4_NL"));
+  EXPECT_THAT(refused([](O& o) { o.matrix_type = DType::kI32; }), testing::HasSubstr("I32"));
+  EXPECT_THAT(refused([](O& o) { o.architecture = "mamba"; }), testing::HasSubstr("expected one of llama"));
+  EXPECT_THAT(refused([](O& o) { o.vocabulary_size = 100; }), testing::HasSubstr("vocabulary of 100"));
+}
+
+TEST_F(RandomModel, progress_ends_at_the_total_and_may_stop_the_work) {
+  uint64_t last = 0;
+  uint64_t total = 0;
+  write_random_model(path_, options_, [&](uint64_t done, uint64_t all) {
+    EXPECT_GT(done, last);
+    last = done;
+    total = all;
+  });
+  EXPECT_EQ(last, total);
+  std::filesystem::remove(path_);
+  EXPECT_THROW(
+      write_random_model(path_, options_, [](uint64_t, uint64_t) { fail(Errc::kCancelled, "stop"); }), Error);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+class SyntheticVocabulary : public RandomModel {};
+
+TEST_F(SyntheticVocabulary, writes_any_text_and_reads_it_back) {
+  write_random_model(path_, options_);
+  const auto tokenizer = make_tokenizer(open_model(path_).metadata());
+  EXPECT_EQ(tokenizer->vocab_size(), 600u);
+  for (const char* text : {"Once upon a time", "banana", "tabs\tand\nlines", "schön – 日本語", ""}) {
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+  }
+}
+
+TEST_F(SyntheticVocabulary, merges_syllables_into_longer_tokens) {
+  options_.vocabulary_size = 32000;
+  options_.embedding_length = 32;
+  options_.head_count = options_.head_count_kv = 1;
+  write_random_model(path_, options_);
+  const auto tokenizer = make_tokenizer(open_model(path_).metadata());
+  const std::vector<int32_t> ids = tokenizer->encode("tata nono", {.add_bos = false, .add_eos = {}});
+  ASSERT_EQ(ids.size(), 2u);
+  EXPECT_EQ(tokenizer->token_text(ids[0]), "▁tata");
+  EXPECT_EQ(tokenizer->token_text(ids[1]), "▁nono");
+}
+
+}  // namespace
+}  // namespace butterfly::model
