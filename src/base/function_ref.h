@@ -13,10 +13,10 @@ template <typename R, typename... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <typename F, typename = std::enable_if_t<!std::is_same_v<std::decay_t<F>, FunctionRef>>>
-  FunctionRef(F&& f)  // NOLINT: implicit on purpose
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
+  FunctionRef(F&& f)                        // NOLINT: implicit on purpose
+      : object_((void*)std::addressof(f)),  // the one cast that takes const objects and plain functions alike
         call_([](void* object, Args... args) -> R {
-          return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
+          return (*reinterpret_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
         }) {}
   R operator()(Args... args) const { return call_(object_, std::forward<Args>(args)...); }
 

@@ -25,7 +25,10 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Runs fn, which may read any mapped file from this thread. If a page has vanished, throws Error kIo.
+  // Runs fn, which may read any mapped file from this thread. If a page has vanished, leaves fn at once and
+  // throws Error kIo that names file and byte. Guards nest, and cost about 10 ns. Each thread needs its own
+  // (ThreadPool has them). Leaving is a jump: destructors inside fn do not run, so hold no lock in there
+  // while reading mapped bytes.
   static void guard(FunctionRef<void()> fn);
 
   // Tells the kernel that [offset, offset + size) will be read soon, or will not be needed again.

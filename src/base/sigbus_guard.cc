@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,7 @@ std::mutex table_mutex;             // for add and remove; the handler does not 
 
 struct Guard {
   sigjmp_buf back;
+  sigset_t mask;  // of the thread when the fault came
   Guard* outer;
   const Mapping* lost;
   uintptr_t address;
@@ -75,6 +77,7 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   if (mapping != nullptr && innermost != nullptr) {
     innermost->lost = mapping;
     innermost->address = address;
+    innermost->mask = static_cast<const ucontext_t*>(context)->uc_sigmask;
     siglongjmp(innermost->back, 1);
   }
   if (mapping != nullptr) {
@@ -130,6 +133,8 @@ void remove_mapping(const void* begin) {
 void guard(FunctionRef<void()> fn) {
   Guard here;
   here.outer = innermost;
+  // 0: the signal mask is restored below and only when needed; saving it here would be a system call per
+  // guard.
   if (sigsetjmp(here.back, 0) == 0) {
     struct Leave {  // also when fn throws
       Guard* outer;
@@ -140,6 +145,7 @@ void guard(FunctionRef<void()> fn) {
     return;
   }
   innermost = here.outer;
+  pthread_sigmask(SIG_SETMASK, &here.mask, nullptr);
   fail(Errc::kIo,
        "{}: byte {} cannot be read: the file became shorter, or the disk failed, while it was in use",
        here.lost->path, here.address - here.lost->begin.load(std::memory_order_relaxed));

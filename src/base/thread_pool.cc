@@ -95,8 +95,9 @@ void ThreadPool::Impl::start(const Options& options) {
   const std::vector<int> cpus = allowed_cpus();
   const size_t count = options.threads == 0 ? default_thread_count() : options.threads;
   workers_ = std::vector<Worker>(count);
-  const size_t cpu_count = std::min(cpus.size(), std::max(count, default_thread_count()));
-  spin_ = options.spin ? *options.spin : count > cpu_count ? microseconds(0) : spin_from_environment();
+  // Spinning with more workers than CPUs (or than the quota grants) takes time from those who have work.
+  const bool crowded = count > default_thread_count();
+  spin_ = options.spin ? *options.spin : crowded ? microseconds(0) : spin_from_environment();
 
   // The caller keeps the CPU it is on; workers take the others in order after it.
   const auto here = std::find(cpus.begin(), cpus.end(), sched_getcpu());
@@ -192,7 +193,7 @@ void ThreadPool::parallel_for(size_t count, size_t grain, FunctionRef<void(size_
   const size_t pieces = (count - 1) / grain + 1;
   const size_t used = std::min(size(), pieces);
   if (used == 1) {
-    fn(0, count);
+    MappedFile::guard([&] { fn(0, count); });
     return;
   }
   // Worker w gets pieces [w * share + min(w, extra), ...): sizes differ by one piece at most.

@@ -23,7 +23,7 @@ class ThreadPool {
     // left alone.
     bool pin = true;
     // How long a waiting thread spins before it sleeps. Unset: BUTTERFLY_SPIN (microseconds) from the
-    // environment, else kDefaultSpin, or nothing when there are more workers than CPUs.
+    // environment, else kDefaultSpin; nothing when there are more workers than default_thread_count().
     std::optional<std::chrono::microseconds> spin = std::nullopt;
   };
   // A wake-up from the kernel costs 5 to 50 us; gaps between the ops of one decode step are shorter than
