@@ -22,6 +22,16 @@ void add_scaled(const float* a, const float* b, float factor, float* out, size_t
 
 #else
 
+template <class F, class... In>
+HWY_INLINE void MapLarge(F f, float* out, size_t count, In... in) {
+  const bool in_place = ((in == out) || ...);
+  if (count * sizeof(float) >= kStreamBytes && !in_place) {
+    MapStream(f, out, count, in...);
+  } else {
+    Map(f, out, count, in...);
+  }
+}
+
 void add(const float* a, const float* b, float* out, size_t count) {
   MapLarge([](VF x, VF y) HWY_ATTR { return hn::Add(x, y); }, out, count, a, b);
 }

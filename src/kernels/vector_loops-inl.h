@@ -36,28 +36,19 @@ template <class F, class... In>
 HWY_INLINE void Map(F f, float* out, size_t count, In... in) {
   const DF d;
   size_t i = 0;
-  for (; i + 4 * kVF <= count; i += 4 * kVF) {
+  for (; i + 2 * kVF <= count; i += 2 * kVF) {
     const VF v0 = f(hn::LoadU(d, in + i)...);
     const VF v1 = f(hn::LoadU(d, in + i + kVF)...);
-    const VF v2 = f(hn::LoadU(d, in + i + 2 * kVF)...);
-    const VF v3 = f(hn::LoadU(d, in + i + 3 * kVF)...);
     hn::StoreU(v0, d, out + i);
     hn::StoreU(v1, d, out + i + kVF);
-    hn::StoreU(v2, d, out + i + 2 * kVF);
-    hn::StoreU(v3, d, out + i + 3 * kVF);
   }
   for (; i + kVF <= count; i += kVF) hn::StoreU(f(hn::LoadU(d, in + i)...), d, out + i);
   if (i < count) StoreTail(f(LoadTail(in + i, count - i)...), out + i, count - i);
 }
 
-// A result larger than this is written past the caches: it would push out everything else, and a plain store
-// reads the line from memory first.
-inline constexpr size_t kStreamBytes = size_t{32} << 20;
-
-// As Map, for cheap f and results that may be large.
+// As Map, but stores past the caches.
 template <class F, class... In>
-HWY_INLINE void MapLarge(F f, float* out, size_t count, In... in) {
-  if (count * sizeof(float) < kStreamBytes || ((in == out) || ...)) return Map(f, out, count, in...);
+HWY_INLINE void MapStream(F f, float* out, size_t count, In... in) {
   const DF d;
   const size_t ahead = reinterpret_cast<uintptr_t>(out) % 64 / sizeof(float);
   size_t i = ahead == 0 ? 0 : 16 - ahead;

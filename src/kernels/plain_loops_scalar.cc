@@ -1,0 +1,3 @@
+// plain_loops.h compiled without vectorisation.
+#define BF_PLAIN_NAMESPACE scalar_loops
+#include "kernels/plain_loops-inl.h"
