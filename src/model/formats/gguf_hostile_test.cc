@@ -66,6 +66,20 @@ TEST(GgufHostile, EveryFlippedBitGivesASoundFileOrAnError) {
   }
 }
 
+// What the fuzzer starts from, and files it once found fault with.
+TEST(GgufHostile, FuzzCorpus) {
+  size_t count = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(BUTTERFLY_SOURCE_DIR "/src/model/formats/gguf_fuzz_corpus")) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const auto bytes = std::as_bytes(std::span(text));
+    parse_and_touch({bytes.begin(), bytes.end()});
+    ++count;
+  }
+  EXPECT_GE(count, 3u);
+}
+
 RC_GTEST_PROP(GgufHostile, BentBytesGiveASoundFileOrAnError, ()) {
   static const auto original = small_gguf();
   auto bytes = original;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/tokenizer/utf8.h"
 
 namespace butterfly::model {
 namespace {
@@ -33,9 +34,42 @@ std::optional<To> as_integer(const MetaValue& value) {
       value);
 }
 
+// Text from a file as it may be shown: what a terminal would obey or cannot show becomes \xNN. New lines and
+// tabs stay.
+std::string safe_text(std::string_view text) {
+  std::string result;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = std::max<size_t>(utf8_length(text.substr(at)), 1);
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const bool layout = byte == '\n' || byte == '\t';
+    const bool control = (byte < 0x20 && !layout) || byte == 0x7f || (length == 1 && byte >= 0x80) ||
+                         (length == 2 && byte == 0xc2 && static_cast<unsigned char>(text[at + 1]) < 0xa0);
+    for (size_t i = 0; i < length; ++i) {
+      if (control)
+        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at + i]));
+      else
+        result += text[at + i];
+    }
+    at += length;
+  }
+  return result;
+}
+
+// In quotes, on one line, cut when long.
 std::string quoted(std::string_view text) {
   constexpr size_t kShown = 60;
-  return fmt::format("{:?}", text.substr(0, kShown)) + (text.size() > kShown ? "..." : "");
+  std::string result = "\"";
+  for (const char c : safe_text(text.substr(0, kShown))) {
+    if (c == '\n')
+      result += "\\n";
+    else if (c == '\t')
+      result += "\\t";
+    else if (c == '"')
+      result += "\\\"";
+    else
+      result += c;
+  }
+  return result + (text.size() > kShown ? "...\"" : "\"");
 }
 
 template <typename T>
@@ -72,7 +106,7 @@ std::string meta_type_text(const MetaValue& value) {
 }
 
 std::string meta_text(const MetaValue& value, size_t items_max) {
-  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* text = std::get_if<std::string>(&value)) return safe_text(*text);
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   if (const auto* array = std::get_if<MetaArray>(&value)) {
     return std::visit(

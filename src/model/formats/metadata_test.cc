@@ -86,6 +86,9 @@ TEST(Metadata, TextForPeople) {
   EXPECT_EQ(meta_text(i32_array({1, 2, 3}), 2), "[1, 2, ... 3 in all]");
   EXPECT_EQ(meta_text(MetaArray{MetaType::kBool, std::vector<uint8_t>{0, 1}}), "[false, true]");
   EXPECT_EQ(meta_text(string_array({"a\n"})), "[\"a\\n\"]");
+  EXPECT_EQ(meta_text(string_array({"\u2581the", "\xe2\x96", "\""})),
+            "[\"\u2581the\", \"\\xe2\\x96\", \"\\\"\"]");
+  EXPECT_EQ(meta_text(std::string("two\nlines\x1b[2J\xc2\x9b")), "two\nlines\\x1b[2J\\xc2\\x9b");
 }
 
 }  // namespace

@@ -55,13 +55,14 @@ uint64_t ModelFile::tensor_bytes() const {
 
 std::vector<TypeShare> ModelFile::type_shares() const {
   std::vector<TypeShare> shares;
-  for (const auto& [name, tensor, offset] : tensors_) {
+  for (const NamedTensor& entry : tensors_) {
+    const DType dtype = entry.tensor.dtype();
     auto at =
-        std::find_if(shares.begin(), shares.end(), [&](const auto& s) { return s.dtype == tensor.dtype(); });
-    if (at == shares.end()) at = shares.insert(shares.end(), TypeShare{.dtype = tensor.dtype()});
+        std::find_if(shares.begin(), shares.end(), [&](const auto& share) { return share.dtype == dtype; });
+    if (at == shares.end()) at = shares.insert(shares.end(), TypeShare{.dtype = dtype});
     at->tensor_count += 1;
-    at->value_count += static_cast<uint64_t>(tensor.count());
-    at->bytes += tensor.bytes();
+    at->value_count += static_cast<uint64_t>(entry.tensor.count());
+    at->bytes += entry.tensor.bytes();
   }
   std::stable_sort(shares.begin(), shares.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });

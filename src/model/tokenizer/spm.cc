@@ -88,7 +88,7 @@ int32_t SpmTokenizer::add_character(uint32_t packed) {
   if (symbol < 0) {
     symbol = symbol_count_++;
     symbols_.set(packed, symbol);
-    if (packed < 128) ascii_symbols_[packed] = symbol;
+    if (packed < ascii_symbols_.size()) ascii_symbols_[packed] = symbol;
   }
   return symbol;
 }
@@ -115,7 +115,7 @@ void SpmTokenizer::add_pieces() {
     symbol_of[text] = id;  // of equal texts the last is used, as in llama.cpp
     if (std::max<size_t>(utf8_length(text), 1) == text.size()) {
       symbols_.set(pack(text), id);
-      if (text.size() == 1) ascii_symbols_[static_cast<unsigned char>(text[0])] = id;
+      if (pack(text) < ascii_symbols_.size()) ascii_symbols_[pack(text)] = id;
     }
   }
   // Now that all single characters that are tokens are known: the others, the neighbours and the joins.

@@ -65,6 +65,21 @@ TEST(Spm, PiecesWhoseCharactersAreNoTokens) {
   EXPECT_THAT(t->encode("yx", plain), ElementsAre(kFirst, 3 + 'y', 3 + 'x'));
 }
 
+TEST(Spm, PiecesThatAreNoValidText) {
+  const auto t = make_tokenizer(make_metadata({{"\u2581", -1},
+                                               {"\xcf", -1},
+                                               {"\xcf"
+                                                "a",
+                                                -1}}));
+  const EncodeOptions plain{.add_bos = false};
+  EXPECT_THAT(t->encode("\xcf", plain), ElementsAre(kFirst, kFirst + 1));
+  EXPECT_THAT(t->encode("\xcf"
+                        "a",
+                        plain),
+              ElementsAre(kFirst, kFirst + 2));
+  EXPECT_THAT(t->encode("a", plain), ElementsAre(kFirst, 3 + 'a'));
+}
+
 TEST(Spm, ControlTokensOnlyWhenAsked) {
   const auto t = make_tokenizer(make_metadata({{"\u2581", -1}, {"<", -1}, {"s", -1}, {">", -1}, {"s>", -1}}));
   // Even though "<" and "s>" would join to the text of id 1.
