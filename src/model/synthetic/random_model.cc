@@ -1,6 +1,7 @@
 #include "model/synthetic/random_model.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -36,6 +37,28 @@ uint64_t stream_of(std::string_view name) {
   return hash;
 }
 
+// Noise of mean 0 and deviation 1 in [-3, 3]: the sum of three uniform draws of 21 bits, exact before its one
+// rounding. Two values come out of one Philox block, four times as fast as random_normal(), and a large model
+// is a billion values.
+void draw_noise(uint64_t seed, uint64_t stream, uint64_t begin, std::span<float> to) {
+  constexpr uint64_t kMax = (uint64_t{1} << 21) - 1;
+  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  std::array<uint32_t, 4> words{};
+  for (size_t i = 0; i < to.size(); ++i) {
+    const uint64_t index = begin + i;
+    if (i == 0 || index % 2 == 0) {
+      const uint64_t pair = index / 2;
+      words = philox({static_cast<uint32_t>(pair), static_cast<uint32_t>(pair >> 32),
+                      static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
+                     key);
+    }
+    const size_t half = index % 2 * 2;
+    const uint64_t bits = words[half] | uint64_t{words[half + 1]} << 32;
+    const uint64_t sum = (bits & kMax) + (bits >> 21 & kMax) + (bits >> 42 & kMax);
+    to[i] = static_cast<float>(static_cast<int32_t>(2 * sum) - static_cast<int32_t>(3 * kMax)) * 0x1p-21f;
+  }
+}
+
 void check_type(const TensorPlan& plan) {
   const DTypeInfo& type = dtype_info(plan.dtype);
   if (!kernels::can_quantize(plan.dtype)) {
@@ -60,9 +83,8 @@ void draw(const TensorPlan& plan, uint64_t seed, ThreadPool& threads, ByteSink& 
     threads.parallel_for(size / type.block_values, 64, [&](size_t first, size_t last) {
       const size_t from = first * type.block_values;
       const size_t to = last * type.block_values;
-      for (size_t i = from; i < to; ++i) {
-        values[i] = plan.mean + plan.deviation * random_normal(seed, stream, begin + i);
-      }
+      draw_noise(seed, stream, begin + from, {&values[from], to - from});
+      for (size_t i = from; i < to; ++i) values[i] = plan.mean + plan.deviation * values[i];
       kernels::from_float(plan.dtype, &values[from], &bytes[first * type.block_bytes], to - from);
     });
     const size_t chunk_bytes = *dtype_bytes(plan.dtype, size);

@@ -32,7 +32,7 @@ struct RandomModelOptions {
   uint64_t seed = 1;
 };
 
-// One tensor of a model to be made. Values are `mean` plus `deviation` times a normal draw.
+// One tensor of a model to be made. Values are `mean` plus `deviation` times noise of deviation 1.
 struct TensorPlan {
   std::string name;
   Shape shape;
