@@ -1,0 +1,28 @@
+// The numbers of a transformer, read and checked from a model file.
+#pragma once
+#include <cstddef>
+#include <string>
+
+#include "kernels/rope.h"
+#include "model/formats/model_file.h"
+
+namespace butterfly::model {
+
+struct ModelConfig {
+  std::string architecture;
+  size_t layers = 0;
+  size_t dim = 0;  // columns of the residual stream
+  size_t heads = 0;
+  size_t kv_heads = 0;
+  size_t head_dim = 0;
+  size_t ff = 0;  // columns inside the feed-forward part
+  size_t vocab = 0;
+  size_t context = 0;  // positions the model was trained for
+  float norm_eps = 1e-5f;
+  kernels::RopeParams rope;
+};
+
+// Reads "<arch>.block_count" and its like. Throws Error naming file, key, expected and found.
+ModelConfig read_config(const ModelFile& file);
+
+}  // namespace butterfly::model

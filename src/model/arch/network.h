@@ -1,0 +1,50 @@
+// A model's layers, or a contiguous range of them, ready to be built into graphs.
+#pragma once
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "graph/graph.h"
+#include "model/arch/model_config.h"
+#include "model/weights.h"
+
+namespace butterfly::model {
+
+// Which part of the chain: blocks [begin, end), with the embedding in front of block 0 and the head behind
+// the last one.
+struct LayerRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+// Inputs and output of a built graph. A first stage reads token ids, a later one hidden rows; the last stage
+// gives logits of the selected rows, an earlier one hidden rows.
+struct StageValues {
+  graph::ValueId tokens;     // [rows] i32, if the range begins the chain
+  graph::ValueId hidden;     // [rows, dim], if it does not
+  graph::ValueId positions;  // [rows] i32
+  graph::ValueId selected;   // [output_rows] i32: rows whose logits are wanted, if the range ends the chain
+  graph::ValueId output;     // [output_rows, vocab] or [rows, dim]
+};
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  // Adds the network for `rows` rows to the graph. The graph borrows the weights.
+  virtual StageValues build(graph::Graph& graph, size_t rows, size_t output_rows) const = 0;
+};
+
+// One architecture: files name it in general.architecture.
+struct Architecture {
+  std::string_view name;
+  std::string_view words;  // for people
+  std::unique_ptr<Network> (*load)(const ModelConfig& config, WeightLoader& weights, LayerRange range);
+};
+std::span<const Architecture> architectures();
+// Throws Error kUnsupported naming the file, what was found and what exists.
+const Architecture& architecture_of(const ModelFile& file);
+
+// One file each.
+std::unique_ptr<Network> load_llama(const ModelConfig& config, WeightLoader& weights, LayerRange range);
+
+}  // namespace butterfly::model

@@ -1,0 +1,43 @@
+#include "runtime/loaded_model.h"
+
+#include "base/error.h"
+
+namespace butterfly::runtime {
+namespace {
+
+// Ids must be rows of the embedding, so the two sizes have to agree.
+void check_vocabulary(const LoadedModel& model) {
+  if (model.tokenizer != nullptr && model.tokenizer->vocab_size() != model.config.vocab)
+    fail(Errc::kCorrupt, "{}: the vocabulary has {} tokens, token_embd.weight has {} rows",
+         model.file.path().string(), model.tokenizer->vocab_size(), model.config.vocab);
+}
+
+}  // namespace
+
+const model::Tokenizer& LoadedModel::tokenizer_or_throw() const {
+  if (tokenizer == nullptr)
+    fail(Errc::kNotFound,
+         "{}: has no tokenizer; for llama2.c files put tokenizer.bin beside it or use --tokenizer",
+         file.path().string());
+  return *tokenizer;
+}
+
+std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, ThreadPool& pool,
+                                        const LoadOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  auto model = std::make_unique<LoadedModel>(model::open_model(path, {options.tokenizer_path}));
+  const model::Architecture& architecture = model::architecture_of(model->file);
+  model->config = model::read_config(model->file);
+  model->range = {0, model->config.layers};
+  if (options.with_tokenizer && model->file.metadata().has("tokenizer.ggml.model")) {
+    model->tokenizer = model::make_tokenizer(model->file.metadata());
+    check_vocabulary(*model);
+  }
+  model::WeightLoader weights(model->file, pool, options.progress);
+  model->network = architecture.load(model->config, weights, model->range);
+  model->packed_bytes = weights.packed_bytes();
+  model->load_time = std::chrono::steady_clock::now() - start;
+  return model;
+}
+
+}  // namespace butterfly::runtime

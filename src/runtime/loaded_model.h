@@ -1,0 +1,39 @@
+// A model in memory: file, numbers, layers and tokenizer.
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "base/thread_pool.h"
+#include "model/arch/network.h"
+#include "model/formats/model_file.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace butterfly::runtime {
+
+// Immutable once loaded; stages borrow it.
+struct LoadedModel {
+  model::ModelFile file;
+  model::ModelConfig config;
+  model::LayerRange range;
+  std::unique_ptr<model::Network> network;
+  std::unique_ptr<model::Tokenizer> tokenizer;  // null where the file has none
+  std::chrono::nanoseconds load_time{};
+  uint64_t packed_bytes = 0;  // weights copied out of the file
+
+  // Throws Error kNotFound when there is none.
+  const model::Tokenizer& tokenizer_or_throw() const;
+};
+
+struct LoadOptions {
+  std::filesystem::path tokenizer_path;  // for formats that keep it apart
+  bool with_tokenizer = true;            // false: ids only, for benchmarks
+  model::LoadProgress progress;
+};
+
+// Opens and loads the whole model. Throws Error that names the file, the place, the expected and the found.
+std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, ThreadPool& pool,
+                                        const LoadOptions& options = {});
+
+}  // namespace butterfly::runtime

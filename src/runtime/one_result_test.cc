@@ -1,0 +1,93 @@
+// The promise: tokens and logits depend on model, prompt, settings and seed alone. Bits are compared.
+#include <gtest/gtest.h>
+
+#include "kernels/target.h"
+#include "runtime/testing/models.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using testing::logit_bits;
+using testing::RandomModel;
+using testing::some_tokens;
+
+class OneResult : public ::testing::TestWithParam<DType> {};
+
+TEST_P(OneResult, OneTwoAndThreeThreadsAgree) {
+  const auto tokens = some_tokens(80, 320);
+  RandomModel one(GetParam(), 1), two(GetParam(), 2), three(GetParam(), 3);
+  const auto want = logit_bits(one.loaded(), tokens, {80});
+  EXPECT_EQ(logit_bits(two.loaded(), tokens, {80}), want);
+  EXPECT_EQ(logit_bits(three.loaded(), tokens, {80}), want);
+}
+
+TEST_P(OneResult, PrefillOf300TokensEqualsOneByOne) {
+  const auto tokens = some_tokens(300, 320);
+  RandomModel model(GetParam());
+  for (DType kv_type : {DType::kF16, DType::kF32, DType::kQ8_0}) {
+    const auto want = logit_bits(model.loaded(), tokens, std::vector<size_t>(300, 1), kv_type);
+    EXPECT_EQ(logit_bits(model.loaded(), tokens, {300}, kv_type), want) << dtype_name(kv_type);
+    EXPECT_EQ(logit_bits(model.loaded(), tokens, {1, 63, 7, 129, 100}, kv_type), want) << dtype_name(kv_type);
+  }
+}
+
+TEST_P(OneResult, EveryTargetAgrees) {
+  const auto tokens = some_tokens(40, 320);
+  RandomModel model(GetParam());
+  std::vector<uint32_t> want;
+  kernels::for_each_target([&](const std::string& target) {
+    const auto bits = logit_bits(model.loaded(), tokens, {33, 1, 6});
+    if (want.empty()) want = bits;
+    EXPECT_EQ(bits, want) << target;
+  });
+}
+
+TEST_P(OneResult, ASequenceAloneEqualsTheSameInABatchOfMany) {
+  const auto tokens = some_tokens(64 * 8, 320);
+  RandomModel model(GetParam());
+  const size_t vocab = model.loaded().model->config.vocab;
+  for (size_t batch : {2, 7, 64}) {
+    // `batch` sequences of eight tokens each, one token of each per run.
+    LocalStage together(
+        *model.loaded().model, model.loaded().pool,
+        {.positions = batch * 32, .sequences = batch, .kv_type = DType::kF16, .rows_max = 64});
+    std::vector<std::vector<uint32_t>> bits(batch);
+    for (uint32_t position = 0; position < 8; ++position) {
+      std::vector<BatchRow> rows;
+      for (uint32_t s = 0; s < batch; ++s) rows.push_back({tokens[s * 8 + position], s, position, true});
+      const auto logits = together.run(rows);
+      for (size_t i = 0; i < logits.size(); ++i)
+        bits[i / vocab].push_back(std::bit_cast<uint32_t>(logits[i]));
+    }
+    for (size_t s = 0; s < batch; s += 5) {
+      const std::vector<int32_t> own(tokens.begin() + static_cast<ptrdiff_t>(s * 8),
+                                     tokens.begin() + static_cast<ptrdiff_t>(s * 8 + 8));
+      EXPECT_EQ(logit_bits(model.loaded(), own, std::vector<size_t>(8, 1)), bits[s])
+          << "batch " << batch << " sequence " << s;
+    }
+  }
+}
+
+TEST_P(OneResult, SampledTextDependsOnTheSeedAlone) {
+  RandomModel one(GetParam(), 1), three(GetParam(), 3);
+  const auto text = [](RandomModel& model, uint64_t seed, size_t chunk) {
+    LocalStage stage(*model.loaded().model, model.loaded().pool, {});
+    GenerateOptions options;
+    options.sampling.temperature = 1.0f;
+    options.sampling.seed = seed;
+    options.tokens_max = 30;
+    options.ignore_eos = true;
+    options.chunk = chunk;
+    return generate(stage, some_tokens(50, 320), options, [](std::string_view) { return true; }).tokens;
+  };
+  EXPECT_EQ(text(one, 1, 512), text(three, 1, 7));
+  EXPECT_NE(text(one, 1, 512), text(one, 2, 512));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, OneResult,
+                         ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
+                                           DType::kQ4_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K),
+                         [](const auto& test) { return std::string(dtype_name(test.param)); });
+
+}  // namespace
+}  // namespace butterfly::runtime

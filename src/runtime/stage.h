@@ -1,0 +1,76 @@
+// Runs batches of rows through a model's layers on this machine, with a key/value cache.
+#pragma once
+#include <list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "graph/executor.h"
+#include "model/kv_cache.h"
+#include "runtime/loaded_model.h"
+
+namespace butterfly::runtime {
+
+// One row of a batch: a token at a position of a sequence. Rows of one sequence stand in order.
+struct BatchRow {
+  int32_t token;
+  uint32_t sequence;
+  uint32_t position;
+  bool wants_logits;
+};
+
+struct StageOptions {
+  size_t positions = 0;  // of the cache, over all sequences; 0: the model's context
+  size_t sequences = 1;
+  DType kv_type = DType::kF16;
+  size_t rows_max = 512;  // per run; more are an error
+};
+
+// One thread at a time. Borrows model and pool. Graphs are kept for the last few batch shapes.
+class LocalStage {
+ public:
+  LocalStage(const LoadedModel& model, ThreadPool& pool, const StageOptions& options);
+
+  // Runs the rows; the result has one row of `vocab` logits for each row that wants them, in order. It is
+  // valid until the next run. Throws Error kInvalidArgument for tokens outside the vocabulary, kOutOfMemory
+  // when the cache is full.
+  std::span<const float> run(std::span<const BatchRow> rows);
+
+  model::KvCache& cache() { return cache_; }
+  const LoadedModel& model() const { return model_; }
+  size_t rows_max() const { return options_.rows_max; }
+  size_t positions() const { return options_.positions; }
+  size_t activation_bytes() const { return arena_.bytes(); }
+
+  // Flops and bytes of one run of `rows` rows over `context` cached positions.
+  graph::Cost cost(size_t rows, size_t output_rows, size_t context) const;
+
+  // Time by operation, summed over all runs since it was switched on.
+  struct OpTime {
+    std::string_view op;
+    uint64_t calls = 0;
+    uint64_t ns = 0;
+  };
+  void set_profiling(bool on) { profiling_ = on; }
+  std::vector<OpTime> profile() const;
+
+ private:
+  struct Built {
+    size_t rows, output_rows;
+    model::StageValues values;
+    std::unique_ptr<graph::Executor> executor;
+    uint64_t runs = 0;
+  };
+  Built& built(size_t rows, size_t output_rows);
+
+  const LoadedModel& model_;
+  ThreadPool& pool_;
+  StageOptions options_;
+  model::KvCache cache_;
+  graph::Arena arena_;
+  std::list<Built> built_;  // most recently used first, at most kBuiltMax
+  bool profiling_ = false;
+};
+
+}  // namespace butterfly::runtime

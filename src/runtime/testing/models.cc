@@ -1,0 +1,81 @@
+#include "runtime/testing/models.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <bit>
+#include <fstream>
+#include <sstream>
+
+#include "base/rng.h"
+
+namespace butterfly::runtime::testing {
+
+namespace fs = std::filesystem;
+
+std::string read_text(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+RandomModel::RandomModel(DType type, size_t threads, uint64_t seed) {
+  static std::atomic<int> next{0};
+  path_ = fs::temp_directory_path() /
+          ("butterfly-test-" + std::to_string(getpid()) + "-" + std::to_string(next++) + ".gguf");
+  model::RandomModelOptions options;
+  options.vocabulary_size = 320;
+  options.embedding_length = 256;
+  options.block_count = 2;
+  options.feed_forward_length = 512;
+  options.head_count = 8;
+  options.head_count_kv = 2;
+  options.matrix_type = type;
+  options.vocabulary_type = type;
+  options.seed = seed;
+  model::write_random_model(path_, options);
+  loaded_ = std::make_unique<Loaded>(path_, threads);
+}
+
+RandomModel::~RandomModel() {
+  std::error_code ignored;
+  fs::remove(path_, ignored);
+}
+
+Greedy greedy(Loaded& loaded, const std::vector<int32_t>& prompt, size_t tokens, DType kv_type) {
+  LocalStage stage(*loaded.model, loaded.pool,
+                   {.positions = 0, .sequences = 1, .kv_type = kv_type, .rows_max = 512});
+  GenerateOptions options;
+  options.sampling.temperature = 0;
+  options.tokens_max = tokens;
+  options.ignore_eos = true;
+  Greedy result;
+  result.ids = generate(stage, prompt, options, [&](std::string_view text) {
+                 result.text += text;
+                 return true;
+               }).tokens;
+  return result;
+}
+
+std::vector<uint32_t> logit_bits(Loaded& loaded, const std::vector<int32_t>& tokens,
+                                 const std::vector<size_t>& pieces, DType kv_type) {
+  LocalStage stage(*loaded.model, loaded.pool,
+                   {.positions = 0, .sequences = 1, .kv_type = kv_type, .rows_max = 512});
+  std::vector<uint32_t> bits;
+  uint32_t position = 0;
+  for (size_t piece : pieces) {
+    std::vector<BatchRow> rows;
+    for (size_t i = 0; i < piece; ++i, ++position) rows.push_back({tokens.at(position), 0, position, true});
+    for (float logit : stage.run(rows)) bits.push_back(std::bit_cast<uint32_t>(logit));
+  }
+  return bits;
+}
+
+std::vector<int32_t> some_tokens(size_t count, size_t vocab) {
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(random_u64(3, 1, i) % vocab));
+  return tokens;
+}
+
+}  // namespace butterfly::runtime::testing

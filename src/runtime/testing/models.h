@@ -1,0 +1,62 @@
+// Models for tests: those of the shared data folder where it is present, and small random ones made on the
+// spot.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/synthetic/random_model.h"
+#include "runtime/generate.h"
+
+namespace butterfly::runtime::testing {
+
+inline const std::filesystem::path kModels =
+    std::filesystem::path(BUTTERFLY_SOURCE_DIR) / ".." / "shared" / "data" / "models";
+
+#define BF_SKIP_WITHOUT(path) \
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << (path).string() << " is not here"
+
+std::string read_text(const std::filesystem::path& path);
+
+// A model with its pool.
+struct Loaded {
+  ThreadPool pool;
+  std::unique_ptr<LoadedModel> model;
+  explicit Loaded(const std::filesystem::path& path, size_t threads = 2, bool with_tokenizer = true)
+      : pool(threads),
+        model(load_model(path, pool,
+                         {.tokenizer_path = {}, .with_tokenizer = with_tokenizer, .progress = {}})) {}
+};
+
+// A random Llama of two layers in a temporary file, loaded. The file is gone when this dies.
+class RandomModel {
+ public:
+  explicit RandomModel(DType type, size_t threads = 2, uint64_t seed = 7);
+  ~RandomModel();
+  Loaded& loaded() { return *loaded_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::unique_ptr<Loaded> loaded_;
+};
+
+// Greedy tokens and their text.
+struct Greedy {
+  std::vector<int32_t> ids;
+  std::string text;
+};
+Greedy greedy(Loaded& loaded, const std::vector<int32_t>& prompt, size_t tokens, DType kv_type = DType::kF32);
+
+// Bits of the logits after each of `tokens`, run in pieces of these sizes (which sum to the number of
+// tokens).
+std::vector<uint32_t> logit_bits(Loaded& loaded, const std::vector<int32_t>& tokens,
+                                 const std::vector<size_t>& pieces, DType kv_type = DType::kF16);
+
+// `count` token ids that visit the vocabulary.
+std::vector<int32_t> some_tokens(size_t count, size_t vocab);
+
+}  // namespace butterfly::runtime::testing
