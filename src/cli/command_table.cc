@@ -9,6 +9,8 @@ namespace butterfly::cli {
 namespace {
 
 constexpr Command kCommands[] = {
+    {"run", "Text from a model: -p PROMPT, -f FILE or a pipe", "Use", true, setup_run},
+    {"bench", "Speed of a model, in llama-bench's terms, or of the machine", "Use", true, setup_bench},
     {"show", "What a model file holds: architecture, sizes, types", "Models", true, setup_show},
     {"tokenize", "A text as the token ids the model sees", "Models", true, setup_tokenize},
     {"make-model", "Write a model with random weights, for tests and benches", "Models", true,

@@ -26,6 +26,11 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(uint64_t done);
+  // The same where the total is known only now.
+  void update(uint64_t done, uint64_t total) {
+    total_ = total;
+    update(done);
+  }
 
  private:
   using Clock = std::chrono::steady_clock;

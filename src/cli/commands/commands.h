@@ -4,7 +4,9 @@
 
 namespace butterfly::cli {
 
+CommandBody setup_bench(CLI::App& app);
 CommandBody setup_make_model(CLI::App& app);
+CommandBody setup_run(CLI::App& app);
 CommandBody setup_show(CLI::App& app);
 CommandBody setup_tokenize(CLI::App& app);
 CommandBody setup_version(CLI::App& app);

@@ -1,0 +1,213 @@
+// `butterfly run`: text from a model. The text alone goes to stdout.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/commands/commands.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/model_input.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/text_input.h"
+#include "runtime/generate.h"
+
+namespace butterfly::cli {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+struct RunOptions {
+  ModelInput model;
+  TextInput text;
+  runtime::GenerateOptions generate;
+  int64_t tokens = -1;
+  size_t context = 0;
+  size_t threads = 0;
+  std::string cache_type = "f16";
+  std::optional<uint64_t> seed;
+  bool no_bos = false;
+  bool quiet = false;
+  bool json = false;
+};
+
+constexpr size_t kDefaultContext = 4096;
+
+DType cache_type(const std::string& name) {
+  const auto dtype = dtype_by_name(name);
+  if (!dtype || (*dtype != DType::kF16 && *dtype != DType::kF32 && *dtype != DType::kQ8_0))
+    fail(Errc::kInvalidArgument, "--cache-type {}: expected f16, f32 or q8_0", name);
+  return *dtype;
+}
+
+double per_second(size_t count, std::chrono::nanoseconds time) {
+  return time.count() == 0 ? 0 : static_cast<double>(count) / Seconds(time).count();
+}
+
+// What was measured. The first token comes out of the prompt's run; the rate is over those after it.
+struct Timings {
+  std::chrono::nanoseconds total, load;
+  const runtime::GenerateResult& result;
+  uint64_t seed;
+  size_t eval_count() const { return result.tokens.empty() ? 0 : result.tokens.size() - 1; }
+};
+
+void print_timings(const Timings& t) {
+  const auto row = [](std::string_view name, const std::string& value) {
+    fmt::print(stderr, "{:<22}{}\n", name, value);
+  };
+  fmt::print(stderr, "\n");
+  row("total duration:", format_duration(t.total));
+  row("load duration:", format_duration(t.load));
+  row("prompt eval count:", fmt::format("{} token(s)", t.result.prompt_tokens));
+  row("prompt eval duration:", format_duration(t.result.prompt_time));
+  row("prompt eval rate:",
+      fmt::format("{:.2f} tokens/s", per_second(t.result.prompt_tokens, t.result.prompt_time)));
+  row("time to first token:", format_duration(t.result.prompt_time));
+  row("eval count:", fmt::format("{} token(s)", t.eval_count()));
+  row("eval duration:", format_duration(t.result.eval_time));
+  row("eval rate:", fmt::format("{:.2f} tokens/s", per_second(t.eval_count(), t.result.eval_time)));
+  row("stopped by:", std::string(runtime::stop_reason_name(t.result.reason)));
+  row("seed:", std::to_string(t.seed));
+}
+
+void print_json(const Timings& t, const std::string& text) {
+  nlohmann::ordered_json json;
+  json["text"] = text;
+  json["tokens"] = t.result.tokens;
+  json["stop_reason"] = runtime::stop_reason_name(t.result.reason);
+  json["seed"] = t.seed;
+  json["load_seconds"] = Seconds(t.load).count();
+  json["prompt_tokens"] = t.result.prompt_tokens;
+  json["prompt_seconds"] = Seconds(t.result.prompt_time).count();
+  json["prompt_tokens_per_second"] = per_second(t.result.prompt_tokens, t.result.prompt_time);
+  json["time_to_first_token_seconds"] = Seconds(t.result.prompt_time).count();
+  json["eval_tokens"] = t.eval_count();
+  json["eval_seconds"] = Seconds(t.result.eval_time).count();
+  json["eval_tokens_per_second"] = per_second(t.eval_count(), t.result.eval_time);
+  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+// A random seed, so that two runs differ; it is shown, so that either can be repeated.
+uint64_t fresh_seed() {
+  uint64_t seed = 0;
+  if (getentropy(&seed, sizeof seed) != 0)
+    seed = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  return seed >> 32;  // short enough to type
+}
+
+void write_text(std::string_view text) {
+  if (text.empty()) return;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    fail(Errc::kIo, "stdout: cannot write");
+}
+
+int run(RunOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string prompt = options.text.read();
+  options.generate.sampling.seed = options.seed ? *options.seed : fresh_seed();
+  options.generate.sampling.check();
+  if (options.tokens >= 0) options.generate.tokens_max = static_cast<size_t>(options.tokens);
+
+  ThreadPool pool(options.threads);
+  std::unique_ptr<runtime::LoadedModel> model;
+  {
+    Progress progress("loading", 1, ProgressUnit::kBytes);
+    runtime::LoadOptions load;
+    load.tokenizer_path = options.model.tokenizer;
+    load.progress = [&](uint64_t done, uint64_t total) {
+      throw_if_interrupted();
+      progress.update(done, total);
+    };
+    model = runtime::load_model(options.model.path, pool, load);
+  }
+  const model::Tokenizer& tokenizer = model->tokenizer_or_throw();
+  model::EncodeOptions encode;
+  if (options.no_bos) encode.add_bos = false;
+  const auto ids = tokenizer.encode(prompt, encode);
+  const size_t context =
+      options.context > 0 ? options.context : std::min(model->config.context, kDefaultContext);
+  if (context > model->config.context)
+    fmt::print(stderr, "butterfly: note: -c {} is beyond the {} positions the model was trained for\n",
+               context, model->config.context);
+  runtime::LocalStage stage(
+      *model, pool,
+      {.positions = context, .sequences = 1, .kv_type = cache_type(options.cache_type), .rows_max = 512});
+
+  std::string text;
+  const auto result = runtime::generate(stage, ids, options.generate, [&](std::string_view piece) {
+    if (options.json) {
+      text += piece;
+    } else {
+      write_text(piece);
+    }
+    return !interrupted();
+  });
+  if (!options.json) write_text("\n");
+  const Timings timings{std::chrono::steady_clock::now() - start, model->load_time, result,
+                        options.generate.sampling.seed};
+  if (options.json) print_json(timings, text);
+  if (!options.quiet && !options.json) print_timings(timings);
+  return result.reason == runtime::StopReason::kCancelled ? kExitInterrupted : kExitOk;
+}
+
+void add_sampling_flags(CLI::App& app, RunOptions& options) {
+  model::SamplerSettings& s = options.generate.sampling;
+  const char* group = "Sampling";
+  app.add_option("--temp", s.temperature, "Temperature; 0 takes the likeliest token")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--top-k", s.top_k, "Only the K likeliest; 0: all")->group(group)->capture_default_str();
+  app.add_option("--top-p", s.top_p, "Only the likeliest with this share; 1: all")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--min-p", s.min_p, "Only those with this share of the best's probability; 0: all")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("-s,--seed", options.seed, "Seed; the same seed gives the same text (default: a fresh one)")
+      ->group(group);
+  app.add_option("--repeat-penalty", s.repeat_penalty, "Divides the logits of repeated tokens; 1: off")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--repeat-last-n", s.repeat_last_n, "Tokens the penalties look back on; -1: all")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--frequency-penalty", s.frequency_penalty, "Subtracted per occurrence; 0: off")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--presence-penalty", s.presence_penalty, "Subtracted if it occurs; 0: off")
+      ->group(group)
+      ->capture_default_str();
+}
+
+}  // namespace
+
+CommandBody setup_run(CLI::App& app) {
+  auto options = std::make_shared<RunOptions>();
+  options->model.add_to(app);
+  options->text.add_to(app);
+  app.add_option("-n,--predict", options->tokens, "Tokens to generate; -1: until the text ends")
+      ->capture_default_str();
+  app.add_option("-c,--ctx-size", options->context, "Positions of context; 0: the model's, at most 4096")
+      ->capture_default_str();
+  add_threads_flag(app, options->threads);
+  app.add_option("-r,--stop", options->generate.stops, "Stop at this text (several: repeat the flag)");
+  app.add_flag("--ignore-eos", options->generate.ignore_eos, "Go on past the end of the text");
+  app.add_flag("--no-bos", options->no_bos, "Leave out the beginning-of-text token the model asks for");
+  app.add_option("-b,--batch-size", options->generate.chunk, "Prompt tokens per step, up to 512")
+      ->capture_default_str();
+  app.add_option("--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0")
+      ->capture_default_str();
+  app.add_flag("-q,--quiet", options->quiet, "No timings");
+  add_sampling_flags(app, *options);
+  add_json_flag(app, options->json);
+  return [options] { return run(*options); };
+}
+
+}  // namespace butterfly::cli
