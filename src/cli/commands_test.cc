@@ -36,7 +36,7 @@ class Commands : public testing::Test {
   std::string model_;
 };
 
-TEST_F(Commands, make_model_refuses_what_does_not_fit) {
+TEST_F(Commands, MakeModelRefusesWhatDoesNotFit) {
   const std::string other = (folder_ / "other.gguf").string();
   const Outcome type = run({"make-model", other, "--type", "Q9_9"});
   EXPECT_EQ(type.status, kExitUsage);
@@ -48,7 +48,7 @@ TEST_F(Commands, make_model_refuses_what_does_not_fit) {
   EXPECT_FALSE(std::filesystem::exists(other));
 }
 
-TEST_F(Commands, show_prints_the_sizes) {
+TEST_F(Commands, ShowPrintsTheSizes) {
   const Outcome shown = run({"show", "-m", model_});
   EXPECT_EQ(shown.status, kExitOk);
   EXPECT_THAT(shown.out, HasSubstr("architecture  llama\n"));
@@ -59,7 +59,7 @@ TEST_F(Commands, show_prints_the_sizes) {
   EXPECT_EQ(run({"show", model_}).out, shown.out);
 }
 
-TEST_F(Commands, show_lists_tensors_and_metadata_when_asked) {
+TEST_F(Commands, ShowListsTensorsAndMetadataWhenAsked) {
   const Outcome shown = run({"show", model_, "--tensors", "--metadata"});
   EXPECT_THAT(shown.out, HasSubstr("blk.1.ffn_down.weight"));
   EXPECT_THAT(shown.out, HasSubstr("[64, 96]"));
@@ -67,7 +67,7 @@ TEST_F(Commands, show_lists_tensors_and_metadata_when_asked) {
   EXPECT_THAT(run({"show", model_}).out, Not(HasSubstr("blk.1.ffn_down.weight")));
 }
 
-TEST_F(Commands, show_json_has_the_numbers) {
+TEST_F(Commands, ShowJsonHasTheNumbers) {
   const json shown = json::parse(run({"show", model_, "--json", "--tensors", "--metadata"}).out);
   EXPECT_EQ(shown["architecture"], "llama");
   EXPECT_EQ(shown["layers"], 2);
@@ -82,7 +82,7 @@ TEST_F(Commands, show_json_has_the_numbers) {
   EXPECT_EQ(shown["parameters"], values);
 }
 
-TEST_F(Commands, tokenize_prints_ids_a_table_or_json) {
+TEST_F(Commands, TokenizePrintsIdsATableOrJson) {
   const Outcome ids = run({"tokenize", "-m", model_, "--ids", "-p", "tata"});
   EXPECT_EQ(ids.status, kExitOk);
   const json parsed = json::parse(run({"tokenize", "-m", model_, "--json", "-p", "tata"}).out);
@@ -95,18 +95,18 @@ TEST_F(Commands, tokenize_prints_ids_a_table_or_json) {
   EXPECT_EQ(line_count(run({"tokenize", "-m", model_, "-p", "tata"}).out), parsed.size());
 }
 
-TEST_F(Commands, tokenize_without_bos_and_with_special_tokens) {
+TEST_F(Commands, TokenizeWithoutBosAndWithSpecialTokens) {
   EXPECT_EQ(run({"tokenize", "-m", model_, "--ids", "--no-bos", "-p", ""}).out, "\n");
   EXPECT_EQ(run({"tokenize", "-m", model_, "--ids", "-p", ""}).out, "1\n");
   EXPECT_EQ(run({"tokenize", "-m", model_, "--ids", "--special", "--no-bos", "-p", "</s>"}).out, "2\n");
   EXPECT_NE(run({"tokenize", "-m", model_, "--ids", "--no-bos", "-p", "</s>"}).out, "2\n");
 }
 
-TEST_F(Commands, tokenize_shows_control_characters) {
+TEST_F(Commands, TokenizeShowsControlCharacters) {
   EXPECT_THAT(run({"tokenize", "-m", model_, "--no-bos", "-p", "a\tb\n"}).out, HasSubstr("<0x09>"));
 }
 
-TEST_F(Commands, tokenize_reads_files_and_refuses_two_texts) {
+TEST_F(Commands, TokenizeReadsFilesAndRefusesTwoTexts) {
   const std::string text = (folder_ / "text.txt").string();
   std::ofstream(text) << "tata";
   EXPECT_EQ(run({"tokenize", "-m", model_, "--ids", "-f", text}).out,
@@ -114,7 +114,7 @@ TEST_F(Commands, tokenize_reads_files_and_refuses_two_texts) {
   EXPECT_EQ(run({"tokenize", "-m", model_, "-f", text, "-p", "x"}).status, kExitUsage);
 }
 
-TEST_F(Commands, model_comes_from_the_environment_too) {
+TEST_F(Commands, ModelComesFromTheEnvironmentToo) {
   setenv("BUTTERFLY_MODEL", model_.c_str(), 1);
   EXPECT_THAT(run({"show"}).out, HasSubstr("llama"));
   unsetenv("BUTTERFLY_MODEL");
@@ -123,7 +123,7 @@ TEST_F(Commands, model_comes_from_the_environment_too) {
   EXPECT_THAT(none.err, HasSubstr("--model is required"));
 }
 
-TEST_F(Commands, a_bad_file_is_named_and_the_status_is_two) {
+TEST_F(Commands, ABadFileIsNamedAndTheStatusIsTwo) {
   const std::string bad = (folder_ / "bad.gguf").string();
   std::filesystem::copy_file(model_, bad);
   std::filesystem::resize_file(bad, std::filesystem::file_size(bad) / 2);

@@ -13,7 +13,7 @@ namespace {
 
 // The handler and its flag are for the whole process, so each case runs in a child.
 
-TEST(interrupt_death, the_first_sets_the_flag) {
+TEST(InterruptDeathTest, TheFirstSetsTheFlag) {
   EXPECT_EXIT(
       {
         install_interrupt_handler();
@@ -24,7 +24,7 @@ TEST(interrupt_death, the_first_sets_the_flag) {
       testing::ExitedWithCode(7), "");
 }
 
-TEST(interrupt_death, the_second_ends_the_program) {
+TEST(InterruptDeathTest, TheSecondEndsTheProgram) {
   EXPECT_EXIT(
       {
         install_interrupt_handler();
@@ -35,7 +35,7 @@ TEST(interrupt_death, the_second_ends_the_program) {
       testing::ExitedWithCode(130), "");
 }
 
-TEST(interrupt_death, throws_cancelled_only_when_interrupted) {
+TEST(InterruptDeathTest, ThrowsCancelledOnlyWhenInterrupted) {
   EXPECT_EXIT(
       {
         install_interrupt_handler();
@@ -51,7 +51,7 @@ TEST(interrupt_death, throws_cancelled_only_when_interrupted) {
       testing::ExitedWithCode(7), "");
 }
 
-TEST(interrupt_death, a_blocking_read_comes_back) {
+TEST(InterruptDeathTest, ABlockingReadComesBack) {
   EXPECT_EXIT(
       {
         install_interrupt_handler();

@@ -19,7 +19,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-TEST(program, without_arguments_is_help) {
+TEST(Program, WithoutArgumentsIsHelp) {
   const Outcome bare = run({});
   EXPECT_EQ(bare.status, kExitOk);
   EXPECT_THAT(bare.out, HasSubstr("Usage: butterfly <command>"));
@@ -27,16 +27,16 @@ TEST(program, without_arguments_is_help) {
   EXPECT_EQ(bare.out, run({"--help"}).out);
 }
 
-TEST(program, overview_fits_a_screen) { EXPECT_LE(line_count(run({"help"}).out), 24u); }
+TEST(Program, OverviewFitsAScreen) { EXPECT_LE(line_count(run({"help"}).out), 24u); }
 
-TEST(program, help_all_names_every_command) {
+TEST(Program, HelpAllNamesEveryCommand) {
   const Outcome all = run({"help", "all"});
   for (const Command& command : command_table()) {
     EXPECT_THAT(all.out, HasSubstr(fmt::format("\n  {} ", command.name)));
   }
 }
 
-TEST(program, every_command_has_help_that_names_its_environment) {
+TEST(Program, EveryCommandHasHelpThatNamesItsEnvironment) {
   for (const Command& command : command_table()) {
     const Outcome asked = run({std::string(command.name), "--help"});
     EXPECT_EQ(asked.status, kExitOk) << command.name;
@@ -48,7 +48,7 @@ TEST(program, every_command_has_help_that_names_its_environment) {
   }
 }
 
-TEST(program, version_is_one_line) {
+TEST(Program, VersionIsOneLine) {
   const Outcome version = run({"--version"});
   EXPECT_EQ(version.status, kExitOk);
   EXPECT_THAT(version.out, StartsWith("butterfly 0."));
@@ -56,13 +56,13 @@ TEST(program, version_is_one_line) {
   EXPECT_EQ(line_count(version.out), 1u);
 }
 
-TEST(program, version_json_parses) {
+TEST(Program, VersionJsonParses) {
   const auto json = nlohmann::json::parse(run({"version", "--json"}).out);
   EXPECT_EQ(json["target"], kernels::target_name());
   EXPECT_EQ(json["numerics_id"], kernels::kNumericsId);
 }
 
-TEST(program, unknown_command_suggests_the_nearest) {
+TEST(Program, UnknownCommandSuggestsTheNearest) {
   const Outcome typo = run({"versoin"});
   EXPECT_EQ(typo.status, kExitUsage);
   EXPECT_EQ(typo.err, "butterfly: error: no command 'versoin'\nbutterfly: did you mean 'version'?\n");
@@ -70,7 +70,7 @@ TEST(program, unknown_command_suggests_the_nearest) {
   EXPECT_THAT(run({"qqqqqqqq"}).err, Not(HasSubstr("did you mean")));
 }
 
-TEST(program, unknown_flag_is_bad_usage) {
+TEST(Program, UnknownFlagIsBadUsage) {
   const Outcome bad = run({"version", "--colour"});
   EXPECT_EQ(bad.status, kExitUsage);
   EXPECT_THAT(bad.err, StartsWith("butterfly: error: version: "));
@@ -78,13 +78,13 @@ TEST(program, unknown_flag_is_bad_usage) {
   EXPECT_THAT(bad.err, HasSubstr("see 'butterfly version --help'"));
 }
 
-TEST(program, flag_before_the_command_is_explained) {
+TEST(Program, FlagBeforeTheCommandIsExplained) {
   const Outcome bad = run({"--json", "version"});
   EXPECT_EQ(bad.status, kExitUsage);
   EXPECT_THAT(bad.err, HasSubstr("'--json'"));
 }
 
-TEST(program, target_comes_from_flag_or_environment_and_flag_wins) {
+TEST(Program, TargetComesFromFlagOrEnvironmentAndFlagWins) {
   const std::string before = kernels::target_name();
   const auto target_of = [](const Outcome& outcome) {
     return nlohmann::json::parse(outcome.out)["target"].get<std::string>();
@@ -99,7 +99,7 @@ TEST(program, target_comes_from_flag_or_environment_and_flag_wins) {
   kernels::force_target(before);
 }
 
-TEST(program, an_error_is_one_line_and_its_code_is_the_status) {
+TEST(Program, AnErrorIsOneLineAndItsCodeIsTheStatus) {
   const Outcome bad = run({"version", "--target", "Z80"});
   EXPECT_EQ(bad.status, kExitUsage);
   EXPECT_THAT(bad.err, StartsWith("butterfly: error: "));
@@ -107,7 +107,7 @@ TEST(program, an_error_is_one_line_and_its_code_is_the_status) {
   EXPECT_EQ(line_count(bad.err), 1u);
 }
 
-TEST(exit_code, input_is_two_and_the_world_is_one) {
+TEST(ExitCode, InputIsTwoAndTheWorldIsOne) {
   EXPECT_EQ(exit_code_for(Errc::kOk), 0);
   EXPECT_EQ(exit_code_for(Errc::kCorrupt), 2);
   EXPECT_EQ(exit_code_for(Errc::kNotFound), 2);

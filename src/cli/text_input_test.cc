@@ -12,12 +12,12 @@
 namespace butterfly::cli {
 namespace {
 
-TEST(text_input, prompt_is_taken_as_it_is) {
+TEST(TextInput, PromptIsTakenAsItIs) {
   EXPECT_EQ((TextInput{.prompt = "a\\n b\n", .file = {}}.read()), "a\\n b\n");
   EXPECT_EQ((TextInput{.prompt = "", .file = {}}.read()), "");
 }
 
-TEST(text_input, file_is_read_whole_and_unchanged) {
+TEST(TextInput, FileIsReadWholeAndUnchanged) {
   const auto path = std::filesystem::path(testing::TempDir()) / "text_input_test.txt";
   std::string text(200'001, 'x');  // more than one chunk
   text += std::string("\0\r\n\n", 4);
@@ -26,7 +26,7 @@ TEST(text_input, file_is_read_whole_and_unchanged) {
   std::filesystem::remove(path);
 }
 
-TEST(text_input, missing_file_is_named) {
+TEST(TextInput, MissingFileIsNamed) {
   try {
     TextInput{.prompt = {}, .file = "/nonexistent/prompt.txt"}.read();
     FAIL() << "no error";
@@ -36,11 +36,11 @@ TEST(text_input, missing_file_is_named) {
   }
 }
 
-TEST(text_input, directory_is_an_error) {
+TEST(TextInput, DirectoryIsAnError) {
   EXPECT_THROW((TextInput{.prompt = {}, .file = testing::TempDir()}.read()), Error);
 }
 
-TEST(text_input, dash_is_stdin) {
+TEST(TextInput, DashIsStdin) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const int saved = dup(STDIN_FILENO);

@@ -46,7 +46,7 @@ class RandomModel : public testing::Test {
   RandomModelOptions options_;
 };
 
-TEST_F(RandomModel, opens_with_the_asked_shape) {
+TEST_F(RandomModel, OpensWithTheAskedShape) {
   write_random_model(path_, options_);
   const ModelFile file = open_model(path_);
   EXPECT_EQ(file.architecture(), "llama");
@@ -60,7 +60,7 @@ TEST_F(RandomModel, opens_with_the_asked_shape) {
             600u * 64 * 2 + 2 * (64 * 64 * 2 + 32 * 64 * 2 + 96 * 64 * 3 + 2 * 64) + 64);
 }
 
-TEST_F(RandomModel, same_options_give_the_same_bytes_and_another_seed_others) {
+TEST_F(RandomModel, SameOptionsGiveTheSameBytesAndAnotherSeedOthers) {
   write_random_model(path_, options_);
   const std::string first = bytes();
   write_random_model(path_, options_);
@@ -70,7 +70,7 @@ TEST_F(RandomModel, same_options_give_the_same_bytes_and_another_seed_others) {
   EXPECT_FALSE(bytes() == first);
 }
 
-TEST_F(RandomModel, weights_have_the_planned_mean_and_deviation) {
+TEST_F(RandomModel, WeightsHaveThePlannedMeanAndDeviation) {
   options_.matrix_type = DType::kF32;
   write_random_model(path_, options_);
   double sum = 0;
@@ -86,7 +86,7 @@ TEST_F(RandomModel, weights_have_the_planned_mean_and_deviation) {
   EXPECT_NEAR(std::sqrt(squares / n), 0.125, 0.01);
 }
 
-TEST_F(RandomModel, a_weight_does_not_depend_on_the_other_layers) {
+TEST_F(RandomModel, AWeightDoesNotDependOnTheOtherLayers) {
   write_random_model(path_, options_);
   const std::vector<float> two_layers = values("blk.1.attn_q.weight");
   options_.block_count = 3;
@@ -95,7 +95,7 @@ TEST_F(RandomModel, a_weight_does_not_depend_on_the_other_layers) {
   EXPECT_NE(values("blk.2.attn_q.weight"), two_layers);
 }
 
-TEST_F(RandomModel, every_type_that_can_be_written_works) {
+TEST_F(RandomModel, EveryTypeThatCanBeWrittenWorks) {
   options_.embedding_length = 256;
   options_.feed_forward_length = 256;
   for (const DTypeInfo& type : dtype_table()) {
@@ -106,13 +106,13 @@ TEST_F(RandomModel, every_type_that_can_be_written_works) {
   }
 }
 
-TEST_F(RandomModel, tied_models_have_no_output_matrix) {
+TEST_F(RandomModel, TiedModelsHaveNoOutputMatrix) {
   options_.tied = true;
   write_random_model(path_, options_);
   EXPECT_FALSE(open_model(path_).has("output.weight"));
 }
 
-TEST_F(RandomModel, refuses_what_does_not_fit_and_leaves_no_file) {
+TEST_F(RandomModel, RefusesWhatDoesNotFitAndLeavesNoFile) {
   const auto refused = [&](auto change) {
     RandomModelOptions changed = options_;
     change(changed);
@@ -136,7 +136,7 @@ TEST_F(RandomModel, refuses_what_does_not_fit_and_leaves_no_file) {
   EXPECT_THAT(refused([](O& o) { o.vocabulary_size = 100; }), testing::HasSubstr("vocabulary of 100"));
 }
 
-TEST_F(RandomModel, progress_ends_at_the_total_and_may_stop_the_work) {
+TEST_F(RandomModel, ProgressEndsAtTheTotalAndMayStopTheWork) {
   uint64_t last = 0;
   uint64_t total = 0;
   write_random_model(path_, options_, [&](uint64_t done, uint64_t all) {
@@ -153,7 +153,7 @@ TEST_F(RandomModel, progress_ends_at_the_total_and_may_stop_the_work) {
 
 class SyntheticVocabulary : public RandomModel {};
 
-TEST_F(SyntheticVocabulary, writes_any_text_and_reads_it_back) {
+TEST_F(SyntheticVocabulary, WritesAnyTextAndReadsItBack) {
   write_random_model(path_, options_);
   const auto tokenizer = make_tokenizer(open_model(path_).metadata());
   EXPECT_EQ(tokenizer->vocab_size(), 600u);
@@ -162,7 +162,7 @@ TEST_F(SyntheticVocabulary, writes_any_text_and_reads_it_back) {
   }
 }
 
-TEST_F(SyntheticVocabulary, merges_syllables_into_longer_tokens) {
+TEST_F(SyntheticVocabulary, MergesSyllablesIntoLongerTokens) {
   options_.vocabulary_size = 32000;
   options_.embedding_length = 32;
   options_.head_count = options_.head_count_kv = 1;
