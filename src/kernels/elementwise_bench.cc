@@ -6,13 +6,11 @@
 // the machine cost runs and not figures.
 //
 //   GB/s    bytes read and written by the kernel per second
-//   limit   the same for the best loop that only moves bytes and leaves the result where the kernel leaves
-//   it: in the
-//           caches if it fits there, else in memory
+//   limit   the same for the best loop that only moves bytes and leaves the result where the
+//           kernel leaves it: in the caches if it fits there, else in memory
 //   share   GB/s / limit, in percent
-//   past    the rate of stores past the caches, where the kernel does not use them: faster for the loop
-//   alone, slower
-//           with whoever reads the result next
+//   past    the rate of stores past the caches, where the kernel does not use them: faster for
+//           the loop alone, slower with whoever reads the result next
 //   scalar  times faster than the loop without vectorisation;  auto: than the vectorised one
 #include <benchmark/benchmark.h>
 #include <time.h>

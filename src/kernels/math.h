@@ -12,9 +12,14 @@
 //   tanh_f32      2.5
 //   sigmoid_f32   2.3   above -87, where results are normal
 //   silu_f32      3.2   above -80
-//   gelu_f32      4 above -1; in the tail the rounding of x^2 shows: 19 at -4. Never more than 4e-8 absolute
-//   below 0 gelu_erf_f32  4.5   above -12 log_f32       0.501 exp_f64 1.0, log_f64 0.6, sincos_f64 0.9,
-//   pow_f64 1.0 (for results in [1e-6, 1e6]; 3.3 at the ends of the range)
+//   gelu_f32      3.0   above -1; in the tail the rounding of x^2 shows: 19 at -4.
+//                       Below 0 never more than 5e-8 absolute
+//   gelu_erf_f32  5.1   above -12
+//   log_f32       0.501
+//   exp_f64       1.0
+//   log_f64       0.6
+//   sincos_f64    0.9
+//   pow_f64       1.0   for results in [1e-6, 1e6]; 3.3 at the ends of the range
 #pragma once
 
 namespace butterfly::kernels {

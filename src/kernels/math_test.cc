@@ -126,14 +126,14 @@ TEST(Math, FloatFunctionsKeepTheStatedAccuracy) {
   EXPECT_LT(worst_ulp(
                 silu_f32, [](long double x) { return x * true_sigmoid(x); }, -80, 100),
             3.2);
-  EXPECT_LT(worst_ulp(gelu_f32, true_gelu, -1, 100), 4);
+  EXPECT_LT(worst_ulp(gelu_f32, true_gelu, -1, 100), 3.0);
   EXPECT_LT(worst_ulp(gelu_f32, true_gelu, -4, 100), 19);
-  EXPECT_LT(worst_ulp(gelu_erf_f32, true_gelu_erf, -12, 100), 4.5);
+  EXPECT_LT(worst_ulp(gelu_erf_f32, true_gelu_erf, -12, 100), 5.1);
   EXPECT_LT(worst_ulp(
                 log_f32, [](long double x) { return std::log(x); }, 0x1p-149f, 0x1.fffffep127f),
             0.501);
   for (float x = -30; x < 0; x += 0x1p-8f)
-    EXPECT_NEAR(gelu_f32(x), static_cast<double>(true_gelu(x)), 4e-8) << x;
+    EXPECT_NEAR(gelu_f32(x), static_cast<double>(true_gelu(x)), 5e-8) << x;
 }
 
 TEST(Math, EdgesAreTheLimits) {
