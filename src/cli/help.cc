@@ -69,6 +69,10 @@ class HelpFormatter : public CLI::Formatter {
     std::string usage = "Usage: " + name;
     for (const CLI::Option* option : app->get_options()) {
       if (!option->get_positional()) continue;
+      if (option->nonpositional()) {  // an argument that is a flag too is listed once, as the flag
+        usage += fmt::format(" -{} {}", option->get_snames().front(), option->get_name(true));
+        continue;
+      }
       usage += fmt::format(fmt::runtime(option->get_required() ? " {}" : " [{}]"), option->get_name(true));
       arguments += make_option(option, true);
     }
