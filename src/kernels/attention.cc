@@ -45,21 +45,26 @@ HWY_INLINE void PlainScores(const KvLayout& layout, const std::byte* page, const
   const size_t panel_values = layout.key_panel_bytes() / sizeof(Value);
   const auto* keys = reinterpret_cast<const Value*>(page);
   VF acc[kQ][kBlockVectors];
-  for (size_t m = 0; m < kQ; ++m)
-    for (size_t v = 0; v < kBlockVectors; ++v) acc[m][v] = hn::Zero(DF());
+  BF_UNROLL
+  for (size_t m = 0; m < kQ; ++m) BF_UNROLL
+  for (size_t v = 0; v < kBlockVectors; ++v) acc[m][v] = hn::Zero(DF());
   for (size_t k = 0; k < dim; ++k) {
     VF key[kBlockVectors];
+    BF_UNROLL
     for (size_t v = 0; v < kBlockVectors; ++v) {
       const size_t lane = v * kVF;
       key[v] = Cache::Load(keys + lane / kPanelRows * panel_values + k * kPanelRows + lane % kPanelRows);
     }
+    BF_UNROLL
     for (size_t m = 0; m < kQ; ++m) {
       const VF q = hn::Set(DF(), states[m].q[k]);
+      BF_UNROLL
       for (size_t v = 0; v < kBlockVectors; ++v) acc[m][v] = Fma(q, key[v], acc[m][v]);
     }
   }
-  for (size_t m = 0; m < kQ; ++m)
-    for (size_t v = 0; v < kBlockVectors; ++v) hn::StoreU(acc[m][v], DF(), scores[m] + v * kVF);
+  BF_UNROLL
+  for (size_t m = 0; m < kQ; ++m) BF_UNROLL
+  for (size_t v = 0; v < kBlockVectors; ++v) hn::StoreU(acc[m][v], DF(), scores[m] + v * kVF);
 }
 
 // The same for a Q8_0 cache, as a Q8_0 matmul: exact integer sums per 32 dimensions, then one FMA.
@@ -69,6 +74,7 @@ HWY_INLINE void Q8Scores(const KvLayout& layout, const std::byte* page, const At
   const auto* a = reinterpret_cast<const int8_t*>(state.q8);
   const auto* d = reinterpret_cast<const float*>(state.q8 + act.scales_offset);
   const auto* sums = reinterpret_cast<const int16_t*>(state.q8 + act.sums_offset);
+  BF_UNROLL
   for (size_t v = 0; v < kBlockVectors; ++v) {
     const size_t lane = v * kVF;
     const auto* quants =
@@ -77,6 +83,7 @@ HWY_INLINE void Q8Scores(const KvLayout& layout, const std::byte* page, const At
     VF acc = hn::Zero(DF());
     for (size_t b = 0; b < dim / 32; ++b) {
       SignedAcc sum = ZeroSignedAcc();
+      BF_UNROLL
       for (size_t c = 0; c < 8; ++c)
         sum = StepSigned(sum,
                          MakeSigned(hn::LoadU(D8(), quants + b * panel::kByteSub + c * panel::kChunkBytes +
@@ -99,6 +106,7 @@ HWY_INLINE float Weigh(const AttentionParams& params, AttentionState& state, Key
   for (size_t j = keys.end; j < kKvPage; ++j) scores[j] = -std::numeric_limits<float>::infinity();
   VF s[kBlockVectors];
   VF most = hn::Set(d, state.max);
+  BF_UNROLL
   for (size_t v = 0; v < kBlockVectors; ++v) {
     s[v] = hn::LoadU(d, scores + v * kVF);
     if (params.soft_cap > 0) {
@@ -111,6 +119,7 @@ HWY_INLINE float Weigh(const AttentionParams& params, AttentionState& state, Key
   const float max = hn::GetLane(hn::MaxOfLanes(d, most));
   const VF shift = hn::Set(d, max);
   LaneSums sums;
+  BF_UNROLL
   for (size_t v = 0; v < kBlockVectors; ++v) {
     sums.v[v] = Exp(hn::Sub(s[v], shift));
     hn::StoreU(sums.v[v], d, scores + v * kVF);
@@ -129,20 +138,24 @@ HWY_INLINE void PlainValues(const KvLayout& layout, const std::byte* page, const
   for (size_t k = 0; k < dim; k += kVF * kWide) {
     const size_t wide = std::min(kWide, (dim - k) / kVF);
     VF acc[kQ][kWide];
-    for (size_t m = 0; m < kQ; ++m)
-      for (size_t w = 0; w < kWide; ++w)
-        acc[m][w] = w < wide ? hn::Mul(hn::LoadU(DF(), states[m].o + k + w * kVF), hn::Set(DF(), factors[m]))
-                             : hn::Zero(DF());
+    BF_UNROLL
+    for (size_t m = 0; m < kQ; ++m) BF_UNROLL
+    for (size_t w = 0; w < kWide; ++w)
+      acc[m][w] = w < wide ? hn::Mul(hn::LoadU(DF(), states[m].o + k + w * kVF), hn::Set(DF(), factors[m]))
+                           : hn::Zero(DF());
     for (size_t j = keys.begin; j < keys.end; ++j) {
+      BF_UNROLL
       for (size_t w = 0; w < kWide; ++w) {
         if (w >= wide) continue;
         const VF v = Cache::Load(values + j * dim + k + w * kVF);
+        BF_UNROLL
         for (size_t m = 0; m < kQ; ++m) acc[m][w] = Fma(hn::Set(DF(), weights[m][j]), v, acc[m][w]);
       }
     }
-    for (size_t m = 0; m < kQ; ++m)
-      for (size_t w = 0; w < kWide; ++w)
-        if (w < wide) hn::StoreU(acc[m][w], DF(), states[m].o + k + w * kVF);
+    BF_UNROLL
+    for (size_t m = 0; m < kQ; ++m) BF_UNROLL
+    for (size_t w = 0; w < kWide; ++w)
+      if (w < wide) hn::StoreU(acc[m][w], DF(), states[m].o + k + w * kVF);
   }
 }
 
@@ -155,15 +168,18 @@ HWY_INLINE void Q8Values(const KvLayout& layout, const std::byte* page, const At
   constexpr size_t kWide = 32 / kVF;
   for (size_t b = 0; b < blocks; ++b) {
     VF acc[kWide];
+    BF_UNROLL
     for (size_t w = 0; w < kWide; ++w)
       acc[w] = hn::Mul(hn::LoadU(DF(), state.o + b * 32 + w * kVF), hn::Set(DF(), factor));
     for (size_t j = keys.begin; j < keys.end; ++j) {
       const VF p = hn::Set(DF(), weights[j] * f16_to_f32(scales[j * blocks + b]));
+      BF_UNROLL
       for (size_t w = 0; w < kWide; ++w) {
         const auto q = hn::LoadU(d8, values + j * layout.padded_dim() + b * 32 + w * kVF);
         acc[w] = Fma(p, hn::ConvertTo(DF(), hn::PromoteTo(DI(), q)), acc[w]);
       }
     }
+    BF_UNROLL
     for (size_t w = 0; w < kWide; ++w) hn::StoreU(acc[w], DF(), state.o + b * 32 + w * kVF);
   }
 }
@@ -175,6 +191,7 @@ HWY_INLINE void PlainBlock(const KvLayout& layout, const AttentionParams& params
   alignas(64) float scores[kQ][kKvPage];
   float factors[kQ];
   PlainScores<Cache, kQ>(layout, page, states, layout.head_dim, scores);
+  BF_UNROLL
   for (size_t m = 0; m < kQ; ++m) factors[m] = Weigh(params, states[m], keys, scores[m]);
   PlainValues<Cache, kQ>(layout, page, states, keys, scores, factors);
 }

@@ -38,29 +38,38 @@ HWY_INLINE void FloatTile(const MatmulJob& job, size_t row, size_t panel_index) 
   const Value* w[kPanels];
   const float* x[kM];
   VF acc[kM][kPanels][kParts];
+  BF_UNROLL
   for (size_t n = 0; n < kPanels; ++n)
     w[n] = reinterpret_cast<const Value*>(job.panels + (panel_index + n) * job.panel_bytes);
+  BF_UNROLL
   for (size_t m = 0; m < kM; ++m) {
     x[m] = reinterpret_cast<const float*>(job.acts + (row + m) * job.act_stride);
-    for (size_t n = 0; n < kPanels; ++n)
-      for (size_t p = 0; p < kParts; ++p) acc[m][n][p] = hn::Zero(DF());
+    BF_UNROLL
+    for (size_t n = 0; n < kPanels; ++n) BF_UNROLL
+    for (size_t p = 0; p < kParts; ++p) acc[m][n][p] = hn::Zero(DF());
   }
   for (size_t k = 0; k < job.cols; ++k) {
+    BF_UNROLL
     for (size_t n = 0; n < kPanels; ++n) {
       VF values[kParts];
+      BF_UNROLL
       for (size_t p = 0; p < kParts; ++p) values[p] = Format::Load(w[n] + k * kPanelRows + p * kVF);
+      BF_UNROLL
       for (size_t m = 0; m < kM; ++m) {
         const VF a = hn::Set(DF(), x[m][k]);
+        BF_UNROLL
         for (size_t p = 0; p < kParts; ++p) acc[m][n][p] = Fma(a, values[p], acc[m][n][p]);
       }
     }
   }
+  BF_UNROLL
   for (size_t n = 0; n < kPanels; ++n) {
     const size_t first = (panel_index + n) * kPanelRows;
     const TileOut out{job.y + row * job.y_stride + first, job.y_stride,
                       std::min(kPanelRows, job.rows - first)};
-    for (size_t m = 0; m < kM; ++m)
-      for (size_t p = 0; p < kParts; ++p) out.Store(m, p, acc[m][n][p]);
+    BF_UNROLL
+    for (size_t m = 0; m < kM; ++m) BF_UNROLL
+    for (size_t p = 0; p < kParts; ++p) out.Store(m, p, acc[m][n][p]);
   }
 }
 

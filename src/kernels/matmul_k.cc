@@ -74,6 +74,7 @@ struct Q6_K {
 template <class Format, int kPair, size_t kM>
 HWY_INLINE void PairStep(const uint8_t* sub, size_t part, const ActTile<kM>& acts, size_t column, Acc* acc) {
   const ChunkPair w = Format::template Load<kPair>(sub, part);
+  BF_UNROLL
   for (size_t m = 0; m < kM; ++m) {
     const int8_t* a = acts.q[m] + column + kPair * 8;
     acc[m] = Step(Step(acc[m], w.first, a), w.second, a + 4);
@@ -81,6 +82,7 @@ HWY_INLINE void PairStep(const uint8_t* sub, size_t part, const ActTile<kM>& act
 }
 template <size_t kM>
 HWY_INLINE void FlushAll(Acc* acc, Scale scale, VI* sums) {
+  BF_UNROLL
   for (size_t m = 0; m < kM; ++m) {
     sums[m] = FlushScaled(acc[m], scale, sums[m]);
     acc[m] = ZeroAcc();
@@ -94,6 +96,7 @@ HWY_INLINE void SubBlock(const uint8_t* sub, size_t part, const ActTile<kM>& act
   constexpr size_t kGroup = Format::kMaxWeight == 63 ? 2 : 4;
   constexpr size_t kRun = run_pairs(Format::kMaxWeight, kGroup);
   Acc acc[kM];
+  BF_UNROLL
   for (size_t m = 0; m < kM; ++m) acc[m] = ZeroAcc();
   PairStep<Format, 0, kM>(sub, part, acts, column, acc);
   if constexpr (kRun == 1) FlushAll<kM>(acc, low, sums);
@@ -117,13 +120,16 @@ struct MinTile {
     const size_t blocks = cols / 256;
     const auto* scales = quants + blocks * 8 * Format::kSubBytes;
     VF acc[kM][kPasses];
-    for (size_t m = 0; m < kM; ++m)
-      for (size_t p = 0; p < kPasses; ++p) acc[m][p] = hn::Zero(DF());
+    BF_UNROLL
+    for (size_t m = 0; m < kM; ++m) BF_UNROLL
+    for (size_t p = 0; p < kPasses; ++p) acc[m][p] = hn::Zero(DF());
     for (size_t block = 0; block < blocks; ++block) {
       const uint8_t* scale = scales + block * panel::kKScales;
+      BF_UNROLL
       for (size_t p = 0; p < kPasses; ++p) {
         const size_t part = part_begin + p;
         VI sums[kM], mins[kM];
+        BF_UNROLL
         for (size_t m = 0; m < kM; ++m) sums[m] = mins[m] = hn::Zero(DI());
         for (size_t s = 0; s < 8; ++s) {
           const hn::Rebind<uint8_t, DI> d8;
@@ -131,10 +137,12 @@ struct MinTile {
           SubBlock<Format, kM>(quants + (block * 8 + s) * Format::kSubBytes, part, acts, block * 256 + s * 32,
                                sc, sc, sums);
         }
+        BF_UNROLL
         for (size_t pair = 0; pair < 4; ++pair) {
           const hn::Rebind<uint8_t, D16> d8;
           const uint8_t* from = scale + panel::kKMinsOffset + (pair * kPanelRows + part * kVF) * 2;
           const V16 pairs = hn::PromoteTo(D16(), hn::LoadU(d8, from));
+          BF_UNROLL
           for (size_t m = 0; m < kM; ++m) {
             const int16_t both[2] = {static_cast<int16_t>(acts.Sum32(m, block * 8 + 2 * pair)),
                                      static_cast<int16_t>(acts.Sum32(m, block * 8 + 2 * pair + 1))};
@@ -145,6 +153,7 @@ struct MinTile {
         const auto* halves = reinterpret_cast<const uint16_t*>(scale + panel::kKDOffset) + part * kVF;
         const VF d = LoadF16(halves);
         const VF dmin = LoadF16(halves + kPanelRows);
+        BF_UNROLL
         for (size_t m = 0; m < kM; ++m) {
           const VF da = hn::Set(DF(), acts.d[m][block]);
           acc[m][p] = Fma(hn::ConvertTo(DF(), sums[m]), hn::Mul(d, da), acc[m][p]);
@@ -152,8 +161,9 @@ struct MinTile {
         }
       }
     }
-    for (size_t m = 0; m < kM; ++m)
-      for (size_t p = 0; p < kPasses; ++p) out.Store(m, part_begin + p, acc[m][p]);
+    BF_UNROLL
+    for (size_t m = 0; m < kM; ++m) BF_UNROLL
+    for (size_t p = 0; p < kPasses; ++p) out.Store(m, part_begin + p, acc[m][p]);
   }
 };
 
@@ -168,13 +178,16 @@ struct Q6Tile {
     const size_t blocks = cols / 256;
     const auto* scales = reinterpret_cast<const int8_t*>(quants + blocks * 8 * Q6_K::kSubBytes);
     VF acc[kM][kPasses];
-    for (size_t m = 0; m < kM; ++m)
-      for (size_t p = 0; p < kPasses; ++p) acc[m][p] = hn::Zero(DF());
+    BF_UNROLL
+    for (size_t m = 0; m < kM; ++m) BF_UNROLL
+    for (size_t p = 0; p < kPasses; ++p) acc[m][p] = hn::Zero(DF());
     for (size_t block = 0; block < blocks; ++block) {
       const int8_t* scale = scales + block * panel::kQ6KScales;
+      BF_UNROLL
       for (size_t p = 0; p < kPasses; ++p) {
         const size_t part = part_begin + p;
         VI sums[kM], offset[kM];
+        BF_UNROLL
         for (size_t m = 0; m < kM; ++m) sums[m] = offset[m] = hn::Zero(DI());
         for (size_t s = 0; s < 8; ++s) {
           const hn::Rebind<int8_t, D16> d8;
@@ -184,20 +197,23 @@ struct Q6Tile {
           const Scale high = MakeScale(hn::ShiftRight<16>(wide));
           SubBlock<Q6_K, kM>(quants + (block * 8 + s) * Q6_K::kSubBytes, part, acts, block * 256 + s * 32,
                              low, high, sums);
+          BF_UNROLL
           for (size_t m = 0; m < kM; ++m) {
             const V16 a = hn::BitCast(D16(), hn::Set(DI(), TwoShorts(acts.sums[m] + (block * 8 + s) * 2)));
             offset[m] = hn::Add(offset[m], PairProducts(pairs, a));
           }
         }
         const VF d = LoadF16(reinterpret_cast<const uint16_t*>(scale + panel::kQ6KDOffset) + part * kVF);
+        BF_UNROLL
         for (size_t m = 0; m < kM; ++m) {
           const VI sum = hn::Sub(sums[m], hn::ShiftLeft<5>(offset[m]));
           acc[m][p] = Fma(hn::ConvertTo(DF(), sum), hn::Mul(d, hn::Set(DF(), acts.d[m][block])), acc[m][p]);
         }
       }
     }
-    for (size_t m = 0; m < kM; ++m)
-      for (size_t p = 0; p < kPasses; ++p) out.Store(m, part_begin + p, acc[m][p]);
+    BF_UNROLL
+    for (size_t m = 0; m < kM; ++m) BF_UNROLL
+    for (size_t p = 0; p < kPasses; ++p) out.Store(m, part_begin + p, acc[m][p]);
   }
 };
 

@@ -24,17 +24,20 @@ struct Q4_0 {
   static HWY_INLINE void Sums(const uint8_t* sub, size_t part, const ActTile<kM>& acts, size_t block,
                               VI* sums) {
     Acc acc[kM];
+    BF_UNROLL
     for (size_t m = 0; m < kM; ++m) acc[m] = ZeroAcc();
-    HWY_UNROLL(4)
+    BF_UNROLL
     for (size_t i = 0; i < 4; ++i) {
       const V8 both = hn::LoadU(D8(), sub + i * panel::kChunkBytes + part * (kVF * 4));
       const V8 low = hn::And(both, hn::Set(D8(), uint8_t{15}));
       const V8 high = HighNibbles(both);
+      BF_UNROLL
       for (size_t m = 0; m < kM; ++m) {
         const int8_t* a = acts.q[m] + block * 32 + i * 8;
         acc[m] = Step(Step(acc[m], low, a), high, a + 4);
       }
     }
+    BF_UNROLL
     for (size_t m = 0; m < kM; ++m) sums[m] = Flush(acc[m], hn::Set(DI(), -8 * acts.Sum32(m, block)));
   }
 };
@@ -46,12 +49,15 @@ struct Q8_0 {
   static HWY_INLINE void Sums(const uint8_t* sub, size_t part, const ActTile<kM>& acts, size_t block,
                               VI* sums) {
     SignedAcc acc[kM];
+    BF_UNROLL
     for (size_t m = 0; m < kM; ++m) acc[m] = ZeroSignedAcc();
-    HWY_UNROLL(8)
+    BF_UNROLL
     for (size_t c = 0; c < 8; ++c) {
       const SignedWeights w = MakeSigned(hn::LoadU(D8(), sub + c * panel::kChunkBytes + part * (kVF * 4)));
+      BF_UNROLL
       for (size_t m = 0; m < kM; ++m) acc[m] = StepSigned(acc[m], w, acts.q[m] + block * 32 + c * 4);
     }
+    BF_UNROLL
     for (size_t m = 0; m < kM; ++m) {
       sums[m] = FlushSigned(acc[m]);
       if (kSignedOffset != 0) sums[m] = hn::Sub(sums[m], hn::Set(DI(), kSignedOffset * acts.Sum32(m, block)));
@@ -70,21 +76,25 @@ struct Q32Tile {
     const auto* quants = reinterpret_cast<const uint8_t*>(panel_data);
     const auto* scales = reinterpret_cast<const uint16_t*>(panel_data + Format::Scales(cols));
     VF acc[kM][kPasses];
-    for (size_t m = 0; m < kM; ++m)
-      for (size_t p = 0; p < kPasses; ++p) acc[m][p] = hn::Zero(DF());
+    BF_UNROLL
+    for (size_t m = 0; m < kM; ++m) BF_UNROLL
+    for (size_t p = 0; p < kPasses; ++p) acc[m][p] = hn::Zero(DF());
     for (size_t block = 0; block < cols / 32; ++block) {
+      BF_UNROLL
       for (size_t p = 0; p < kPasses; ++p) {
         const size_t part = part_begin + p;
         VI sums[kM];
         Format::template Sums<kM>(quants + block * Format::kSubBytes, part, acts, block, sums);
         const VF d = LoadF16(scales + block * kPanelRows + part * kVF);
+        BF_UNROLL
         for (size_t m = 0; m < kM; ++m)
           acc[m][p] =
               Fma(hn::ConvertTo(DF(), sums[m]), hn::Mul(d, hn::Set(DF(), acts.d[m][block])), acc[m][p]);
       }
     }
-    for (size_t m = 0; m < kM; ++m)
-      for (size_t p = 0; p < kPasses; ++p) out.Store(m, part_begin + p, acc[m][p]);
+    BF_UNROLL
+    for (size_t m = 0; m < kM; ++m) BF_UNROLL
+    for (size_t p = 0; p < kPasses; ++p) out.Store(m, part_begin + p, acc[m][p]);
   }
 };
 

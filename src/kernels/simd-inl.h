@@ -21,6 +21,12 @@
 #include "kernels/half.h"
 #include "kernels/lanes.h"
 
+// In front of a loop with a constant, small trip count whose arrays must live in registers: at -O2 GCC would
+// keep the loop, and the accumulators in memory.
+#ifndef BF_UNROLL
+#define BF_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace butterfly::kernels::HWY_NAMESPACE {
 
@@ -112,10 +118,12 @@ struct LaneSums {
   VF v[kVectors];
 
   HWY_INLINE LaneSums() {
+    BF_UNROLL
     for (size_t p = 0; p < kVectors; ++p) v[p] = hn::Zero(DF());
   }
   HWY_INLINE float Total() const {
     alignas(64) float lanes[kLogicalLanes];
+    BF_UNROLL
     for (size_t p = 0; p < kVectors; ++p) hn::Store(v[p], DF(), lanes + p * kVF);
     return reduce_lanes(lanes);
   }
