@@ -5,6 +5,12 @@
 #include "base/check.h"
 #include "kernels/half.h"
 #include "kernels/panel_layout.h"
+#include "kernels/quant/q4_0.h"
+#include "kernels/quant/q4_k.h"
+#include "kernels/quant/q5_k.h"
+#include "kernels/quant/q6_k.h"
+#include "kernels/quant/q8_0.h"
+#include "kernels/quant/six_bit_scales.h"
 
 namespace butterfly::kernels {
 namespace {
@@ -24,36 +30,43 @@ NibblePlace nibble_at(size_t row, size_t column) {
   const size_t chunk = column / 4;
   return {chunk / 2 * panel::kChunkBytes + row * 4 + column % 4, chunk % 2 == 1};
 }
-void put_nibble(uint8_t* plane, size_t row, size_t column, uint8_t value) {
-  const auto [at, high] = nibble_at(row, column);
-  plane[at] = static_cast<uint8_t>(plane[at] | (value & 15) << (high ? 4 : 0));
-}
 uint8_t get_nibble(const uint8_t* plane, size_t row, size_t column) {
   const auto [at, high] = nibble_at(row, column);
   return high ? plane[at] >> 4 : plane[at] & 15;
 }
 
-void put_half(uint8_t* at, size_t row, float value) {
-  const uint16_t half = f32_to_f16(value);
-  std::memcpy(at + 2 * row, &half, 2);
-}
 float get_half(const uint8_t* at, size_t row) {
   uint16_t half;
   std::memcpy(&half, at + 2 * row, 2);
   return f16_to_f32(half);
 }
 
-// Calls fn(row, block, IntBlock) for every block of the valid rows.
-template <typename F>
-void each_block(DType dtype, const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, F&& fn) {
-  const DTypeInfo& info = dtype_info(dtype);
-  const QuantType& type = quant_type(dtype);
-  IntBlock block;
+// Blocks of a packed type in file order, row by row: fn(row, block index, block).
+template <typename Block, typename F>
+void each_block(const std::byte* rows, size_t row_bytes, size_t valid, F&& fn) {
   for (size_t row = 0; row < valid; ++row)
-    for (size_t b = 0; b < cols / info.block_values; ++b) {
-      type.unpack(rows + row * row_bytes + b * info.block_bytes, &block);
+    for (size_t b = 0; b < row_bytes / sizeof(Block); ++b) {
+      Block block;
+      std::memcpy(&block, rows + row * row_bytes + b * sizeof(Block), sizeof(Block));
       fn(row, b, block);
     }
+}
+
+// Four neighbouring columns at a time: a chunk holds them as four bytes.
+uint32_t load_word(const void* from) {
+  uint32_t word;
+  std::memcpy(&word, from, 4);
+  return word;
+}
+void store_word(uint8_t* to, uint32_t word) { std::memcpy(to, &word, 4); }
+
+// 32 four-bit values, value k in byte k of `from` from bit `shift` on, into a row of a nibble plane.
+void put_nibbles(uint8_t* plane, size_t row, const uint8_t* from, unsigned shift) {
+  for (size_t i = 0; i < 4; ++i) {
+    const uint32_t low = load_word(from + 8 * i) >> shift & 0x0f0f0f0fu;
+    const uint32_t high = load_word(from + 8 * i + 4) >> shift & 0x0f0f0f0fu;
+    store_word(plane + i * panel::kChunkBytes + row * 4, low | high << 4);
+  }
 }
 
 template <typename Value>
@@ -67,32 +80,17 @@ void pack_values(const std::byte* rows, size_t row_bytes, size_t valid, size_t c
 
 constexpr size_t k_sub_bytes(DType dtype) { return dtype == DType::kQ5_K ? panel::kQ5KSub : panel::kQ4KSub; }
 
-// Q4_K and Q5_K.
-void pack_k_min(DType dtype, const std::byte* rows, size_t row_bytes, size_t valid, size_t cols,
-                std::byte* panel_data) {
-  const size_t sub_bytes = k_sub_bytes(dtype);
-  uint8_t* quants = bytes(panel_data);
-  uint8_t* scales = quants + cols / 32 * sub_bytes;
-  std::memset(quants, 0, cols / 32 * sub_bytes + cols / 256 * panel::kKScales);
-  each_block(dtype, rows, row_bytes, valid, cols, [&](size_t row, size_t b, const IntBlock& block) {
-    uint8_t* scale = scales + b * panel::kKScales;
-    for (size_t s = 0; s < 8; ++s) {
-      uint8_t* sub = quants + (b * 8 + s) * sub_bytes;
-      for (size_t i = 0; i < 32; ++i) {
-        const auto q = static_cast<uint8_t>(block.q[s * 32 + i]);
-        put_nibble(sub, row, i, q);
-        if (dtype == DType::kQ5_K) {
-          uint8_t& bits = sub[panel::kNibbleSub + row * 4 + i % 4];
-          bits = static_cast<uint8_t>(bits | (q >> 4 & 1) << (i / 4));
-        }
-      }
-      scale[s * kPanelRows + row] = static_cast<uint8_t>(block.scale[s]);
-      scale[panel::kKMinsOffset + (s / 2 * kPanelRows + row) * 2 + s % 2] =
-          static_cast<uint8_t>(block.min[s]);
-    }
-    put_half(scale + panel::kKDOffset, row, block.d);
-    put_half(scale + panel::kKDOffset + panel::kScaleRow, row, block.dmin);
-  });
+// Scales, minimums and d of one row of Q4_K or Q5_K.
+template <typename Block>
+void put_k_scales(uint8_t* scale, size_t row, const Block& block) {
+  int16_t sc[8], mn[8];
+  unpack_six_bit_scales(block.scales, sc, mn);
+  for (size_t s = 0; s < 8; ++s) {
+    scale[s * kPanelRows + row] = static_cast<uint8_t>(sc[s]);
+    scale[panel::kKMinsOffset + (s / 2 * kPanelRows + row) * 2 + s % 2] = static_cast<uint8_t>(mn[s]);
+  }
+  std::memcpy(scale + panel::kKDOffset + 2 * row, &block.d, 2);
+  std::memcpy(scale + panel::kKDOffset + panel::kScaleRow + 2 * row, &block.dmin, 2);
 }
 
 }  // namespace
@@ -108,50 +106,79 @@ void pack_half(const std::byte* rows, size_t row_bytes, size_t valid, size_t col
 void pack_q8_0(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
   uint8_t* quants = bytes(panel_data);
   uint8_t* scales = quants + panel::q8_0_scales(cols);
-  std::memset(quants, 0, panel::q8_0_bytes(cols));
-  each_block(DType::kQ8_0, rows, row_bytes, valid, cols, [&](size_t row, size_t b, const IntBlock& block) {
-    for (size_t i = 0; i < 32; ++i)
-      quants[b * panel::kByteSub + byte_at(row, i)] = static_cast<uint8_t>(block.q[i]);
-    put_half(scales + b * panel::kScaleRow, row, block.d);
+  if (valid < kPanelRows) std::memset(quants, 0, panel::q8_0_bytes(cols));
+  each_block<BlockQ8_0>(rows, row_bytes, valid, [&](size_t row, size_t b, const BlockQ8_0& block) {
+    for (size_t c = 0; c < 8; ++c)
+      store_word(quants + b * panel::kByteSub + c * panel::kChunkBytes + row * 4,
+                 load_word(block.qs + 4 * c));
+    std::memcpy(scales + b * panel::kScaleRow + 2 * row, &block.d, 2);
   });
 }
 
 void pack_q4_0(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
   uint8_t* quants = bytes(panel_data);
   uint8_t* scales = quants + panel::q4_0_scales(cols);
-  std::memset(quants, 0, panel::q4_0_bytes(cols));
-  each_block(DType::kQ4_0, rows, row_bytes, valid, cols, [&](size_t row, size_t b, const IntBlock& block) {
-    for (size_t i = 0; i < 32; ++i)
-      put_nibble(quants + b * panel::kNibbleSub, row, i, static_cast<uint8_t>(block.q[i] + 8));
-    put_half(scales + b * panel::kScaleRow, row, block.d);
+  if (valid < kPanelRows) std::memset(quants, 0, panel::q4_0_bytes(cols));
+  each_block<BlockQ4_0>(rows, row_bytes, valid, [&](size_t row, size_t b, const BlockQ4_0& block) {
+    // Values 0 to 15 are the low halves, 16 to 31 the high halves.
+    uint8_t values[32];
+    for (size_t k = 0; k < 16; k += 4) {
+      store_word(values + k, load_word(block.qs + k) & 0x0f0f0f0fu);
+      store_word(values + 16 + k, load_word(block.qs + k) >> 4 & 0x0f0f0f0fu);
+    }
+    put_nibbles(quants + b * panel::kNibbleSub, row, values, 0);
+    std::memcpy(scales + b * panel::kScaleRow + 2 * row, &block.d, 2);
   });
 }
 
 void pack_q4_k(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
-  pack_k_min(DType::kQ4_K, rows, row_bytes, valid, cols, panel_data);
+  uint8_t* quants = bytes(panel_data);
+  uint8_t* scales = quants + cols / 32 * panel::kQ4KSub;
+  if (valid < kPanelRows) std::memset(quants, 0, cols / 256 * (8 * panel::kQ4KSub + panel::kKScales));
+  each_block<BlockQ4_K>(rows, row_bytes, valid, [&](size_t row, size_t b, const BlockQ4_K& block) {
+    for (size_t s = 0; s < 8; ++s)
+      put_nibbles(quants + (b * 8 + s) * panel::kQ4KSub, row, block.qs + s / 2 * 32, s % 2 * 4);
+    put_k_scales(scales + b * panel::kKScales, row, block);
+  });
 }
 
 void pack_q5_k(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
-  pack_k_min(DType::kQ5_K, rows, row_bytes, valid, cols, panel_data);
+  uint8_t* quants = bytes(panel_data);
+  uint8_t* scales = quants + cols / 32 * panel::kQ5KSub;
+  if (valid < kPanelRows) std::memset(quants, 0, cols / 256 * (8 * panel::kQ5KSub + panel::kKScales));
+  each_block<BlockQ5_K>(rows, row_bytes, valid, [&](size_t row, size_t b, const BlockQ5_K& block) {
+    for (size_t s = 0; s < 8; ++s) {
+      uint8_t* sub = quants + (b * 8 + s) * panel::kQ5KSub;
+      put_nibbles(sub, row, block.qs + s / 2 * 32, s % 2 * 4);
+      uint32_t fifth = 0;
+      for (size_t c = 0; c < 8; ++c) fifth |= (load_word(block.qh + 4 * c) >> s & 0x01010101u) << c;
+      store_word(sub + panel::kNibbleSub + row * 4, fifth);
+    }
+    put_k_scales(scales + b * panel::kKScales, row, block);
+  });
 }
 
 void pack_q6_k(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
   uint8_t* quants = bytes(panel_data);
   uint8_t* scales = quants + cols / 32 * panel::kQ6KSub;
-  std::memset(quants, 0, cols / 32 * panel::kQ6KSub + cols / 256 * panel::kQ6KScales);
-  each_block(DType::kQ6_K, rows, row_bytes, valid, cols, [&](size_t row, size_t b, const IntBlock& block) {
-    uint8_t* scale = scales + b * panel::kQ6KScales;
-    for (size_t i = 0; i < 256; ++i) {
-      uint8_t* sub = quants + (b * 8 + i / 32) * panel::kQ6KSub;
-      const auto q = static_cast<uint8_t>(block.q[i] + 32);
-      const size_t chunk = i % 32 / 4;
-      put_nibble(sub, row, i % 32, q);
-      uint8_t& bits = sub[panel::kNibbleSub + chunk / 4 * panel::kChunkBytes + row * 4 + i % 4];
-      bits = static_cast<uint8_t>(bits | (q >> 4 & 3) << (chunk % 4 * 2));
+  if (valid < kPanelRows) std::memset(quants, 0, cols / 256 * (8 * panel::kQ6KSub + panel::kQ6KScales));
+  each_block<BlockQ6_K>(rows, row_bytes, valid, [&](size_t row, size_t b, const BlockQ6_K& block) {
+    for (size_t s = 0; s < 8; ++s) {
+      uint8_t* sub = quants + (b * 8 + s) * panel::kQ6KSub;
+      const size_t half = s / 4, quarter = s % 4;  // 128 values, and 32 of them
+      put_nibbles(sub, row, block.ql + half * 64 + quarter % 2 * 32, quarter / 2 * 4);
+      for (size_t plane = 0; plane < 2; ++plane) {
+        uint32_t upper = 0;
+        for (size_t i = 0; i < 4; ++i)
+          upper |= (load_word(block.qh + half * 32 + plane * 16 + 4 * i) >> (2 * quarter) & 0x03030303u)
+                   << (2 * i);
+        store_word(sub + panel::kNibbleSub + plane * panel::kChunkBytes + row * 4, upper);
+      }
     }
+    uint8_t* scale = scales + b * panel::kQ6KScales;
     for (size_t g = 0; g < 16; ++g)
-      scale[(g / 2 * kPanelRows + row) * 2 + g % 2] = static_cast<uint8_t>(block.scale[g]);
-    put_half(scale + panel::kQ6KDOffset, row, block.d);
+      scale[(g / 2 * kPanelRows + row) * 2 + g % 2] = static_cast<uint8_t>(block.scales[g]);
+    std::memcpy(scale + panel::kQ6KDOffset + 2 * row, &block.d, 2);
   });
 }
 
