@@ -6,6 +6,9 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(hwy REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)      # tokenizers: cutting texts into words
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)  # tokenizers: normal forms, classes of characters
 
 # SSSE3 and AVX3 without VNNI run the next lower target: four passes instead of six over every SIMD file.
 # HWY_WANT_AVX3_DL makes dispatch look for VNNI machines (Ice Lake, Zen 4 and later).

@@ -21,6 +21,11 @@ class FlatMap {
     }
   }
 
+  // Makes room for `count` values, so that adding them moves nothing.
+  void reserve(size_t count) {
+    while (count * 2 > slots_.size()) grow();
+  }
+
   // Adds or replaces.
   void set(uint64_t key, int32_t value) {
     if ((size_ + 1) * 2 > slots_.size()) grow();

@@ -1,7 +1,7 @@
 #include "model/tokenizer/spm.h"
 
+#include <algorithm>
 #include <charconv>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "model/formats/file_kind.h"
@@ -47,7 +47,8 @@ Vocabulary with_usual_ids(Vocabulary v) {
 
 }  // namespace
 
-SpmTokenizer::SpmTokenizer(Vocabulary vocabulary) : Tokenizer(with_usual_ids(std::move(vocabulary))) {
+SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, std::span<const std::string> merges)
+    : Tokenizer(with_usual_ids(std::move(vocabulary))) {
   symbol_count_ = static_cast<int32_t>(vocabulary_.size());
   ascii_symbols_.fill(-1);
   byte_tokens_.fill(-1);
@@ -55,11 +56,15 @@ SpmTokenizer::SpmTokenizer(Vocabulary vocabulary) : Tokenizer(with_usual_ids(std
   add_eos_ = vocabulary_.add_eos.value_or(false);
   space_prefix_ = vocabulary_.add_space_prefix.value_or(true);
   find_byte_tokens();
-  add_pieces();
+  add_pieces(merges);
+  special_ = SpecialTokens(vocabulary_, /*space_marks=*/true);
 }
 
 std::unique_ptr<Tokenizer> SpmTokenizer::make(const Metadata& metadata) {
-  return std::make_unique<SpmTokenizer>(Vocabulary::read(metadata));
+  Vocabulary vocabulary = Vocabulary::read(metadata);
+  std::span<const std::string> merges;
+  if (vocabulary.rules.merge_ranks) merges = metadata.strings("tokenizer.ggml.merges");
+  return std::make_unique<SpmTokenizer>(std::move(vocabulary), merges);
 }
 
 void SpmTokenizer::find_byte_tokens() {
@@ -93,7 +98,7 @@ int32_t SpmTokenizer::add_character(uint32_t packed) {
   return symbol;
 }
 
-void SpmTokenizer::add_pieces() {
+void SpmTokenizer::add_pieces(std::span<const std::string> merges) {
   const Vocabulary& v = vocabulary_;
   pieces_.resize(v.size());
   std::unordered_map<std::string_view, int32_t> symbol_of;  // every text that can stand between merges
@@ -101,16 +106,11 @@ void SpmTokenizer::add_pieces() {
     const auto id = static_cast<int32_t>(i);
     const std::string_view text = v.texts[i];
     if (v.types[i] == TokenType::kByte) pieces_[i] = static_cast<char>(parse_byte_token(text));
-    if (v.types[i] == TokenType::kControl || v.types[i] == TokenType::kUnknown) all_special_.add(text, id);
     if (!joins_characters(v.types[i])) continue;
     if (text.size() > kPieceBytesMax)
       fail(Errc::kCorrupt, "{}: token {}: expected at most {} bytes, found {}", v.source, i, kPieceBytesMax,
            text.size());
     pieces_[i] = with_spaces(text);
-    if (v.types[i] == TokenType::kUserDefined) {
-      user_defined_.add(pieces_[i], id);
-      all_special_.add(pieces_[i], id);
-    }
     if (text.empty()) continue;
     symbol_of[text] = id;  // of equal texts the last is used, as in llama.cpp
     if (std::max<size_t>(utf8_length(text), 1) == text.size()) {
@@ -133,9 +133,18 @@ void SpmTokenizer::add_pieces() {
       at += length;
     }
   }
+  if (v.rules.merge_ranks)
+    add_merges(merges, symbol_of);
+  else
+    add_joins(symbol_of);
+}
+
+void SpmTokenizer::add_joins(const std::unordered_map<std::string_view, int32_t>& symbol_of) {
+  const Vocabulary& v = vocabulary_;
   for (size_t i = 0; i < v.size(); ++i) {
     const std::string_view text = v.texts[i];
-    if (!joins_characters(v.types[i]) || text.empty() || symbol_of[text] != static_cast<int32_t>(i)) continue;
+    if (!joins_characters(v.types[i]) || text.empty() || symbol_of.at(text) != static_cast<int32_t>(i))
+      continue;
     for (size_t cut = 1; cut < text.size(); ++cut) {
       const auto left = symbol_of.find(text.substr(0, cut));
       if (left == symbol_of.end()) continue;
@@ -147,17 +156,38 @@ void SpmTokenizer::add_pieces() {
   }
 }
 
-void SpmTokenizer::encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const {
-  const TokenMatcher& special = parse_special ? all_special_ : user_defined_;
-  SpmEncoder encoder(*this, ids);
-  for (size_t at = 0; at < text.size();) {
-    const auto match = special.empty() ? TokenMatcher::Match{} : special.find(text, at);
-    const size_t end = std::min(match.begin, text.size());
-    if (end > at) encoder.encode(text.substr(at, end - at));
-    if (match.id < 0) break;
-    ids.push_back(match.id);
-    at = end + match.length;
+void SpmTokenizer::add_merges(std::span<const std::string> merges,
+                              const std::unordered_map<std::string_view, int32_t>& symbol_of) {
+  for (size_t rank = 0; rank < merges.size(); ++rank) {
+    const std::string_view merge = merges[rank];
+    const size_t space = std::min(merge.find(' ', 1), merge.size());
+    const std::string_view right_text = merge.substr(std::min(space + 1, merge.size()));
+    const auto left = symbol_of.find(merge.substr(0, space));
+    const auto right = symbol_of.find(right_text);
+    const auto joint = symbol_of.find(std::string(merge.substr(0, space)).append(right_text));
+    if (left == symbol_of.end() || right == symbol_of.end() || joint == symbol_of.end() ||
+        static_cast<size_t>(joint->second) >= vocab_size())
+      fail(Errc::kCorrupt,
+           "{}: key tokenizer.ggml.merges: merge {}: expected two tokens that make a third, found '{}'",
+           vocabulary_.source, rank, printable(merge));
+    merged_.push_back(joint->second);
+    const uint64_t key = pair_key(static_cast<uint32_t>(left->second), static_cast<uint32_t>(right->second));
+    if (joins_.find(key) < 0) joins_.set(key, static_cast<int32_t>(rank));  // of equal merges the first
   }
+}
+
+void SpmTokenizer::encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const {
+  SpmEncoder encoder(*this, ids);
+  bool first = true;
+  const auto plain = [&](std::string_view stretch) {
+    encoder.encode(stretch, space_prefix_ && (first || !vocabulary_.rules.prefix_first));
+    first = false;
+  };
+  const auto token = [&](int32_t id) {
+    ids.push_back(id);
+    first = false;
+  };
+  special_.split(vocabulary_, text, parse_special, plain, token);
 }
 
 }  // namespace butterfly::model

@@ -11,10 +11,11 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "model/tokenizer/flat_map.h"
-#include "model/tokenizer/token_matcher.h"
+#include "model/tokenizer/special_tokens.h"
 #include "model/tokenizer/tokenizer.h"
 
 namespace butterfly::model {
@@ -22,7 +23,8 @@ namespace butterfly::model {
 class SpmTokenizer final : public Tokenizer {
  public:
   // Throws Error kCorrupt for byte tokens that are not <0xNN> and pieces longer than kPieceBytesMax.
-  explicit SpmTokenizer(Vocabulary vocabulary);
+  // `merges` ("left right") are used where the vocabulary's rules say that they decide instead of scores.
+  explicit SpmTokenizer(Vocabulary vocabulary, std::span<const std::string> merges = {});
   static std::unique_ptr<Tokenizer> make(const Metadata& metadata);
 
   // Real pieces have at most some hundred bytes. Set-up looks at every split of every piece.
@@ -35,7 +37,10 @@ class SpmTokenizer final : public Tokenizer {
   friend class SpmEncoder;
   void encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const override;
   void find_byte_tokens();
-  void add_pieces();
+  void add_pieces(std::span<const std::string> merges);
+  void add_joins(const std::unordered_map<std::string_view, int32_t>& symbol_of);
+  void add_merges(std::span<const std::string> merges,
+                  const std::unordered_map<std::string_view, int32_t>& symbol_of);
   int32_t add_character(uint32_t packed);
 
   // A character as one number: its bytes, first byte highest.
@@ -54,8 +59,10 @@ class SpmTokenizer final : public Tokenizer {
   bool space_prefix_ = true;
   std::array<int32_t, 256> byte_tokens_;  // -1: none
   std::vector<std::string> pieces_;       // what each token adds to a text
-  TokenMatcher user_defined_;
-  TokenMatcher all_special_;
+  SpecialTokens special_;
+  // Only with the rule merge_ranks: what joins_ holds is then the place of a merge in the file's list, and
+  // this the token it makes.
+  std::vector<int32_t> merged_;
 };
 
 }  // namespace butterfly::model

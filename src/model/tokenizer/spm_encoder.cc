@@ -14,10 +14,10 @@ constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
-void SpmEncoder::encode(std::string_view text) {
+void SpmEncoder::encode(std::string_view text, bool space_prefix) {
   after_unknown_ = false;
   const int32_t space = t_.symbols_.find(kPackedSpaceMark);
-  if (t_.space_prefix_) add(kPackedSpaceMark, space);
+  if (space_prefix) add(kPackedSpaceMark, space);
   for (size_t at = 0; at < text.size();) {
     const auto byte = static_cast<unsigned char>(text[at]);
     if (byte == ' ') {
@@ -66,7 +66,7 @@ void SpmEncoder::merge_by_scan() {
     for (size_t i = 0; i + 1 < count; ++i)
       if (ids[i] >= 0 && (best == count || scores[i] > scores[best])) best = i;
     if (best == count) break;
-    segment_[best].id = ids[best];
+    segment_[best].id = token_of(ids[best]);
     --count;
     for (size_t i = best + 1; i < count; ++i) {
       segment_[i] = segment_[i + 1];
@@ -104,7 +104,7 @@ void SpmEncoder::merge_by_heap() {
     heap_.pop_back();
     if (joined_[best.left] != best.id) continue;
     const uint32_t right = next_[best.left];
-    segment_[best.left].id = best.id;
+    segment_[best.left].id = token_of(best.id);
     joined_[right] = -1;
     next_[best.left] = next_[right];
     if (next_[right] != kNone) previous_[next_[right]] = best.left;

@@ -12,8 +12,8 @@ class SpmEncoder {
  public:
   SpmEncoder(const SpmTokenizer& tokenizer, std::vector<int32_t>& ids) : t_(tokenizer), ids_(ids) {}
 
-  // Appends the ids of one stretch of plain text, with the space prefix if the tokenizer has one.
-  void encode(std::string_view text);
+  // Appends the ids of one stretch of plain text, with a space before it if so asked.
+  void encode(std::string_view text, bool space_prefix);
 
  private:
   // Up to this many symbols the best pair is found by looking at all; beyond, by a heap.
@@ -37,10 +37,16 @@ class SpmEncoder {
   void merge_by_scan();
   void merge_by_heap();
   void emit(const Symbol& symbol);
+  // A number for joining two symbols, -1 if that is no piece; its score, and the token it makes.
   int32_t join(int32_t left, int32_t right) const {
     return t_.joins_.find(SpmTokenizer::pair_key(static_cast<uint32_t>(left), static_cast<uint32_t>(right)));
   }
-  float score(int32_t id) const { return t_.vocabulary_.scores[static_cast<size_t>(id)]; }
+  float score(int32_t join) const {
+    return t_.merged_.empty() ? t_.vocabulary_.scores[static_cast<size_t>(join)] : -static_cast<float>(join);
+  }
+  int32_t token_of(int32_t join) const {
+    return t_.merged_.empty() ? join : t_.merged_[static_cast<size_t>(join)];
+  }
 
   const SpmTokenizer& t_;
   std::vector<int32_t>& ids_;

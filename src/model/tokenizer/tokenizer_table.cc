@@ -1,6 +1,7 @@
 // The kinds of tokenizer a model file can name.
 #include "base/error.h"
 #include "model/formats/file_kind.h"
+#include "model/tokenizer/bpe.h"
 #include "model/tokenizer/spm.h"
 #include "model/tokenizer/tokenizer.h"
 
@@ -9,7 +10,7 @@ namespace {
 
 constexpr TokenizerModel kModels[] = {
     {"llama", "SentencePiece BPE with byte fallback", SpmTokenizer::make},
-    {"gpt2", "byte-level BPE", nullptr},
+    {"gpt2", "byte-level BPE", BpeTokenizer::make},
     {"bert", "WordPiece", nullptr},
     {"t5", "SentencePiece unigram", nullptr},
     {"rwkv", "RWKV trie", nullptr},

@@ -1,9 +1,11 @@
 #include "model/tokenizer/vocabulary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "base/error.h"
+#include "model/formats/file_kind.h"
 
 namespace butterfly::model {
 namespace {
@@ -56,6 +58,43 @@ std::optional<bool> read_flag(const Metadata& metadata, std::string_view key) {
   return metadata.boolean(key);
 }
 
+std::vector<uint8_t> read_flags(const Metadata& metadata, size_t size) {
+  if (!metadata.has(kFlagsKey)) return {};
+  const std::vector<int32_t> numbers = metadata.i32s(kFlagsKey);
+  check_size(metadata, kFlagsKey, numbers.size(), size);
+  std::vector<uint8_t> flags(size);
+  for (size_t i = 0; i < size; ++i) {
+    if (numbers[i] < 0 || numbers[i] > (kStripLeft | kStripRight | kSingleWord))
+      fail(Errc::kCorrupt, "{}: key {}: token {}: expected flags from 0 to 7, found {}", metadata.source(),
+           kFlagsKey, i, numbers[i]);
+    flags[i] = static_cast<uint8_t>(numbers[i]);
+  }
+  return flags;
+}
+
+TokenizerRules read_rules(const Metadata& metadata) {
+  TokenizerRules rules;
+  const std::string text = metadata.string_or(kRulesKey, "");
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word = std::string_view(text).substr(at, end - at);
+    if (word == "nfc")
+      rules.nfc = true;
+    else if (word == "original-pre")
+      rules.original_pre = true;
+    else if (word == "merge-ranks")
+      rules.merge_ranks = true;
+    else if (word == "prefix-first")
+      rules.prefix_first = true;
+    else if (!word.empty())
+      fail(Errc::kUnsupported,
+           "{}: key {}: expected nfc, original-pre, merge-ranks or prefix-first, found '{}'",
+           metadata.source(), kRulesKey, printable(word));
+    at = end + 1;
+  }
+  return rules;
+}
+
 }  // namespace
 
 Vocabulary Vocabulary::read(const Metadata& metadata) {
@@ -74,6 +113,9 @@ Vocabulary Vocabulary::read(const Metadata& metadata) {
   v.eom = read_id(metadata, "tokenizer.ggml.eom_token_id", v.size());
   v.unknown = read_id(metadata, "tokenizer.ggml.unknown_token_id", v.size());
   v.padding = read_id(metadata, "tokenizer.ggml.padding_token_id", v.size());
+  v.separator = read_id(metadata, "tokenizer.ggml.seperator_token_id", v.size());  // GGUF's spelling
+  v.flags = read_flags(metadata, v.size());
+  v.rules = read_rules(metadata);
   v.add_bos = read_flag(metadata, "tokenizer.ggml.add_bos_token");
   v.add_eos = read_flag(metadata, "tokenizer.ggml.add_eos_token");
   v.add_space_prefix = read_flag(metadata, "tokenizer.ggml.add_space_prefix");

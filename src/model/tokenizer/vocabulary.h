@@ -23,15 +23,32 @@ enum class TokenType : uint8_t {
   kByte = 6,  // <0x41>
 };
 
+// How a special token is found in a text; Hugging Face's lstrip, rstrip and single_word.
+enum TokenFlag : uint8_t { kStripLeft = 1, kStripRight = 2, kSingleWord = 4 };
+
+// Rules of a tokenizer.json that GGUF's keys cannot say, kept in a key of our own so that a converted file
+// gives the same ids as the folder it came from. Files without the key follow llama.cpp.
+struct TokenizerRules {
+  bool nfc = false;           // normal form C before anything else but special tokens
+  bool original_pre = false;  // the pre-tokenizer's own expressions instead of llama.cpp's
+  bool merge_ranks = false;   // SentencePiece-style BPE by the rank of merges instead of scores
+  bool prefix_first = false;  // the space prefix only before the text, not after each special token
+};
+inline constexpr std::string_view kRulesKey = "tokenizer.butterfly.rules";  // words, separated by spaces
+inline constexpr std::string_view kFlagsKey = "tokenizer.butterfly.token_flags";
+
 struct Vocabulary {
   std::vector<std::string> texts;  // as in the file
   std::vector<float> scores;       // zeros when the file has none
   std::vector<TokenType> types;    // kNormal when the file has none
-  std::optional<int32_t> bos, eos, eot, eom, unknown, padding;
+  std::optional<int32_t> bos, eos, eot, eom, unknown, padding, separator;
   std::optional<bool> add_bos, add_eos, add_space_prefix;  // empty when the file does not say
-  std::string source;                                      // file name for messages
+  std::vector<uint8_t> flags;                              // of TokenFlag, one per token; empty: none set
+  TokenizerRules rules;
+  std::string source;  // file name for messages
 
   size_t size() const { return texts.size(); }
+  uint8_t flags_of(int32_t id) const { return flags.empty() ? 0 : flags[static_cast<size_t>(id)]; }
 
   // From tokenizer.ggml.* keys. Throws Error (kNotFound, kCorrupt) for missing or unequal arrays, an unknown
   // type, a score that is no number, a special id outside the vocabulary, and a llama.vocab_size that
