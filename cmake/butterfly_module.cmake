@@ -10,7 +10,8 @@ function(butterfly_test_program target label)
   target_link_libraries(${target} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main rapidcheck)
   target_compile_definitions(${target} PRIVATE BUTTERFLY_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set(properties LABELS ${label} TIMEOUT 900)
-  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
+  # Names as GoogleTest has them, so that a failing one can be given to --gtest_filter.
+  gtest_discover_tests(${target} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()
 
 function(butterfly_module name)

@@ -1,6 +1,6 @@
 #include "cli/model_input.h"
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 
 namespace butterfly::cli {
 

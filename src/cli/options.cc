@@ -1,6 +1,6 @@
 #include "cli/options.h"
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 #include <cctype>
 
 #include "base/error.h"

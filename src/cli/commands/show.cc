@@ -1,7 +1,7 @@
 // `butterfly show`: what a model file holds.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
 

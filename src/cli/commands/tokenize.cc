@@ -1,7 +1,7 @@
 // `butterfly tokenize`: a text as the model sees it.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
