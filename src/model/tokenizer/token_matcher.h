@@ -23,6 +23,17 @@ class TokenMatcher {
   // The leftmost match at or after `from`; of those that begin there the longest.
   Match find(std::string_view text, size_t from) const;
 
+  // Calls found(length, id) for every token that `text` begins with, the shortest first.
+  template <typename Found>
+  void prefixes(std::string_view text, const Found& found) const {
+    int32_t node = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      node = next_.find(edge(static_cast<uint32_t>(node), static_cast<unsigned char>(text[i])));
+      if (node < 0) return;
+      if (const int32_t id = ids_.find(static_cast<uint64_t>(node)); id >= 0) found(i + 1, id);
+    }
+  }
+
  private:
   static uint64_t edge(uint32_t node, unsigned char byte) { return uint64_t{node} << 8 | byte; }
 

@@ -4,6 +4,8 @@
 #include "model/tokenizer/bpe.h"
 #include "model/tokenizer/spm.h"
 #include "model/tokenizer/tokenizer.h"
+#include "model/tokenizer/unigram.h"
+#include "model/tokenizer/word_piece.h"
 
 namespace butterfly::model {
 namespace {
@@ -11,8 +13,8 @@ namespace {
 constexpr TokenizerModel kModels[] = {
     {"llama", "SentencePiece BPE with byte fallback", SpmTokenizer::make},
     {"gpt2", "byte-level BPE", BpeTokenizer::make},
-    {"bert", "WordPiece", nullptr},
-    {"t5", "SentencePiece unigram", nullptr},
+    {"bert", "WordPiece", WordPieceTokenizer::make},
+    {"t5", "SentencePiece unigram", UnigramTokenizer::make},
     {"rwkv", "RWKV trie", nullptr},
 };
 
