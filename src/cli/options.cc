@@ -34,6 +34,15 @@ void GeneralOptions::apply() const {
   if (!target.empty()) kernels::force_target(target);
 }
 
+CLI::Option* add_lora_flag(CLI::App& app, std::vector<std::string>& adapters) {
+  return app
+      .add_option("--lora", adapters,
+                  "LoRA adapter, GGUF or PEFT folder, and how strongly it counts (several: repeat the flag)")
+      ->type_name("FILE[:SCALE]")
+      ->expected(1)
+      ->take_all();
+}
+
 CLI::Option* add_threads_flag(CLI::App& app, size_t& threads) {
   return app.add_option("-t,--threads", threads, "Compute threads (default: every CPU this process may use)")
       ->type_name("N")

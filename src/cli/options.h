@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -29,6 +30,9 @@ struct GeneralOptions {
 CLI::Option* add_threads_flag(CLI::App& app,
                               size_t& threads);         // -t, --threads; 0 means all this process may use
 CLI::Option* add_json_flag(CLI::App& app, bool& json);  // --json
+
+// --lora FILE[:SCALE], several times.
+CLI::Option* add_lora_flag(CLI::App& app, std::vector<std::string>& adapters);
 
 // Gives each long flag without one its environment variable.
 void add_environment_names(CLI::App& app);

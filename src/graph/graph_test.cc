@@ -125,12 +125,12 @@ TEST(Graph, SeveralMatricesInOneProductEqualSingleOnes) {
 TEST(Graph, WrongShapesAreErrorsInWords) {
   Graph g;
   const ValueId x = g.input("x", rows_of(2, 8));
-  const Parameter norm = vector_of({1, 1, 1, 1});
+  const Parameter norm = vector_of({1, 1, 1});
   try {
     rms_norm(g, x, norm, 1e-5f, "blk.0.attn_norm");
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "[rms_norm] blk.0.attn_norm: expected 8 weights, found 4");
+    EXPECT_STREQ(error.what(), "[rms_norm] blk.0.attn_norm: expected 8 weights, found 3");
   }
   const Parameter w = matrix(DType::kQ8_0, 16, 32, 1);
   const Parameter* weights[] = {&w};

@@ -2,14 +2,19 @@
 
 namespace butterfly::graph {
 
-extern const OpType kAddOp, kAddBiasOp, kCachedAttentionOp, kEmbeddingOp, kMatmulOp, kQuantizeRowsOp,
-    kRmsNormOp, kRopeOp, kRopeTurnsOp, kSelectRowsOp, kSwigluOp;
+extern const OpType kAddOp, kAddBiasOp, kAddScaledOp, kCachedAttentionOp, kEmbeddingOp, kExpertMatmulOp,
+    kGatherSlotsOp, kGegluOp, kGeluOp, kLayerNormOp, kMatmulOp, kMoeCombineOp, kMoeRouteOp, kQuantizeRowsOp,
+    kRmsNormOp, kRopeOp, kRopeTurnsOp, kScaleOp, kSelectRowsOp, kSoftCapOp, kSwigluOp;
 
 namespace {
 
 constexpr const OpType* kOps[] = {
-    &kAddOp,     &kAddBiasOp, &kCachedAttentionOp, &kEmbeddingOp,  &kMatmulOp, &kQuantizeRowsOp,
-    &kRmsNormOp, &kRopeOp,    &kRopeTurnsOp,       &kSelectRowsOp, &kSwigluOp,
+    &kAddOp,       &kAddBiasOp,      &kAddScaledOp,   &kCachedAttentionOp,
+    &kEmbeddingOp, &kExpertMatmulOp, &kGatherSlotsOp, &kGegluOp,
+    &kGeluOp,      &kLayerNormOp,    &kMatmulOp,      &kMoeCombineOp,
+    &kMoeRouteOp,  &kQuantizeRowsOp, &kRmsNormOp,     &kRopeOp,
+    &kRopeTurnsOp, &kScaleOp,        &kSelectRowsOp,  &kSoftCapOp,
+    &kSwigluOp,
 };
 
 }  // namespace

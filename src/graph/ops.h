@@ -21,15 +21,46 @@ ValueId select_rows(Graph& g, ValueId x, ValueId indices, std::string name);
 ValueId add(Graph& g, ValueId a, ValueId b, std::string name);
 // Adds a vector [cols] to every row.
 ValueId add_bias(Graph& g, ValueId x, const Parameter& bias, std::string name);
+// a + factor * b, rounded once.
+ValueId add_scaled(Graph& g, ValueId a, ValueId b, float factor, std::string name);
+// Every run of as many columns as there are weights is normalised alone: whole rows, or the heads of a row.
 ValueId rms_norm(Graph& g, ValueId x, const Parameter& weight, float eps, std::string name);
+// The bias may be empty.
+ValueId layer_norm(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias, float eps,
+                   std::string name);
+ValueId scale(Graph& g, ValueId x, float factor, std::string name);
+// cap * tanh(x / cap)
+ValueId soft_cap(Graph& g, ValueId x, float cap, std::string name);
+ValueId gelu(Graph& g, ValueId x, std::string name);  // tanh form
 // silu(gate) * up
 ValueId swiglu(Graph& g, ValueId gate, ValueId up, std::string name);
+// gelu(gate) * up
+ValueId geglu(Graph& g, ValueId gate, ValueId up, std::string name);
 
 // x * W^T for one or several matrices that want the same form of activations: one split over all their
 // outputs.
 std::vector<ValueId> matmul(Graph& g, ValueId x, std::span<const Parameter* const> weights, std::string name);
 // Rows in the form that products with `kind` weights read.
 ValueId quantize_rows(Graph& g, ValueId x, kernels::ActKind kind, std::string name);
+
+// Where rows go in a mixture of experts. A slot is (row, its s-th best expert); a place is a slot's index
+// once slots are sorted by expert.
+struct MoeRoute {
+  ValueId weights;  // [rows, used], best expert first
+  ValueId places;   // [rows, used]: the place of each slot
+  ValueId order;    // [rows * used]: the slot at each place
+  ValueId begins;   // [experts + 1]: the first place of each expert
+  size_t used;
+};
+// From the router's logits [rows, experts].
+MoeRoute moe_route(Graph& g, ValueId logits, size_t used, float scale, std::string name);
+// The row of every place: [rows * used, cols], of any element type.
+ValueId gather_slots(Graph& g, ValueId x, const MoeRoute& route, std::string name);
+// Every place times the matrix of its expert, for one or several matrices of one kind.
+std::vector<ValueId> expert_matmul(Graph& g, ValueId x, const MoeRoute& route,
+                                   std::span<const ExpertParameter* const> weights, std::string name);
+// The weighted sum of each row's slots, best expert first: [rows, cols].
+ValueId moe_combine(Graph& g, ValueId y, const MoeRoute& route, std::string name);
 
 // Cosines and sines of the rows' positions [n]: [n, turn_floats]. Shared by all layers.
 ValueId rope_turns(Graph& g, ValueId positions, const kernels::Rope& rope, std::string name);

@@ -1,6 +1,7 @@
 // A weight of a model, as the file holds it and as products want it.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "kernels/packed_matrix.h"
 #include "tensor/tensor.h"
@@ -13,6 +14,12 @@ struct Parameter {
   Tensor value;                  // matrices may drop it once packed
   kernels::PackedMatrix packed;  // matrices only
   explicit operator bool() const { return value || packed; }
+};
+
+// One matrix per expert, all of one shape and type. Ownership as above.
+struct ExpertParameter {
+  std::string name;
+  std::vector<kernels::PackedMatrix> experts;
 };
 
 }  // namespace butterfly::graph

@@ -1,30 +1,104 @@
 #include "model/weights.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/quant/quant.h"
 
 namespace butterfly::model {
 
-WeightLoader::WeightLoader(const ModelFile& file, ThreadPool& pool, LoadProgress progress)
-    : file_(file), pool_(pool), progress_(std::move(progress)), total_bytes_(file.tensor_bytes()) {}
+WeightLoader::WeightLoader(const ModelFile& file, ThreadPool& pool, LoadProgress progress,
+                           std::span<const Adapter> adapters)
+    : file_(file),
+      adapters_(adapters),
+      pool_(pool),
+      progress_(std::move(progress)),
+      total_bytes_(file.tensor_bytes()) {}
 
 void WeightLoader::loaded(const Tensor& tensor) {
   done_bytes_ += tensor.bytes();
   if (progress_) progress_(std::min(done_bytes_, total_bytes_), total_bytes_);
 }
 
+kernels::PackedMatrix WeightLoader::pack(const std::string& name, const Tensor& matrix) {
+  auto packed = kernels::PackedMatrix::uninitialised(matrix);
+  pool_.parallel_for(packed.panels(), 1, [&](size_t begin, size_t end) {
+    MappedFile::guard([&] { packed.pack_panels(matrix, begin, end); });
+  });
+  if (packed.repacked()) {
+    packed_bytes_ += packed.bytes();
+    const NamedTensor& whole = *file_.find(name);
+    if (file_.mapping() != nullptr)
+      file_.mapping()->done_with(whole.offset + static_cast<uint64_t>(matrix.raw() - whole.tensor.raw()),
+                                 matrix.bytes());
+  }
+  loaded(matrix);
+  return packed;
+}
+
 graph::Parameter WeightLoader::matrix(const std::string& name, size_t out, size_t in) {
   const Tensor tensor = file_.tensor(name, {static_cast<int64_t>(out), static_cast<int64_t>(in)});
-  graph::Parameter parameter{
-      .name = name, .value = {}, .packed = kernels::PackedMatrix::uninitialised(tensor)};
-  pool_.parallel_for(parameter.packed.panels(), 1, [&](size_t begin, size_t end) {
-    MappedFile::guard([&] { parameter.packed.pack_panels(tensor, begin, end); });
-  });
-  if (parameter.packed.repacked()) {
-    packed_bytes_ += parameter.packed.bytes();
-    if (file_.mapping() != nullptr) file_.mapping()->done_with(file_.find(name)->offset, tensor.bytes());
+  return {.name = name, .value = {}, .packed = pack(name, tensor)};
+}
+
+nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out) {
+  const std::string name = stem + ".weight";
+  const auto rows = static_cast<size_t>(whole.size(0));
+  const Tensor part =
+      out == rows ? whole : whole.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out));
+  nn::Linear linear;
+  linear.weight = {.name = name, .value = {}, .packed = pack(name, part)};
+  if (graph::Parameter bias = optional_vector(stem + ".bias", rows)) {
+    linear.bias = {
+        .name = bias.name,
+        .value = bias.value.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out)),
+        .packed = {}};
   }
-  loaded(tensor);
+  for (const Adapter& adapter : adapters_)
+    if (const LoraPair* pair = adapter.find(name)) {
+      adapted_.insert(name);
+      linear.adapters.push_back(low_rank(adapter, *pair, file_, whole.shape(), begin, out));
+    }
+  return linear;
+}
+
+nn::Linear WeightLoader::linear(const std::string& stem, size_t out, size_t in) {
+  return fused_linear(stem, {out}, in)[0];
+}
+
+std::vector<nn::Linear> WeightLoader::fused_linear(const std::string& stem, std::span<const size_t> outs,
+                                                   size_t in) {
+  size_t total = 0;
+  for (size_t out : outs) total += out;
+  const Tensor whole =
+      file_.tensor(stem + ".weight", {static_cast<int64_t>(total), static_cast<int64_t>(in)});
+  std::vector<nn::Linear> layers;
+  size_t begin = 0;
+  for (size_t out : outs) {
+    layers.push_back(linear_rows(stem, whole, begin, out));
+    begin += out;
+  }
+  return layers;
+}
+
+graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t experts, size_t out, size_t in) {
+  const std::string stacked = stem + "_exps.weight";
+  const auto rows = static_cast<int64_t>(out), cols = static_cast<int64_t>(in);
+  graph::ExpertParameter parameter{.name = stacked, .experts = {}};
+  if (!has(stacked) && has(fmt::format("{}.0.weight", stem))) {
+    for (size_t e = 0; e < experts; ++e)
+      parameter.experts.push_back(matrix(fmt::format("{}.{}.weight", stem, e), out, in).packed);
+  } else {
+    const Tensor all = file_.tensor(stacked, {static_cast<int64_t>(experts), rows, cols});
+    for (size_t e = 0; e < experts; ++e) {
+      const auto index = static_cast<int64_t>(e);
+      parameter.experts.push_back(pack(stacked, all.slice(0, index, index + 1).reshape({rows, cols})));
+    }
+  }
+  for (const kernels::PackedMatrix& packed : parameter.experts)
+    if (packed.dtype() != parameter.experts[0].dtype())
+      fail(Errc::kUnsupported, "{}: experts of {} have types {} and {}, expected one type",
+           file_.path().string(), stem, dtype_name(parameter.experts[0].dtype()), dtype_name(packed.dtype()));
   return parameter;
 }
 
@@ -48,6 +122,15 @@ graph::Parameter WeightLoader::table(const std::string& name, size_t rows, size_
   const Tensor tensor = file_.tensor(name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
   loaded(tensor);
   return {.name = name, .value = tensor, .packed = {}};
+}
+
+void WeightLoader::check_adapters_used() const {
+  for (const Adapter& adapter : adapters_)
+    for (const LoraPair& pair : adapter.pairs)
+      if (!adapted_.contains(pair.target))
+        fail(Errc::kUnsupported, "{}: changes {}, which {} in {}", adapter.path.string(), pair.target,
+             file_.has(pair.target) ? "is not a matrix that adapters can add to" : "does not exist",
+             file_.path().string());
 }
 
 }  // namespace butterfly::model

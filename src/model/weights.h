@@ -1,11 +1,16 @@
 // Weights on their way from a model file into layers: shapes checked, matrices packed.
 #pragma once
 #include <functional>
+#include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "graph/parameter.h"
+#include "model/adapter.h"
 #include "model/formats/model_file.h"
+#include "nn/linear.h"
 
 namespace butterfly::model {
 
@@ -16,24 +21,45 @@ using LoadProgress = std::function<void(uint64_t done, uint64_t total)>;
 // crash.
 class WeightLoader {
  public:
-  WeightLoader(const ModelFile& file, ThreadPool& pool, LoadProgress progress = {});
+  // Layers take up the adapters' matrices, in order. Borrows all of them.
+  WeightLoader(const ModelFile& file, ThreadPool& pool, LoadProgress progress = {},
+               std::span<const Adapter> adapters = {});
 
   bool has(const std::string& name) const { return file_.has(name); }
   // [out, in], packed for products; the file's pages are released afterwards.
   graph::Parameter matrix(const std::string& name, size_t out, size_t in);
+  // `stem`.weight [out, in], `stem`.bias where the file has it, and what the adapters add.
+  nn::Linear linear(const std::string& stem, size_t out, size_t in);
+  // The same for a matrix that holds several below one another: one layer for each, in order.
+  std::vector<nn::Linear> fused_linear(const std::string& stem, std::span<const size_t> outs, size_t in);
+  std::vector<nn::Linear> fused_linear(const std::string& stem, std::initializer_list<size_t> outs,
+                                       size_t in) {
+    return fused_linear(stem, std::span<const size_t>(outs.begin(), outs.size()), in);
+  }
+  // `stem`_exps.weight [experts, out, in], or `stem`.N.weight [out, in] for each expert.
+  graph::ExpertParameter experts(const std::string& stem, size_t experts, size_t out, size_t in);
   // [count], as floats. Missing: an Error, or an empty Parameter for the optional form.
   graph::Parameter vector(const std::string& name, size_t count);
   graph::Parameter optional_vector(const std::string& name, size_t count);
   // [rows, cols] as in the file, for look-ups of single rows.
   graph::Parameter table(const std::string& name, size_t rows, size_t cols);
 
+  // Throws Error kUnsupported if an adapter changes a tensor that no layer above took up.
+  void check_adapters_used() const;
+
   const ModelFile& file() const { return file_; }
   uint64_t packed_bytes() const { return packed_bytes_; }
 
  private:
   void loaded(const Tensor& tensor);
+  // Packs a matrix that lies in the file's tensor `name`.
+  kernels::PackedMatrix pack(const std::string& name, const Tensor& matrix);
+  // Rows [begin, begin + out) of the tensor and of what belongs to it.
+  nn::Linear linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out);
 
   const ModelFile& file_;
+  std::span<const Adapter> adapters_;
+  std::set<std::string> adapted_;  // tensors whose adapters were taken up
   ThreadPool& pool_;
   LoadProgress progress_;
   uint64_t done_bytes_ = 0;

@@ -6,8 +6,12 @@ ValueId Attention::build(Builder& b, ValueId x, ValueId turns) const {
   Graph& g = b.graph();
   const Linear* projections[] = {&q, &k, &v};
   const auto qkv = build_linears(b, x, projections);
-  const ValueId queries = graph::rope(g, qkv[0], turns, rope_layout, shape.head_dim, name + ".q_rope");
-  const ValueId keys = graph::rope(g, qkv[1], turns, rope_layout, shape.head_dim, name + ".k_rope");
+  const auto placed = [&](ValueId heads, const Norm& norm, const char* suffix) {
+    if (norm) heads = norm.build(b, heads);
+    return turns.valid() ? graph::rope(g, heads, turns, rope_layout, shape.head_dim, name + suffix) : heads;
+  };
+  const ValueId queries = placed(qkv[0], q_norm, ".q_rope");
+  const ValueId keys = placed(qkv[1], k_norm, ".k_rope");
   return out.build(b, graph::cached_attention(g, queries, keys, qkv[2], shape, name + ".attention"));
 }
 

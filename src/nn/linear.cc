@@ -3,6 +3,22 @@
 #include <algorithm>
 
 namespace butterfly::nn {
+namespace {
+
+// y plus what adapters and bias add.
+ValueId with_additions(Builder& b, const Linear& layer, ValueId x, ValueId y) {
+  Graph& g = b.graph();
+  for (const LowRank& adapter : layer.adapters) {
+    const Parameter* a = &adapter.a;
+    const Parameter* up = &adapter.b;
+    const ValueId low = graph::matmul(g, b.rows_for(x, a->packed.act()), {&a, 1}, a->name)[0];
+    const ValueId delta = graph::matmul(g, b.rows_for(low, up->packed.act()), {&up, 1}, up->name)[0];
+    y = graph::add_scaled(g, y, delta, adapter.scale, up->name + ".add");
+  }
+  return layer.bias ? graph::add_bias(g, y, layer.bias, layer.bias.name) : y;
+}
+
+}  // namespace
 
 ValueId Linear::build(Builder& b, ValueId x) const {
   const Linear* self = this;
@@ -23,11 +39,8 @@ std::vector<ValueId> build_linears(Builder& b, ValueId x, std::span<const Linear
         members.push_back(j);
       }
     const auto products = graph::matmul(b.graph(), b.rows_for(x, kind), weights, layers[i]->weight.name);
-    for (size_t m = 0; m < members.size(); ++m) {
-      const Linear& layer = *layers[members[m]];
-      outputs[members[m]] =
-          layer.bias ? graph::add_bias(b.graph(), products[m], layer.bias, layer.bias.name) : products[m];
-    }
+    for (size_t m = 0; m < members.size(); ++m)
+      outputs[members[m]] = with_additions(b, *layers[members[m]], x, products[m]);
   }
   return outputs;
 }

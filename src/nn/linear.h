@@ -1,4 +1,4 @@
-// y = x W^T + b.
+// y = x W^T + b, and low-rank additions to it.
 #pragma once
 #include <span>
 #include <vector>
@@ -7,11 +7,21 @@
 
 namespace butterfly::nn {
 
-// Weight [out, in]; the bias is optional.
+// Adds scale * B (A x). The product B A is never formed: at rank r it costs r (in + out) per row instead of
+// in * out.
+struct LowRank {
+  Parameter a;  // [rank, in], floats
+  Parameter b;  // [out, rank], floats
+  float scale = 1;
+};
+
+// Weight [out, in]; the bias is optional. Adapters are added in order, before the bias.
 struct Linear {
   Parameter weight;
-  Parameter bias;
+  Parameter bias = {};
+  std::vector<LowRank> adapters = {};
 
+  explicit operator bool() const { return static_cast<bool>(weight); }
   size_t in() const { return weight.packed.cols(); }
   size_t out() const { return weight.packed.rows(); }
   ValueId build(Builder& b, ValueId x) const;

@@ -62,16 +62,17 @@ struct BlockRun {
     const auto linear = [&](const char* name, int64_t out, int64_t in, uint64_t seed) {
       return Linear{matrix(name, dtype, out, in, seed), {}};
     };
-    block.attention_norm = {ones("attn_norm", kDim), 1e-5f};
-    block.mlp_norm = {ones("ffn_norm", kDim), 1e-5f};
+    block.attention_norm = {.weight = ones("attn_norm", kDim), .bias = {}};
+    block.mlp_norm = {.weight = ones("ffn_norm", kDim), .bias = {}};
     block.attention.q = linear("q", kHeads * kHeadDim, kDim, 1);
     block.attention.k = linear("k", kKvHeads * kHeadDim, kDim, 2);
     block.attention.v = linear("v", kKvHeads * kHeadDim, kDim, 3);
     block.attention.out = linear("o", kDim, kHeads * kHeadDim, 4);
     block.attention.shape = {0, kHeads, kKvHeads, kHeadDim, {.scale = 0.25f}};
-    block.mlp.gate = linear("gate", kFf, kDim, 5);
-    block.mlp.up = linear("up", kFf, kDim, 6);
-    block.mlp.down = linear("down", kDim, kFf, 7);
+    block.mlp = Mlp{.gate = linear("gate", kFf, kDim, 5),
+                    .up = linear("up", kFf, kDim, 6),
+                    .down = linear("down", kDim, kFf, 7),
+                    .name = "ffn"};
   }
 
   // `pieces` sum to the number of rows; each piece is one run over the growing cache.

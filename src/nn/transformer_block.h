@@ -1,22 +1,22 @@
 // A pre-norm transformer block: attention and feed-forward, each added to its input.
 #pragma once
+#include <variant>
+
 #include "nn/attention.h"
-#include "nn/rms_norm.h"
-#include "nn/swiglu_mlp.h"
+#include "nn/moe.h"
 
 namespace butterfly::nn {
 
 struct TransformerBlock {
-  RmsNorm attention_norm;
+  Norm attention_norm;
   Attention attention;
-  RmsNorm mlp_norm;
-  SwigluMlp mlp;
+  Norm attention_post_norm;  // of what attention adds; may be empty
+  Norm mlp_norm;
+  std::variant<Mlp, Moe> mlp;
+  Norm mlp_post_norm;  // of what the feed-forward part adds; may be empty
 
-  ValueId build(Builder& b, ValueId x, ValueId turns) const {
-    Graph& g = b.graph();
-    x = graph::add(g, attention.build(b, attention_norm.build(b, x), turns), x, attention.name + ".residual");
-    return graph::add(g, mlp.build(b, mlp_norm.build(b, x)), x, mlp.name + ".residual");
-  }
+  // `turns` as for Attention::build.
+  ValueId build(Builder& b, ValueId x, ValueId turns) const;
 };
 
 }  // namespace butterfly::nn

@@ -27,14 +27,18 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, Threa
   const auto start = std::chrono::steady_clock::now();
   auto model = std::make_unique<LoadedModel>(model::open_model(path, {options.tokenizer_path}));
   const model::Architecture& architecture = model::architecture_of(model->file);
-  model->config = model::read_config(model->file);
+  model->config = model::read_config(model->file, options.context);
   model->range = {0, model->config.layers};
   if (options.with_tokenizer && model->file.metadata().has("tokenizer.ggml.model")) {
     model->tokenizer = model::make_tokenizer(model->file.metadata());
     check_vocabulary(*model);
   }
-  model::WeightLoader weights(model->file, pool, options.progress);
+  std::vector<model::Adapter> adapters;
+  for (const model::AdapterSpec& spec : options.adapters)
+    adapters.push_back(model::open_adapter(spec, model->file));
+  model::WeightLoader weights(model->file, pool, options.progress, adapters);
   model->network = architecture.load(model->config, weights, model->range);
+  weights.check_adapters_used();
   model->packed_bytes = weights.packed_bytes();
   model->load_time = std::chrono::steady_clock::now() - start;
   return model;

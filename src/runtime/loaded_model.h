@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "model/arch/network.h"
@@ -27,8 +28,10 @@ struct LoadedModel {
 };
 
 struct LoadOptions {
-  std::filesystem::path tokenizer_path;  // for formats that keep it apart
-  bool with_tokenizer = true;            // false: ids only, for benchmarks
+  std::filesystem::path tokenizer_path;      // for formats that keep it apart
+  bool with_tokenizer = true;                // false: ids only, for benchmarks
+  size_t context = 0;                        // positions the run will use; 0: the model's context
+  std::vector<model::AdapterSpec> adapters;  // added to the model's matrices, in order
   model::LoadProgress progress;
 };
 

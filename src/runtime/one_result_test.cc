@@ -1,6 +1,9 @@
 // The promise: tokens and logits depend on model, prompt, settings and seed alone. Bits are compared.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+
 #include "kernels/target.h"
 #include "runtime/testing/models.h"
 
@@ -83,6 +86,45 @@ TEST_P(OneResult, SampledTextDependsOnTheSeedAlone) {
   EXPECT_EQ(text(one, 1, 512), text(three, 1, 7));
   EXPECT_NE(text(one, 1, 512), text(one, 2, 512));
 }
+
+// Every architecture: threads, pieces of a prompt, and the company of other sequences change no bit.
+class OneResultArchitecture : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(OneResultArchitecture, ThreadsPiecesAndCompanyChangeNothing) {
+  const auto tokens = some_tokens(70, 320);
+  for (DType type : {DType::kF32, DType::kQ8_0, DType::kQ4_K}) {
+    RandomModel one(type, 1, 7, GetParam()), three(type, 3, 7, GetParam());
+    const auto want = logit_bits(one.loaded(), tokens, std::vector<size_t>(70, 1));
+    for (uint32_t bits : want) ASSERT_TRUE(std::isfinite(std::bit_cast<float>(bits)));
+    EXPECT_EQ(logit_bits(one.loaded(), tokens, {70}), want) << dtype_name(type);
+    EXPECT_EQ(logit_bits(three.loaded(), tokens, {70}), want) << dtype_name(type);
+    RandomModel two(type, 2, 7, GetParam());
+    EXPECT_EQ(logit_bits(two.loaded(), tokens, {1, 2, 33, 7, 27}), want) << dtype_name(type);
+
+    // Three sequences in step: the first has the tokens above, the others something else.
+    LocalStage together(*two.loaded().model, two.loaded().pool,
+                        {.positions = 3 * 96, .sequences = 3, .kv_type = DType::kF16, .rows_max = 64});
+    const size_t vocab = two.loaded().model->config.vocab;
+    std::vector<uint32_t> bits;
+    for (uint32_t position = 0; position < 70; ++position) {
+      std::vector<BatchRow> rows;
+      for (uint32_t s = 0; s < 3; ++s)
+        rows.push_back({tokens[(position * (s + 1) + 11 * s) % 70], s, position, true});
+      const auto logits = together.run(rows);
+      for (size_t i = 0; i < vocab; ++i) bits.push_back(std::bit_cast<uint32_t>(logits[i]));
+    }
+    EXPECT_EQ(bits, want) << dtype_name(type);
+  }
+}
+
+std::vector<std::string_view> architecture_names() {
+  std::vector<std::string_view> names;
+  for (const model::RandomArchitecture& row : model::random_architectures()) names.push_back(row.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, OneResultArchitecture, ::testing::ValuesIn(architecture_names()),
+                         [](const auto& test) { return std::string(test.param); });
 
 INSTANTIATE_TEST_SUITE_P(Types, OneResult,
                          ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,

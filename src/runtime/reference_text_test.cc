@@ -1,8 +1,10 @@
 // Real weights give their documented text, token by token, and other engines' probabilities.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "runtime/testing/models.h"
 
@@ -126,6 +128,53 @@ TEST(TinyQuantized, ProbabilitiesAreLlamaCppsWithinItsOwnRounding) {
     RecordProperty(std::string(name) + ".worst", std::to_string(worst));
     // What rounding activations to 8 bits costs llama.cpp against float activations.
     EXPECT_LT(worst, expected["largest_probability_difference"].get<double>()) << name;
+  }
+}
+
+// Logits after each token, from one run.
+std::vector<float> logits_of(Loaded& loaded, const std::vector<int32_t>& tokens) {
+  LocalStage stage(*loaded.model, loaded.pool,
+                   {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
+  std::vector<BatchRow> rows;
+  for (int32_t token : tokens) rows.push_back({token, 0, static_cast<uint32_t>(rows.size()), true});
+  const auto logits = stage.run(rows);
+  return {logits.begin(), logits.end()};
+}
+
+TEST(TinyGpt2, LogitsArePyTorchs) {
+  const auto dir = kModels / "tiny-gpt2-golden";
+  BF_SKIP_WITHOUT(dir);
+  const auto golden = read_json(dir / "golden.json");
+  Loaded loaded(dir / "tiny-gpt2.gguf", 2, /*with_tokenizer=*/false);
+  const auto logits = logits_of(loaded, golden["input_ids"].get<std::vector<int32_t>>());
+  ASSERT_EQ(logits.size(), golden["logits"].size());
+  double worst = 0;
+  for (size_t i = 0; i < logits.size(); ++i)
+    worst = std::max(worst, std::abs(logits[i] - golden["logits"][i].get<double>()));
+  EXPECT_LT(worst, 1e-5);
+}
+
+TEST(TinyQwen2, LogitsAndTokensAreLlamaCpps) {
+  const auto dir = kModels / "tiny-qwen2-llamacpp";
+  BF_SKIP_WITHOUT(dir);
+  const auto expected = read_json(dir / "expected.json");
+  Loaded loaded(dir / "tiny-qwen2-f32.gguf", 2, /*with_tokenizer=*/false);
+  const auto prompt = expected["prompt"].get<std::vector<int32_t>>();
+  const auto logits = logits_of(loaded, prompt);
+  const auto& want = expected["logits_after_prompt_token_0"];
+  double worst = 0;
+  for (size_t i = 0; i < want.size(); ++i)
+    worst = std::max(worst, std::abs(logits[i] - want[i].get<double>()));
+  EXPECT_LT(worst, 1e-5);
+  // The gaps along the greedy path are 0.05 and more, so that every choice is certain.
+  const auto choices = expected["greedy_first_16"].get<std::vector<int32_t>>();
+  auto tokens = prompt;
+  tokens.insert(tokens.end(), choices.begin(), choices.end());
+  const auto all = logits_of(loaded, tokens);
+  const size_t vocab = loaded.model->config.vocab;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const auto row = std::span(all).subspan((prompt.size() - 1 + i) * vocab, vocab);
+    EXPECT_EQ(std::max_element(row.begin(), row.end()) - row.begin(), choices[i]) << "token " << i;
   }
 }
 

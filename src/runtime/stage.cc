@@ -57,6 +57,9 @@ std::span<const float> LocalStage::run(std::span<const BatchRow> rows) {
            model_.config.vocab);
     if (row.sequence >= cache_.sequences())
       fail(Errc::kInvalidArgument, "sequence {} of {}", row.sequence, cache_.sequences());
+    if (model_.config.positions_max > 0 && row.position >= model_.config.positions_max)
+      fail(Errc::kInvalidArgument, "position {}: the model has learned {} positions", row.position,
+           model_.config.positions_max);
     if (!cache_.reserve(row.sequence, size_t{row.position} + 1))
       fail(Errc::kOutOfMemory, "the key/value cache is full: position {} of sequence {}, {} positions in all",
            row.position, row.sequence, options_.positions);

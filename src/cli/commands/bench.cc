@@ -32,6 +32,7 @@ struct BenchOptions {
   std::vector<size_t> streams = {1};
   std::vector<size_t> threads = {0};
   std::string cache_type = "f16";
+  std::vector<std::string> adapters;
   size_t batch = 512;
   size_t repetitions = 5;
   std::string output = "md";
@@ -158,6 +159,7 @@ void bench_model(const BenchOptions& options, const std::string& path, size_t th
   ThreadPool pool(threads);
   runtime::LoadOptions load;
   load.with_tokenizer = false;
+  for (const std::string& text : options.adapters) load.adapters.push_back(model::parse_adapter_spec(text));
   Progress progress("loading", 1, ProgressUnit::kBytes);
   load.progress = [&](uint64_t done, uint64_t total) {
     throw_if_interrupted();
@@ -246,6 +248,7 @@ CommandBody setup_bench(CLI::App& app) {
   app.add_option("-b,--batch-size", options->batch, "Prompt tokens per step")->capture_default_str();
   app.add_option("--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0")
       ->capture_default_str();
+  add_lora_flag(app, options->adapters);
   app.add_option("-o,--output", options->output, "md, csv or json")
       ->check(CLI::IsMember({"md", "csv", "json"}))
       ->capture_default_str();

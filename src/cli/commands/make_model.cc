@@ -59,7 +59,12 @@ CommandBody setup_make_model(CLI::App& app) {
   model::RandomModelOptions& model = options->model;
   app.add_option("OUT", options->path, "The GGUF file to write; replaced only when all went well")
       ->required();
-  app.add_option("--arch", model.architecture, "Architecture")->type_name("NAME")->capture_default_str();
+  std::string names;
+  for (const auto& row : butterfly::model::random_architectures())
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+  app.add_option("--arch", model.architecture, "Architecture: " + names)
+      ->type_name("NAME")
+      ->capture_default_str();
   app.add_option("--type", options->type, "Element type of the matrices")
       ->type_name("TYPE")
       ->capture_default_str();
@@ -74,6 +79,10 @@ CommandBody setup_make_model(CLI::App& app) {
   size("--hidden", model.feed_forward_length, "Feed-forward length");
   size("--heads", model.head_count, "Attention heads");
   app.add_option("--kv-heads", options->kv_heads, "Key and value heads (default: --heads)")->type_name("N");
+  size("--head-size", model.head_length, "Values of a head; 0: --dim / --heads");
+  size("--window", model.sliding_window, "Positions that local layers see (gemma2, gemma3)");
+  size("--experts", model.expert_count, "Experts of a layer (mixtral, qwen3moe)");
+  size("--experts-used", model.expert_used_count, "Experts per token");
   size("--vocab", model.vocabulary_size, "Tokens in the made-up vocabulary");
   size("--context", model.context_length, "Context length");
   app.add_option("--rope-base", model.rope_freq_base, "Rope frequency base")

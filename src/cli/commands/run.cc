@@ -31,6 +31,7 @@ struct RunOptions {
   size_t context = 0;
   size_t threads = 0;
   std::string cache_type = "f16";
+  std::vector<std::string> adapters;
   std::optional<uint64_t> seed;
   bool no_bos = false;
   bool quiet = false;
@@ -121,6 +122,8 @@ int run(RunOptions& options) {
     Progress progress("loading", 1, ProgressUnit::kBytes);
     runtime::LoadOptions load;
     load.tokenizer_path = options.model.tokenizer;
+    load.context = options.context;
+    for (const std::string& text : options.adapters) load.adapters.push_back(model::parse_adapter_spec(text));
     load.progress = [&](uint64_t done, uint64_t total) {
       throw_if_interrupted();
       progress.update(done, total);
@@ -204,6 +207,7 @@ CommandBody setup_run(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0")
       ->capture_default_str();
+  add_lora_flag(app, options->adapters);
   app.add_flag("-q,--quiet", options->quiet, "No timings");
   add_sampling_flags(app, *options);
   add_json_flag(app, options->json);

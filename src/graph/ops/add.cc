@@ -1,4 +1,4 @@
-// a + b, and x + bias for every row.
+// a + b, a + factor * b, and x + bias for every row.
 #include "graph/ops/rows.h"
 #include "kernels/elementwise.h"
 
@@ -22,6 +22,22 @@ void forward_add(const Node& node, const RunContext& run) {
   });
 }
 
+struct ScaledAttrs {
+  float factor;
+};
+
+void forward_add_scaled(const Node& node, const RunContext& run) {
+  const float factor = node.attrs<ScaledAttrs>().factor;
+  const ValueType& type = run.type(node.outputs[0]);
+  const float* a = run.f32(node.inputs[0]);
+  const float* b = run.f32(node.inputs[1]);
+  float* out = run.f32(node.outputs[0]);
+  const size_t cols = type.cols();
+  run.for_rows(type.rows(), cols, [&](size_t begin, size_t end) {
+    kernels::add_scaled(a + begin * cols, b + begin * cols, factor, out + begin * cols, (end - begin) * cols);
+  });
+}
+
 struct BiasAttrs {
   const Parameter* bias;
 };
@@ -38,16 +54,25 @@ void forward_bias(const Node& node, const RunContext& run) {
 }
 
 Cost cost(const Graph& g, const Node& node, const CostContext&) { return elementwise_cost(g, node, 1); }
+Cost cost_scaled(const Graph& g, const Node& node, const CostContext&) {
+  return elementwise_cost(g, node, 2);
+}
 
 }  // namespace
 
 extern const OpType kAddOp;
 extern const OpType kAddBiasOp;
+extern const OpType kAddScaledOp;
 const OpType kAddOp{"add", infer_add, cost, nullptr, 0, forward_add};
 const OpType kAddBiasOp{"add_bias", infer_bias, cost, nullptr, 0, forward_bias};
+const OpType kAddScaledOp{"add_scaled", infer_add, cost_scaled, nullptr, 0, forward_add_scaled};
 
 ValueId add(Graph& g, ValueId a, ValueId b, std::string name) {
   return g.add(kAddOp, {a, b}, nullptr, std::move(name))[0];
+}
+
+ValueId add_scaled(Graph& g, ValueId a, ValueId b, float factor, std::string name) {
+  return g.add(kAddScaledOp, {a, b}, std::make_shared<ScaledAttrs>(ScaledAttrs{factor}), std::move(name))[0];
 }
 
 ValueId add_bias(Graph& g, ValueId x, const Parameter& bias, std::string name) {

@@ -9,10 +9,6 @@ using kernels::ActKind;
 using kernels::kPanelRows;
 using kernels::PackedMatrix;
 
-Elem elem_of(ActKind kind) {
-  return kind == ActKind::kF32 ? Elem::kF32 : kind == ActKind::kQ8x32 ? Elem::kQ8x32 : Elem::kQ8x256;
-}
-
 struct MatmulAttrs {
   std::vector<const Parameter*> weights;
 };

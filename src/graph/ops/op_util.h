@@ -23,6 +23,12 @@ inline void expect_elem(const Graph& g, const Node& node, ValueId value, Elem el
          g.values()[value.index].name);
 }
 
+// The form of rows that weights of this kind multiply.
+inline Elem elem_of(kernels::ActKind kind) {
+  using kernels::ActKind;
+  return kind == ActKind::kF32 ? Elem::kF32 : kind == ActKind::kQ8x32 ? Elem::kQ8x32 : Elem::kQ8x256;
+}
+
 inline ValueType floats(size_t rows, size_t cols) {
   return {Elem::kF32, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)}};
 }

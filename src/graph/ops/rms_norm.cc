@@ -1,4 +1,4 @@
-// Root-mean-square normalisation of every row.
+// Root-mean-square normalisation of every row, or of every head in it.
 #include "kernels/rms_norm.h"
 #include "graph/ops/rows.h"
 
@@ -11,8 +11,9 @@ struct Attrs {
 };
 
 std::vector<ValueType> infer(const Graph& g, const Node& node) {
-  expect_equal(node, "weights", g.type(node.inputs[0]).cols(),
-               static_cast<size_t>(node.attrs<Attrs>().weight->value.count()));
+  const auto group = static_cast<size_t>(node.attrs<Attrs>().weight->value.count());
+  const size_t cols = g.type(node.inputs[0]).cols();
+  if (group == 0 || cols % group != 0) expect_equal(node, "weights", cols, group);
   return same_as_first(g, node);
 }
 
@@ -25,8 +26,9 @@ Cost cost(const Graph& g, const Node& node, const CostContext&) {
 void forward(const Node& node, const RunContext& run) {
   const Attrs& attrs = node.attrs<Attrs>();
   const float* weight = attrs.weight->value.data<float>();
+  const auto group = static_cast<size_t>(attrs.weight->value.count());
   each_row(node, run, [&](const float* x, float* out, size_t cols) {
-    kernels::rms_norm(x, weight, attrs.eps, out, cols);
+    for (size_t at = 0; at < cols; at += group) kernels::rms_norm(x + at, weight, attrs.eps, out + at, group);
   });
 }
 

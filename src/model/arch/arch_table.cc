@@ -8,7 +8,14 @@ namespace butterfly::model {
 namespace {
 
 constexpr Architecture kArchitectures[] = {
-    {"llama", "Llama 1 to 3, Mistral, TinyLlama, SmolLM", load_llama},
+    {"llama", "Llama 1 to 3, Mistral, Mixtral, TinyLlama, SmolLM", load_llama},
+    {"qwen2", "Qwen 2 and 2.5", load_qwen2},
+    {"qwen3", "Qwen 3", load_qwen3},
+    {"qwen3moe", "Qwen 3 with experts", load_qwen3moe},
+    {"gpt2", "GPT-2", load_gpt2},
+    {"phi3", "Phi 3 and 4", load_phi3},
+    {"gemma2", "Gemma 2", load_gemma2},
+    {"gemma3", "Gemma 3, text", load_gemma3},
 };
 
 }  // namespace

@@ -1,86 +1,69 @@
 #include "model/arch/model_config.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "model/arch/config_keys.h"
 
 namespace butterfly::model {
 namespace {
 
-// Larger than any model; keeps later products far from overflow.
-constexpr uint64_t kLayersMax = 4096;
-constexpr uint64_t kSizeMax = uint64_t{1} << 24;
+// A vector of frequency divisors, one per turned pair.
+std::vector<float> read_factors(const ModelFile& file, const std::string& name, size_t pairs) {
+  const Tensor factors = file.tensor(name, {static_cast<int64_t>(pairs)});
+  if (factors.dtype() != DType::kF32)
+    fail(Errc::kCorrupt, "{}: tensor {}: expected type F32, found {}", file.path().string(), name,
+         dtype_name(factors.dtype()));
+  std::vector<float> values(pairs);
+  MappedFile::guard([&] { std::copy_n(factors.data<float>(), pairs, values.data()); });
+  return values;
+}
 
-class ConfigReader {
- public:
-  ConfigReader(const ModelFile& file, const std::string& arch) : file_(file), prefix_(arch + ".") {}
-
-  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
-  bool has(std::string_view name) const { return file_.metadata().has(key(name)); }
-
-  size_t size(std::string_view name, uint64_t most) const {
-    return checked(name, file_.metadata().u64(key(name)), most);
-  }
-  size_t size_or(std::string_view name, uint64_t otherwise, uint64_t most) const {
-    return has(name) ? size(name, most) : otherwise;
-  }
-  float f32_or(std::string_view name, float otherwise) const {
-    return file_.metadata().f32_or(key(name), otherwise);
-  }
-  std::string string_or(std::string_view name, std::string_view otherwise) const {
-    return file_.metadata().string_or(key(name), otherwise);
-  }
-
- private:
-  size_t checked(std::string_view name, uint64_t value, uint64_t most) const {
-    if (value == 0 || value > most)
-      fail(Errc::kCorrupt, "{}: key {}: expected 1 to {}, found {}", file_.path().string(), key(name), most,
-           value);
-    return value;
-  }
-
-  const ModelFile& file_;
-  std::string prefix_;
-};
-
-kernels::RopeParams read_rope(const ModelFile& file, const ConfigReader& reader, const ModelConfig& config) {
+kernels::RopeParams read_rope(const ModelFile& file, const ConfigKeys& keys, const ModelConfig& config) {
   kernels::RopeParams rope;
   rope.head_dim = config.head_dim;
-  rope.rotated = reader.size_or("rope.dimension_count", config.head_dim, config.head_dim);
-  rope.base = reader.f32_or("rope.freq_base", 10000.0f);
-  const std::string scaling =
-      reader.string_or("rope.scaling.type", reader.has("rope.scale_linear") ? "linear" : "none");
-  rope.scaling = kernels::rope_scaling_by_name(scaling);
-  rope.factor = reader.f32_or("rope.scaling.factor", reader.f32_or("rope.scale_linear", 1.0f));
-  rope.original_context = static_cast<double>(reader.size_or(
-      "rope.scaling.original_context_length", static_cast<uint64_t>(config.context), kSizeMax));
-  rope.attn_factor = reader.f32_or("rope.scaling.attn_factor", 1.0f);
-  if (file.has("rope_freqs.weight")) {
-    const Tensor factors = file.tensor("rope_freqs.weight", {static_cast<int64_t>(rope.rotated / 2)});
-    if (factors.dtype() != DType::kF32)
-      fail(Errc::kCorrupt, "{}: tensor rope_freqs.weight: expected type F32, found {}", file.path().string(),
-           dtype_name(factors.dtype()));
-    rope.freq_factors.assign(factors.data<float>(), factors.data<float>() + factors.count());
-  }
+  rope.rotated = keys.size_or("rope.dimension_count", config.head_dim, config.head_dim);
+  rope.base = keys.f32_or("rope.freq_base", 10000.0f);
+  // Without a type a factor is linear. "longrope" has factors per pair, and at most a linear one besides.
+  const std::string scaling = keys.string_or("rope.scaling.type", "linear");
+  rope.scaling = kernels::rope_scaling_by_name(scaling == "longrope" ? "linear" : scaling);
+  const float factor = keys.f32_or("rope.scaling.factor", keys.f32_or("rope.scale_linear", 1.0f));
+  rope.factor = factor == 0 ? 1.0f : factor;
+  rope.original_context = static_cast<double>(
+      keys.size_or("rope.scaling.original_context_length", config.context, kSizeMax * 64));
+  rope.attn_factor = keys.f32_or("rope.scaling.attn_factor", 1.0f);
+  rope.ext_factor = keys.f32_or("rope.scaling.yarn_ext_factor", 1.0f);
+  rope.beta_fast = keys.f32_or("rope.scaling.yarn_beta_fast", 32.0f);
+  rope.beta_slow = keys.f32_or("rope.scaling.yarn_beta_slow", 1.0f);
+  // One set of factors, or one for contexts up to the original length and one beyond.
+  const bool beyond = static_cast<double>(config.run_context) > rope.original_context;
+  const std::string long_or_short = beyond ? "rope_factors_long.weight" : "rope_factors_short.weight";
+  for (const std::string& name : {std::string("rope_freqs.weight"), long_or_short})
+    if (rope.freq_factors.empty() && file.has(name))
+      rope.freq_factors = read_factors(file, name, rope.rotated / 2);
   return rope;
 }
 
 }  // namespace
 
-ModelConfig read_config(const ModelFile& file) {
+ModelConfig read_config(const ModelFile& file, size_t run_context) {
   ModelConfig config;
   config.architecture = file.architecture();
-  const ConfigReader reader(file, config.architecture);
-  config.layers = reader.size("block_count", kLayersMax);
-  config.dim = reader.size("embedding_length", kSizeMax);
-  config.heads = reader.size("attention.head_count", config.dim);
-  config.kv_heads = reader.size_or("attention.head_count_kv", config.heads, config.heads);
-  config.ff = reader.size("feed_forward_length", kSizeMax);
-  config.context = reader.size("context_length", kSizeMax * 64);
-  config.norm_eps = reader.f32_or("attention.layer_norm_rms_epsilon", 1e-5f);
+  const ConfigKeys keys(file);
+  config.layers = keys.size("block_count", kLayersMax);
+  config.dim = keys.size("embedding_length", kSizeMax);
+  config.heads = keys.size("attention.head_count", config.dim);
+  config.kv_heads = keys.size_or("attention.head_count_kv", config.heads, config.heads);
+  config.ff = keys.size("feed_forward_length", kSizeMax);
+  config.context = keys.size("context_length", kSizeMax * 64);
+  config.run_context = run_context == 0 ? config.context : run_context;
+  config.norm_eps =
+      keys.f32_or("attention.layer_norm_rms_epsilon", keys.f32_or("attention.layer_norm_epsilon", 1e-5f));
   const std::string name = file.path().string();
-  if (!reader.has("attention.key_length") && config.dim % config.heads != 0)
+  if (!keys.has("attention.key_length") && config.dim % config.heads != 0)
     fail(Errc::kCorrupt, "{}: {} columns do not divide into {} heads", name, config.dim, config.heads);
-  config.head_dim = reader.size_or("attention.key_length", config.dim / config.heads, 65536);
-  if (reader.size_or("attention.value_length", config.head_dim, 65536) != config.head_dim)
+  config.head_dim = keys.size_or("attention.key_length", config.dim / config.heads, 65536);
+  if (keys.size_or("attention.value_length", config.head_dim, 65536) != config.head_dim)
     fail(Errc::kUnsupported, "{}: keys of {} values and values of another size are not supported", name,
          config.head_dim);
   if (config.heads % config.kv_heads != 0)
@@ -92,7 +75,9 @@ ModelConfig read_config(const ModelFile& file) {
     fail(Errc::kCorrupt, "{}: tensor token_embd.weight: expected shape [vocabulary, {}], found {}", name,
          config.dim, table.shape().to_string());
   config.vocab = static_cast<size_t>(table.size(0));
-  config.rope = read_rope(file, reader, config);
+  if (file.has("position_embd.weight"))
+    config.positions_max = static_cast<size_t>(file.tensor("position_embd.weight").size(0));
+  config.rope = read_rope(file, keys, config);
   return config;
 }
 

@@ -17,12 +17,15 @@ struct ModelConfig {
   size_t head_dim = 0;
   size_t ff = 0;  // columns inside the feed-forward part
   size_t vocab = 0;
-  size_t context = 0;  // positions the model was trained for
+  size_t context = 0;        // positions the model was trained for
+  size_t run_context = 0;    // positions this run will use: some models turn by other angles in long contexts
+  size_t positions_max = 0;  // with learned positions: how many there are; 0: no such bound
   float norm_eps = 1e-5f;
   kernels::RopeParams rope;
 };
 
 // Reads "<arch>.block_count" and its like. Throws Error naming file, key, expected and found.
-ModelConfig read_config(const ModelFile& file);
+// `run_context` 0: the model's own.
+ModelConfig read_config(const ModelFile& file, size_t run_context = 0);
 
 }  // namespace butterfly::model

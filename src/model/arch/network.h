@@ -44,7 +44,14 @@ std::span<const Architecture> architectures();
 // Throws Error kUnsupported naming the file, what was found and what exists.
 const Architecture& architecture_of(const ModelFile& file);
 
-// One file each.
+// The rows' functions; each file says what is particular.
+std::unique_ptr<Network> load_gemma2(const ModelConfig& config, WeightLoader& weights, LayerRange range);
+std::unique_ptr<Network> load_gemma3(const ModelConfig& config, WeightLoader& weights, LayerRange range);
+std::unique_ptr<Network> load_gpt2(const ModelConfig& config, WeightLoader& weights, LayerRange range);
 std::unique_ptr<Network> load_llama(const ModelConfig& config, WeightLoader& weights, LayerRange range);
+std::unique_ptr<Network> load_phi3(const ModelConfig& config, WeightLoader& weights, LayerRange range);
+std::unique_ptr<Network> load_qwen2(const ModelConfig& config, WeightLoader& weights, LayerRange range);
+std::unique_ptr<Network> load_qwen3(const ModelConfig& config, WeightLoader& weights, LayerRange range);
+std::unique_ptr<Network> load_qwen3moe(const ModelConfig& config, WeightLoader& weights, LayerRange range);
 
 }  // namespace butterfly::model

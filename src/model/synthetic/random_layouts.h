@@ -1,10 +1,87 @@
-// The layouts behind random_architectures(), one file per architecture.
+// The layouts behind random_architectures(), one file per architecture, and what they share.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "model/synthetic/random_model.h"
 
 namespace butterfly::model {
 
+// Sizes that follow from the options.
+struct RandomSizes {
+  explicit RandomSizes(const RandomModelOptions& o);
+  int64_t dim, head_dim, q_dim, kv_dim, hidden, vocabulary;
+  // Deviations of 1/sqrt(inputs) keep activations near 1 through all layers; rows that return to the residual
+  // stream are smaller, so that depth does not blow it up.
+  float from_dim, from_q, from_hidden, residual;
+};
+
+// Collects the tensors of a model.
+class LayoutBuilder {
+ public:
+  explicit LayoutBuilder(const RandomModelOptions& wanted) : options(wanted), size(wanted) {}
+
+  void norm(std::string name, int64_t count, float mean = 1.0f) {
+    plan.push_back({std::move(name), Shape{count}, DType::kF32, mean, 0.02f});
+  }
+  void bias(std::string name, int64_t count, float deviation = 0.1f) {
+    plan.push_back({std::move(name), Shape{count}, DType::kF32, 0.0f, deviation});
+  }
+  void matrix(std::string name, int64_t rows, int64_t columns, float deviation) {
+    plan.push_back({std::move(name), Shape{rows, columns}, options.matrix_type, 0.0f, deviation});
+  }
+  void experts(std::string name, int64_t rows, int64_t columns, float deviation) {
+    plan.push_back(
+        {std::move(name), Shape{options.expert_count, rows, columns}, options.matrix_type, 0.0f, deviation});
+  }
+  void embedding(float deviation) {
+    plan.push_back(
+        {"token_embd.weight", Shape{size.vocabulary, size.dim}, options.vocabulary_type, 0.0f, deviation});
+  }
+  // output_norm, and output unless the model is tied.
+  void output();
+  // attn_norm, attn_q, attn_k, attn_v, attn_output.
+  void attention(const std::string& block);
+  // ffn_norm, ffn_gate, ffn_up, ffn_down.
+  void gated_mlp(const std::string& block);
+  // ffn_norm, ffn_gate_inp, ffn_{gate,up,down}_exps.
+  void moe(const std::string& block);
+
+  const RandomModelOptions& options;
+  const RandomSizes size;
+  std::vector<TensorPlan> plan;
+};
+
+// The keys that all have, under "<arch>.", after checking that the sizes fit together.
+void add_shared_metadata(const RandomModelOptions& options, const std::string& arch, Metadata& metadata);
+void add_rms_metadata(const RandomModelOptions& options, const std::string& arch, Metadata& metadata);
+void add_expert_metadata(const RandomModelOptions& options, const std::string& arch, Metadata& metadata);
+
+// "blk.N." for every block, in order: fn(prefix).
+template <typename F>
+void for_each_block(const RandomModelOptions& options, F&& fn) {
+  for (uint32_t layer = 0; layer < options.block_count; ++layer) fn("blk." + std::to_string(layer) + ".");
+}
+
+void add_gemma2_metadata(const RandomModelOptions& options, Metadata& metadata);
+std::vector<TensorPlan> plan_gemma2(const RandomModelOptions& options);
+void add_gemma3_metadata(const RandomModelOptions& options, Metadata& metadata);
+std::vector<TensorPlan> plan_gemma3(const RandomModelOptions& options);
+void add_gpt2_metadata(const RandomModelOptions& options, Metadata& metadata);
+std::vector<TensorPlan> plan_gpt2(const RandomModelOptions& options);
 void add_llama_metadata(const RandomModelOptions& options, Metadata& metadata);
 std::vector<TensorPlan> plan_llama(const RandomModelOptions& options);
+void add_llama3_metadata(const RandomModelOptions& options, Metadata& metadata);
+std::vector<TensorPlan> plan_llama3(const RandomModelOptions& options);
+void add_mixtral_metadata(const RandomModelOptions& options, Metadata& metadata);
+std::vector<TensorPlan> plan_mixtral(const RandomModelOptions& options);
+void add_phi3_metadata(const RandomModelOptions& options, Metadata& metadata);
+std::vector<TensorPlan> plan_phi3(const RandomModelOptions& options);
+void add_qwen2_metadata(const RandomModelOptions& options, Metadata& metadata);
+std::vector<TensorPlan> plan_qwen2(const RandomModelOptions& options);
+void add_qwen3_metadata(const RandomModelOptions& options, Metadata& metadata);
+std::vector<TensorPlan> plan_qwen3(const RandomModelOptions& options);
+void add_qwen3moe_metadata(const RandomModelOptions& options, Metadata& metadata);
+std::vector<TensorPlan> plan_qwen3moe(const RandomModelOptions& options);
 
 }  // namespace butterfly::model

@@ -15,7 +15,16 @@ namespace butterfly::model {
 namespace {
 
 constexpr RandomArchitecture kArchitectures[] = {
-    {"llama", add_llama_metadata, plan_llama},
+    {"llama", "llama", add_llama_metadata, plan_llama},
+    {"llama3", "llama", add_llama3_metadata, plan_llama3},
+    {"mixtral", "llama", add_mixtral_metadata, plan_mixtral},
+    {"qwen2", "qwen2", add_qwen2_metadata, plan_qwen2},
+    {"qwen3", "qwen3", add_qwen3_metadata, plan_qwen3},
+    {"qwen3moe", "qwen3moe", add_qwen3moe_metadata, plan_qwen3moe},
+    {"gpt2", "gpt2", add_gpt2_metadata, plan_gpt2},
+    {"phi3", "phi3", add_phi3_metadata, plan_phi3},
+    {"gemma2", "gemma2", add_gemma2_metadata, plan_gemma2},
+    {"gemma3", "gemma3", add_gemma3_metadata, plan_gemma3},
 };
 
 // Values drawn and quantised at once: a few megabytes, and enough for every thread.
@@ -135,8 +144,9 @@ void write_random_model(const std::filesystem::path& path, const RandomModelOpti
                         const WriteProgress& progress) {
   const RandomArchitecture& architecture = find_architecture(options.architecture);
   Metadata metadata;
-  metadata.set("general.architecture", options.architecture);
-  metadata.set("general.name", fmt::format("random {} (seed {})", options.architecture, options.seed));
+  metadata.set("general.architecture", std::string(architecture.architecture));
+  // Not the architecture: llama.cpp takes some names as a sign of the vocabularies published with them.
+  metadata.set("general.name", fmt::format("random weights (seed {})", options.seed));
   metadata.set("general.file_type", file_type(options.matrix_type));
   metadata.set("general.quantization_version", uint32_t{2});
   architecture.add_metadata(options, metadata);

@@ -25,6 +25,10 @@ struct RandomModelOptions {
   uint32_t feed_forward_length = 768;
   uint32_t head_count = 8;
   uint32_t head_count_kv = 4;
+  uint32_t head_length = 0;      // 0: embedding length / heads
+  uint32_t sliding_window = 16;  // of architectures whose files have one
+  uint32_t expert_count = 8;     // of architectures with experts
+  uint32_t expert_used_count = 2;
   float rope_freq_base = 10000.0f;
   DType matrix_type = DType::kQ8_0;
   DType vocabulary_type = DType::kQ8_0;  // token_embd and output
@@ -41,9 +45,10 @@ struct TensorPlan {
   float deviation = 0;
 };
 
-// How one architecture is laid out.
+// How one architecture is laid out. Some are laid out in several ways: with or without experts, say.
 struct RandomArchitecture {
   std::string_view name;
+  std::string_view architecture;  // as the file says
   void (*add_metadata)(const RandomModelOptions& options, Metadata& metadata);
   std::vector<TensorPlan> (*plan)(const RandomModelOptions& options);
 };

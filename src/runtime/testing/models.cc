@@ -20,19 +20,26 @@ std::string read_text(const fs::path& path) {
   return text.str();
 }
 
-RandomModel::RandomModel(DType type, size_t threads, uint64_t seed) {
-  static std::atomic<int> next{0};
-  path_ = fs::temp_directory_path() /
-          ("butterfly-test-" + std::to_string(getpid()) + "-" + std::to_string(next++) + ".gguf");
+model::RandomModelOptions small_options(std::string_view architecture, DType type) {
   model::RandomModelOptions options;
+  options.architecture = architecture;
   options.vocabulary_size = 320;
   options.embedding_length = 256;
-  options.block_count = 2;
+  options.block_count = architecture == "gemma3" ? 7 : 2;
   options.feed_forward_length = 512;
   options.head_count = 8;
   options.head_count_kv = 2;
+  options.expert_count = 4;
   options.matrix_type = type;
   options.vocabulary_type = type;
+  return options;
+}
+
+RandomModel::RandomModel(DType type, size_t threads, uint64_t seed, std::string_view architecture) {
+  static std::atomic<int> next{0};
+  path_ = fs::temp_directory_path() /
+          ("butterfly-test-" + std::to_string(getpid()) + "-" + std::to_string(next++) + ".gguf");
+  model::RandomModelOptions options = small_options(architecture, type);
   options.seed = seed;
   model::write_random_model(path_, options);
   loaded_ = std::make_unique<Loaded>(path_, threads);

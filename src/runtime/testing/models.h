@@ -28,13 +28,22 @@ struct Loaded {
   explicit Loaded(const std::filesystem::path& path, size_t threads = 2, bool with_tokenizer = true)
       : pool(threads),
         model(load_model(path, pool,
-                         {.tokenizer_path = {}, .with_tokenizer = with_tokenizer, .progress = {}})) {}
+                         {.tokenizer_path = {},
+                          .with_tokenizer = with_tokenizer,
+                          .context = 0,
+                          .adapters = {},
+                          .progress = {}})) {}
 };
 
-// A random Llama of two layers in a temporary file, loaded. The file is gone when this dies.
+// Sizes for tests: a vocabulary of 320, two layers (gemma3: seven, so that one sees everything), four query
+// heads for each KV head.
+model::RandomModelOptions small_options(std::string_view architecture, DType type);
+
+// A random model of small_options() in a temporary file, loaded. The file is gone when this dies.
 class RandomModel {
  public:
-  explicit RandomModel(DType type, size_t threads = 2, uint64_t seed = 7);
+  explicit RandomModel(DType type, size_t threads = 2, uint64_t seed = 7,
+                       std::string_view architecture = "llama");
   ~RandomModel();
   Loaded& loaded() { return *loaded_; }
   const std::filesystem::path& path() const { return path_; }

@@ -1,0 +1,48 @@
+// Gated activations: silu(gate) * up and gelu(gate) * up.
+#include "graph/ops/op_util.h"
+#include "kernels/activation.h"
+
+namespace butterfly::graph {
+namespace {
+
+std::vector<ValueType> infer(const Graph& g, const Node& node) {
+  expect_equal(node, "columns", g.type(node.inputs[0]).cols(), g.type(node.inputs[1]).cols());
+  return same_as_first(g, node);
+}
+
+// exp, division and three products: counted as 8 flops a value; tanh and its cubic as 14.
+Cost cost_swiglu(const Graph& g, const Node& node, const CostContext&) {
+  return elementwise_cost(g, node, 8);
+}
+Cost cost_geglu(const Graph& g, const Node& node, const CostContext&) {
+  return elementwise_cost(g, node, 14);
+}
+
+template <void (*kernel)(const float*, const float*, float*, size_t)>
+void forward(const Node& node, const RunContext& run) {
+  const ValueType& type = run.type(node.outputs[0]);
+  const float* gate = run.f32(node.inputs[0]);
+  const float* up = run.f32(node.inputs[1]);
+  float* out = run.f32(node.outputs[0]);
+  const size_t cols = type.cols();
+  run.for_rows(type.rows(), cols, [&](size_t begin, size_t end) {
+    kernel(gate + begin * cols, up + begin * cols, out + begin * cols, (end - begin) * cols);
+  });
+}
+
+}  // namespace
+
+extern const OpType kSwigluOp;
+extern const OpType kGegluOp;
+const OpType kSwigluOp{"swiglu", infer, cost_swiglu, nullptr, 0, forward<kernels::swiglu>};
+const OpType kGegluOp{"geglu", infer, cost_geglu, nullptr, 0, forward<kernels::geglu>};
+
+ValueId swiglu(Graph& g, ValueId gate, ValueId up, std::string name) {
+  return g.add(kSwigluOp, {gate, up}, nullptr, std::move(name))[0];
+}
+
+ValueId geglu(Graph& g, ValueId gate, ValueId up, std::string name) {
+  return g.add(kGegluOp, {gate, up}, nullptr, std::move(name))[0];
+}
+
+}  // namespace butterfly::graph

@@ -1,0 +1,76 @@
+// Functions of single values: a constant factor, a soft cap, gelu.
+#include <algorithm>
+
+#include "graph/ops/op_util.h"
+#include "kernels/activation.h"
+#include "kernels/elementwise.h"
+#include "kernels/softmax.h"
+
+namespace butterfly::graph {
+namespace {
+
+struct Attrs {
+  float value;  // the factor or the cap
+};
+
+std::vector<ValueType> infer(const Graph& g, const Node& node) { return same_as_first(g, node); }
+
+// fn(x, out, count) over pieces of whole rows.
+template <typename F>
+void each_piece(const Node& node, const RunContext& run, F&& fn) {
+  const ValueType& type = run.type(node.outputs[0]);
+  const float* x = run.f32(node.inputs[0]);
+  float* out = run.f32(node.outputs[0]);
+  const size_t cols = type.cols();
+  run.for_rows(type.rows(), cols, [&](size_t begin, size_t end) {
+    fn(x + begin * cols, out + begin * cols, (end - begin) * cols);
+  });
+}
+
+Cost cost_scale(const Graph& g, const Node& node, const CostContext&) { return elementwise_cost(g, node, 1); }
+
+void forward_scale(const Node& node, const RunContext& run) {
+  const float factor = node.attrs<Attrs>().value;
+  each_piece(node, run,
+             [&](const float* x, float* out, size_t count) { kernels::scale(x, factor, out, count); });
+}
+
+// tanh, a product and a division.
+Cost cost_function(const Graph& g, const Node& node, const CostContext&) {
+  return elementwise_cost(g, node, 12);
+}
+
+void forward_soft_cap(const Node& node, const RunContext& run) {
+  const float cap = node.attrs<Attrs>().value;
+  each_piece(node, run, [&](const float* x, float* out, size_t count) {
+    if (out != x) std::copy(x, x + count, out);
+    kernels::soft_cap(out, cap, count);
+  });
+}
+
+void forward_gelu(const Node& node, const RunContext& run) {
+  each_piece(node, run, [&](const float* x, float* out, size_t count) { kernels::gelu(x, out, count); });
+}
+
+}  // namespace
+
+extern const OpType kScaleOp;
+extern const OpType kSoftCapOp;
+extern const OpType kGeluOp;
+const OpType kScaleOp{"scale", infer, cost_scale, nullptr, 0, forward_scale};
+const OpType kSoftCapOp{"soft_cap", infer, cost_function, nullptr, 0, forward_soft_cap};
+const OpType kGeluOp{"gelu", infer, cost_function, nullptr, 0, forward_gelu};
+
+ValueId scale(Graph& g, ValueId x, float factor, std::string name) {
+  return g.add(kScaleOp, {x}, std::make_shared<Attrs>(Attrs{factor}), std::move(name))[0];
+}
+
+ValueId soft_cap(Graph& g, ValueId x, float cap, std::string name) {
+  return g.add(kSoftCapOp, {x}, std::make_shared<Attrs>(Attrs{cap}), std::move(name))[0];
+}
+
+ValueId gelu(Graph& g, ValueId x, std::string name) {
+  return g.add(kGeluOp, {x}, nullptr, std::move(name))[0];
+}
+
+}  // namespace butterfly::graph

@@ -1,0 +1,65 @@
+// LoRA adapters: small matrices that are added to a model's products when it runs, y = W x + s B (A x).
+#pragma once
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/formats/model_file.h"
+#include "nn/linear.h"
+
+namespace butterfly::model {
+
+// What an adapter adds to one matrix of the model.
+struct LoraPair {
+  std::string target;  // the model's tensor, "blk.0.attn_q.weight"
+  Tensor a;            // [rank, in], F32
+  Tensor b;            // [out, rank], F32
+};
+
+// In memory as floats; immutable.
+struct Adapter {
+  std::filesystem::path path;
+  float alpha = 0;       // 0: the pairs are not divided by their rank
+  bool by_root = false;  // divided by the square root of the rank ("rslora")
+  float scale = 1;       // the user's
+  std::vector<LoraPair> pairs;
+
+  const LoraPair* find(std::string_view target) const;
+  // scale * alpha / rank, as llama.cpp and PEFT define it; or / sqrt(rank).
+  float scale_of(const LoraPair& pair) const;
+};
+
+// An adapter as the user names it: "file" or "file:0.5".
+struct AdapterSpec {
+  std::filesystem::path path;
+  float scale = 1;
+};
+// The part behind the last colon is the scale if it is a number, unless a file of the whole name exists.
+AdapterSpec parse_adapter_spec(const std::string& text);
+
+// Opens a GGUF adapter (general.type "adapter", adapter.type "lora") for the model `base`. Throws Error that
+// names the file, the tensor, the expected and the found; kInvalidArgument if it is for another architecture.
+Adapter open_adapter(const AdapterSpec& spec, const ModelFile& base);
+
+// Pairs from named tensors, in the order of their targets. Throws Error kCorrupt if one of a pair is missing
+// or their ranks differ. For the readers of adapter formats.
+class LoraPairs {
+ public:
+  explicit LoraPairs(std::string file) : file_(std::move(file)) {}
+  // Keeps the values as floats.
+  void add(const std::string& target, bool is_a, const std::string& name, const Tensor& tensor);
+  std::vector<LoraPair> finish() &&;
+
+ private:
+  std::string file_;
+  std::map<std::string, LoraPair> pairs_;  // so that the order does not depend on the file's
+};
+
+// The pair as a layer takes it, for rows [begin, begin + out) of a matrix of shape `whole` in `file`. Throws
+// Error kInvalidArgument naming both shapes when they do not fit.
+nn::LowRank low_rank(const Adapter& adapter, const LoraPair& pair, const ModelFile& file, const Shape& whole,
+                     size_t begin, size_t out);
+
+}  // namespace butterfly::model

@@ -1,0 +1,64 @@
+// What the architectures share: token rows in, a chain of blocks, logits out; and reading a block's layers by
+// name.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/arch/network.h"
+#include "nn/transformer_block.h"
+
+namespace butterfly::model {
+
+// The network of a range of blocks. An architecture's file fills it.
+struct Decoder : Network {
+  // Reads embedding, final norm and head as far as the range has them. Without a matrix of its own the head
+  // shares the embedding's. `norm_kind` is that of the final norm.
+  Decoder(const ModelConfig& config, WeightLoader& weights, LayerRange range,
+          nn::NormKind norm_kind = nn::NormKind::kRms);
+
+  StageValues build(graph::Graph& graph, size_t rows, size_t output_rows) const override;
+  bool first() const { return range.begin == 0; }
+  bool last() const { return range.end == config.layers; }
+
+  ModelConfig config;
+  LayerRange range;
+  graph::Parameter embedding;
+  float embedding_scale = 1;
+  graph::Parameter positions;        // [positions, dim]: learned, added to the embedding; may be empty
+  std::vector<kernels::Rope> ropes;  // empty: no turns
+  std::vector<nn::TransformerBlock> blocks;
+  std::vector<size_t> rope_of_block;  // index into `ropes`; empty: all use the first
+  nn::Norm norm;
+  nn::Linear head;
+  float logit_cap = 0;  // 0: none
+};
+
+// Layers of block `layer` of the file, under llama.cpp's names without "blk.N.". Lives while a model loads.
+class BlockLoader {
+ public:
+  BlockLoader(const Decoder& decoder, WeightLoader& weights, size_t layer);
+
+  nn::Norm norm(const char* name, nn::NormKind kind = nn::NormKind::kRms) const;
+  nn::Norm head_norm(const char* name) const;  // one weight per value of a head
+  nn::Linear linear(const char* name, size_t out, size_t in) const;
+
+  // Projections (fused as attn_qkv or apart; biases where the file has them) and plain scaling by
+  // 1 / sqrt(head_dim).
+  nn::Attention attention(kernels::RopeLayout layout) const;
+  // ffn_gate, ffn_up, ffn_down.
+  nn::Mlp gated_mlp(nn::Activation activation) const;
+  // ffn_up with the gate's rows in front of its own, ffn_down.
+  nn::Mlp fused_gated_mlp(nn::Activation activation) const;
+  // ffn_up and ffn_down with gelu.
+  nn::Mlp plain_mlp() const;
+  // ffn_gate_inp and ffn_{gate,up,down}_exps; counts from the "expert_" keys. `ff`: columns inside an expert.
+  nn::Moe moe(size_t ff) const;
+
+ private:
+  const ModelConfig& config_;
+  WeightLoader& weights_;
+  size_t index_;        // within the range
+  std::string prefix_;  // "blk.N."
+};
+
+}  // namespace butterfly::model

@@ -1,0 +1,22 @@
+#include "nn/mlp.h"
+
+#include "base/check.h"
+
+namespace butterfly::nn {
+
+ValueId build_gated(Builder& b, Activation activation, ValueId gate, ValueId up, const std::string& name) {
+  return activation == Activation::kSilu ? graph::swiglu(b.graph(), gate, up, name + ".swiglu")
+                                         : graph::geglu(b.graph(), gate, up, name + ".geglu");
+}
+
+ValueId Mlp::build(Builder& b, ValueId x) const {
+  if (!gate) {
+    BF_CHECK(activation == Activation::kGelu) << name << ": silu has no form without a gate";
+    return down.build(b, graph::gelu(b.graph(), up.build(b, x), name + ".gelu"));
+  }
+  const Linear* layers[] = {&gate, &up};
+  const auto both = build_linears(b, x, layers);
+  return down.build(b, build_gated(b, activation, both[0], both[1], name));
+}
+
+}  // namespace butterfly::nn

@@ -1,0 +1,21 @@
+// The feed-forward part of a block: down(f(gate(x)) * up(x)), or down(f(up(x))) without a gate.
+#pragma once
+#include "nn/linear.h"
+
+namespace butterfly::nn {
+
+enum class Activation { kSilu, kGelu };  // gelu in its tanh form
+
+struct Mlp {
+  Activation activation = Activation::kSilu;
+  Linear gate;  // may be empty, for kGelu
+  Linear up, down;
+  std::string name;
+
+  ValueId build(Builder& b, ValueId x) const;
+};
+
+// f(gate) * up.
+ValueId build_gated(Builder& b, Activation activation, ValueId gate, ValueId up, const std::string& name);
+
+}  // namespace butterfly::nn

@@ -1,0 +1,15 @@
+#include "nn/transformer_block.h"
+
+namespace butterfly::nn {
+
+ValueId TransformerBlock::build(Builder& b, ValueId x, ValueId turns) const {
+  Graph& g = b.graph();
+  ValueId delta = attention.build(b, attention_norm.build(b, x), turns);
+  if (attention_post_norm) delta = attention_post_norm.build(b, delta);
+  x = graph::add(g, delta, x, attention.name + ".residual");
+  delta = std::visit([&](const auto& part) { return part.build(b, mlp_norm.build(b, x)); }, mlp);
+  if (mlp_post_norm) delta = mlp_post_norm.build(b, delta);
+  return graph::add(g, delta, x, std::visit([](const auto& part) { return part.name; }, mlp) + ".residual");
+}
+
+}  // namespace butterfly::nn

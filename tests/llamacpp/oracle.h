@@ -1,0 +1,24 @@
+// llama.cpp as oracle: runs it on model files and returns its logits.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace butterfly::testing {
+
+struct OracleJob {
+  std::filesystem::path model;
+  std::vector<int32_t> tokens;
+  size_t context = 128;
+  std::filesystem::path adapter = {};  // a GGUF LoRA adapter; may be empty
+  double adapter_scale = 1;
+};
+
+// Why llama.cpp cannot be had here, or empty. Installs it on the first call.
+std::string oracle_why_not();
+
+// Logits [tokens, vocabulary] for each job, from one process. Throws std::runtime_error with what it printed.
+std::vector<std::vector<float>> oracle_logits(const std::vector<OracleJob>& jobs);
+
+}  // namespace butterfly::testing
