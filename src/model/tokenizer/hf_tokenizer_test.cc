@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/error.h"
+#include "model/tokenizer/vector_files.h"
 
 namespace butterfly::model {
 namespace {
@@ -98,6 +101,28 @@ TEST(HfTokenizer, SentencePieceBytesThatAreNone) {
               HasSubstr("expected 127 bytes, found 3"));
   EXPECT_THAT(error("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), HasSubstr("at most 10 bytes"));
   EXPECT_THAT(error("\x0f"), HasSubstr("wire type"));
+}
+
+// What the fuzzers start from: every file is a tokenizer that works, or an Error.
+TEST(HfTokenizer, FuzzSeeds) {
+  namespace fs = std::filesystem;
+  const fs::path folder = BUTTERFLY_SOURCE_DIR "/src/model/tokenizer";
+  size_t working = 0;
+  for (const char* kind : {"tokenizer_json_fuzz_corpus", "sentencepiece_fuzz_corpus"}) {
+    for (const auto& entry : fs::directory_iterator(folder / kind)) {
+      const std::string bytes = read_whole_file(entry.path());
+      try {
+        const auto t = entry.path().extension() == ".json"
+                           ? tokenizer_from_json(bytes)
+                           : tokenizer_from_sentencepiece(std::as_bytes(std::span(bytes)));
+        EXPECT_FALSE(t->encode("at at", {.parse_special = true}).empty()) << entry.path();
+        ++working;
+      } catch (const Error& e) {
+        ADD_FAILURE() << entry.path() << ": " << e.what();
+      }
+    }
+  }
+  EXPECT_EQ(working, 6u);
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ constexpr SplitStep kGpt4o[] = {{BF_LLAMA_CPP_CASED(BF_CONTRACTIONS "?") R"(|\p{
 
 // As gpt-4o's, with thousands: \d{1,3}(?=(?:\d{3})*\b) is every number that ends at a word boundary, in
 // threes.
-constexpr SplitStep kTinyAya[] = {{R"(\d++(?!\w))", SplitKind::kIsolateInThrees},
+constexpr SplitStep kTinyAya[] = {{R"((?<!\d)\d++(?!\w))", SplitKind::kIsolateInThrees},
                                   {BF_CASED(BF_CONTRACTIONS "?") R"(|\p{N}{1,3})" BF_REST_SLASH}};
 constexpr std::string_view kTinyAyaOriginal[] = {
     R"(\d{1,3}(?=(?:\d{3})*\b))", BF_CASED(BF_ANY_CASE_CONTRACTIONS "?") R"(|\p{N}{1,3})" BF_REST_SLASH};
