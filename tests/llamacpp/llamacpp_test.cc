@@ -90,7 +90,7 @@ Bounds bounds_of(DType type) {
   return {1e-3, 0.2};
 }
 
-class LlamaCpp : public ::testing::TestWithParam<std::string_view> {
+class LlamaCppFiles : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string reason = oracle_why_not(); !reason.empty()) GTEST_SKIP() << reason;
@@ -117,6 +117,8 @@ class LlamaCpp : public ::testing::TestWithParam<std::string_view> {
   }
   fs::path dir_;
 };
+
+class LlamaCpp : public LlamaCppFiles, public ::testing::WithParamInterface<std::string_view> {};
 
 TEST_P(LlamaCpp, NextTokenDistributionsAgree) {
   struct Case {
@@ -159,6 +161,27 @@ TEST_P(LlamaCpp, NextTokenDistributionsAgree) {
     EXPECT_EQ(c.decided_equal, c.decided) << cases[i].name;
     EXPECT_GE(c.decided, kPositions / 2) << cases[i].name << ": too few positions decide anything";
   }
+}
+
+TEST_F(LlamaCppFiles, AdaptersAgree) {
+  const fs::path data = testing::kModels / "..";
+  const fs::path adapter = data / "lora" / "tinystories-656k" / "adapter.gguf";
+  BF_SKIP_WITHOUT(adapter);
+  const auto tokens = some_tokens(kPositions, 2048);
+  for (const char* base : {"tinystories-656k-f32.gguf", "tinystories-656k-q8_0.gguf"})
+    for (double scale : {1.0, -0.5}) {
+      const fs::path path = data / "models" / "tinystories-656k" / base;
+      const auto theirs = oracle_logits(
+          {{.model = path, .tokens = tokens, .context = 128, .adapter = adapter, .adapter_scale = scale}});
+      const auto own = ours(path, tokens, 128, {{adapter, static_cast<float>(scale)}});
+      ASSERT_EQ(own.size(), theirs[0].size());
+      const bool floats = std::string_view(base).find("f32") != std::string_view::npos;
+      const Comparison c = compare(theirs[0], own, own.size() / kPositions, floats ? 2e-3 : 0.2);
+      fmt::print("{} with a LoRA of scale {}: mean KL {:8.2e}  largest logit difference {:8.2e}\n", base,
+                 scale, c.mean_kl, c.worst_logit);
+      EXPECT_LE(c.mean_kl, floats ? 1e-6 : 1e-3);
+      EXPECT_EQ(c.decided_equal, c.decided);
+    }
 }
 
 std::vector<std::string_view> architecture_names() {
