@@ -1,9 +1,9 @@
 #include "cli/command_table.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/near_names.h"
 
 namespace butterfly::cli {
 namespace {
@@ -13,26 +13,16 @@ constexpr Command kCommands[] = {
     {"bench", "Speed of a model, in llama-bench's terms, or of the machine", "Use", true, setup_bench},
     {"show", "What a model file holds: architecture, sizes, types", "Models", true, setup_show},
     {"tokenize", "A text as the token ids the model sees", "Models", true, setup_tokenize},
+    {"perplexity", "How well a model predicts a text: -f FILE", "Models", false, setup_perplexity},
+    {"convert", "Write any readable model as a GGUF file", "Models", true, setup_convert},
+    {"quantize", "Write a GGUF file with fewer bits per weight", "Models", true, setup_quantize},
+    {"list", "The models of the local store, for -m NAME", "Models", true, setup_list},
+    {"import", "Put a model file into the local store", "Models", false, setup_import},
+    {"rm", "Remove a model from the local store", "Models", false, setup_rm},
     {"make-model", "Write a model with random weights, for tests and benches", "Models", true,
      setup_make_model},
     {"version", "What this program is and which CPU target it uses", "This program", true, setup_version},
 };
-
-// Levenshtein distance: insertions, deletions and replacements from one word to the other.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
 
 }  // namespace
 
@@ -49,7 +39,7 @@ std::string_view nearest_command(std::string_view typed) {
   std::string_view nearest;
   size_t smallest = std::max<size_t>(1, typed.size() / 3) + 1;
   for (const Command& command : kCommands) {
-    const size_t steps = distance(typed, command.name);
+    const size_t steps = edit_distance(typed, command.name);
     if (steps < smallest) {
       smallest = steps;
       nearest = command.name;

@@ -2,15 +2,36 @@
 
 #include <CLI/App.hpp>
 
+#include "cli/interrupt.h"
+#include "cli/model_store.h"
+#include "cli/progress.h"
+
 namespace butterfly::cli {
 
 void ModelInput::add_to(CLI::App& app) {
-  app.add_option("-m,--model,FILE", path, "Model file: GGUF or llama2.c")->type_name("FILE")->required();
+  app.add_option("-m,--model,FILE", path,
+                 "Model: GGUF, Hugging Face folder, llama2.c, or a name from the store")
+      ->type_name("FILE")
+      ->required();
   app.add_option("--tokenizer", tokenizer,
                  "Vocabulary of a llama2.c model (default: tokenizer.bin beside it)")
       ->type_name("FILE");
 }
 
-model::ModelFile ModelInput::open() const { return model::open_model(path, {.tokenizer_path = tokenizer}); }
+std::filesystem::path ModelInput::resolved() const { return resolve_model(path); }
+
+model::ModelFile ModelInput::open() const {
+  return model::open_model(resolved(), {.tokenizer_path = tokenizer});
+}
+
+std::unique_ptr<runtime::LoadedModel> ModelInput::load(ThreadPool& pool, runtime::LoadOptions options) const {
+  Progress progress("loading", 1, ProgressUnit::kBytes);
+  options.tokenizer_path = tokenizer;
+  options.progress = [&](uint64_t done, uint64_t total) {
+    throw_if_interrupted();
+    progress.update(done, total);
+  };
+  return runtime::load_model(resolved(), pool, options);
+}
 
 }  // namespace butterfly::cli

@@ -1,8 +1,12 @@
-// Which model a command works on: -m FILE, and --tokenizer FILE for formats that keep the vocabulary apart.
+// Which model a command works on: -m FILE or NAME, and --tokenizer FILE for formats that keep the vocabulary
+// apart.
 #pragma once
+#include <filesystem>
+#include <memory>
 #include <string>
 
 #include "model/formats/model_file.h"
+#include "runtime/loaded_model.h"
 
 namespace CLI {
 class App;
@@ -16,8 +20,12 @@ struct ModelInput {
 
   void add_to(CLI::App& app);  // -m, --model (required; also as plain argument), --tokenizer
 
-  // Throws Error that names the file and what is wrong with it.
+  // `path`, or where the store keeps the model of that name.
+  std::filesystem::path resolved() const;
+  // Both throw Error that names the file and what is wrong with it.
   model::ModelFile open() const;
+  // With a progress bar; Ctrl-C stops it.
+  std::unique_ptr<runtime::LoadedModel> load(ThreadPool& pool, runtime::LoadOptions options = {}) const;
 };
 
 }  // namespace butterfly::cli

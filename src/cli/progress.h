@@ -26,6 +26,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(uint64_t done);
+  void set_label(std::string label) { label_ = std::move(label); }
   // The same where the total is known only now.
   void update(uint64_t done, uint64_t total) {
     total_ = total;

@@ -92,7 +92,8 @@ Adapter open_adapter(const AdapterSpec& spec, const ModelFile& base) {
     if (!is_a && !tensor.ends_with(kSuffixB))
       fail(Errc::kUnsupported, "{}: tensor {}: expected a name that ends in {} or {}", name, named.name,
            kSuffixA, kSuffixB);
-    pairs.add(std::string(tensor.substr(0, tensor.size() - kSuffixA.size())), is_a, named.name, named.tensor);
+    pairs.add(std::string(tensor.substr(0, tensor.size() - kSuffixA.size())), is_a, named.name,
+              file.tensor(named.name));
   }
   return {.path = spec.path,
           .alpha = file.metadata().f32_or("adapter.lora.alpha", 0),

@@ -20,17 +20,14 @@ void WeightLoader::loaded(const Tensor& tensor) {
   if (progress_) progress_(std::min(done_bytes_, total_bytes_), total_bytes_);
 }
 
-kernels::PackedMatrix WeightLoader::pack(const std::string& name, const Tensor& matrix) {
+kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix) {
   auto packed = kernels::PackedMatrix::uninitialised(matrix);
   pool_.parallel_for(packed.panels(), 1, [&](size_t begin, size_t end) {
     MappedFile::guard([&] { packed.pack_panels(matrix, begin, end); });
   });
   if (packed.repacked()) {
     packed_bytes_ += packed.bytes();
-    const NamedTensor& whole = *file_.find(name);
-    if (file_.mapping() != nullptr)
-      file_.mapping()->done_with(whole.offset + static_cast<uint64_t>(matrix.raw() - whole.tensor.raw()),
-                                 matrix.bytes());
+    file_.done_with(matrix);
   }
   loaded(matrix);
   return packed;
@@ -38,7 +35,7 @@ kernels::PackedMatrix WeightLoader::pack(const std::string& name, const Tensor& 
 
 graph::Parameter WeightLoader::matrix(const std::string& name, size_t out, size_t in) {
   const Tensor tensor = file_.tensor(name, {static_cast<int64_t>(out), static_cast<int64_t>(in)});
-  return {.name = name, .value = {}, .packed = pack(name, tensor)};
+  return {.name = name, .value = {}, .packed = pack(tensor)};
 }
 
 nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out) {
@@ -47,7 +44,7 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
   const Tensor part =
       out == rows ? whole : whole.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out));
   nn::Linear linear;
-  linear.weight = {.name = name, .value = {}, .packed = pack(name, part)};
+  linear.weight = {.name = name, .value = {}, .packed = pack(part)};
   if (graph::Parameter bias = optional_vector(stem + ".bias", rows)) {
     linear.bias = {
         .name = bias.name,
@@ -92,7 +89,7 @@ graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t exp
     const Tensor all = file_.tensor(stacked, {static_cast<int64_t>(experts), rows, cols});
     for (size_t e = 0; e < experts; ++e) {
       const auto index = static_cast<int64_t>(e);
-      parameter.experts.push_back(pack(stacked, all.slice(0, index, index + 1).reshape({rows, cols})));
+      parameter.experts.push_back(pack(all.slice(0, index, index + 1).reshape({rows, cols})));
     }
   }
   for (const kernels::PackedMatrix& packed : parameter.experts)

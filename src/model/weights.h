@@ -53,7 +53,7 @@ class WeightLoader {
  private:
   void loaded(const Tensor& tensor);
   // Packs a matrix that lies in the file's tensor `name`.
-  kernels::PackedMatrix pack(const std::string& name, const Tensor& matrix);
+  kernels::PackedMatrix pack(const Tensor& matrix);
   // Rows [begin, begin + out) of the tensor and of what belongs to it.
   nn::Linear linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out);
 

@@ -12,6 +12,7 @@
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
+#include "cli/model_store.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/version.h"
@@ -53,7 +54,7 @@ struct Row {
 std::string model_type(const model::ModelFile& file) {
   const auto shares = file.type_shares();
   return fmt::format("{} {} {}", file.architecture(), format_count(file.parameter_count()),
-                     shares.empty() ? "empty" : dtype_name(shares.front().dtype));
+                     shares.empty() ? "empty" : shares.front().type);
 }
 
 Json to_json(const Row& row) {
@@ -165,7 +166,7 @@ void bench_model(const BenchOptions& options, const std::string& path, size_t th
     throw_if_interrupted();
     progress.update(done, total);
   };
-  const auto model = runtime::load_model(path, pool, load);
+  const auto model = runtime::load_model(resolve_model(path), pool, load);
   const auto dtype = dtype_by_name(options.cache_type);
   if (!dtype) fail(Errc::kInvalidArgument, "--cache-type {}: expected f16, f32 or q8_0", options.cache_type);
   for (const runtime::BenchmarkTest& test : tests_of(options)) {
@@ -229,7 +230,7 @@ int bench(const BenchOptions& options) {
 
 CommandBody setup_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
-  app.add_option("-m,--model", options->models, "Model file (several: repeat or separate by commas)")
+  app.add_option("-m,--model", options->models, "Model file or name (several: repeat or separate by commas)")
       ->delimiter(',');
   app.add_option("-p,--n-prompt", options->prompts, "Prompt lengths, 0 for none")
       ->delimiter(',')

@@ -5,7 +5,13 @@
 namespace butterfly::cli {
 
 CommandBody setup_bench(CLI::App& app);
+CommandBody setup_convert(CLI::App& app);
+CommandBody setup_import(CLI::App& app);
+CommandBody setup_list(CLI::App& app);
 CommandBody setup_make_model(CLI::App& app);
+CommandBody setup_perplexity(CLI::App& app);
+CommandBody setup_quantize(CLI::App& app);
+CommandBody setup_rm(CLI::App& app);
 CommandBody setup_run(CLI::App& app);
 CommandBody setup_show(CLI::App& app);
 CommandBody setup_tokenize(CLI::App& app);

@@ -14,7 +14,6 @@
 #include "cli/interrupt.h"
 #include "cli/model_input.h"
 #include "cli/options.h"
-#include "cli/progress.h"
 #include "cli/text_input.h"
 #include "runtime/generate.h"
 
@@ -117,19 +116,10 @@ int run(RunOptions& options) {
   if (options.tokens >= 0) options.generate.tokens_max = static_cast<size_t>(options.tokens);
 
   ThreadPool pool(options.threads);
-  std::unique_ptr<runtime::LoadedModel> model;
-  {
-    Progress progress("loading", 1, ProgressUnit::kBytes);
-    runtime::LoadOptions load;
-    load.tokenizer_path = options.model.tokenizer;
-    load.context = options.context;
-    for (const std::string& text : options.adapters) load.adapters.push_back(model::parse_adapter_spec(text));
-    load.progress = [&](uint64_t done, uint64_t total) {
-      throw_if_interrupted();
-      progress.update(done, total);
-    };
-    model = runtime::load_model(options.model.path, pool, load);
-  }
+  runtime::LoadOptions load;
+  load.context = options.context;
+  for (const std::string& text : options.adapters) load.adapters.push_back(model::parse_adapter_spec(text));
+  const std::unique_ptr<runtime::LoadedModel> model = options.model.load(pool, std::move(load));
   const model::Tokenizer& tokenizer = model->tokenizer_or_throw();
   model::EncodeOptions encode;
   if (options.no_bos) encode.add_bos = false;

@@ -61,15 +61,14 @@ void print_summary(const model::ModelFile& file) {
   const model::Metadata& metadata = file.metadata();
   line("file", file.path().string());
   line("format", file.format());
-  line("size", format_bytes(file.mapping()->bytes().size()));
+  line("size", format_bytes(file.file_bytes()));
   line("architecture", file.architecture());
   if (const auto name = text_of(metadata, "general.name")) line("name", *name);
   line("parameters", fmt::format("{} ({})", format_count(file.parameter_count()), file.parameter_count()));
   std::string_view heading = "types";
   for (const model::TypeShare& share : file.type_shares()) {
-    line(heading,
-         fmt::format("{:<8} {:>5} tensors  {:>9} values  {:>10}", dtype_name(share.dtype), share.tensor_count,
-                     format_count(share.value_count), format_bytes(share.bytes)));
+    line(heading, fmt::format("{:<8} {:>5} tensors  {:>9} values  {:>10}", share.type, share.tensor_count,
+                              format_count(share.value_count), format_bytes(share.bytes)));
     heading = "";
   }
   for (const Size& size : kSizes) {
@@ -93,8 +92,8 @@ void print_metadata(const model::Metadata& metadata) {
 void print_tensors(const model::ModelFile& file) {
   fmt::print("\n{} tensors:\n", file.tensors().size());
   for (const model::NamedTensor& entry : file.tensors()) {
-    fmt::print("  {:<36} {:<8} {:<20} {:>10}  at {}\n", entry.name, dtype_name(entry.tensor.dtype()),
-               entry.tensor.shape().to_string(), format_bytes(entry.tensor.bytes()), entry.offset);
+    fmt::print("  {:<36} {:<8} {:<20} {:>10}  at {}\n", entry.name, entry.type_name(),
+               entry.shape.to_string(), format_bytes(entry.bytes), entry.offset);
   }
 }
 
@@ -120,18 +119,30 @@ struct JsonOfValue {
   }
 };
 
+Json json_of_tensors(const model::ModelFile& file) {
+  Json tensors = Json::array();
+  for (const model::NamedTensor& entry : file.tensors()) {
+    tensors.push_back({{"name", entry.name},
+                       {"type", entry.type_name()},
+                       {"shape", entry.shape.sizes()},
+                       {"bytes", entry.bytes},
+                       {"offset", entry.offset}});
+  }
+  return tensors;
+}
+
 Json json_of(const model::ModelFile& file, const ShowOptions& options) {
   const model::Metadata& metadata = file.metadata();
   Json json = {{"file", file.path().string()},
                {"format", file.format()},
-               {"bytes", file.mapping()->bytes().size()},
+               {"bytes", file.file_bytes()},
                {"architecture", file.architecture()},
                {"parameters", file.parameter_count()}};
   if (const model::MetaValue* name = metadata.find("general.name"))
     json["name"] = std::visit(JsonOfValue{}, *name);
   json["types"] = Json::array();
   for (const model::TypeShare& share : file.type_shares()) {
-    json["types"].push_back({{"type", dtype_name(share.dtype)},
+    json["types"].push_back({{"type", share.type},
                              {"tensors", share.tensor_count},
                              {"values", share.value_count},
                              {"bytes", share.bytes}});
@@ -148,22 +159,33 @@ Json json_of(const model::ModelFile& file, const ShowOptions& options) {
     for (const auto& [key, value] : metadata.entries())
       json["metadata"][key] = std::visit(JsonOfValue{}, value);
   }
-  if (options.tensors) {
-    json["tensors"] = Json::array();
-    for (const model::NamedTensor& entry : file.tensors()) {
-      json["tensors"].push_back({{"name", entry.name},
-                                 {"type", dtype_name(entry.tensor.dtype())},
-                                 {"shape", entry.tensor.shape().sizes()},
-                                 {"bytes", entry.tensor.bytes()},
-                                 {"offset", entry.offset}});
-    }
-  }
+  if (options.tensors) json["tensors"] = json_of_tensors(file);
   return json;
+}
+
+// safetensors without config.json: an adapter, part of a model, anything.
+int show_bare(const model::ModelFile& file, const ShowOptions& options) {
+  if (options.json) {
+    Json json = {{"file", file.path().string()}, {"format", file.format()}, {"bytes", file.file_bytes()}};
+    json["tensors"] = json_of_tensors(file);
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    return kExitOk;
+  }
+  line("file", file.path().string());
+  line("format", file.format());
+  line("size", format_bytes(file.file_bytes()));
+  line("architecture", "not known: no config.json beside it");
+  if (options.metadata) print_metadata(file.metadata());
+  print_tensors(file);
+  return kExitOk;
 }
 
 int show(const ShowOptions& options) {
   const model::ModelFile file = options.model.open();
-  file.architecture();  // a file that does not say what it is gets an error instead of half a page
+  // A file that does not say what it is gets an error instead of half a page; lone tensors are a list all the
+  // same.
+  if (file.format() == "safetensors") return show_bare(file, options);
+  file.architecture();
   if (options.json) {
     fmt::print("{}\n", json_of(file, options).dump(2, ' ', false, Json::error_handler_t::replace));
     return kExitOk;

@@ -44,14 +44,25 @@ bool looks_like_safetensors(std::span<const std::byte> head) {
   return head[8] == std::byte{'{'} && header < (uint64_t{1} << 32);
 }
 
+std::string_view text_of(std::span<const std::byte> head) {
+  return {reinterpret_cast<const char*>(head.data()), std::min<size_t>(head.size(), 64)};
+}
+
+const Signature* known_kind(std::span<const std::byte> head) {
+  for (const Signature& row : kSignatures)
+    if (text_of(head).starts_with(row.prefix)) return &row;
+  return nullptr;
+}
+
 }  // namespace
+
+bool is_known_other_file(std::span<const std::byte> head) { return known_kind(head) != nullptr; }
 
 std::string describe_unknown_file(std::span<const std::byte> head) {
   if (head.empty()) return "an empty file";
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), std::min<size_t>(head.size(), 64));
-  for (const Signature& row : kSignatures)
-    if (text.substr(0, row.prefix.size()) == row.prefix) return std::string(row.words);
-  if (looks_like_safetensors(head)) return "a safetensors file";
+  const std::string_view text = text_of(head);
+  if (looks_like_safetensors(head)) return "a safetensors file";  // its length may look like a signature
+  if (const Signature* row = known_kind(head)) return std::string(row->words);
   if (text.find_first_not_of('\0') == std::string_view::npos) return "zero bytes (an unfinished download?)";
   std::string hex;
   for (size_t i = 0; i < std::min<size_t>(head.size(), 8); ++i)

@@ -199,8 +199,10 @@ std::filesystem::path find_tokenizer(const std::filesystem::path& model, uint64_
 
 }  // namespace
 
-std::string llama2c_why_not(std::span<const std::byte> head, uint64_t file_bytes) {
-  const Parsed parsed = parse_header(head);
+std::string llama2c_why_not(const ModelSource& source) {
+  if (source.folder()) return "is a folder";
+  const uint64_t file_bytes = source.bytes();
+  const Parsed parsed = parse_header(source.head);
   // With the magic it is ours, sound or not: open() then says what is wrong.
   if (parsed.header.bytes == kHeaderBytesV1) return {};
   if (!parsed.objection.empty()) return parsed.objection;
@@ -211,7 +213,8 @@ std::string llama2c_why_not(std::span<const std::byte> head, uint64_t file_bytes
   return {};
 }
 
-ModelFile llama2c_open(std::shared_ptr<MappedFile> mapping, const OpenModelOptions& options) {
+ModelFile llama2c_open(const ModelSource& source, const OpenModelOptions& options) {
+  const std::shared_ptr<MappedFile>& mapping = source.mapping;
   const std::filesystem::path& path = mapping->path();
   const Parsed parsed = parse_header(copy_head(mapping->bytes(), kHeaderBytesV1));
   if (!parsed.objection.empty())
@@ -226,13 +229,13 @@ ModelFile llama2c_open(std::shared_ptr<MappedFile> mapping, const OpenModelOptio
   for (const auto& [name, shape, offset] : layout.parts()) {
     const auto bytes = static_cast<size_t>(shape.count()) * sizeof(float);
     const auto from = static_cast<size_t>(offset);
-    tensors.push_back({name, Tensor(Buffer::mapped(mapping, from, bytes), DType::kF32, shape), offset});
+    tensors.emplace_back(name, Tensor(Buffer::mapped(mapping, from, bytes), DType::kF32, shape), offset);
   }
   Metadata metadata = make_metadata(h, path);
   const std::filesystem::path tokenizer = find_tokenizer(path, h.vocab, options);
   if (!tokenizer.empty()) llama2c_add_tokenizer(tokenizer, static_cast<uint32_t>(h.vocab), metadata);
   return ModelFile(fmt::format("llama2.c v{}", h.version), path, std::move(metadata), std::move(tensors),
-                   mapping);
+                   {mapping});
 }
 
 }  // namespace butterfly::model

@@ -14,8 +14,8 @@ namespace butterfly::model {
 // Rows of the model format table. Metadata and tensors get GGUF's names (llama.*, blk.N.attn_q.weight, ...);
 // RoPE pairs are interleaved, as in GGUF's llama. Version 0 has no magic: its file length must be exactly
 // what its header says.
-std::string llama2c_why_not(std::span<const std::byte> head, uint64_t file_bytes);
-ModelFile llama2c_open(std::shared_ptr<MappedFile> mapping, const OpenModelOptions& options);
+std::string llama2c_why_not(const ModelSource& source);
+ModelFile llama2c_open(const ModelSource& source, const OpenModelOptions& options);
 
 // Reads `vocab_size` pieces of a llama2.c tokenizer file into tokenizer.ggml.* keys of `metadata`. Throws
 // Error kCorrupt, also when the file holds more or fewer pieces.

@@ -145,9 +145,9 @@ TEST_F(Llama2c, SameWeightsAsTheGguf) {
   for (const char* name : {"stories260K.bin", "stories260K-v1.bin"}) {
     const ModelFile model = open_model(kModels / name);
     size_t compared = 0;
-    for (const auto& [tensor_name, tensor, offset] : model.tensors()) {
-      const Tensor same = gguf.tensor(tensor_name, tensor.shape());
-      EXPECT_EQ(std::memcmp(same.raw(), tensor.raw(), tensor.bytes()), 0) << name << " " << tensor_name;
+    for (const NamedTensor& entry : model.tensors()) {
+      const Tensor same = gguf.tensor(entry.name, entry.shape);
+      EXPECT_EQ(std::memcmp(same.raw(), entry.view.raw(), entry.bytes), 0) << name << " " << entry.name;
       ++compared;
     }
     EXPECT_EQ(compared, 47u) << name;  // all but output.weight, which the .bin files share with the embedding

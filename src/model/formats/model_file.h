@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,15 +16,33 @@
 
 namespace butterfly::model {
 
+// One tensor of a model, named as GGUF names it. Its values are read when they are asked for.
 struct NamedTensor {
+  NamedTensor() = default;
+  // Values that lie in a file as they are used. `at` is where, in that file.
+  NamedTensor(std::string name, Tensor view, uint64_t at);
+  // Values that have to be put together: rows in another order, several matrices in one. `make` runs at each
+  // load().
+  NamedTensor(std::string name, DType dtype, Shape shape, std::function<Tensor()> make);
+  // Of an element type this build cannot read: may be listed, not loaded.
+  static NamedTensor foreign(std::string name, std::string type, Shape shape, uint64_t bytes, uint64_t at);
+
   std::string name;
-  Tensor tensor;        // a view of the mapped file; must not be written
-  uint64_t offset = 0;  // of its bytes in the file
+  DType dtype = DType::kF32;
+  Shape shape;
+  uint64_t bytes = 0;
+  uint64_t offset = 0;       // of its bytes in their file; 0 where they are put together
+  std::string foreign_type;  // empty: the type is `dtype`
+  Tensor view;  // of the mapped file, contiguous, not to be written; empty where there is a `make`
+  std::function<Tensor()> make;
+
+  std::string_view type_name() const { return foreign_type.empty() ? dtype_name(dtype) : foreign_type; }
+  uint64_t count() const { return static_cast<uint64_t>(shape.count()); }
 };
 
 // Values of one element type in a file.
 struct TypeShare {
-  DType dtype;
+  std::string type;
   uint64_t tensor_count = 0;
   uint64_t value_count = 0;
   uint64_t bytes = 0;
@@ -33,7 +52,7 @@ struct TypeShare {
 class ModelFile {
  public:
   ModelFile(std::string format, std::filesystem::path path, Metadata metadata,
-            std::vector<NamedTensor> tensors, std::shared_ptr<MappedFile> mapping);
+            std::vector<NamedTensor> tensors, std::vector<std::shared_ptr<MappedFile>> files);
 
   const std::string& format() const { return format_; }  // "gguf v3", "llama2.c v1"
   const std::filesystem::path& path() const { return path_; }
@@ -44,12 +63,18 @@ class ModelFile {
   std::span<const NamedTensor> tensors() const { return tensors_; }
   const NamedTensor* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
-  // Throws Error kNotFound.
+  // Throws Error kNotFound, and kUnsupported for an element type this build cannot read. Contiguous. A view
+  // of the file where it can be; otherwise (rows in another order, say) made anew at each call.
   Tensor tensor(std::string_view name) const;
   // Also checks the shape: kCorrupt, naming both, if it differs.
   Tensor tensor(std::string_view name, const Shape& expected) const;
 
-  const std::shared_ptr<MappedFile>& mapping() const { return mapping_; }
+  // The files with the tensors: one, or the parts of a split or sharded model.
+  std::span<const std::shared_ptr<MappedFile>> files() const { return files_; }
+  uint64_t file_bytes() const;
+  // The bytes of this tensor, or of a part of it, will not be needed again soon. Does nothing for memory that
+  // is not a file's.
+  void done_with(const Tensor& tensor) const;
 
   uint64_t parameter_count() const;  // values in all tensors
   uint64_t tensor_bytes() const;
@@ -60,7 +85,7 @@ class ModelFile {
   std::filesystem::path path_;
   Metadata metadata_;
   std::vector<NamedTensor> tensors_;
-  std::shared_ptr<MappedFile> mapping_;
+  std::vector<std::shared_ptr<MappedFile>> files_;
   std::unordered_map<std::string, size_t> index_;
 };
 
@@ -70,15 +95,24 @@ struct OpenModelOptions {
   std::filesystem::path tokenizer_path;
 };
 
-// Opens the file with the first format that knows it. Throws Error that names the file and what was found.
+// Opens the file or folder with the first format that knows it. Throws Error that names the file and what was
+// found.
 ModelFile open_model(const std::filesystem::path& path, const OpenModelOptions& options = {});
 
-// One file format. `why_not` sees the first bytes of the file and its size, and answers in words, empty if it
-// is ours.
+// What a format is asked about: a folder, or a mapped file.
+struct ModelSource {
+  std::filesystem::path path;
+  std::shared_ptr<MappedFile> mapping;  // null for a folder
+  std::vector<std::byte> head;          // the first bytes of the file
+  bool folder() const { return mapping == nullptr; }
+  uint64_t bytes() const { return folder() ? 0 : mapping->bytes().size(); }
+};
+
+// One file format. `why_not` answers in words, empty if the source is ours.
 struct ModelFormat {
   std::string_view name;
-  std::string (*why_not)(std::span<const std::byte> head, uint64_t file_bytes);
-  ModelFile (*open)(std::shared_ptr<MappedFile> mapping, const OpenModelOptions& options);
+  std::string (*why_not)(const ModelSource& source);
+  ModelFile (*open)(const ModelSource& source, const OpenModelOptions& options);
 };
 std::span<const ModelFormat> model_formats();  // best first
 

@@ -52,7 +52,7 @@ TEST_F(ModelFileTest, TensorsByNameAndShape) {
   EXPECT_EQ(file.tensor_bytes(), 24u + 68 + 10);
   const auto shares = file.type_shares();
   ASSERT_EQ(shares.size(), 3u);
-  EXPECT_EQ(shares[0].dtype, DType::kQ8_0);
+  EXPECT_EQ(shares[0].type, "Q8_0");
   EXPECT_EQ(shares[0].value_count, 64u);
   EXPECT_EQ(shares[2].bytes, 10u);
 }
@@ -60,12 +60,13 @@ TEST_F(ModelFileTest, TensorsByNameAndShape) {
 TEST_F(ModelFileTest, AFileOfNoFormatIsDescribed) {
   save(testing::RawBytes().text("hello, this is a letter and no model at all").bytes);
   const std::string error = error_of([&] { open_model(path_); });
-  EXPECT_THAT(error, HasSubstr("expected a model file, found first bytes 68 65 6c 6c"));
+  EXPECT_THAT(error, HasSubstr("expected a model, found first bytes 68 65 6c 6c"));
   for (const ModelFormat& format : model_formats())
     EXPECT_THAT(error, HasSubstr(std::string(format.name) + ": "));
   save({});
   EXPECT_THAT(error_of([&] { open_model(path_); }), HasSubstr("found an empty file"));
-  EXPECT_THAT(error_of([&] { open_model(path_.parent_path()); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(error_of([&] { open_model(path_.parent_path()); }),
+              HasSubstr("found a folder (gguf: is a folder; hugging face folder: has no config.json"));
   EXPECT_THAT(error_of([&] { open_model(path_.string() + ".none"); }), HasSubstr(".none"));
 }
 

@@ -1,0 +1,88 @@
+// `butterfly perplexity`: how well a model predicts a text.
+#include "runtime/perplexity.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands/commands.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/model_input.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/text_input.h"
+
+namespace butterfly::cli {
+namespace {
+
+struct PerplexityCommand {
+  ModelInput model;
+  TextInput text;
+  runtime::PerplexityOptions options;
+  int64_t chunks = -1;
+  size_t threads = 0;
+  bool json = false;
+};
+
+int perplexity(PerplexityCommand& command) {
+  const std::string text = command.text.read();
+  if (command.chunks >= 0) command.options.chunks_max = static_cast<size_t>(command.chunks);
+  ThreadPool pool(command.threads);
+  runtime::LoadOptions load;
+  load.context = command.options.context;
+  const auto model = command.model.load(pool, std::move(load));
+  const model::Tokenizer& tokenizer = model->tokenizer_or_throw();
+  const auto tokens = tokenizer.encode(text, {});
+  std::optional<int32_t> bos;
+  if (tokenizer.adds_bos()) bos = tokenizer.bos();
+  runtime::LocalStage stage(
+      *model, pool,
+      {.positions = command.options.context, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512});
+  runtime::Perplexity result;
+  {
+    Progress bar("perplexity", 1);
+    result = runtime::measure_perplexity(stage, tokens, bos, command.options,
+                                         [&](const runtime::Perplexity& so_far, size_t chunks) {
+                                           bar.set_label(fmt::format("perplexity {:.4f}", so_far.value));
+                                           bar.update(so_far.chunks, chunks);
+                                           return !interrupted();
+                                         });
+  }
+  if (command.json) {
+    nlohmann::ordered_json json;
+    json["perplexity"] = result.value;
+    json["uncertainty"] = result.uncertainty;
+    json["mean_nll"] = result.mean_nll;
+    json["tokens"] = result.tokens;
+    json["chunks"] = result.chunks;
+    json["n_ctx"] = command.options.context;
+    json["stride"] = command.options.stride;
+    json["text_tokens"] = tokens.size();
+    fmt::print("{}\n", json.dump());
+  } else {
+    fmt::print("PPL = {:.4f} +/- {:.5f} over {} tokens in {} chunks of {}\n", result.value,
+               result.uncertainty, result.tokens, result.chunks, command.options.context);
+  }
+  return interrupted() ? kExitInterrupted : kExitOk;
+}
+
+}  // namespace
+
+CommandBody setup_perplexity(CLI::App& app) {
+  auto command = std::make_shared<PerplexityCommand>();
+  command->model.add_to(app);
+  command->text.add_to(app);
+  app.add_option("-c,--ctx-size", command->options.context, "Tokens per chunk")->capture_default_str();
+  app.add_option(
+         "--stride", command->options.stride,
+         "Chunks begin every N tokens, the last N of each are scored; 0: side by side, the second half")
+      ->capture_default_str();
+  app.add_option("--chunks", command->chunks, "At most this many chunks; -1: all")->capture_default_str();
+  add_threads_flag(app, command->threads);
+  add_json_flag(app, command->json);
+  return [command] { return perplexity(*command); };
+}
+
+}  // namespace butterfly::cli

@@ -1,0 +1,66 @@
+// How Hugging Face's model classes map to GGUF: keys out of config.json, tensor names, and the values that
+// GGUF keeps in another order. One row per class in hf_architecture_table.cc.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/formats/json_file.h"
+#include "model/formats/metadata.h"
+#include "model/formats/model_file.h"
+
+namespace butterfly::model {
+
+// What happens to the values on the way.
+enum class HfValues {
+  kAsStored,
+  kRopePairsQ,   // a head's rows from (first half, second half) to pairs, as GGUF's llama turns them
+  kRopePairsKv,  // the same for key heads
+  kTranspose,    // [in, out] to [out, in]
+  kAddOne,       // norm weights kept as w - 1; becomes F32
+  kExpert,       // one of the matrices that are stacked to [experts, out, in]
+  kIgnore,       // buffers that are no weights
+};
+
+// Names without the prefixes "model.", "transformer." and "language_model."; # stands for the layer's number,
+// @ for the expert's.
+struct HfRule {
+  std::string_view from;
+  std::string_view to;
+  HfValues values = HfValues::kAsStored;
+};
+
+// What config.json becomes: GGUF keys, and tensors that GGUF has where Hugging Face has numbers.
+struct HfConfig {
+  Metadata metadata;
+  std::vector<NamedTensor> tensors;
+};
+
+struct HfArchitecture {
+  std::string_view class_name;  // as in "architectures" of config.json
+  std::string_view gguf_name;   // general.architecture
+  void (*read_config)(const JsonObject& config, const std::string& arch, HfConfig& to);
+  std::array<std::span<const HfRule>, 4> rules;
+  bool tied;  // whether output and embedding share a matrix when config.json does not say
+};
+
+std::span<const HfArchitecture> hf_architectures();
+// The row for a config.json. Throws Error kUnsupported that names what was found and what exists.
+const HfArchitecture& hf_architecture_of(const JsonObject& config);
+
+// The readers of config.json, one per family.
+void read_llama_config(const JsonObject& config, const std::string& arch, HfConfig& to);  // also qwen2
+void read_qwen3_config(const JsonObject& config, const std::string& arch, HfConfig& to);  // also with experts
+void read_phi3_config(const JsonObject& config, const std::string& arch, HfConfig& to);
+void read_gemma_config(const JsonObject& config, const std::string& arch, HfConfig& to);  // 2 and 3
+void read_gpt2_config(const JsonObject& config, const std::string& arch, HfConfig& to);
+
+// rope.freq_base and rope.scaling.*, and the tensors of per-pair factors (llama3, longrope). `rotated` is the
+// number of values of a head that turn.
+void read_rope_config(const JsonObject& config, const std::string& arch, uint32_t rotated,
+                      double default_base, HfConfig& to);
+
+}  // namespace butterfly::model

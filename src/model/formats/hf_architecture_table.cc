@@ -1,0 +1,153 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "model/formats/file_kind.h"
+#include "model/formats/hf_architecture.h"
+
+namespace butterfly::model {
+namespace {
+
+using enum HfValues;
+
+constexpr HfRule kEnds[] = {
+    {"embed_tokens.weight", "token_embd.weight"},
+    {"lm_head.weight", "output.weight"},
+    {"layers.#.self_attn.rotary_emb.inv_freq", "", kIgnore},
+    {"rotary_emb.inv_freq", "", kIgnore},
+};
+
+constexpr HfRule kPreNorms[] = {
+    {"norm.weight", "output_norm.weight"},
+    {"layers.#.input_layernorm.weight", "blk.#.attn_norm.weight"},
+    {"layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight"},
+    {"layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight"},
+    {"layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias"},
+    {"layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight"},
+    {"layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias"},
+    {"layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight"},
+    {"layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias"},
+};
+
+constexpr HfRule kLlamaAttention[] = {
+    {"layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight", kRopePairsQ},
+    {"layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias", kRopePairsQ},
+    {"layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight", kRopePairsKv},
+    {"layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias", kRopePairsKv},
+    {"layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight"},
+    {"layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias"},
+    {"layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight"},
+    {"layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias"},
+};
+
+constexpr HfRule kHalfSplitAttention[] = {
+    {"layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight"},
+    {"layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias"},
+    {"layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight"},
+    {"layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias"},
+    {"layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight"},
+    {"layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias"},
+    {"layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight"},
+    {"layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight"},
+    {"layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight"},
+};
+
+constexpr HfRule kMixtralExperts[] = {
+    {"layers.#.block_sparse_moe.gate.weight", "blk.#.ffn_gate_inp.weight"},
+    {"layers.#.block_sparse_moe.experts.@.w1.weight", "blk.#.ffn_gate_exps.weight", kExpert},
+    {"layers.#.block_sparse_moe.experts.@.w3.weight", "blk.#.ffn_up_exps.weight", kExpert},
+    {"layers.#.block_sparse_moe.experts.@.w2.weight", "blk.#.ffn_down_exps.weight", kExpert},
+};
+
+constexpr HfRule kQwenExperts[] = {
+    {"layers.#.mlp.gate.weight", "blk.#.ffn_gate_inp.weight"},
+    {"layers.#.mlp.experts.@.gate_proj.weight", "blk.#.ffn_gate_exps.weight", kExpert},
+    {"layers.#.mlp.experts.@.up_proj.weight", "blk.#.ffn_up_exps.weight", kExpert},
+    {"layers.#.mlp.experts.@.down_proj.weight", "blk.#.ffn_down_exps.weight", kExpert},
+};
+
+constexpr HfRule kPhi3[] = {
+    {"layers.#.self_attn.qkv_proj.weight", "blk.#.attn_qkv.weight"},
+    {"layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight"},
+    {"layers.#.mlp.gate_up_proj.weight", "blk.#.ffn_up.weight"},
+};
+
+// Four norms a block, kept as w - 1. They stand before kHalfSplitAttention, whose rules for q_norm and k_norm
+// are those of qwen3.
+constexpr HfRule kGemma[] = {
+    {"norm.weight", "output_norm.weight", kAddOne},
+    {"layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", kAddOne},
+    {"layers.#.post_attention_layernorm.weight", "blk.#.post_attention_norm.weight", kAddOne},
+    {"layers.#.pre_feedforward_layernorm.weight", "blk.#.ffn_norm.weight", kAddOne},
+    {"layers.#.post_feedforward_layernorm.weight", "blk.#.post_ffw_norm.weight", kAddOne},
+    {"layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", kAddOne},
+    {"layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", kAddOne},
+    {"layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight"},
+    {"layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight"},
+    {"layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight"},
+};
+
+constexpr HfRule kGpt2[] = {
+    {"wte.weight", "token_embd.weight"},
+    {"wpe.weight", "position_embd.weight"},
+    {"h.#.ln_1.weight", "blk.#.attn_norm.weight"},
+    {"h.#.ln_1.bias", "blk.#.attn_norm.bias"},
+    {"h.#.attn.c_attn.weight", "blk.#.attn_qkv.weight", kTranspose},
+    {"h.#.attn.c_attn.bias", "blk.#.attn_qkv.bias"},
+    {"h.#.attn.c_proj.weight", "blk.#.attn_output.weight", kTranspose},
+    {"h.#.attn.c_proj.bias", "blk.#.attn_output.bias"},
+    {"h.#.ln_2.weight", "blk.#.ffn_norm.weight"},
+    {"h.#.ln_2.bias", "blk.#.ffn_norm.bias"},
+    {"h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight", kTranspose},
+    {"h.#.mlp.c_fc.bias", "blk.#.ffn_up.bias"},
+    {"h.#.mlp.c_proj.weight", "blk.#.ffn_down.weight", kTranspose},
+    {"h.#.mlp.c_proj.bias", "blk.#.ffn_down.bias"},
+    {"ln_f.weight", "output_norm.weight"},
+    {"ln_f.bias", "output_norm.bias"},
+    {"lm_head.weight", "output.weight"},
+    {"h.#.attn.bias", "", kIgnore},  // the causal mask
+    {"h.#.attn.masked_bias", "", kIgnore},
+};
+
+constexpr HfArchitecture kArchitectures[] = {
+    {"LlamaForCausalLM", "llama", read_llama_config, {kEnds, kLlamaAttention, kPreNorms}, false},
+    {"MistralForCausalLM", "llama", read_llama_config, {kEnds, kLlamaAttention, kPreNorms}, false},
+    {"MixtralForCausalLM",
+     "llama",
+     read_llama_config,
+     {kEnds, kLlamaAttention, kPreNorms, kMixtralExperts},
+     false},
+    {"Qwen2ForCausalLM", "qwen2", read_llama_config, {kEnds, kHalfSplitAttention, kPreNorms}, false},
+    {"Qwen3ForCausalLM", "qwen3", read_qwen3_config, {kEnds, kHalfSplitAttention, kPreNorms}, false},
+    {"Qwen3MoeForCausalLM",
+     "qwen3moe",
+     read_qwen3_config,
+     {kEnds, kHalfSplitAttention, kPreNorms, kQwenExperts},
+     false},
+    {"Phi3ForCausalLM", "phi3", read_phi3_config, {kEnds, kPhi3, kPreNorms}, false},
+    {"Gemma2ForCausalLM", "gemma2", read_gemma_config, {kEnds, kGemma, kHalfSplitAttention}, true},
+    {"Gemma3ForCausalLM", "gemma3", read_gemma_config, {kEnds, kGemma, kHalfSplitAttention}, true},
+    {"Gemma3ForConditionalGeneration",
+     "gemma3",
+     read_gemma_config,
+     {kEnds, kGemma, kHalfSplitAttention},
+     true},
+    {"GPT2LMHeadModel", "gpt2", read_gpt2_config, {kGpt2}, true},
+};
+
+}  // namespace
+
+std::span<const HfArchitecture> hf_architectures() { return kArchitectures; }
+
+const HfArchitecture& hf_architecture_of(const JsonObject& config) {
+  const std::vector<std::string> found = config.strings("architectures");
+  std::vector<std::string_view> known;
+  for (const HfArchitecture& row : kArchitectures) {
+    if (std::find(found.begin(), found.end(), row.class_name) != found.end()) return row;
+    known.push_back(row.class_name);
+  }
+  fail(Errc::kUnsupported, "{}: key architectures: '{}' is not supported; this build reads {}", config.file(),
+       printable(fmt::format("{}", fmt::join(found, ", "))), fmt::join(known, ", "));
+}
+
+}  // namespace butterfly::model
