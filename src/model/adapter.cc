@@ -78,6 +78,7 @@ std::vector<LoraPair> LoraPairs::finish() && {
 }
 
 Adapter open_adapter(const AdapterSpec& spec, const ModelFile& base) {
+  if (std::filesystem::is_directory(spec.path)) return open_peft_adapter(spec, base);
   const ModelFile file = open_model(spec.path);
   const std::string name = spec.path.string();
   expect_text(file, "general.type", "adapter");

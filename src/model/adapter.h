@@ -39,9 +39,11 @@ struct AdapterSpec {
 // The part behind the last colon is the scale if it is a number, unless a file of the whole name exists.
 AdapterSpec parse_adapter_spec(const std::string& text);
 
-// Opens a GGUF adapter (general.type "adapter", adapter.type "lora") for the model `base`. Throws Error that
-// names the file, the tensor, the expected and the found; kInvalidArgument if it is for another architecture.
+// Opens a GGUF adapter (general.type "adapter", adapter.type "lora") or a folder that PEFT wrote, for the
+// model `base`. Throws Error that names the file, the tensor, the expected and the found; kInvalidArgument if
+// it is for another architecture.
 Adapter open_adapter(const AdapterSpec& spec, const ModelFile& base);
+Adapter open_peft_adapter(const AdapterSpec& spec, const ModelFile& base);
 
 // Pairs from named tensors, in the order of their targets. Throws Error kCorrupt if one of a pair is missing
 // or their ranks differ. For the readers of adapter formats.

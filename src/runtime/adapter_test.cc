@@ -69,6 +69,13 @@ TEST(Adapter, TokensAndProbabilitiesAreLlamaCpps) {
   EXPECT_LT(worst, 2e-5);  // the file has six decimals, and merged weights in numpy are 1e-5 away too
 }
 
+TEST(Adapter, ThePeftFolderGivesTheBitsOfItsGguf) {
+  BF_SKIP_WITHOUT(kAdapter);
+  const std::vector<int32_t> tokens = {1, 147, 201, 282, 215, 286, 598};
+  EXPECT_EQ(Adapted(kBase, {{kAdapter.parent_path(), 1}}).logits(tokens),
+            Adapted(kBase, {{kAdapter, 1}}).logits(tokens));
+}
+
 TEST(Adapter, ScalesAddUpAndZeroIsNothing) {
   BF_SKIP_WITHOUT(kAdapter);
   const std::vector<int32_t> tokens = {1, 147, 201, 282, 215, 286, 598};
@@ -135,6 +142,9 @@ TEST(Adapter, WhatDoesNotFitIsRefusedInWords) {
               ::testing::HasSubstr("changes a matrix of shape [128, 128]"));
   EXPECT_THAT(message(kModels / "tiny-gpt2-golden" / "tiny-gpt2.gguf", kAdapter),
               ::testing::HasSubstr("is for architecture 'llama'"));
+  // A classifier's head is trained besides the adapter.
+  EXPECT_THAT(message(kModels / "tiny-gpt2-golden" / "tiny-gpt2.gguf", kLora / "peft-gpt2-classifier"),
+              ::testing::HasSubstr("score"));
   EXPECT_THAT(message(kBase, "/nowhere/adapter.gguf"), ::testing::HasSubstr("/nowhere/adapter.gguf"));
 }
 
