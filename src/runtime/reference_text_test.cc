@@ -104,7 +104,7 @@ TEST(TinyQuantized, ProbabilitiesAreLlamaCppsWithinItsOwnRounding) {
   const auto dir = kModels / "tiny-quantized-llamacpp";
   BF_SKIP_WITHOUT(dir);
   const auto all = read_json(dir / "expected.json");
-  for (const char* name : {"llama-256-q4_k_m", "llama-256-q4_0"}) {
+  for (const char* name : {"llama-256-q4_k_m", "llama-256-q4_0", "qwen2-256-q8_0"}) {
     const auto& expected = all[name];
     Loaded loaded(dir / (std::string(name) + ".gguf"), 2, /*with_tokenizer=*/false);
     const size_t vocab = loaded.model->config.vocab;
@@ -126,8 +126,9 @@ TEST(TinyQuantized, ProbabilitiesAreLlamaCppsWithinItsOwnRounding) {
       }
     }
     RecordProperty(std::string(name) + ".worst", std::to_string(worst));
-    // What rounding activations to 8 bits costs llama.cpp against float activations.
-    EXPECT_LT(worst, expected["largest_probability_difference"].get<double>()) << name;
+    // What rounding activations to 8 bits costs llama.cpp against float activations. We round too, to other
+    // values (llama.cpp also rounds its scales), so that the two errors add as independent ones do.
+    EXPECT_LT(worst, std::sqrt(2.0) * expected["largest_probability_difference"].get<double>()) << name;
   }
 }
 
