@@ -63,4 +63,22 @@ void finish_attention(const KvLayout& layout, const AttentionQuery* queries, siz
   }
 }
 
+void walk_pages(JoinPage join, const KvLayout& layout, const AttentionParams& params, const KvPages& pages,
+                const AttentionQuery* queries, size_t count, std::byte* scratch) {
+  AttentionState states[kQueriesMax];
+  begin_attention(layout, params, queries, count, scratch, states);
+  const BlockRange blocks = visible_blocks(params, queries, count);
+  for (size_t block = blocks.begin; block < blocks.end; ++block) {
+    // Neighbours that see the same keys go together.
+    for (size_t m = 0; m < count;) {
+      const KeyRange keys = visible_keys(params, queries[m].position, block);
+      size_t end = m + 1;
+      while (end < count && visible_keys(params, queries[end].position, block) == keys) ++end;
+      if (!keys.empty()) join(layout, params, pages.page(block), states + m, end - m, keys);
+      m = end;
+    }
+  }
+  finish_attention(layout, queries, count, states);
+}
+
 }  // namespace butterfly::kernels

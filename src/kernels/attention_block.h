@@ -49,4 +49,12 @@ void begin_attention(const KvLayout& layout, const AttentionParams& params, cons
 void finish_attention(const KvLayout& layout, const AttentionQuery* queries, size_t count,
                       const AttentionState* states);
 
+// One page joins the sums of `count` queries that see the same keys of it; there is at least one such key.
+using JoinPage = void (*)(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
+                          AttentionState* states, size_t count, KeyRange keys);
+
+// All of attend(), with the pages joined by `join`.
+void walk_pages(JoinPage join, const KvLayout& layout, const AttentionParams& params, const KvPages& pages,
+                const AttentionQuery* queries, size_t count, std::byte* scratch);
+
 }  // namespace butterfly::kernels

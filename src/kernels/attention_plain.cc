@@ -1,0 +1,124 @@
+// Attention: pages of floats and half floats.
+#include <algorithm>
+
+#include "kernels/panel_layout.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention_plain.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/attention_page-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace butterfly::kernels::HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+
+struct F32Cache {
+  using Value = float;
+  static HWY_INLINE VF Load(const float* from) { return hn::LoadU(DF(), from); }
+};
+struct F16Cache {
+  using Value = uint16_t;
+  static HWY_INLINE VF Load(const uint16_t* from) { return LoadF16(from); }
+};
+
+// Scores of kQ queries against the 32 keys of a page: one chain per key over the head's dimensions.
+template <class Cache, size_t kQ>
+HWY_INLINE void PlainScores(const KvLayout& layout, const std::byte* page, const AttentionState* states,
+                            size_t dim, float (*scores)[kKvPage]) {
+  using Value = typename Cache::Value;
+  const size_t panel_values = layout.key_panel_bytes() / sizeof(Value);
+  const auto* keys = reinterpret_cast<const Value*>(page);
+  VF acc[kQ][kBlockVectors];
+  BF_UNROLL
+  for (size_t m = 0; m < kQ; ++m) BF_UNROLL
+  for (size_t v = 0; v < kBlockVectors; ++v) acc[m][v] = hn::Zero(DF());
+  for (size_t k = 0; k < dim; ++k) {
+    VF key[kBlockVectors];
+    BF_UNROLL
+    for (size_t v = 0; v < kBlockVectors; ++v) {
+      const size_t lane = v * kVF;
+      key[v] = Cache::Load(keys + lane / kPanelRows * panel_values + k * kPanelRows + lane % kPanelRows);
+    }
+    BF_UNROLL
+    for (size_t m = 0; m < kQ; ++m) {
+      const VF q = hn::Set(DF(), states[m].q[k]);
+      BF_UNROLL
+      for (size_t v = 0; v < kBlockVectors; ++v) acc[m][v] = Fma(q, key[v], acc[m][v]);
+    }
+  }
+  BF_UNROLL
+  for (size_t m = 0; m < kQ; ++m) BF_UNROLL
+  for (size_t v = 0; v < kBlockVectors; ++v) hn::StoreU(acc[m][v], DF(), scores[m] + v * kVF);
+}
+
+// o = o * c, then o = fma(p[j], v[j], o) for the visible j, for kQ queries with the same visible keys.
+template <class Cache, size_t kQ>
+HWY_INLINE void PlainValues(const KvLayout& layout, const std::byte* page, const AttentionState* states,
+                            KeyRange keys, float (*weights)[kKvPage], const float* factors) {
+  using Value = typename Cache::Value;
+  const size_t dim = layout.padded_dim();
+  const auto* values = reinterpret_cast<const Value*>(page + layout.values_offset());
+  constexpr size_t kWide = kQ == 1 && kVF < 16 ? 4 : kQ <= 2 ? 2 : 1;  // independent chains
+  for (size_t k = 0; k < dim; k += kVF * kWide) {
+    const size_t wide = std::min(kWide, (dim - k) / kVF);
+    VF acc[kQ][kWide];
+    BF_UNROLL
+    for (size_t m = 0; m < kQ; ++m) BF_UNROLL
+    for (size_t w = 0; w < kWide; ++w)
+      acc[m][w] = w < wide ? hn::Mul(hn::LoadU(DF(), states[m].o + k + w * kVF), hn::Set(DF(), factors[m]))
+                           : hn::Zero(DF());
+    for (size_t j = keys.begin; j < keys.end; ++j) {
+      BF_UNROLL
+      for (size_t w = 0; w < kWide; ++w) {
+        if (w >= wide) continue;
+        const VF v = Cache::Load(values + j * dim + k + w * kVF);
+        BF_UNROLL
+        for (size_t m = 0; m < kQ; ++m) acc[m][w] = Fma(hn::Set(DF(), weights[m][j]), v, acc[m][w]);
+      }
+    }
+    BF_UNROLL
+    for (size_t m = 0; m < kQ; ++m) BF_UNROLL
+    for (size_t w = 0; w < kWide; ++w)
+      if (w < wide) hn::StoreU(acc[m][w], DF(), states[m].o + k + w * kVF);
+  }
+}
+
+// kQ queries that see the same keys of this page.
+template <class Cache, size_t kQ>
+HWY_INLINE void PlainBlock(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
+                           AttentionState* states, KeyRange keys) {
+  alignas(64) float scores[kQ][kKvPage];
+  float factors[kQ];
+  PlainScores<Cache, kQ>(layout, page, states, layout.head_dim, scores);
+  BF_UNROLL
+  for (size_t m = 0; m < kQ; ++m) factors[m] = Weigh(params, states[m], keys, scores[m]);
+  PlainValues<Cache, kQ>(layout, page, states, keys, scores, factors);
+}
+
+template <class Cache>
+HWY_INLINE void JoinPlain(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
+                          AttentionState* states, size_t count, KeyRange keys) {
+  constexpr size_t kMany = HWY_TARGET == HWY_AVX3_DL ? 8 : 2;
+  size_t m = 0;
+  for (; m + kMany <= count; m += kMany) PlainBlock<Cache, kMany>(layout, params, page, states + m, keys);
+  if constexpr (kMany > 4)
+    for (; m + 4 <= count; m += 4) PlainBlock<Cache, 4>(layout, params, page, states + m, keys);
+  if constexpr (kMany > 2)
+    for (; m + 2 <= count; m += 2) PlainBlock<Cache, 2>(layout, params, page, states + m, keys);
+  for (; m < count; ++m) PlainBlock<Cache, 1>(layout, params, page, states + m, keys);
+}
+
+void JoinPageF32(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
+                 AttentionState* states, size_t count, KeyRange keys) {
+  JoinPlain<F32Cache>(layout, params, page, states, count, keys);
+}
+void JoinPageF16(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
+                 AttentionState* states, size_t count, KeyRange keys) {
+  JoinPlain<F16Cache>(layout, params, page, states, count, keys);
+}
+
+#endif  // HWY_TARGET != HWY_SCALAR
+
+}  // namespace butterfly::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
