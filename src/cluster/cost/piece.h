@@ -1,0 +1,64 @@
+// What a planner must know of one piece of a model: work per step, bytes to hold, bytes to hand on. No model
+// here.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace butterfly::cluster {
+
+// Work of one step over one piece. A multiply-add is two flops: a product of [m, k] with [n, k] is 2 m n k,
+// and attention counts both of its products.
+struct Work {
+  double f32_flops = 0;         // arithmetic on floats
+  double int8_ops = 0;          // products with quantised weights
+  double weight_bytes = 0;      // parameters read: of experts, the expected number touched
+  double kv_bytes = 0;          // key/value cache read and written
+  double activation_bytes = 0;  // values read and written
+
+  double bytes() const { return weight_bytes + kv_bytes + activation_bytes; }
+  Work& operator+=(const Work& other) {
+    f32_flops += other.f32_flops;
+    int8_ops += other.int8_ops;
+    weight_bytes += other.weight_bytes;
+    kv_bytes += other.kv_bytes;
+    activation_bytes += other.activation_bytes;
+    return *this;
+  }
+};
+
+// A part of the chain that stays whole on one node (or is shared by the members of a group).
+struct Piece {
+  std::string name;   // "embedding", "block 0", "head"
+  Work decode = {};   // one step: one token of each stream of the batch
+  Work prefill = {};  // the whole prompt of one stream
+
+  uint64_t weight_bytes = 0;  // in memory
+  uint64_t kv_bytes = 0;      // in memory, for all streams at full context
+
+  double decode_out_bytes = 0;  // handed to the next piece, or back to the coordinator by the last
+  double prefill_out_bytes = 0;
+
+  // When a group of nodes shares the piece: how often its members gather each other's outputs in a step, and
+  // the bytes of all those outputs together.
+  double gathers = 0;
+  double decode_gather_bytes = 0;
+  double prefill_gather_bytes = 0;
+
+  uint64_t memory_bytes() const { return weight_bytes + kv_bytes; }
+};
+
+// The chain, and what enters it.
+struct PieceList {
+  std::string model;  // for people
+  std::vector<Piece> pieces;
+  double decode_in_bytes = 0;  // coordinator to first piece: token ids
+  double prefill_in_bytes = 0;
+  // For what the figures above hold.
+  size_t batch = 1;    // streams in one step
+  size_t streams = 1;  // that the cache has room for
+  size_t context = 0;  // positions of each
+  size_t prompt = 0;   // tokens of the prefill
+};
+
+}  // namespace butterfly::cluster

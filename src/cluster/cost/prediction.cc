@@ -1,0 +1,148 @@
+#include "cluster/cost/prediction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cluster/cost/piece_time.h"
+
+namespace butterfly::cluster {
+namespace {
+
+void check_plan(const Problem& problem, const Plan& plan) {
+  std::vector<bool> used(problem.nodes());
+  size_t next = 0;
+  for (const Stage& stage : plan.stages) {
+    if (stage.begin != next || stage.end <= stage.begin || stage.end > problem.pieces())
+      fail(Errc::kInvalidArgument, "a stage has pieces [{}, {}), expected it to begin at {} of {}",
+           stage.begin, stage.end, next, problem.pieces());
+    next = stage.end;
+    if (stage.nodes.empty())
+      fail(Errc::kInvalidArgument, "stage [{}, {}) has no node", stage.begin, stage.end);
+    for (size_t node : stage.nodes) {
+      if (node >= problem.nodes())
+        fail(Errc::kInvalidArgument, "node {}: the cluster has {}", node, problem.nodes());
+      if (used[node])
+        fail(Errc::kInvalidArgument, "node {} has two stages; the pieces of a node stand together",
+             problem.cluster().nodes[node].name);
+      used[node] = true;
+    }
+  }
+  if (next != problem.pieces())
+    fail(Errc::kInvalidArgument, "the plan ends at piece {}, the model has {}", next, problem.pieces());
+}
+
+StagePrediction predict_stage(const Problem& problem, const Stage& stage, const Unit& unit) {
+  StagePrediction out;
+  out.seconds = unit.seconds(stage.begin, stage.end);
+  double alone = 0;
+  for (size_t i = stage.begin; i < stage.end; ++i) {
+    const Piece& piece = problem.list().pieces[i];
+    double longest = 0;
+    PieceTime slowest;
+    for (size_t m = 0; m < stage.nodes.size(); ++m) {
+      const NodeSpec& node = problem.cluster().nodes[stage.nodes[m]];
+      const PieceTime decode = piece_time(piece.decode, node);
+      if (unit.shares[m] * decode.seconds() < longest) continue;
+      longest = unit.shares[m] * decode.seconds();
+      slowest = {decode.compute_s * unit.shares[m], decode.memory_s * unit.shares[m], decode.overhead_s};
+    }
+    double prefill = 0;
+    for (size_t m = 0; m < stage.nodes.size(); ++m)
+      prefill =
+          std::max(prefill, unit.shares[m] *
+                                piece_time(piece.prefill, problem.cluster().nodes[stage.nodes[m]]).seconds());
+    out.prefill_s += prefill;
+    out.compute_s += slowest.compute_s;
+    out.memory_s += slowest.memory_s;
+    alone += slowest.seconds();
+    out.weight_bytes += piece.weight_bytes;
+    out.kv_bytes += piece.kv_bytes;
+  }
+  if (stage.nodes.size() > 1 && problem.options().prefill_weight == 0) out.gather_s = out.seconds - alone;
+  out.room_bytes = unit.memory_bytes;
+  for (size_t m = 0; m < stage.nodes.size(); ++m) {
+    const double disk = problem.cluster().nodes[stage.nodes[m]].disk;
+    if (disk > 0)
+      out.load_s = std::max(out.load_s, unit.shares[m] * static_cast<double>(out.weight_bytes) / disk);
+  }
+  return out;
+}
+
+}  // namespace
+
+Prediction predict(const Problem& problem, const Plan& plan) {
+  check_plan(problem, plan);
+  const PieceList& list = problem.list();
+  const std::vector<size_t> coordinator = {problem.cluster().coordinator};
+  Prediction out;
+  double stage_sum = 0, stage_max = 0;
+  const std::vector<size_t>* from = &coordinator;
+  double bytes = list.decode_in_bytes, prefill_bytes = list.prefill_in_bytes;
+  const auto travel = [&](const std::vector<size_t>& to, Problem::Hop& hop) {
+    hop = problem.hop_between(*from, to, bytes, prefill_bytes);
+    out.latency_s += hop.message_s;
+    out.bottleneck_s = std::max(out.bottleneck_s, hop.busy_s);
+    if (*from != to && hop.message_s > 0) {
+      ++out.hops;
+      out.bytes_per_step += bytes * static_cast<double>(to.size());
+    }
+    // The prompt's own way, without its weight in the objective.
+    if (hop.message_s > 0)
+      for (size_t a : *from)
+        if (a != to[0]) {
+          out.first_token_s += problem.cluster().link(a, to[0]).message_s(prefill_bytes);
+          break;
+        }
+  };
+  for (const Stage& stage : plan.stages) {
+    const Unit unit = problem.unit_of(stage.nodes);
+    StagePrediction& s = out.stages.emplace_back(predict_stage(problem, stage, unit));
+    travel(stage.nodes, s.hop_in);
+    out.latency_s += s.seconds;
+    out.first_token_s += s.prefill_s;
+    out.load_s = std::max(out.load_s, s.load_s);
+    stage_sum += s.seconds;
+    stage_max = std::max(stage_max, s.seconds);
+    for (size_t i = stage.begin; i < stage.end && stage.nodes.size() > 1; ++i)
+      out.bytes_per_step +=
+          list.pieces[i].decode_gather_bytes * (static_cast<double>(stage.nodes.size()) - 1);
+    from = &stage.nodes;
+    bytes = list.pieces[stage.end - 1].decode_out_bytes;
+    prefill_bytes = list.pieces[stage.end - 1].prefill_out_bytes;
+  }
+  travel(coordinator, out.hop_out);
+  out.bottleneck_s = std::max(out.bottleneck_s, stage_max);
+  const auto stages = static_cast<double>(plan.stages.size());
+  out.load_balance = stage_max > 0 ? stage_sum / stages / stage_max : 1;
+  const auto batch = static_cast<double>(list.batch);
+  const auto in_flight = static_cast<double>(problem.options().batches_in_flight);
+  out.round_s = in_flight == 0 ? out.bottleneck_s : std::max(in_flight * out.bottleneck_s, out.latency_s);
+  out.tokens_per_s = batch * std::max(in_flight, 1.0) / out.round_s;
+  out.streams_to_fill = batch * out.latency_s / out.bottleneck_s;
+  return out;
+}
+
+double objective_seconds(const Problem& problem, const Prediction& prediction) {
+  if (problem.options().objective == Objective::kLatency) return prediction.latency_s;
+  // A limit that equals the plan's latency to the last digits is kept.
+  if (prediction.latency_s > problem.options().latency_limit_s * (1 + 1e-9)) return kNever;
+  return prediction.round_s;
+}
+
+std::string why_not_fit(const Problem& problem, const Plan& plan) {
+  for (const Stage& stage : plan.stages) {
+    const Unit unit = problem.unit_of(stage.nodes);
+    const uint64_t need = problem.memory_bytes(stage.begin, stage.end);
+    if (need <= unit.memory_bytes) continue;
+    std::string names;
+    for (size_t node : stage.nodes) names += (names.empty() ? "" : "+") + problem.cluster().nodes[node].name;
+    return fmt::format("{} would hold {} of weights and cache, it has room for {}", names, format_bytes(need),
+                       format_bytes(unit.memory_bytes));
+  }
+  return {};
+}
+
+}  // namespace butterfly::cluster

@@ -1,0 +1,60 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "cluster/partition/bounds.h"
+#include "cluster/partition/partitioner.h"
+
+namespace butterfly::cluster {
+namespace {
+
+constexpr PartitionStrategy kStrategies[] = {
+    {"optimal", "best subset, order and cuts, with a proven bound", always, partition_optimal},
+    {"annealing", "random changes that keep stages whole, cooled down", always, partition_annealing},
+    {"balanced", "all nodes in their order, by speed, up to their memory", always, partition_balanced},
+    {"uniform", "all nodes in their order, equal counts", always, partition_uniform},
+    {"custom", "the stages of a file", custom_why_not, partition_custom},
+};
+
+}  // namespace
+
+std::string always(const Problem&) { return {}; }
+
+std::span<const PartitionStrategy> partition_strategies() { return kStrategies; }
+
+const PartitionStrategy& find_strategy(std::string_view name) {
+  std::string known;
+  for (const PartitionStrategy& strategy : kStrategies) {
+    if (strategy.name == name) return strategy;
+    known += known.empty() ? std::string(strategy.name) : fmt::format(", {}", strategy.name);
+  }
+  fail(Errc::kInvalidArgument, "strategy '{}': expected one of {}", name, known);
+}
+
+Result<PlannedChain> make_plan(const Problem& problem, const PartitionStrategy& strategy) {
+  if (std::string why = strategy.why_not(problem); !why.empty())
+    return {Errc::kUnsupported, fmt::format("{}: {}", strategy.name, why)};
+  Result<Partition> partition = strategy.partition(problem);
+  if (!partition)
+    return {partition.status().code(), fmt::format("{}: {}", strategy.name, partition.status().text())};
+  if (std::string why = why_not_fit(problem, partition->plan); !why.empty())
+    return {Errc::kOutOfMemory, fmt::format("{}: {}", strategy.name, why)};
+  PlannedChain out;
+  out.strategy = strategy.name;
+  out.plan = std::move(partition->plan);
+  out.prediction = predict(problem, out.plan);
+  out.objective_s = objective_seconds(problem, out.prediction);
+  if (!(out.objective_s < kNever))
+    return {Errc::kNotFound,
+            fmt::format("{}: a token takes {:.1f} ms, the limit is {:.1f} ms", strategy.name,
+                        out.prediction.latency_s * 1e3, problem.options().latency_limit_s * 1e3)};
+  // Groups can be faster than any single node: there only the search itself knows a bound.
+  out.lower_bound_s =
+      partition->lower_bound_s.value_or(problem.units().size() == problem.nodes() ? lower_bound(problem) : 0);
+  // The same sums in another order differ in the last digits.
+  out.lower_bound_s = std::min(out.lower_bound_s, out.objective_s);
+  out.gap = out.lower_bound_s > 0 ? out.objective_s / out.lower_bound_s - 1 : kNever;
+  out.reasons = std::move(partition->reasons);
+  return out;
+}
+
+}  // namespace butterfly::cluster

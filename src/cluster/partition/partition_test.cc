@@ -1,0 +1,211 @@
+// All strategies on random clusters: what every plan must keep, and `optimal` against every plan there is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include "base/error.h"
+#include "cluster/partition/bounds.h"
+#include "cluster/partition/partitioner.h"
+#include "cluster/testing/brute_force.h"
+#include "cluster/testing/random_problem.h"
+
+namespace butterfly::cluster {
+namespace {
+
+using testing::brute_force;
+using testing::random_cluster;
+using testing::random_pieces;
+using testing::random_shape;
+using testing::unit_node;
+
+constexpr double kTolerance = 1e-9;  // relative: sums in another order
+
+PlanOptions random_options(uint64_t kind) {
+  PlanOptions options;
+  if (kind % 2 == 1) options.objective = Objective::kThroughput;
+  if (kind % 4 == 3) options.batches_in_flight = 1 + kind / 4 % 5;
+  if (kind / 8 % 3 == 1) options.prefill_weight = 1.0 / 64;
+  return options;
+}
+
+Problem random_problem(uint64_t seed, uint64_t kind, size_t nodes_max, size_t pieces_max) {
+  const auto shape = random_shape(seed, nodes_max, pieces_max);
+  return Problem(random_pieces(shape, seed), random_cluster(shape, seed), random_options(kind));
+}
+
+RC_GTEST_PROP(Partition, EveryPlanIsWholeContiguousAndFits, ()) {
+  const auto seed = *rc::gen::arbitrary<uint64_t>(), kind = *rc::gen::arbitrary<uint64_t>();
+  const Problem problem = random_problem(seed, kind, 9, 40);
+  const Result<PlannedChain> best = make_plan(problem, find_strategy("optimal"));
+  for (const PartitionStrategy& strategy : partition_strategies()) {
+    if (strategy.name == "custom") continue;
+    const Result<PlannedChain> planned = make_plan(problem, strategy);
+    if (!planned) {
+      RC_ASSERT(!planned.status().text().empty());
+      continue;
+    }
+    size_t next = 0;
+    std::vector<bool> used(problem.nodes());
+    for (const Stage& stage : planned->plan.stages) {
+      RC_ASSERT(stage.begin == next);
+      RC_ASSERT(stage.end > stage.begin);
+      next = stage.end;
+      uint64_t bytes = 0;
+      for (size_t i = stage.begin; i < stage.end; ++i) bytes += problem.list().pieces[i].memory_bytes();
+      RC_ASSERT(stage.nodes.size() == 1u);
+      RC_ASSERT(!used[stage.nodes[0]]);
+      used[stage.nodes[0]] = true;
+      RC_ASSERT(bytes <= problem.cluster().nodes[stage.nodes[0]].ram_bytes);
+    }
+    RC_ASSERT(next == problem.pieces());
+    RC_ASSERT(planned->prediction.load_balance > 0 && planned->prediction.load_balance <= 1 + kTolerance);
+    // Never better than the best, never below the bound; the same again for the same seed.
+    RC_ASSERT(best.ok());
+    RC_ASSERT(best->objective_s <= planned->objective_s * (1 + kTolerance));
+    RC_ASSERT(planned->lower_bound_s <= best->objective_s * (1 + kTolerance));
+    RC_ASSERT(make_plan(problem, strategy)->plan == planned->plan);
+  }
+}
+
+RC_GTEST_PROP(Partition, OptimalIsTheBestOfAllPlans, ()) {
+  const auto seed = *rc::gen::arbitrary<uint64_t>(), kind = *rc::gen::arbitrary<uint64_t>();
+  const Problem problem = random_problem(seed, kind, 6, 10);
+  const auto reference = brute_force(problem);
+  const Result<PlannedChain> planned = make_plan(problem, find_strategy("optimal"));
+  RC_ASSERT(planned.ok() == (reference.objective_s < kNever));
+  if (!planned) {
+    RC_ASSERT(!(lower_bound(problem) < kNever) || planned.status().code() == Errc::kOutOfMemory);
+    return;
+  }
+  RC_ASSERT(std::abs(planned->objective_s / reference.objective_s - 1) < kTolerance);
+  RC_ASSERT(planned->gap < kTolerance);
+  RC_ASSERT(lower_bound(problem) <= reference.objective_s * (1 + kTolerance));
+}
+
+// A limit between the least latency and that of the fastest pipeline.
+RC_GTEST_PROP(Partition, OptimalKeepsALatencyLimit, ()) {
+  const auto seed = *rc::gen::arbitrary<uint64_t>();
+  const auto percent = *rc::gen::inRange(0, 100);
+  const Problem latency = random_problem(seed, 0, 6, 8);
+  const auto fastest = brute_force(latency);
+  RC_PRE(fastest.objective_s < kNever);
+  PlanOptions options{.objective = Objective::kThroughput};
+  options.latency_limit_s = fastest.objective_s * (1 + percent * 0.02) * (1 + 1e-12);
+  const Problem problem(latency.list(), latency.cluster(), options);
+  const auto reference = brute_force(problem);
+  const Result<PlannedChain> planned = make_plan(problem, find_strategy("optimal"));
+  RC_ASSERT(planned.ok());
+  RC_ASSERT(std::abs(planned->objective_s / reference.objective_s - 1) < kTolerance);
+  RC_ASSERT(planned->prediction.latency_s <= options.latency_limit_s * (1 + kTolerance));
+}
+
+// The way of large clusters (orders, bound, reduction) against the whole search.
+RC_GTEST_PROP(Partition, BoundsHoldForEveryNodeAndCap, ()) {
+  const auto seed = *rc::gen::arbitrary<uint64_t>();
+  const Problem problem = random_problem(seed, 0, 5, 8);
+  const auto reference = brute_force(problem);
+  RC_PRE(reference.objective_s < kNever);
+  std::vector<size_t> units(problem.nodes());
+  for (size_t i = 0; i < units.size(); ++i) units[i] = i;
+  const LatencyBound bound = bound_latency(problem, units, kNever, true);
+  RC_ASSERT(bound.seconds <= reference.objective_s * (1 + kTolerance));
+  for (const Stage& stage : reference.plan.stages)
+    RC_ASSERT(bound.with_s[stage.nodes[0]] <= reference.objective_s * (1 + kTolerance));
+  const double slowest = predict(problem, reference.plan).bottleneck_s;
+  RC_ASSERT(may_reach_cap(problem, units, slowest * (1 + kTolerance)));
+}
+
+TEST(Partition, OneNodeIsNotSplit) {
+  const auto shape = testing::RandomProblemShape{.nodes = 1, .pieces = 12, .memory_factor = 40};
+  const Problem problem(random_pieces(shape, 1), random_cluster(shape, 1), {});
+  for (const char* name : {"optimal", "balanced", "uniform", "annealing"}) {
+    const auto planned = make_plan(problem, find_strategy(name));
+    ASSERT_TRUE(planned.ok()) << planned.status().text();
+    EXPECT_EQ(planned->plan.stages.size(), 1u) << name;
+    EXPECT_EQ(planned->prediction.hops, 0u) << name;
+  }
+}
+
+TEST(Partition, SaysWhoIsLeftOutAndWhy) {
+  PieceList list{.model = "m", .pieces = {}};
+  for (int i = 0; i < 10; ++i) {
+    Piece piece{.name = "p"};
+    piece.decode.weight_bytes = 1e8;
+    piece.weight_bytes = 100'000'000;
+    piece.decode_out_bytes = 1e4;
+    list.pieces.push_back(piece);
+  }
+  ClusterSpec cluster;
+  cluster.nodes = {unit_node("laptop", 1e10), unit_node("pi4", 2e9), unit_node("far", 2e10),
+                   unit_node("tiny", 1e9)};
+  cluster.connect_all({1e-4, 1e8});
+  for (size_t i : {0u, 1u, 3u}) cluster.link(2, i) = cluster.link(i, 2) = {1.0, 1e6};
+  cluster.nodes[3].ram_bytes = 1000;
+  const Problem problem(list, cluster, {});
+  const auto planned = make_plan(problem, find_strategy("optimal"));
+  ASSERT_TRUE(planned.ok());
+  EXPECT_EQ(planned->plan.stages.size(), 1u);
+  using ::testing::HasSubstr;
+  using ::testing::StartsWith;
+  EXPECT_THAT(planned->reasons,
+              ::testing::ElementsAre(
+                  HasSubstr("not split"), StartsWith("pi4 left out: 50.0 ms per piece, slower than"),
+                  StartsWith("far left out: its link costs more (1010.0 ms a hop) than its compute"),
+                  StartsWith("tiny left out: it has 1000 B, the smallest piece needs 95.4 MiB")));
+}
+
+TEST(Partition, GroupsAreUsedWhereLinksAreFast) {
+  const auto shape =
+      testing::RandomProblemShape{.nodes = 4, .pieces = 20, .memory_factor = 40, .step_bytes = 1e9};
+  ClusterSpec cluster = random_cluster(shape, 3);
+  cluster.connect_all({2e-6, 1.2e10});
+  const PieceList pieces = random_pieces(shape, 3);
+  const auto alone = make_plan(Problem(pieces, cluster, {}), find_strategy("optimal"));
+  const auto grouped = make_plan(Problem(pieces, cluster, {.group_size_max = 4}), find_strategy("optimal"));
+  ASSERT_TRUE(alone.ok() && grouped.ok());
+  EXPECT_LT(grouped->objective_s, 0.7 * alone->objective_s);
+  ASSERT_EQ(grouped->plan.stages.size(), 1u);
+  EXPECT_EQ(grouped->plan.stages[0].nodes.size(), 4u);
+  cluster.connect_all({5e-3, 1e8});
+  const auto slow = make_plan(Problem(pieces, cluster, {.group_size_max = 4}), find_strategy("optimal"));
+  ASSERT_TRUE(slow.ok());
+  for (const Stage& stage : slow->plan.stages) EXPECT_EQ(stage.nodes.size(), 1u);
+}
+
+TEST(Partition, WhatDoesNotFitIsSaidInWords) {
+  const auto shape = testing::RandomProblemShape{.nodes = 3, .pieces = 12, .memory_factor = 0.1};
+  const Problem problem(random_pieces(shape, 1), random_cluster(shape, 1), {});
+  for (const PartitionStrategy& strategy : partition_strategies()) {
+    const auto planned = make_plan(problem, strategy);
+    ASSERT_FALSE(planned.ok()) << strategy.name;
+    EXPECT_THAT(planned.status().text(), ::testing::StartsWith(std::string(strategy.name) + ": "));
+  }
+}
+
+TEST(Partition, CustomTakesWhatItIsGiven) {
+  const auto shape = testing::RandomProblemShape{.nodes = 3, .pieces = 12, .memory_factor = 40};
+  PlanOptions options;
+  options.custom.stages = {{{2}, 0, 5, {}}, {{0}, 5, 12, {}}};
+  const auto planned =
+      make_plan(Problem(random_pieces(shape, 1), random_cluster(shape, 1), options), find_strategy("custom"));
+  ASSERT_TRUE(planned.ok()) << planned.status().text();
+  EXPECT_EQ(planned->plan.stages.size(), 2u);
+  EXPECT_EQ(planned->plan.stages[0].nodes[0], 2u);
+  options.custom.stages[1].end = 11;
+  EXPECT_THROW((void)make_plan(Problem(random_pieces(shape, 1), random_cluster(shape, 1), options),
+                               find_strategy("custom")),
+               Error);
+}
+
+TEST(Partition, UnknownStrategyNamesThose) {
+  try {
+    find_strategy("best");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("optimal, annealing, balanced, uniform, custom"));
+  }
+}
+
+}  // namespace
+}  // namespace butterfly::cluster

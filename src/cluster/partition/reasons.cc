@@ -1,0 +1,148 @@
+#include "cluster/partition/reasons.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "cluster/cost/prediction.h"
+
+namespace butterfly::cluster {
+namespace {
+
+// More lines than this are no explanation; the rest is counted.
+constexpr size_t kNodesNamedMax = 12;
+
+std::string ms(double seconds) { return fmt::format("{:.{}f} ms", seconds * 1e3, seconds < 0.01 ? 2 : 1); }
+
+bool uses(const Plan& plan, size_t node) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(), [&](const Stage& stage) {
+    return std::find(stage.nodes.begin(), stage.nodes.end(), node) != stage.nodes.end();
+  });
+}
+
+// Seconds of an average piece.
+double pace(const Problem& problem, size_t node) {
+  return problem.units()[node].time_sum.back() / static_cast<double>(problem.pieces());
+}
+
+std::string room_for_nothing(const Problem& problem, size_t node) {
+  uint64_t least = UINT64_MAX;
+  for (size_t i = 0; i < problem.pieces(); ++i) least = std::min(least, problem.memory_bytes(i, i + 1));
+  if (least <= problem.units()[node].memory_bytes) return {};
+  return fmt::format("it has {}, the smallest piece needs {}",
+                     format_bytes(problem.units()[node].memory_bytes), format_bytes(least));
+}
+
+double cheapest_link(const Problem& problem, size_t node) {
+  double least = kNever;
+  for (size_t other = 0; other < problem.nodes() && problem.cut_classes() > 0; ++other)
+    if (other != node) least = std::min(least, problem.hop(0, other, node).message_s);
+  return least;
+}
+
+// Why one stream does not pass through this node.
+std::string left_out_for_latency(const Problem& problem, const Plan& plan, size_t node, double latency_s,
+                                 std::span<const double> with_s) {
+  if (std::string why = room_for_nothing(problem, node); !why.empty()) return why;
+  double slowest = 0;
+  for (const Stage& stage : plan.stages)
+    for (size_t used : stage.nodes) slowest = std::max(slowest, pace(problem, used));
+  std::string cost;
+  if (!with_s.empty() && with_s[node] < kNever)
+    cost = fmt::format(" (with it {} per token instead of {})", ms(with_s[node]), ms(latency_s));
+  if (pace(problem, node) >= slowest)
+    return fmt::format("{} per piece, slower than every node used, and those have room for everything{}",
+                       ms(pace(problem, node)), cost);
+  return fmt::format("its link costs more ({} a hop) than its compute saves{}",
+                     ms(cheapest_link(problem, node)), cost);
+}
+
+template <typename Why>
+void explain_left_out(const Problem& problem, const Plan& plan, std::vector<std::string>& reasons, Why why) {
+  size_t named = 0, more = 0;
+  for (size_t node = 0; node < problem.nodes(); ++node) {
+    if (uses(plan, node)) continue;
+    if (named++ < kNodesNamedMax)
+      reasons.push_back(fmt::format("{} left out: {}", problem.cluster().nodes[node].name, why(node)));
+    else
+      ++more;
+  }
+  if (more > 0) reasons.push_back(fmt::format("{} more nodes left out", more));
+}
+
+void explain_full(const Problem& problem, const Plan& plan, std::vector<std::string>& reasons) {
+  size_t named = 0;
+  for (const Stage& stage : plan.stages) {
+    if (stage.end == problem.pieces() || stage.nodes.size() > 1 || named == kNodesNamedMax) continue;
+    if (problem.fits(stage.nodes[0], stage.begin, stage.end + 1)) continue;
+    ++named;
+    reasons.push_back(fmt::format("{} is full: {} of {}", problem.cluster().nodes[stage.nodes[0]].name,
+                                  format_bytes(problem.memory_bytes(stage.begin, stage.end)),
+                                  format_bytes(problem.units()[stage.nodes[0]].memory_bytes)));
+  }
+}
+
+void explain_groups(const Problem& problem, const Plan& plan, std::vector<std::string>& reasons) {
+  for (const Stage& stage : plan.stages) {
+    if (stage.nodes.size() < 2) continue;
+    std::string names;
+    double fastest = kNever;
+    for (size_t node : stage.nodes) {
+      names += (names.empty() ? "" : " and ") + problem.cluster().nodes[node].name;
+      fastest = std::min(fastest, problem.units()[node].seconds(stage.begin, stage.end));
+    }
+    reasons.push_back(fmt::format("{} share every piece: {} together, {} on the faster alone", names,
+                                  ms(problem.unit_of(stage.nodes).seconds(stage.begin, stage.end)),
+                                  ms(fastest)));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> explain_latency(const Problem& problem, const Plan& plan, double latency_s,
+                                         std::span<const double> latency_with_s) {
+  std::vector<std::string> reasons;
+  if (plan.stages.size() == 1 && plan.stages[0].nodes.size() == 1 && problem.nodes() > 1)
+    reasons.push_back(fmt::format(
+        "not split: one stream passes through stages one after the other, and {} has room for everything",
+        problem.cluster().nodes[plan.stages[0].nodes[0]].name));
+  explain_groups(problem, plan, reasons);
+  explain_full(problem, plan, reasons);
+  explain_left_out(problem, plan, reasons, [&](size_t node) {
+    return left_out_for_latency(problem, plan, node, latency_s, latency_with_s);
+  });
+  return reasons;
+}
+
+std::vector<std::string> explain_throughput(const Problem& problem, const Plan& plan,
+                                            std::span<const double> latency_with_s) {
+  const Prediction prediction = predict(problem, plan);
+  std::vector<std::string> reasons;
+  const double slowest = prediction.bottleneck_s;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePrediction& stage = prediction.stages[i];
+    const std::string& name = problem.cluster().nodes[plan.stages[i].nodes[0]].name;
+    if (stage.seconds == slowest)
+      reasons.push_back(fmt::format("{} sets the pace: {} per step", name, ms(slowest)));
+    else if (stage.hop_in.busy_s == slowest)
+      reasons.push_back(fmt::format("the link to {} sets the pace: {} per step", name, ms(slowest)));
+  }
+  explain_groups(problem, plan, reasons);
+  explain_full(problem, plan, reasons);
+  explain_left_out(problem, plan, reasons, [&](size_t node) -> std::string {
+    if (std::string why = room_for_nothing(problem, node); !why.empty()) return why;
+    double one_piece = kNever;
+    for (size_t i = 0; i < problem.pieces(); ++i)
+      one_piece = std::min(one_piece, problem.units()[node].seconds(i, i + 1));
+    if (one_piece > slowest)
+      return fmt::format("a single piece takes it {}, longer than the slowest stage", ms(one_piece));
+    if (!latency_with_s.empty() && latency_with_s[node] < kNever)
+      return fmt::format("the others are as fast without it, and a token takes {} instead of {}",
+                         ms(prediction.latency_s), ms(latency_with_s[node]));
+    return "no split with it is faster";
+  });
+  return reasons;
+}
+
+}  // namespace butterfly::cluster
