@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernels/amx.h"
 #include "kernels/pack_table.h"
+#include "kernels/target.h"
 
 namespace butterfly::kernels {
 
@@ -23,7 +25,9 @@ void matmul(const PackedMatrix& weights, const std::byte* acts, size_t act_strid
                       .m = m,
                       .y = y,
                       .y_stride = y_stride};
-  if (weights.repacked()) {
+  if (tiles_chosen() && amx::takes(weights.dtype(), m)) {
+    amx::matmul(weights.dtype(), job);
+  } else if (weights.repacked()) {
     weights.format()->matmul(job);
   } else {
     matmul_blocks(weights.dtype(), job);

@@ -58,7 +58,7 @@ void BM_Matmul(benchmark::State& state, DType dtype, size_t m, size_t copies) {
 [[maybe_unused]] const bool kRegistered = [] {
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_K,
                       DType::kQ5_K, DType::kQ6_K, DType::kQ5_0, DType::kQ2_K})
-    for (size_t m : {1, 4, 16, 256}) {
+    for (size_t m : {1, 4, 8, 16, 32, 64, 256}) {
       const std::string name = "matmul/" + std::string(dtype_name(dtype)) + "/rows:" + std::to_string(m);
       // 512 MB of weights for one row.
       const size_t bytes = *dtype_bytes(dtype, kRows * kCols);

@@ -22,20 +22,6 @@ void q6_k_panels(const MatmulJob& job) { ref::matmul_panels(DType::kQ6_K, job); 
 struct ChunkPair {
   V8 first, second;
 };
-HWY_INLINE V8 LoadChunk(const uint8_t* from, size_t part) { return hn::LoadU(D8(), from + part * (kVF * 4)); }
-HWY_INLINE V8 ByteBits(V8 v, uint8_t mask) { return hn::And(v, hn::Set(D8(), mask)); }
-// The bit at `bit` of each byte group moved to bit 4; shifts cross bytes in 16-bit lanes, the mask drops what
-// does not belong.
-template <int kBit>
-HWY_INLINE V8 MoveToBit4(V8 v, uint8_t mask) {
-  const auto wide = hn::BitCast(D16(), v);
-  if constexpr (kBit < 4) return ByteBits(hn::BitCast(D8(), hn::ShiftLeft<4 - kBit>(wide)), mask);
-  if constexpr (kBit > 4)
-    return ByteBits(
-        hn::BitCast(D8(), hn::ShiftRight<kBit - 4>(hn::BitCast(hn::RebindToUnsigned<D16>(), wide))), mask);
-  return ByteBits(v, mask);
-}
-
 struct Q4_K {
   static constexpr size_t kSubBytes = panel::kQ4KSub;
   static constexpr size_t kMaxWeight = 15;
@@ -53,8 +39,8 @@ struct Q5_K {
   static HWY_INLINE ChunkPair Load(const uint8_t* sub, size_t part) {
     const V8 both = LoadChunk(sub + kPair * panel::kChunkBytes, part);
     const V8 bits = LoadChunk(sub + panel::kNibbleSub, part);
-    return {hn::Or(ByteBits(both, 15), MoveToBit4<2 * kPair>(bits, 0x10)),
-            hn::Or(HighNibbles(both), MoveToBit4<2 * kPair + 1>(bits, 0x10))};
+    return {hn::Or(ByteBits(both, 15), FifthBit(bits, 2 * kPair)),
+            hn::Or(HighNibbles(both), FifthBit(bits, 2 * kPair + 1))};
   }
 };
 
@@ -115,7 +101,7 @@ struct MinTile {
 
   template <size_t kM, size_t kPasses>
   static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin,
-                             const ActTile<kM>& acts, TileOut out) {
+                             const ActTile<kM>& acts, TileOut out, Ahead ahead) {
     const auto* quants = reinterpret_cast<const uint8_t*>(panel_data);
     const size_t blocks = cols / 256;
     const auto* scales = quants + blocks * 8 * Format::kSubBytes;
@@ -132,6 +118,7 @@ struct MinTile {
         BF_UNROLL
         for (size_t m = 0; m < kM; ++m) sums[m] = mins[m] = hn::Zero(DI());
         for (size_t s = 0; s < 8; ++s) {
+          if (p == 0) ahead.Lines(Format::kSubBytes + panel::kKScales / 8);
           const hn::Rebind<uint8_t, DI> d8;
           const Scale sc = MakeScale(hn::PromoteTo(DI(), hn::LoadU(d8, scale + s * kPanelRows + part * kVF)));
           SubBlock<Format, kM>(quants + (block * 8 + s) * Format::kSubBytes, part, acts, block * 256 + s * 32,
@@ -173,7 +160,7 @@ struct Q6Tile {
 
   template <size_t kM, size_t kPasses>
   static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin,
-                             const ActTile<kM>& acts, TileOut out) {
+                             const ActTile<kM>& acts, TileOut out, Ahead ahead) {
     const auto* quants = reinterpret_cast<const uint8_t*>(panel_data);
     const size_t blocks = cols / 256;
     const auto* scales = reinterpret_cast<const int8_t*>(quants + blocks * 8 * Q6_K::kSubBytes);
@@ -190,6 +177,7 @@ struct Q6Tile {
         BF_UNROLL
         for (size_t m = 0; m < kM; ++m) sums[m] = offset[m] = hn::Zero(DI());
         for (size_t s = 0; s < 8; ++s) {
+          if (p == 0) ahead.Lines(Q6_K::kSubBytes + panel::kQ6KScales / 8);
           const hn::Rebind<int8_t, D16> d8;
           const V16 pairs = hn::PromoteTo(D16(), hn::LoadU(d8, scale + (s * kPanelRows + part * kVF) * 2));
           const VI wide = hn::BitCast(DI(), pairs);

@@ -95,7 +95,7 @@ TEST_P(MatmulTypes, EveryTargetAndShapeEqualsThePlainLoops) {
     for (int64_t rows : {1, 15, 16, 17, 32, 83, 150}) {
       const Tensor w = random_weights(dtype, rows, static_cast<int64_t>(cols), 11);
       const PackedMatrix packed(w);
-      for (size_t m : {1, 2, 3, 7, 13}) {
+      for (size_t m : {1, 2, 3, 7, 13, 21, 40}) {
         const Acts acts = random_acts(packed.act(), m, cols, 5);
         const auto want = bits(truth(w, acts, m));
         for_each_target([&](const std::string& target) {
@@ -141,13 +141,18 @@ TEST_P(QuantisedTypes, ExtremeQuantsDoNotOverflow) {
     const PackedMatrix packed(w);
     for (float sign : {1.0f, -1.0f}) {
       const std::vector<float> x(cols, sign);
+      constexpr size_t kRows = 20;  // enough for tiles; all of them equal
       Acts acts{act_layout(packed.act(), cols).row_bytes, {}};
-      acts.data = Buffer::allocate(acts.stride);
-      quantize_activation(packed.act(), x.data(), cols, acts.data.data());
+      acts.data = Buffer::allocate(kRows * acts.stride);
+      for (size_t m = 0; m < kRows; ++m)
+        quantize_activation(packed.act(), x.data(), cols, acts.data.data() + m * acts.stride);
       std::vector<float> want = truth(w, acts, 1);
       for_each_target([&](const std::string& target) {
-        std::vector<float> y(16);
-        matmul(packed, acts.data.data(), acts.stride, 1, y.data(), 16, 0, 16);
+        std::vector<float> one(16), many(kRows * 16);
+        matmul(packed, acts.data.data(), acts.stride, 1, one.data(), 16, 0, 16);
+        matmul(packed, acts.data.data(), acts.stride, kRows, many.data(), 16, 0, 16);
+        EXPECT_EQ(std::memcmp(one.data(), many.data() + (kRows - 1) * 16, sizeof(float) * 16), 0) << target;
+        const auto& y = one;
         for (size_t i = 0; i < 16; ++i) {
           if (std::isnan(want[i])) {
             EXPECT_TRUE(std::isnan(y[i])) << target;
@@ -221,7 +226,7 @@ TEST(Pack, UnpackingAPanelGivesTheBlocksBack) {
 }
 
 TEST(Pack, TypesWithoutAPanelKeepTheirFileMemory) {
-  const Tensor w = random_weights(DType::kQ5_1, 20, 64, 1);
+  const Tensor w = random_weights(DType::kQ2_K, 20, 256, 1);
   const PackedMatrix packed(w);
   EXPECT_FALSE(packed.repacked());
   EXPECT_EQ(packed.panel(0), w.raw());

@@ -5,8 +5,12 @@
 #include "base/check.h"
 #include "kernels/half.h"
 #include "kernels/panel_layout.h"
+#include "kernels/quant/iq4_nl.h"
 #include "kernels/quant/q4_0.h"
+#include "kernels/quant/q4_1.h"
 #include "kernels/quant/q4_k.h"
+#include "kernels/quant/q5_0.h"
+#include "kernels/quant/q5_1.h"
 #include "kernels/quant/q5_k.h"
 #include "kernels/quant/q6_k.h"
 #include "kernels/quant/q8_0.h"
@@ -33,6 +37,11 @@ NibblePlace nibble_at(size_t row, size_t column) {
 uint8_t get_nibble(const uint8_t* plane, size_t row, size_t column) {
   const auto [at, high] = nibble_at(row, column);
   return high ? plane[at] >> 4 : plane[at] & 15;
+}
+
+int get_five_bits(const uint8_t* sub, size_t row, size_t column) {
+  const int fifth = sub[panel::kNibbleSub + row * 4 + column % 4] >> (column / 4) & 1;
+  return get_nibble(sub, row, column) | fifth << 4;
 }
 
 float get_half(const uint8_t* at, size_t row) {
@@ -103,32 +112,83 @@ void pack_half(const std::byte* rows, size_t row_bytes, size_t valid, size_t col
   pack_values<uint16_t>(rows, row_bytes, valid, cols, panel_data);
 }
 
-void pack_q8_0(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
+namespace {
+
+// Types with 32-value blocks: quants(to the row's sub-block, block), then the row's scales.
+template <typename Block, typename Quants>
+void pack_q32(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data,
+              size_t sub_bytes, Quants&& put_quants) {
+  constexpr bool kMin = requires(Block b) { b.m; };
+  constexpr size_t kScaleBytes = (kMin ? 2 : 1) * panel::kScaleRow;
   uint8_t* quants = bytes(panel_data);
-  uint8_t* scales = quants + panel::q8_0_scales(cols);
-  if (valid < kPanelRows) std::memset(quants, 0, panel::q8_0_bytes(cols));
-  each_block<BlockQ8_0>(rows, row_bytes, valid, [&](size_t row, size_t b, const BlockQ8_0& block) {
-    for (size_t c = 0; c < 8; ++c)
-      store_word(quants + b * panel::kByteSub + c * panel::kChunkBytes + row * 4,
-                 load_word(block.qs + 4 * c));
-    std::memcpy(scales + b * panel::kScaleRow + 2 * row, &block.d, 2);
+  uint8_t* scales = quants + panel::q32_scales(cols, sub_bytes);
+  if (valid < kPanelRows) std::memset(quants, 0, cols / 32 * (sub_bytes + kScaleBytes));
+  each_block<Block>(rows, row_bytes, valid, [&](size_t row, size_t b, const Block& block) {
+    put_quants(quants + b * sub_bytes, row, block);
+    std::memcpy(scales + b * kScaleBytes + 2 * row, &block.d, 2);
+    if constexpr (kMin) std::memcpy(scales + b * kScaleBytes + panel::kScaleRow + 2 * row, &block.m, 2);
   });
 }
 
+// Values 0 to 15 are the low halves of 16 bytes, 16 to 31 the high halves.
+void put_halves(uint8_t* sub, size_t row, const uint8_t* qs) {
+  uint8_t values[32];
+  for (size_t k = 0; k < 16; k += 4) {
+    store_word(values + k, load_word(qs + k) & 0x0f0f0f0fu);
+    store_word(values + 16 + k, load_word(qs + k) >> 4 & 0x0f0f0f0fu);
+  }
+  put_nibbles(sub, row, values, 0);
+}
+// Bit i of a word belongs to value i.
+void put_fifth_bits(uint8_t* sub, size_t row, const uint8_t* qh) {
+  const uint32_t word = load_word(qh);
+  uint32_t fifth = 0;
+  for (size_t i = 0; i < 32; ++i) fifth |= (word >> i & 1u) << (i % 4 * 8 + i / 4);
+  store_word(sub + panel::kNibbleSub + row * 4, fifth);
+}
+
+}  // namespace
+
+void pack_q8_0(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
+  pack_q32<BlockQ8_0>(rows, row_bytes, valid, cols, panel_data, panel::kByteSub,
+                      [](uint8_t* sub, size_t row, const BlockQ8_0& block) {
+                        for (size_t c = 0; c < 8; ++c)
+                          store_word(sub + c * panel::kChunkBytes + row * 4, load_word(block.qs + 4 * c));
+                      });
+}
+
 void pack_q4_0(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
-  uint8_t* quants = bytes(panel_data);
-  uint8_t* scales = quants + panel::q4_0_scales(cols);
-  if (valid < kPanelRows) std::memset(quants, 0, panel::q4_0_bytes(cols));
-  each_block<BlockQ4_0>(rows, row_bytes, valid, [&](size_t row, size_t b, const BlockQ4_0& block) {
-    // Values 0 to 15 are the low halves, 16 to 31 the high halves.
-    uint8_t values[32];
-    for (size_t k = 0; k < 16; k += 4) {
-      store_word(values + k, load_word(block.qs + k) & 0x0f0f0f0fu);
-      store_word(values + 16 + k, load_word(block.qs + k) >> 4 & 0x0f0f0f0fu);
-    }
-    put_nibbles(quants + b * panel::kNibbleSub, row, values, 0);
-    std::memcpy(scales + b * panel::kScaleRow + 2 * row, &block.d, 2);
-  });
+  pack_q32<BlockQ4_0>(
+      rows, row_bytes, valid, cols, panel_data, panel::kNibbleSub,
+      [](uint8_t* sub, size_t row, const BlockQ4_0& block) { put_halves(sub, row, block.qs); });
+}
+
+void pack_q4_1(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
+  pack_q32<BlockQ4_1>(
+      rows, row_bytes, valid, cols, panel_data, panel::kNibbleSub,
+      [](uint8_t* sub, size_t row, const BlockQ4_1& block) { put_halves(sub, row, block.qs); });
+}
+
+void pack_iq4_nl(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
+  pack_q32<BlockIQ4_NL>(
+      rows, row_bytes, valid, cols, panel_data, panel::kNibbleSub,
+      [](uint8_t* sub, size_t row, const BlockIQ4_NL& block) { put_halves(sub, row, block.qs); });
+}
+
+void pack_q5_0(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
+  pack_q32<BlockQ5_0>(rows, row_bytes, valid, cols, panel_data, panel::kFiveBitSub,
+                      [](uint8_t* sub, size_t row, const BlockQ5_0& block) {
+                        put_halves(sub, row, block.qs);
+                        put_fifth_bits(sub, row, block.qh);
+                      });
+}
+
+void pack_q5_1(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
+  pack_q32<BlockQ5_1>(rows, row_bytes, valid, cols, panel_data, panel::kFiveBitSub,
+                      [](uint8_t* sub, size_t row, const BlockQ5_1& block) {
+                        put_halves(sub, row, block.qs);
+                        put_fifth_bits(sub, row, block.qh);
+                      });
 }
 
 void pack_q4_k(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
@@ -182,24 +242,51 @@ void pack_q6_k(const std::byte* rows, size_t row_bytes, size_t valid, size_t col
   });
 }
 
+namespace {
+
+// value(sub-block, row, column) gives a quant; a second row of scales holds minimums that are added.
+template <typename Value>
+void unpack_q32(const uint8_t* quants, size_t cols, size_t row, size_t b, size_t sub_bytes, size_t scale_rows,
+                IntBlock* to, Value&& value) {
+  for (size_t i = 0; i < 32; ++i) to->q[i] = static_cast<int8_t>(value(quants + b * sub_bytes, row, i));
+  const uint8_t* scales = quants + panel::q32_scales(cols, sub_bytes) + b * scale_rows * panel::kScaleRow;
+  to->d = get_half(scales, row);
+  to->scale[0] = 1;
+  to->min[0] = scale_rows == 2 ? 1 : 0;
+  if (scale_rows == 2) to->dmin = -get_half(scales + panel::kScaleRow, row);
+}
+
+}  // namespace
+
 void unpack_panel_block(DType dtype, const std::byte* panel_data, size_t cols, size_t row, size_t b,
                         IntBlock* to) {
   const uint8_t* quants = bytes(panel_data);
   to->dmin = 0;
   switch (dtype) {
     case DType::kQ8_0:
-      for (size_t i = 0; i < 32; ++i)
-        to->q[i] = static_cast<int8_t>(quants[b * panel::kByteSub + byte_at(row, i)]);
-      to->d = get_half(quants + panel::q8_0_scales(cols) + b * panel::kScaleRow, row);
-      to->scale[0] = 1;
-      to->min[0] = 0;
+      unpack_q32(quants, cols, row, b, panel::kByteSub, 1, to, [](const uint8_t* sub, size_t r, size_t i) {
+        return static_cast<int8_t>(sub[byte_at(r, i)]);
+      });
       return;
     case DType::kQ4_0:
-      for (size_t i = 0; i < 32; ++i)
-        to->q[i] = static_cast<int8_t>(get_nibble(quants + b * panel::kNibbleSub, row, i) - 8);
-      to->d = get_half(quants + panel::q4_0_scales(cols) + b * panel::kScaleRow, row);
-      to->scale[0] = 1;
-      to->min[0] = 0;
+      unpack_q32(quants, cols, row, b, panel::kNibbleSub, 1, to,
+                 [](const uint8_t* sub, size_t r, size_t i) { return get_nibble(sub, r, i) - 8; });
+      return;
+    case DType::kQ4_1:
+      unpack_q32(quants, cols, row, b, panel::kNibbleSub, 2, to,
+                 [](const uint8_t* sub, size_t r, size_t i) { return get_nibble(sub, r, i); });
+      return;
+    case DType::kIQ4_NL:
+      unpack_q32(quants, cols, row, b, panel::kNibbleSub, 1, to,
+                 [](const uint8_t* sub, size_t r, size_t i) { return kIq4Points[get_nibble(sub, r, i)]; });
+      return;
+    case DType::kQ5_0:
+      unpack_q32(quants, cols, row, b, panel::kFiveBitSub, 1, to,
+                 [](const uint8_t* sub, size_t r, size_t i) { return get_five_bits(sub, r, i) - 16; });
+      return;
+    case DType::kQ5_1:
+      unpack_q32(quants, cols, row, b, panel::kFiveBitSub, 2, to,
+                 [](const uint8_t* sub, size_t r, size_t i) { return get_five_bits(sub, r, i); });
       return;
     case DType::kQ4_K:
     case DType::kQ5_K: {
@@ -207,10 +294,8 @@ void unpack_panel_block(DType dtype, const std::byte* panel_data, size_t cols, s
       const uint8_t* scale = quants + cols / 32 * sub_bytes + b * panel::kKScales;
       for (size_t i = 0; i < 256; ++i) {
         const uint8_t* sub = quants + (b * 8 + i / 32) * sub_bytes;
-        uint8_t q = get_nibble(sub, row, i % 32);
-        if (dtype == DType::kQ5_K)
-          q = static_cast<uint8_t>(q | (sub[panel::kNibbleSub + row * 4 + i % 4] >> (i % 32 / 4) & 1) << 4);
-        to->q[i] = static_cast<int8_t>(q);
+        to->q[i] = static_cast<int8_t>(dtype == DType::kQ5_K ? get_five_bits(sub, row, i % 32)
+                                                             : get_nibble(sub, row, i % 32));
       }
       for (size_t s = 0; s < 8; ++s) {
         to->scale[s] = scale[s * kPanelRows + row];

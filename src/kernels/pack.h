@@ -12,6 +12,10 @@ void pack_half(const std::byte* rows, size_t row_bytes, size_t valid, size_t col
                std::byte* panel);  // F16 and BF16
 void pack_q8_0(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel);
 void pack_q4_0(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel);
+void pack_q4_1(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel);
+void pack_q5_0(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel);
+void pack_q5_1(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel);
+void pack_iq4_nl(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel);
 void pack_q4_k(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel);
 void pack_q5_k(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel);
 void pack_q6_k(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel);

@@ -16,16 +16,23 @@ inline constexpr size_t kNibbleSub = 4 * kChunkBytes;  // 32 columns of 4-bit va
 inline constexpr size_t kByteSub = 8 * kChunkBytes;    // 32 columns of 8-bit values
 inline constexpr size_t kScaleRow = kPanelRows * 2;    // 16 f16 scales
 
-// Q4_0, Q8_0: per 32 columns the quants, and one f16 scale per row.
-inline constexpr size_t q4_0_scales(size_t cols) { return cols / 32 * kNibbleSub; }
-inline constexpr size_t q4_0_bytes(size_t cols) { return cols / 32 * (kNibbleSub + kScaleRow); }
-inline constexpr size_t q8_0_scales(size_t cols) { return cols / 32 * kByteSub; }
-inline constexpr size_t q8_0_bytes(size_t cols) { return cols / 32 * (kByteSub + kScaleRow); }
+// Types with 32-value blocks: quants of all sub-blocks, then one row of f16 scales per sub-block, and for
+// Q4_1 and Q5_1 a second row with the minimums. Five-bit types add 64 bytes of fifth bits to a sub-block (bit
+// c of byte (row, j) belongs to chunk c).
+inline constexpr size_t kFiveBitSub = kNibbleSub + kChunkBytes;
+inline constexpr size_t q32_scales(size_t cols, size_t sub_bytes) { return cols / 32 * sub_bytes; }
+inline constexpr size_t q32_bytes(size_t cols, size_t sub_bytes, size_t scale_rows) {
+  return cols / 32 * (sub_bytes + scale_rows * kScaleRow);
+}
 
-// Q4_K, Q5_K: per 256 columns eight sub-blocks; Q5_K adds 64 bytes of fifth bits to each (bit c of byte (row,
-// j) belongs to chunk c). Scales: u8 scale[8][16 rows], u8 min[4 pairs][16 rows][2], f16 d[16], f16 dmin[16].
+// Q8_0, which pages of the KV cache share.
+inline constexpr size_t q8_0_scales(size_t cols) { return q32_scales(cols, kByteSub); }
+inline constexpr size_t q8_0_bytes(size_t cols) { return q32_bytes(cols, kByteSub, 1); }
+
+// Q4_K, Q5_K: per 256 columns eight sub-blocks; Q5_K's are five-bit ones. Scales: u8 scale[8][16 rows], u8
+// min[4 pairs][16 rows][2], f16 d[16], f16 dmin[16].
 inline constexpr size_t kQ4KSub = kNibbleSub;
-inline constexpr size_t kQ5KSub = kNibbleSub + kChunkBytes;
+inline constexpr size_t kQ5KSub = kFiveBitSub;
 inline constexpr size_t kKScales = 8 * kPanelRows + 8 * kPanelRows + 2 * kScaleRow;  // 320
 inline constexpr size_t kKMinsOffset = 8 * kPanelRows;
 inline constexpr size_t kKDOffset = 16 * kPanelRows;

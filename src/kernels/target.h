@@ -14,13 +14,16 @@ inline constexpr int kNumericsId = 1;
 // Best first; the last one, "ref", is plain C++ without vectors. Only what this machine can run.
 std::vector<std::string> available_targets();
 
-// "AVX3_DL", "AVX2", "SSE4", "NEON" or "ref".
+// "AMX", "AVX3_DL", "AVX2", "SSE4", "NEON" or "ref".
 std::string target_name();
 
 // Uses this target from now on; "" returns to the best. Throws Error kInvalidArgument for a name that is not
 // available. Not to be called while kernels run. The environment variable BUTTERFLY_TARGET does the same at
 // start.
 void force_target(std::string_view name);
+
+// Whether products may use matrix tiles: target "AMX".
+bool tiles_chosen();
 
 // Calls fn(name) under each available target, best first, then returns to the one before.
 template <typename F>
