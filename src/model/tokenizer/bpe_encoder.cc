@@ -1,7 +1,6 @@
 #include "model/tokenizer/bpe_encoder.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/error.h"
 #include "model/tokenizer/utf8.h"
@@ -9,7 +8,6 @@
 namespace butterfly::model {
 namespace {
 
-constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 // Offsets in a word are 32 bits; beyond this a word is done in parts, which no real text reaches.
 constexpr size_t kWordBytesMax = size_t{1} << 30;
 
@@ -45,13 +43,10 @@ void BpeEncoder::encode_word(std::string_view word) {
 
 void BpeEncoder::merge_word(std::string_view word) {
   cut_into_symbols(word);
-  if (symbols_.size() > kScanMax)
-    merge_by_heap();
-  else if (symbols_.size() > 1)
-    merge_by_scan();
+  merger_.merge(symbols_, Rules{t_});
   for (size_t i = 0; i < symbols_.size(); ++i) {
-    const size_t begin = symbols_[i].begin;
-    const size_t end = i + 1 < symbols_.size() ? symbols_[i + 1].begin : word.size();
+    const size_t begin = symbols_[i].mark;
+    const size_t end = i + 1 < symbols_.size() ? symbols_[i + 1].mark : word.size();
     emit(symbols_[i].id, word.substr(begin, end - begin));
   }
 }
@@ -68,71 +63,6 @@ void BpeEncoder::cut_into_symbols(std::string_view word) {
     symbols_.push_back({t_.symbols_.find(word.substr(at, length)), static_cast<uint32_t>(at)});
     at += length;
   }
-}
-
-void BpeEncoder::merge_by_scan() {
-  int32_t ranks[kScanMax];  // of joining i and i + 1, -1 if that is no merge
-  size_t count = symbols_.size();
-  for (size_t i = 0; i + 1 < count; ++i) ranks[i] = rank(symbols_[i].id, symbols_[i + 1].id);
-  while (true) {
-    size_t best = count;
-    uint32_t best_rank = kNone;
-    for (size_t i = 0; i + 1 < count; ++i) {
-      const auto candidate = static_cast<uint32_t>(ranks[i]);  // -1 becomes the greatest
-      if (candidate < best_rank) {
-        best_rank = candidate;
-        best = i;
-      }
-    }
-    if (best == count) break;
-    symbols_[best].id = t_.merged_[best_rank];
-    --count;
-    for (size_t i = best + 1; i < count; ++i) {
-      symbols_[i] = symbols_[i + 1];
-      ranks[i] = ranks[i + 1];  // the last one reads a stale entry that is never looked at
-    }
-    if (best > 0) ranks[best - 1] = rank(symbols_[best - 1].id, symbols_[best].id);
-    if (best + 1 < count) ranks[best] = rank(symbols_[best].id, symbols_[best + 1].id);
-  }
-  symbols_.resize(count);
-}
-
-// A linked list of symbols and a heap of possible joins. A join whose symbols have changed since it was
-// pushed is recognised by ranks_[left], which always names the join of `left` and what follows it now.
-void BpeEncoder::merge_by_heap() {
-  const size_t count = symbols_.size();
-  next_.resize(count);
-  previous_.resize(count);
-  ranks_.assign(count, -1);
-  heap_.clear();
-  for (size_t i = 0; i < count; ++i) {
-    next_[i] = i + 1 < count ? static_cast<uint32_t>(i + 1) : kNone;
-    previous_[i] = i > 0 ? static_cast<uint32_t>(i - 1) : kNone;
-  }
-  const auto look = [&](uint32_t left) {
-    ranks_[left] = next_[left] == kNone ? -1 : rank(symbols_[left].id, symbols_[next_[left]].id);
-    if (ranks_[left] >= 0) heap_.push_back({ranks_[left], left});
-    return ranks_[left] >= 0;
-  };
-  for (size_t i = 0; i + 1 < count; ++i) look(static_cast<uint32_t>(i));
-  std::make_heap(heap_.begin(), heap_.end());
-  while (!heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end());
-    const Join best = heap_.back();
-    heap_.pop_back();
-    if (ranks_[best.left] != best.rank) continue;
-    const uint32_t right = next_[best.left];
-    symbols_[best.left].id = t_.merged_[static_cast<size_t>(best.rank)];
-    ranks_[right] = -1;
-    next_[best.left] = next_[right];
-    if (next_[right] != kNone) previous_[next_[right]] = best.left;
-    if (previous_[best.left] != kNone && look(previous_[best.left]))
-      std::push_heap(heap_.begin(), heap_.end());
-    if (look(best.left)) std::push_heap(heap_.begin(), heap_.end());
-  }
-  size_t kept = 0;
-  for (uint32_t i = 0; i != kNone; i = next_[i]) symbols_[kept++] = symbols_[i];
-  symbols_.resize(kept);
 }
 
 void BpeEncoder::emit(int32_t symbol, std::string_view bytes) {

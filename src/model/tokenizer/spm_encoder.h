@@ -1,9 +1,11 @@
-// The merge loop of SpmTokenizer: one call's state and scratch memory.
+// SpmTokenizer at work: one call's state and scratch memory.
 #pragma once
+#include <bit>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "model/tokenizer/merge_symbols.h"
 #include "model/tokenizer/spm.h"
 
 namespace butterfly::model {
@@ -16,46 +18,36 @@ class SpmEncoder {
   void encode(std::string_view text, bool space_prefix);
 
  private:
-  // Up to this many symbols the best pair is found by looking at all; beyond, by a heap.
-  static constexpr size_t kScanMax = 32;
-
-  struct Symbol {
-    int32_t id;       // token, or a character without a token of its own
-    uint32_t packed;  // its first character; the only one for those that need bytes
-  };
-  struct Join {  // in the heap
-    float score;
-    uint32_t left;
-    int32_t id;
-    bool operator<(const Join& other) const {
-      return score < other.score || (score == other.score && left > other.left);
-    }
-  };
-
   void add(uint32_t packed, int32_t id);
   void finish_segment();
-  void merge_by_scan();
-  void merge_by_heap();
-  void emit(const Symbol& symbol);
-  // A number for joining two symbols, -1 if that is no piece; its score, and the token it makes.
-  int32_t join(int32_t left, int32_t right) const {
-    return t_.joins_.find(SpmTokenizer::pair_key(static_cast<uint32_t>(left), static_cast<uint32_t>(right)));
-  }
-  float score(int32_t join) const {
-    return t_.merged_.empty() ? t_.vocabulary_.scores[static_cast<size_t>(join)] : -static_cast<float>(join);
-  }
-  int32_t token_of(int32_t join) const {
-    return t_.merged_.empty() ? join : t_.merged_[static_cast<size_t>(join)];
+  void emit(const MergeSymbol& symbol);
+
+  // A join is the token it makes, or its place in the list of merges where the vocabulary's rules say so.
+  struct Rules {
+    const SpmTokenizer& t;
+    int32_t find(int32_t left, int32_t right) const {
+      return t.joins_.find(SpmTokenizer::pair_key(static_cast<uint32_t>(left), static_cast<uint32_t>(right)));
+    }
+    uint32_t order(int32_t join) const {
+      const auto index = static_cast<size_t>(join);
+      return t.merged_.empty() ? falling(t.vocabulary_.scores[index]) : static_cast<uint32_t>(join);
+    }
+    int32_t symbol(int32_t join) const {
+      return t.merged_.empty() ? join : t.merged_[static_cast<size_t>(join)];
+    }
+  };
+  // Numbers in the reverse order of the scores, equal for equal ones.
+  static uint32_t falling(float score) {
+    const auto bits = std::bit_cast<uint32_t>(score + 0.0f);  // -0 and 0 are equal
+    return bits >> 31 ? bits : ~(bits | 0x80000000u);
   }
 
   const SpmTokenizer& t_;
   std::vector<int32_t>& ids_;
-  std::vector<Symbol> segment_;
+  // Marks are first characters, packed: the only one of a symbol that needs bytes.
+  std::vector<MergeSymbol> segment_;
   bool after_unknown_ = false;
-  // Scratch of merge_by_heap, kept between segments.
-  std::vector<uint32_t> next_, previous_;
-  std::vector<int32_t> joined_;
-  std::vector<Join> heap_;
+  SymbolMerger merger_;
 };
 
 }  // namespace butterfly::model
