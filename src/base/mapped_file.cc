@@ -28,9 +28,36 @@ uintptr_t page_bytes() {
   return bytes;
 }
 
+void* map_file(const std::filesystem::path& path, int fd, size_t size) {
+  void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED)
+    fail(Errc::kIo, "{}: cannot map {} bytes: {}", path.string(), size, std::strerror(errno));
+  return data;
+}
+
+// Anonymous memory with the file's bytes. It is mapped too, so that both kinds are freed alike.
+void* read_file(const std::filesystem::path& path, int fd, size_t size) {
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED)
+    fail(Errc::kOutOfMemory, "{}: no memory to read {} bytes: {}", path.string(), size, std::strerror(errno));
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got = pread(fd, static_cast<char*>(data) + done, size - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      const std::string reason = got < 0 ? std::strerror(errno) : "the file ends there";
+      munmap(data, size);
+      fail(Errc::kIo, "{}: cannot read byte {} of {}: {}", path.string(), done, size, reason);
+    }
+    done += static_cast<size_t>(got);
+  }
+  mprotect(data, size, PROT_READ);
+  return data;
+}
+
 }  // namespace
 
-std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
+std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path, FileAccess access) {
   // O_NONBLOCK: opening a FIFO would otherwise wait for a writer before we can say that it is not a regular
   // file.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
@@ -48,14 +75,14 @@ std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) 
 
   std::shared_ptr<MappedFile> mapped(new MappedFile);
   mapped->path_ = path;
+  mapped->access_ = access;
   if (info.st_size == 0) return mapped;
   const auto size = static_cast<size_t>(info.st_size);
-  void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
-  if (data == MAP_FAILED)
-    fail(Errc::kIo, "{}: cannot map {} bytes: {}", path.string(), size, std::strerror(errno));
+  const bool map = access == FileAccess::kMap;
+  void* data = map ? map_file(path, file.fd, size) : read_file(path, file.fd, size);
   mapped->data_ = static_cast<const std::byte*>(data);
   mapped->size_ = size;
-  if (!sigbus::add_mapping(mapped->data_, size, path.c_str()))
+  if (map && !sigbus::add_mapping(mapped->data_, size, path.c_str()))
     fail(Errc::kIo, "{}: {} files are mapped already, no more are possible", path.string(),
          sigbus::kMappingsMax);
   return mapped;
@@ -63,7 +90,7 @@ std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) 
 
 MappedFile::~MappedFile() {
   if (data_ == nullptr) return;
-  sigbus::remove_mapping(data_);
+  if (access_ == FileAccess::kMap) sigbus::remove_mapping(data_);
   munmap(const_cast<std::byte*>(data_), size_);
 }
 
@@ -72,7 +99,7 @@ void MappedFile::guard(FunctionRef<void()> fn) { sigbus::guard(fn); }
 void MappedFile::will_need(size_t offset, size_t size) const {
   BF_CHECK(offset <= size_ && size <= size_ - offset)
       << path_ << ": " << offset << " + " << size << " of " << size_;
-  if (size == 0) return;
+  if (size == 0 || access_ == FileAccess::kRead) return;
   const auto begin = reinterpret_cast<uintptr_t>(data_ + offset) & ~(page_bytes() - 1);
   const auto end = reinterpret_cast<uintptr_t>(data_ + offset + size);
   madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
@@ -81,6 +108,7 @@ void MappedFile::will_need(size_t offset, size_t size) const {
 void MappedFile::done_with(size_t offset, size_t size) const {
   BF_CHECK(offset <= size_ && size <= size_ - offset)
       << path_ << ": " << offset << " + " << size << " of " << size_;
+  if (access_ == FileAccess::kRead) return;  // anonymous pages would come back as zeros
   // Only whole pages inside the range: its neighbours may still be in use.
   const auto begin = (reinterpret_cast<uintptr_t>(data_ + offset) + page_bytes() - 1) & ~(page_bytes() - 1);
   auto end = reinterpret_cast<uintptr_t>(data_ + offset + size);

@@ -9,15 +9,23 @@
 
 namespace butterfly {
 
-// Maps a whole regular file. Views into it stay valid while any copy of the shared_ptr lives.
+// How a file comes into memory.
+enum class FileAccess {
+  kMap,   // pages are read when they are first touched, and may be dropped again
+  kRead,  // all of it at once, for file systems that are slow or unsafe to map
+};
+
+// Maps a whole regular file, or reads it. Views into it stay valid while any copy of the shared_ptr lives.
 //
 // A file that is truncated while mapped makes touched pages raise SIGBUS. Reads inside guard() turn that into
 // an Error (kIo) that names the file; the process handles SIGBUS only for addresses of live mappings and
 // leaves others alone.
 class MappedFile {
  public:
-  // Throws Error: kNotFound, or kIo when it cannot be opened or mapped, or is not a regular file.
-  static std::shared_ptr<MappedFile> open(const std::filesystem::path& path);
+  // Throws Error: kNotFound, kIo when it cannot be opened, mapped or read, or is not a regular file,
+  // kOutOfMemory when there is no room to read it.
+  static std::shared_ptr<MappedFile> open(const std::filesystem::path& path,
+                                          FileAccess access = FileAccess::kMap);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -31,7 +39,8 @@ class MappedFile {
   // while reading mapped bytes.
   static void guard(FunctionRef<void()> fn);
 
-  // Tells the kernel that [offset, offset + size) will be read soon, or will not be needed again.
+  // Tells the kernel that [offset, offset + size) will be read soon, or will not be needed again. Does
+  // nothing for a file that was read.
   void will_need(size_t offset, size_t size) const;
   void done_with(size_t offset, size_t size) const;
 
@@ -39,6 +48,7 @@ class MappedFile {
   MappedFile() = default;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  FileAccess access_ = FileAccess::kMap;
   std::filesystem::path path_;
 };
 

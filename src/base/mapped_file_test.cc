@@ -57,6 +57,19 @@ TEST_F(MappedFileTest, ShowsTheBytesOfTheFile) {
   EXPECT_EQ(file->path(), dir / "a");
 }
 
+TEST_F(MappedFileTest, AFileThatWasReadStaysWhateverHappensToIt) {
+  const std::string contents(kBytes, 'x');
+  const auto path = dir.write("a", contents);
+  const auto file = MappedFile::open(path, FileAccess::kRead);
+  std::filesystem::resize_file(path, 100);
+  file->will_need(0, kBytes);
+  file->done_with(0, kBytes);  // must not lose what cannot be read again
+  const auto bytes = file->bytes();
+  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), contents);
+  EXPECT_TRUE(MappedFile::open(dir.write("empty", ""), FileAccess::kRead)->bytes().empty());
+  EXPECT_EQ(error_of([&] { MappedFile::open(dir / "none", FileAccess::kRead); })->code(), Errc::kNotFound);
+}
+
 TEST_F(MappedFileTest, StaysMappedAfterTheNameIsGone) {
   const auto file = MappedFile::open(dir.write("a", "butterfly"));
   std::filesystem::remove(dir / "a");

@@ -16,17 +16,20 @@ void ModelInput::add_to(CLI::App& app) {
   app.add_option("--tokenizer", tokenizer,
                  "Vocabulary of a llama2.c model (default: tokenizer.bin beside it)")
       ->type_name("FILE");
+  app.add_flag("--no-mmap", no_mmap,
+               "Read the model's files at once instead of mapping them: the same results");
 }
 
 std::filesystem::path ModelInput::resolved() const { return resolve_model(path); }
 
 model::ModelFile ModelInput::open() const {
-  return model::open_model(resolved(), {.tokenizer_path = tokenizer});
+  return model::open_model(resolved(), {.tokenizer_path = tokenizer, .access = access()});
 }
 
 std::unique_ptr<runtime::LoadedModel> ModelInput::load(ThreadPool& pool, runtime::LoadOptions options) const {
   Progress progress("loading", 1, ProgressUnit::kBytes);
   options.tokenizer_path = tokenizer;
+  options.access = access();
   options.progress = [&](uint64_t done, uint64_t total) {
     throw_if_interrupted();
     progress.update(done, total);

@@ -1,5 +1,5 @@
-// Which model a command works on: -m FILE or NAME, and --tokenizer FILE for formats that keep the vocabulary
-// apart.
+// Which model a command works on: -m FILE or NAME, --tokenizer FILE for formats that keep the vocabulary
+// apart, and --no-mmap.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -17,11 +17,14 @@ namespace butterfly::cli {
 struct ModelInput {
   std::string path;
   std::string tokenizer;  // empty: in the model file, or beside it
+  bool no_mmap = false;   // read the files instead of mapping them
 
-  void add_to(CLI::App& app);  // -m, --model (required; also as plain argument), --tokenizer
+  // -m, --model (required; also as plain argument), --tokenizer, --no-mmap
+  void add_to(CLI::App& app);
 
   // `path`, or where the store keeps the model of that name.
   std::filesystem::path resolved() const;
+  FileAccess access() const { return no_mmap ? FileAccess::kRead : FileAccess::kMap; }
   // Both throw Error that names the file and what is wrong with it.
   model::ModelFile open() const;
   // With a progress bar; Ctrl-C stops it.

@@ -25,7 +25,8 @@ const model::Tokenizer& LoadedModel::tokenizer_or_throw() const {
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, ThreadPool& pool,
                                         const LoadOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  auto model = std::make_unique<LoadedModel>(model::open_model(path, {options.tokenizer_path}));
+  auto model =
+      std::make_unique<LoadedModel>(model::open_model(path, {options.tokenizer_path, options.access}));
   const model::Architecture& architecture = model::architecture_of(model->file);
   model->config = model::read_config(model->file, options.context);
   model->range = {0, model->config.layers};

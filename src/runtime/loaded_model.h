@@ -29,6 +29,7 @@ struct LoadedModel {
 
 struct LoadOptions {
   std::filesystem::path tokenizer_path;      // for formats that keep it apart
+  FileAccess access = FileAccess::kMap;      // of the model's files
   bool with_tokenizer = true;                // false: ids only, for benchmarks
   size_t context = 0;                        // positions the run will use; 0: the model's context
   std::vector<model::AdapterSpec> adapters;  // added to the model's matrices, in order

@@ -308,7 +308,9 @@ GgufFile GgufFile::parse(std::span<const std::byte> bytes, std::string name) {
   return GgufParser(bytes, std::move(name)).run();
 }
 
-GgufFile GgufFile::open(const std::filesystem::path& path) { return open(MappedFile::open(path)); }
+GgufFile GgufFile::open(const std::filesystem::path& path, FileAccess access) {
+  return open(MappedFile::open(path, access));
+}
 
 GgufFile GgufFile::open(std::shared_ptr<MappedFile> mapping) {
   GgufFile file = parse(mapping->bytes(), mapping->path().string());

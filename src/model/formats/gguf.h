@@ -41,7 +41,7 @@ class GgufFile {
  public:
   // Throws Error: kNotFound / kIo from the file system, kCorrupt for a broken file, kUnsupported for a sound
   // one that this build cannot read (version, element type, byte order).
-  static GgufFile open(const std::filesystem::path& path);
+  static GgufFile open(const std::filesystem::path& path, FileAccess access = FileAccess::kMap);
   static GgufFile open(std::shared_ptr<MappedFile> mapping);
   // The same over bytes in memory, which must outlive the result and its tensors. `name` stands for the file.
   static GgufFile parse(std::span<const std::byte> bytes, std::string name);

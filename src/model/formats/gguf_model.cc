@@ -41,8 +41,8 @@ Metadata without_split_keys(const Metadata& from) {
 // The parts of one model, each checked against the first.
 class SplitReader {
  public:
-  SplitReader(const GgufFile& first, const std::filesystem::path& path, uint32_t count)
-      : path_(path), count_(count) {
+  SplitReader(const GgufFile& first, const std::filesystem::path& path, uint32_t count, FileAccess access)
+      : path_(path), count_(count), access_(access) {
     const auto name = parse_gguf_part(path);
     if (!name || name->count != count)
       fail(Errc::kCorrupt, "{}: key split.count: says {} parts, expected a name like {}", path.string(),
@@ -61,7 +61,7 @@ class SplitReader {
       if (!std::filesystem::exists(part, ignored))
         fail(Errc::kNotFound, "{}: part {} of {} is missing: expected {}", path_.string(), number, count_,
              part.string());
-      const GgufFile file = GgufFile::open(part);
+      const GgufFile file = GgufFile::open(part, access_);
       check(file.metadata(), part, "split.no", number - 1);
       check(file.metadata(), part, "split.count", count_);
       add(file);
@@ -90,6 +90,7 @@ class SplitReader {
   std::filesystem::path path_;
   std::filesystem::path prefix_;
   uint32_t count_;
+  FileAccess access_;
   std::unordered_set<std::string> names_;
 };
 
@@ -116,7 +117,7 @@ std::string gguf_why_not(const ModelSource& source) {
   return is_gguf(source.head) ? "" : "does not begin with 'GGUF'";
 }
 
-ModelFile gguf_open(const ModelSource& source, const OpenModelOptions&) {
+ModelFile gguf_open(const ModelSource& source, const OpenModelOptions& options) {
   const GgufFile file = GgufFile::open(source.mapping);
   const std::string format = fmt::format("gguf v{}", file.version());
   const uint32_t parts = file.metadata().u32_or("split.count", 1);
@@ -128,7 +129,7 @@ ModelFile gguf_open(const ModelSource& source, const OpenModelOptions&) {
   if (parts > kPartsMax)
     fail(Errc::kCorrupt, "{}: key split.count: expected at most {}, found {}", source.path.string(),
          kPartsMax, parts);
-  SplitReader reader(file, source.path, parts);
+  SplitReader reader(file, source.path, parts, options.access);
   reader.read_rest();
   const uint64_t expected = file.metadata().u64_or("split.tensors.count", reader.tensors.size());
   if (expected != reader.tensors.size())

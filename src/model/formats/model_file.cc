@@ -123,7 +123,7 @@ ModelFile open_model(const std::filesystem::path& path, const OpenModelOptions& 
   ModelSource source{.path = path, .mapping = nullptr, .head = {}};
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) {
-    source.mapping = MappedFile::open(path);
+    source.mapping = MappedFile::open(path, options.access);
     source.head = copy_head(source.mapping->bytes(), kFileHeadBytes);
   }
   std::string refusals;

@@ -92,7 +92,8 @@ class ModelFile {
 struct OpenModelOptions {
   // Vocabulary for formats that keep it apart (llama2.c). Empty: tok<vocabulary size>.bin or tokenizer.bin
   // beside the model; if neither is there the model opens without a tokenizer.
-  std::filesystem::path tokenizer_path;
+  std::filesystem::path tokenizer_path = {};
+  FileAccess access = FileAccess::kMap;  // of the files with the tensors
 };
 
 // Opens the file or folder with the first format that knows it. Throws Error that names the file and what was

@@ -114,8 +114,8 @@ SafetensorsFile SafetensorsFile::parse(std::span<const std::byte> bytes, std::st
   return file;
 }
 
-SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
-  return open(MappedFile::open(path));
+SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path, FileAccess access) {
+  return open(MappedFile::open(path, access));
 }
 
 SafetensorsFile SafetensorsFile::open(std::shared_ptr<MappedFile> mapping) {

@@ -35,7 +35,7 @@ struct SafetensorsTensor {
 class SafetensorsFile {
  public:
   // Throws Error: kNotFound or kIo from the file system, kCorrupt for a broken file.
-  static SafetensorsFile open(const std::filesystem::path& path);
+  static SafetensorsFile open(const std::filesystem::path& path, FileAccess access = FileAccess::kMap);
   static SafetensorsFile open(std::shared_ptr<MappedFile> mapping);
   // The same over bytes in memory, which must outlive the result and its tensors. `name` stands for the file.
   static SafetensorsFile parse(std::span<const std::byte> bytes, std::string name);

@@ -25,10 +25,12 @@ std::string read_text(const std::filesystem::path& path);
 struct Loaded {
   ThreadPool pool;
   std::unique_ptr<LoadedModel> model;
-  explicit Loaded(const std::filesystem::path& path, size_t threads = 2, bool with_tokenizer = true)
+  explicit Loaded(const std::filesystem::path& path, size_t threads = 2, bool with_tokenizer = true,
+                  FileAccess access = FileAccess::kMap)
       : pool(threads),
         model(load_model(path, pool,
                          {.tokenizer_path = {},
+                          .access = access,
                           .with_tokenizer = with_tokenizer,
                           .context = 0,
                           .adapters = {},
