@@ -74,7 +74,9 @@ void print_summary(const model::ModelFile& file) {
   for (const Size& size : kSizes) {
     if (const auto value = text_of(metadata, file.architecture() + "." + size.key)) line(size.words, *value);
   }
-  if (const auto kind = text_of(metadata, "tokenizer.ggml.model")) {
+  if (metadata.has(model::kTokenizerWhyNotKey)) {
+    line("tokenizer", "cannot be used: " + metadata.string(model::kTokenizerWhyNotKey));
+  } else if (const auto kind = text_of(metadata, "tokenizer.ggml.model")) {
     const auto tokens = vocabulary_size(metadata);
     line("tokenizer", tokens ? fmt::format("{}, {} tokens", *kind, *tokens) : *kind);
   } else {

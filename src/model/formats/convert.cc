@@ -9,6 +9,7 @@
 #include "kernels/quant/quant.h"
 #include "model/formats/file_kind.h"
 #include "model/formats/gguf_writer.h"
+#include "model/tokenizer/vocabulary.h"
 
 namespace butterfly::model {
 namespace {
@@ -103,6 +104,8 @@ ConvertResult convert_model(const ModelFile& from, const std::filesystem::path& 
                             const ConvertOptions& options, ThreadPool& pool,
                             const ConvertProgress& progress) {
   refuse_own_files(from, to);
+  if (from.metadata().has(kTokenizerWhyNotKey))
+    fail(Errc::kUnsupported, "{}", from.metadata().string(kTokenizerWhyNotKey));
   const std::vector<DType> types =
       options.type ? plan_types(from, *options.type, options.pure) : types_as_they_are(from);
   Metadata metadata = from.metadata();

@@ -52,7 +52,9 @@ std::span<const HfArchitecture> hf_architectures();
 const HfArchitecture& hf_architecture_of(const JsonObject& config);
 
 // The readers of config.json, one per family.
-void read_llama_config(const JsonObject& config, const std::string& arch, HfConfig& to);  // also qwen2
+void read_llama_config(const JsonObject& config, const std::string& arch, HfConfig& to);
+void read_mistral_config(const JsonObject& config, const std::string& arch, HfConfig& to);  // also Mixtral
+void read_qwen2_config(const JsonObject& config, const std::string& arch, HfConfig& to);
 void read_qwen3_config(const JsonObject& config, const std::string& arch, HfConfig& to);  // also with experts
 void read_phi3_config(const JsonObject& config, const std::string& arch, HfConfig& to);
 void read_gemma_config(const JsonObject& config, const std::string& arch, HfConfig& to);  // 2 and 3

@@ -111,13 +111,13 @@ constexpr HfRule kGpt2[] = {
 
 constexpr HfArchitecture kArchitectures[] = {
     {"LlamaForCausalLM", "llama", read_llama_config, {kEnds, kLlamaAttention, kPreNorms}, false},
-    {"MistralForCausalLM", "llama", read_llama_config, {kEnds, kLlamaAttention, kPreNorms}, false},
+    {"MistralForCausalLM", "llama", read_mistral_config, {kEnds, kLlamaAttention, kPreNorms}, false},
     {"MixtralForCausalLM",
      "llama",
-     read_llama_config,
+     read_mistral_config,
      {kEnds, kLlamaAttention, kPreNorms, kMixtralExperts},
      false},
-    {"Qwen2ForCausalLM", "qwen2", read_llama_config, {kEnds, kHalfSplitAttention, kPreNorms}, false},
+    {"Qwen2ForCausalLM", "qwen2", read_qwen2_config, {kEnds, kHalfSplitAttention, kPreNorms}, false},
     {"Qwen3ForCausalLM", "qwen3", read_qwen3_config, {kEnds, kHalfSplitAttention, kPreNorms}, false},
     {"Qwen3MoeForCausalLM",
      "qwen3moe",

@@ -72,8 +72,32 @@ void read_llama_config(const JsonObject& config, const std::string& arch, HfConf
   read_rope_config(config, arch, head_dim, 10000, to);
 }
 
+void read_mistral_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  read_llama_config(config, arch, to);
+  if (config.has("sliding_window"))
+    Keys(to.metadata, arch).set("attention.sliding_window", config.u32("sliding_window"));
+}
+
+namespace {
+
+// Qwen's files name a window and, so far, all say not to use it.
+void expect_no_window(const JsonObject& config) {
+  if (config.boolean_or("use_sliding_window", false) &&
+      config.u32_or("max_window_layers", 0) < config.u32("num_hidden_layers"))
+    fail(Errc::kUnsupported, "{}: key use_sliding_window: windows in some of the layers are not supported",
+         config.file());
+}
+
+}  // namespace
+
+void read_qwen2_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  expect_no_window(config);
+  read_llama_config(config, arch, to);
+}
+
 void read_qwen3_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
   expect_activation(config, "hidden_act", {"silu"});
+  expect_no_window(config);
   const uint32_t head_dim = read_transformer(config, arch, to);
   Keys keys(to.metadata, arch);
   keys.set("attention.key_length", head_dim);
@@ -89,7 +113,9 @@ void read_qwen3_config(const JsonObject& config, const std::string& arch, HfConf
 void read_phi3_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
   expect_activation(config, "hidden_act", {"silu"});
   const uint32_t head_dim = read_transformer(config, arch, to);
-  const double share = config.has("partial_rotary_factor") ? config.number("partial_rotary_factor") : 1;
+  const auto parameters = config.object("rope_parameters");
+  const JsonObject& place = parameters && parameters->has("partial_rotary_factor") ? *parameters : config;
+  const double share = place.has("partial_rotary_factor") ? place.number("partial_rotary_factor") : 1;
   const auto rotated = static_cast<uint32_t>(std::clamp(share, 0.0, 1.0) * head_dim);
   Keys keys(to.metadata, arch);
   keys.set("rope.dimension_count", rotated);
@@ -103,34 +129,53 @@ namespace {
 
 // Multimodal files leave out what equals the defaults of the class; these are Gemma 3's.
 nlohmann::json gemma3_defaults() {
-  return {{"vocab_size", 262208},
-          {"hidden_size", 2304},
-          {"intermediate_size", 9216},
-          {"num_hidden_layers", 26},
-          {"num_attention_heads", 8},
-          {"num_key_value_heads", 4},
-          {"head_dim", 256},
-          {"rms_norm_eps", 1e-6},
-          {"max_position_embeddings", 131072},
-          {"rope_theta", 1'000'000},
-          {"sliding_window", 4096},
-          {"rope_local_base_freq", 10000},
-          {"sliding_window_pattern", 6},
-          {"query_pre_attn_scalar", 256}};
+  return {{"vocab_size", 262208},    {"hidden_size", 2304},      {"intermediate_size", 9216},
+          {"num_hidden_layers", 26}, {"num_attention_heads", 8}, {"num_key_value_heads", 4},
+          {"head_dim", 256},         {"rms_norm_eps", 1e-6},     {"max_position_embeddings", 131072},
+          {"sliding_window", 4096}};
+}
+
+// GGUF has no key for what scores are divided by: readers know the two forms that published models have.
+void expect_known_scale(const JsonObject& config, uint32_t head_dim, uint32_t large_layers) {
+  const uint32_t heads = config.u32("num_attention_heads");
+  if (heads == 0) config.mismatch("num_attention_heads", "at least 1");
+  const uint32_t by_columns = config.u32("hidden_size") / heads;
+  const uint32_t expected = config.u32("num_hidden_layers") == large_layers ? by_columns : head_dim;
+  if (config.has("query_pre_attn_scalar") &&
+      config.number("query_pre_attn_scalar") != static_cast<double>(expected))
+    config.mismatch("query_pre_attn_scalar", std::to_string(expected));
+}
+
+// Which layers see a window, where that is not what every reader takes for granted: all but each sixth.
+void set_gemma3_pattern(const JsonObject& config, Keys& keys) {
+  constexpr uint32_t kUsual = 6;
+  const uint32_t period = config.u32_or("sliding_window_pattern", kUsual);
+  if (period != kUsual) keys.set("attention.sliding_window_pattern", period);
+  if (!config.has("layer_types")) return;
+  std::vector<uint8_t> local;
+  bool usual = true;
+  for (const std::string& type : config.strings("layer_types")) {
+    local.push_back(type == "sliding_attention");
+    usual = usual && local.back() == (local.size() % kUsual != 0);
+  }
+  if (!usual) keys.set("attention.sliding_window_pattern", MetaArray{MetaType::kBool, std::move(local)});
 }
 
 void read_gemma_text(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  const bool third = arch == "gemma3";
   expect_activation(config, "hidden_activation", {"gelu_pytorch_tanh"});
   const uint32_t head_dim = read_transformer(config, arch, to);
+  expect_known_scale(config, head_dim, third ? 62 : 46);
   Keys keys(to.metadata, arch);
   keys.set("attention.key_length", head_dim);
   keys.set("attention.value_length", head_dim);
   keys.set("attention.sliding_window", config.u32_or("sliding_window", 4096));
+  if (third) set_gemma3_pattern(config, keys);
   if (config.has("attn_logit_softcapping"))
     keys.set("attn_logit_softcapping", config.f32("attn_logit_softcapping"));
   if (config.has("final_logit_softcapping"))
     keys.set("final_logit_softcapping", config.f32("final_logit_softcapping"));
-  read_rope_config(config, arch, head_dim, 10000, to);
+  read_rope_config(config, arch, head_dim, third ? 1'000'000 : 10000, to);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "model/formats/json_file.h"
 #include "model/formats/safetensors.h"
 #include "model/tokenizer/hf_tokenizer.h"
+#include "model/tokenizer/vocabulary.h"
 
 namespace butterfly::model {
 namespace {
@@ -36,12 +37,12 @@ bool is_safetensors_source(const ModelSource& source) {
   return source.path.extension() == ".safetensors" && !is_known_other_file(source.head);
 }
 
-std::shared_ptr<const SafetensorsFile> open_shard(const fs::path& path) {
-  return std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
+std::shared_ptr<const SafetensorsFile> open_shard(const fs::path& path, FileAccess access) {
+  return std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path, access));
 }
 
 // The files of a sharded model, by its index. Names are input: they may not lead out of the folder.
-Shards open_index(const fs::path& index) {
+Shards open_index(const fs::path& index, FileAccess access) {
   const nlohmann::json json = parse_json(read_text_file(index), index.string());
   const JsonObject root(json, index.string());
   const auto map = root.object("weight_map");
@@ -65,7 +66,7 @@ Shards open_index(const fs::path& index) {
     if (!is_file(path))
       fail(Errc::kNotFound, "{}: shard {} is missing: expected {}", index.string(), printable(name),
            path.string());
-    shards.push_back(open_shard(path));
+    shards.push_back(open_shard(path, access));
     for (const SafetensorsTensor& tensor : shards.back()->tensors()) held.insert(tensor.name);
   }
   for (const auto& [tensor, file] : json["weight_map"].items())
@@ -75,10 +76,10 @@ Shards open_index(const fs::path& index) {
   return shards;
 }
 
-Shards open_shards(const fs::path& folder, const fs::path& only) {
-  if (!only.empty()) return {open_shard(only)};
-  if (is_file(folder / kIndex)) return open_index(folder / kIndex);
-  if (is_file(folder / kSingle)) return {open_shard(folder / kSingle)};
+Shards open_shards(const fs::path& folder, const fs::path& only, FileAccess access) {
+  if (!only.empty()) return {open_shard(only, access)};
+  if (is_file(folder / kIndex)) return open_index(folder / kIndex, access);
+  if (is_file(folder / kSingle)) return {open_shard(folder / kSingle, access)};
   const bool pickles =
       is_file(folder / "pytorch_model.bin") || is_file(folder / "pytorch_model.bin.index.json");
   fail(Errc::kNotFound, "{}: expected {} or {}, found neither{}", folder.string(), kSingle, kIndex,
@@ -116,15 +117,30 @@ std::string chat_template(const fs::path& folder, const JsonObject& settings) {
   return {};
 }
 
-void add_tokenizer(const fs::path& folder, const JsonObject& config, Metadata& metadata) {
-  const fs::path settings_path = folder / "tokenizer_config.json";
-  const std::string settings = is_file(settings_path) ? read_text_file(settings_path) : std::string();
+// False if the folder has none.
+bool read_tokenizer(const fs::path& folder, const std::string& settings, Metadata& metadata) {
   if (is_file(folder / "tokenizer.json")) {
     add_tokenizer_metadata_from_json(read_text_file(folder / "tokenizer.json"), settings, metadata);
   } else if (is_file(folder / "tokenizer.model")) {
     const std::string pieces = read_text_file(folder / "tokenizer.model");
     add_tokenizer_metadata_from_sentencepiece(std::as_bytes(std::span(pieces)), metadata);
   } else {
+    return false;
+  }
+  return true;
+}
+
+void add_tokenizer(const fs::path& folder, const JsonObject& config, Metadata& metadata) {
+  const fs::path settings_path = folder / "tokenizer_config.json";
+  const std::string settings = is_file(settings_path) ? read_text_file(settings_path) : std::string();
+  try {
+    Metadata read = metadata;  // so that nothing half done stays
+    if (!read_tokenizer(folder, settings, read)) return;
+    metadata = std::move(read);
+  } catch (const Error& error) {
+    if (error.code() != Errc::kUnsupported) throw;
+    metadata.set("tokenizer.ggml.model", std::string("unsupported"));
+    metadata.set(std::string(kTokenizerWhyNotKey), std::string(error.what()));
     return;
   }
   set_token_id(config, "bos_token_id", "tokenizer.ggml.bos_token_id", metadata);
@@ -146,7 +162,7 @@ void add_generation_config(const fs::path& folder, Metadata& metadata) {
   if (config.has("top_k")) metadata.set("general.sampling.top_k", static_cast<int32_t>(config.u32("top_k")));
 }
 
-ModelFile open_folder(const fs::path& folder, const fs::path& only) {
+ModelFile open_folder(const fs::path& folder, const fs::path& only, FileAccess access) {
   const fs::path config_path = folder / kConfig;
   const nlohmann::json json = parse_json(read_text_file(config_path), config_path.string());
   const JsonObject config(json, config_path.string());
@@ -158,7 +174,7 @@ ModelFile open_folder(const fs::path& folder, const fs::path& only) {
   read.metadata.set("general.name", (named.has_filename() ? named : named.parent_path()).filename().string());
   architecture.read_config(config, arch, read);
 
-  const Shards shards = open_shards(folder, only);
+  const Shards shards = open_shards(folder, only, access);
   const bool tied = config.boolean_or("tie_word_embeddings", architecture.tied);
   std::vector<NamedTensor> tensors = map_hf_tensors(architecture, read.metadata, tied, shards);
   for (NamedTensor& extra : read.tensors) tensors.push_back(std::move(extra));
@@ -197,12 +213,12 @@ std::string hf_why_not(const ModelSource& source) {
   return "is neither config.json nor a safetensors file";
 }
 
-ModelFile hf_open(const ModelSource& source, const OpenModelOptions&) {
-  if (source.folder()) return open_folder(source.path, {});
+ModelFile hf_open(const ModelSource& source, const OpenModelOptions& options) {
+  if (source.folder()) return open_folder(source.path, {}, options.access);
   const fs::path folder = source.path.has_parent_path() ? source.path.parent_path() : fs::path(".");
-  if (!is_safetensors_source(source)) return open_folder(folder, {});
+  if (!is_safetensors_source(source)) return open_folder(folder, {}, options.access);
   if (!is_file(folder / kConfig)) return open_bare(source);
-  return open_folder(folder, stands_for_folder(source.path) ? fs::path() : source.path);
+  return open_folder(folder, stands_for_folder(source.path) ? fs::path() : source.path, options.access);
 }
 
 }  // namespace butterfly::model

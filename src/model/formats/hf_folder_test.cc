@@ -225,14 +225,59 @@ TEST(HfFolder, RopeScalings) {
                    .tensor("rope_freqs.weight"),
                1),
             8.0f);
-  config["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2.0}};
+  // Up to the model's context "dynamic" changes nothing.
+  EXPECT_FALSE(with({{"type", "dynamic"}, {"factor", 2.0}}).metadata().has("llama.rope.scaling.factor"));
+  const ModelFile tuned =
+      with({{"type", "yarn"}, {"factor", 4.0}, {"beta_fast", 16.0}, {"attention_factor", 2}});
+  EXPECT_EQ(tuned.metadata().f32("llama.rope.scaling.yarn_beta_fast"), 16.0f);
+  EXPECT_NEAR(tuned.metadata().f32("llama.rope.scaling.attn_factor"), 2 / (0.1 * std::log(4) + 1), 1e-6);
+  config["rope_scaling"] = {{"type", "spiral"}, {"factor", 2.0}};
   write_model(dir, config, llama_tensors());
-  EXPECT_THAT(open_error(dir.path()), HasSubstr("type 'dynamic' is not supported"));
+  EXPECT_THAT(open_error(dir.path()), HasSubstr("type 'spiral' is not supported"));
   config.erase("rope_scaling");
   config.erase("rope_theta");
   config["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 123.0}};
   write_model(dir, config, llama_tensors());
   EXPECT_EQ(open_model(dir.path()).metadata().f32("llama.rope.freq_base"), 123.0f);
+}
+
+TEST(HfFolder, Windows) {
+  TempDir dir;
+  nlohmann::json config = tiny_config("MistralForCausalLM");
+  const auto metadata = [&] {
+    write_model(dir, config, llama_tensors());
+    return open_model(dir.path()).metadata();
+  };
+  config["sliding_window"] = 12;
+  EXPECT_EQ(metadata().u32("llama.attention.sliding_window"), 12u);
+  config["sliding_window"] = nullptr;
+  EXPECT_FALSE(metadata().has("llama.attention.sliding_window"));
+  config = tiny_config("Qwen2ForCausalLM");
+  config.update({{"sliding_window", 12}, {"use_sliding_window", false}});
+  EXPECT_FALSE(metadata().has("qwen2.attention.sliding_window"));
+  config["use_sliding_window"] = true;
+  write_model(dir, config, llama_tensors());
+  EXPECT_THAT(open_error(dir.path()), HasSubstr("key use_sliding_window: windows in some of the layers"));
+}
+
+TEST(HfFolder, Gemma3RopeAndWindowsInTheNewerForm) {
+  TempDir dir;
+  nlohmann::json config = tiny_config("Gemma3ForCausalLM");
+  config.erase("rope_theta");
+  config["rope_parameters"] = {
+      {"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 777.0}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 55.0}}}};
+  config["layer_types"] = {"full_attention"};
+  config["query_pre_attn_scalar"] = 4;
+  write_model(dir, config, {{"model.embed_tokens.weight", {5, 8}}});
+  const Metadata metadata = open_model(dir.path()).metadata();
+  EXPECT_EQ(metadata.f32("gemma3.rope.freq_base"), 777.0f);
+  EXPECT_EQ(metadata.f32("gemma3.rope.freq_base_swa"), 55.0f);
+  EXPECT_EQ(metadata.f32("gemma3.rope.scaling.factor"), 8.0f);
+  EXPECT_TRUE(metadata.has("gemma3.attention.sliding_window_pattern"));
+  config["query_pre_attn_scalar"] = 5;
+  write_model(dir, config, {{"model.embed_tokens.weight", {5, 8}}});
+  EXPECT_THAT(open_error(dir.path()), HasSubstr("query_pre_attn_scalar: expected 4"));
 }
 
 TEST(HfFolder, Phi3LongFactors) {

@@ -1,6 +1,7 @@
 // Rope settings of config.json as GGUF has them.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "kernels/math.h"
@@ -63,6 +64,40 @@ void read_longrope(const JsonObject& config, const JsonObject& scaling, const st
   to.metadata.set(arch + ".rope.scaling.attn_factor", static_cast<float>(magnitude));
 }
 
+// YaRN's settings beyond the factor. Its magnitude is 0.1 ln(factor) + 1 unless the file gives another, which
+// GGUF keeps as a multiple of that.
+void read_yarn(const JsonObject& scaling, const std::string& prefix, Metadata& metadata) {
+  if (scaling.has("original_max_position_embeddings"))
+    metadata.set(prefix + "original_context_length", scaling.u32("original_max_position_embeddings"));
+  if (scaling.has("beta_fast")) metadata.set(prefix + "yarn_beta_fast", scaling.f32("beta_fast"));
+  if (scaling.has("beta_slow")) metadata.set(prefix + "yarn_beta_slow", scaling.f32("beta_slow"));
+  if (!scaling.has("attention_factor")) return;
+  const double factor = scaling.number("factor");
+  if (!(factor > 0)) scaling.mismatch("factor", "a number above 0");
+  const double usual = factor <= 1 ? 1 : 0.1 * kernels::log_f64(factor) + 1;
+  metadata.set(prefix + "attn_factor", static_cast<float>(scaling.number("attention_factor") / usual));
+}
+
+// Where the settings are: the old rope_scaling; the newer rope_parameters, which has the base too; there
+// possibly apart for layers with and without a window.
+struct RopeSettings {
+  std::optional<JsonObject> scaling;
+  std::optional<double> base, local_base;
+};
+RopeSettings find_rope_settings(const JsonObject& config) {
+  RopeSettings found;
+  found.scaling = config.object("rope_scaling");
+  if (const auto parameters = config.object("rope_parameters")) {
+    const auto whole = parameters->object("full_attention"), local = parameters->object("sliding_attention");
+    found.scaling = whole ? whole : parameters;
+    if (found.scaling->has("rope_theta")) found.base = found.scaling->number("rope_theta");
+    if (local && local->has("rope_theta")) found.local_base = local->number("rope_theta");
+  }
+  if (config.has("rope_theta")) found.base = config.number("rope_theta");
+  if (config.has("rope_local_base_freq")) found.local_base = config.number("rope_local_base_freq");
+  return found;
+}
+
 }  // namespace
 
 void read_rope_config(const JsonObject& config, const std::string& arch, uint32_t rotated,
@@ -70,17 +105,18 @@ void read_rope_config(const JsonObject& config, const std::string& arch, uint32_
   if (rotated == 0 || rotated % 2 != 0 || rotated > kRotatedMax)
     fail(Errc::kCorrupt, "{}: {} values of a head turn, expected an even number up to {}", config.file(),
          rotated, kRotatedMax);
-  // Newer files keep everything, the base too, under rope_parameters.
-  const auto parameters = config.object("rope_parameters");
-  const auto scaling = parameters ? parameters : config.object("rope_scaling");
-  double base = default_base;
-  if (parameters && parameters->has("rope_theta")) base = parameters->number("rope_theta");
-  if (config.has("rope_theta")) base = config.number("rope_theta");
+  const RopeSettings settings = find_rope_settings(config);
+  const auto& scaling = settings.scaling;
+  const double base = settings.base.value_or(default_base);
   to.metadata.set(arch + ".rope.freq_base", static_cast<float>(base));
+  if (settings.local_base)
+    to.metadata.set(arch + ".rope.freq_base_swa", static_cast<float>(*settings.local_base));
   if (!scaling) return;
 
   const std::string type = scaling->string_or("rope_type", scaling->string_or("type", "default"));
-  if (type == "default") return;
+  // "dynamic" changes the base with the length of the text, but only beyond max_position_embeddings, which is
+  // our context: up to there it is "default". Beyond, keys in a cache would have to turn again.
+  if (type == "default" || type == "dynamic") return;
   if (type == "llama3") {
     to.tensors.push_back(factors_tensor("rope_freqs.weight", llama3_factors(*scaling, base, rotated)));
     return;
@@ -88,13 +124,11 @@ void read_rope_config(const JsonObject& config, const std::string& arch, uint32_
   if (type == "longrope" || type == "su") return read_longrope(config, *scaling, arch, rotated, to);
   if (type != "linear" && type != "yarn")
     fail(Errc::kUnsupported,
-         "{}: rope_scaling: type '{}' is not supported; linear, yarn, llama3 and longrope are", config.file(),
-         printable(type));
+         "{}: rope_scaling: type '{}' is not supported; linear, dynamic, yarn, llama3 and longrope are",
+         config.file(), printable(type));
   to.metadata.set(arch + ".rope.scaling.type", type);
   to.metadata.set(arch + ".rope.scaling.factor", scaling->f32("factor"));
-  if (type == "yarn" && scaling->has("original_max_position_embeddings"))
-    to.metadata.set(arch + ".rope.scaling.original_context_length",
-                    scaling->u32("original_max_position_embeddings"));
+  if (type == "yarn") read_yarn(*scaling, arch + ".rope.scaling.", to.metadata);
 }
 
 }  // namespace butterfly::model

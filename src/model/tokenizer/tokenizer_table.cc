@@ -23,6 +23,7 @@ constexpr TokenizerModel kModels[] = {
 std::span<const TokenizerModel> tokenizer_models() { return kModels; }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const Metadata& metadata) {
+  if (metadata.has(kTokenizerWhyNotKey)) fail(Errc::kUnsupported, "{}", metadata.string(kTokenizerWhyNotKey));
   const std::string& name = metadata.string("tokenizer.ggml.model");
   for (const TokenizerModel& row : kModels) {
     if (row.name != name) continue;

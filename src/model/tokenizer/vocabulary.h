@@ -36,6 +36,8 @@ struct TokenizerRules {
 };
 inline constexpr std::string_view kRulesKey = "tokenizer.butterfly.rules";  // words, separated by spaces
 inline constexpr std::string_view kFlagsKey = "tokenizer.butterfly.token_flags";
+// In memory only: why a folder's tokenizer cannot be used. Such a model can be looked at, not run.
+inline constexpr std::string_view kTokenizerWhyNotKey = "tokenizer.butterfly.why_not";
 
 struct Vocabulary {
   std::vector<std::string> texts;  // as in the file

@@ -1,0 +1,288 @@
+#include "model/testing/hf_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/tokenizer/byte_level.h"
+
+namespace butterfly::model::testing {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Values {
+  std::vector<int64_t> sizes;
+  std::vector<float> floats;
+};
+using Weights = std::map<std::string, Values>;
+
+Values values_of(const Tensor& tensor) {
+  BF_CHECK(tensor.dtype() == DType::kF32);
+  Values values;
+  for (size_t axis = 0; axis < tensor.rank(); ++axis) values.sizes.push_back(tensor.size(axis));
+  values.floats.assign(tensor.data<float>(), tensor.data<float>() + tensor.count());
+  return values;
+}
+
+// A head's rows (pair 0 first, pair 0 second, pair 1 first, ...) to (all firsts, all seconds).
+Values halves_of_heads(const Values& from, uint32_t heads) {
+  Values to = from;
+  const auto rows = static_cast<size_t>(from.sizes[0]);
+  const size_t columns = from.floats.size() / rows, head = rows / heads;
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t in_head = row % head;
+    const size_t target = row - in_head + in_head / 2 + (in_head % 2) * (head / 2);
+    std::copy_n(from.floats.begin() + static_cast<ptrdiff_t>(row * columns), columns,
+                to.floats.begin() + static_cast<ptrdiff_t>(target * columns));
+  }
+  return to;
+}
+
+Values transposed(const Values& from) {
+  Values to{{from.sizes[1], from.sizes[0]}, std::vector<float>(from.floats.size())};
+  const auto rows = static_cast<size_t>(from.sizes[0]), columns = static_cast<size_t>(from.sizes[1]);
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < columns; ++c) to.floats[c * rows + r] = from.floats[r * columns + c];
+  return to;
+}
+
+Values less_one(Values values) {
+  for (float& value : values.floats) value -= 1.0f;
+  return values;
+}
+
+Values expert_of(const Values& stack, size_t expert) {
+  const size_t count = stack.floats.size() / static_cast<size_t>(stack.sizes[0]);
+  const auto begin = stack.floats.begin() + static_cast<ptrdiff_t>(expert * count);
+  return {{stack.sizes[1], stack.sizes[2]}, {begin, begin + static_cast<ptrdiff_t>(count)}};
+}
+
+// Names as Hugging Face's classes have them, for GGUF's part of a name between "blk.N." and ".weight".
+using Names = std::map<std::string, std::string>;
+const Names kLlamaNames = {{"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
+                           {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
+                           {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
+                           {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
+                           {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
+                           {"ffn_down", "mlp.down_proj"}};
+const Names kMixtralNames = {{"ffn_gate_inp", "block_sparse_moe.gate"},
+                             {"ffn_gate_exps", "block_sparse_moe.experts.@.w1"},
+                             {"ffn_down_exps", "block_sparse_moe.experts.@.w2"},
+                             {"ffn_up_exps", "block_sparse_moe.experts.@.w3"}};
+const Names kQwenMoeNames = {{"ffn_gate_inp", "mlp.gate"},
+                             {"ffn_gate_exps", "mlp.experts.@.gate_proj"},
+                             {"ffn_down_exps", "mlp.experts.@.down_proj"},
+                             {"ffn_up_exps", "mlp.experts.@.up_proj"}};
+const Names kPhi3Names = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
+const Names kGemmaNames = {{"post_attention_norm", "post_attention_layernorm"},
+                           {"ffn_norm", "pre_feedforward_layernorm"},
+                           {"post_ffw_norm", "post_feedforward_layernorm"}};
+const Names kGpt2Names = {{"attn_norm", "ln_1"}, {"attn_qkv", "attn.c_attn"}, {"attn_output", "attn.c_proj"},
+                          {"ffn_norm", "ln_2"},  {"ffn_up", "mlp.c_fc"},      {"ffn_down", "mlp.c_proj"}};
+
+// Those of the class first, then those most classes share.
+std::string name_in_block(const std::string& class_name, const std::string& part) {
+  const std::pair<const char*, const Names*> own[] = {
+      {"Mixtral", &kMixtralNames}, {"Qwen3Moe", &kQwenMoeNames}, {"Phi3", &kPhi3Names},
+      {"Gemma", &kGemmaNames},     {"GPT2", &kGpt2Names},        {"", &kLlamaNames}};
+  for (const auto& [prefix, names] : own)
+    if (class_name.starts_with(prefix))
+      if (const auto at = names->find(part); at != names->end()) return at->second;
+  fail(Errc::kUnsupported, "{} has no tensor {}", class_name, part);
+}
+
+class Writer {
+ public:
+  Writer(const ModelFile& from, const HfWriteOptions& options)
+      : from_(from), options_(options), arch_(from.architecture()) {}
+
+  Weights weights() const {
+    Weights all;
+    for (const NamedTensor& tensor : from_.tensors())
+      add(tensor.name, values_of(from_.tensor(tensor.name)), all);
+    return all;
+  }
+
+  Json config() const {
+    Json json = {{"architectures", {options_.class_name}},
+                 {"tie_word_embeddings", !from_.has("output.weight")}};
+    json["vocab_size"] = key("vocab_size");
+    if (arch_ == "gpt2") {
+      json.update({{"n_embd", key("embedding_length")},
+                   {"n_layer", key("block_count")},
+                   {"n_head", key("attention.head_count")},
+                   {"n_ctx", key("context_length")},
+                   {"n_positions", key("context_length")},
+                   {"n_inner", key("feed_forward_length")},
+                   {"activation_function", "gelu_new"},
+                   {"layer_norm_epsilon", number("attention.layer_norm_epsilon")}});
+      return json;
+    }
+    json.update({{"hidden_size", key("embedding_length")},
+                 {"num_hidden_layers", key("block_count")},
+                 {"num_attention_heads", key("attention.head_count")},
+                 {"num_key_value_heads", key("attention.head_count_kv")},
+                 {"max_position_embeddings", key("context_length")},
+                 {"intermediate_size", key("feed_forward_length")},
+                 {"rms_norm_eps", number("attention.layer_norm_rms_epsilon")},
+                 {"rope_theta", number("rope.freq_base")}});
+    const bool gemma = arch_.starts_with("gemma");
+    json[gemma ? "hidden_activation" : "hidden_act"] = gemma ? "gelu_pytorch_tanh" : "silu";
+    if (has("attention.key_length") || gemma || arch_.starts_with("qwen3")) json["head_dim"] = head_dim();
+    if (has("attention.sliding_window")) json["sliding_window"] = key("attention.sliding_window");
+    add_experts(json);
+    add_rope(json);
+    if (arch_ == "gemma2") {
+      json["attn_logit_softcapping"] = number("attn_logit_softcapping");
+      json["final_logit_softcapping"] = number("final_logit_softcapping");
+    }
+    if (gemma) json["query_pre_attn_scalar"] = head_dim();
+    return json;
+  }
+
+ private:
+  bool has(const char* name) const { return from_.metadata().has(arch_ + "." + name); }
+  uint32_t key(const char* name) const { return from_.metadata().u32(arch_ + "." + name); }
+  // As JSON has it: the shortest text that gives the float again.
+  Json number(const char* name) const {
+    return Json::parse(fmt::format("{}", from_.metadata().f32(arch_ + "." + name)));
+  }
+  uint32_t head_dim() const {
+    return has("attention.key_length") ? key("attention.key_length")
+                                       : key("embedding_length") / key("attention.head_count");
+  }
+
+  void add_experts(Json& json) const {
+    if (!has("expert_count")) return;
+    json[arch_ == "qwen3moe" ? "num_experts" : "num_local_experts"] = key("expert_count");
+    json["num_experts_per_tok"] = key("expert_used_count");
+    if (arch_ == "qwen3moe") json["moe_intermediate_size"] = key("expert_feed_forward_length");
+  }
+
+  void add_rope(Json& json) const {
+    if (has("rope.scaling.type"))
+      json["rope_scaling"] = {{"rope_type", from_.metadata().string(arch_ + ".rope.scaling.type")},
+                              {"factor", number("rope.scaling.factor")}};
+    if (!from_.has("rope_factors_long.weight")) return;
+    json["original_max_position_embeddings"] = key("rope.scaling.original_context_length");
+    json["rope_scaling"] = {{"type", "longrope"},
+                            {"long_factor", values_of(from_.tensor("rope_factors_long.weight")).floats},
+                            {"short_factor", values_of(from_.tensor("rope_factors_short.weight")).floats}};
+  }
+
+  void add(const std::string& name, Values values, Weights& all) const {
+    const bool gpt2 = arch_ == "gpt2", gemma = arch_.starts_with("gemma");
+    if (name.starts_with("rope_")) return;  // in config.json
+    const size_t dot = name.rfind('.');
+    const std::string stem = name.substr(0, dot), ending = name.substr(dot);  // ".weight" or ".bias"
+    if (stem == "output") return (void)(all["lm_head.weight"] = std::move(values));
+    if (stem == "token_embd") {
+      all[options_.prefix + (gpt2 ? "wte" : "embed_tokens") + ending] = std::move(values);
+    } else if (stem == "position_embd") {
+      all[options_.prefix + "wpe" + ending] = std::move(values);
+    } else if (stem == "output_norm") {
+      all[options_.prefix + (gpt2 ? "ln_f" : "norm") + ending] = gemma ? less_one(std::move(values)) : values;
+    } else {
+      add_to_block(stem, ending, std::move(values), all);
+    }
+  }
+
+  void add_to_block(const std::string& stem, const std::string& ending, Values values, Weights& all) const {
+    const size_t dot = stem.find('.', 4);  // behind "blk.N"
+    const std::string number = stem.substr(4, dot - 4), part = stem.substr(dot + 1);
+    const std::string name = options_.prefix + (arch_ == "gpt2" ? "h." : "layers.") + number + "." +
+                             name_in_block(options_.class_name, part) + ending;
+    if (const size_t at = name.find('@'); at != std::string::npos) {
+      for (size_t e = 0; e < static_cast<size_t>(values.sizes[0]); ++e)
+        all[name.substr(0, at) + std::to_string(e) + name.substr(at + 1)] = expert_of(values, e);
+      return;
+    }
+    if (arch_ == "llama" && part == "attn_q") values = halves_of_heads(values, key("attention.head_count"));
+    if (arch_ == "llama" && part == "attn_k")
+      values = halves_of_heads(values, key("attention.head_count_kv"));
+    if (arch_ == "gpt2" && values.sizes.size() == 2) values = transposed(values);
+    if (arch_.starts_with("gemma") && part.ends_with("norm")) values = less_one(std::move(values));
+    all[name] = std::move(values);
+  }
+
+  const ModelFile& from_;
+  const HfWriteOptions& options_;
+  std::string arch_;
+};
+
+void write_safetensors(const std::filesystem::path& path,
+                       const std::vector<const Weights::value_type*>& weights) {
+  Json header = {{"__metadata__", {{"format", "pt"}}}};
+  size_t end = 0;
+  for (const auto* entry : weights) {
+    const size_t bytes = entry->second.floats.size() * sizeof(float);
+    header[entry->first] = {
+        {"dtype", "F32"}, {"shape", entry->second.sizes}, {"data_offsets", {end, end + bytes}}};
+    end += bytes;
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  std::ofstream out(path, std::ios::binary);
+  const uint64_t length = text.size();
+  out.write(reinterpret_cast<const char*>(&length), sizeof length);
+  out << text;
+  for (const auto* entry : weights)
+    out.write(reinterpret_cast<const char*>(entry->second.floats.data()),
+              static_cast<std::streamsize>(entry->second.floats.size() * sizeof(float)));
+  BF_CHECK(out.good()) << path;
+}
+
+void write_weights(const Weights& all, const std::filesystem::path& folder, size_t shards) {
+  std::vector<std::vector<const Weights::value_type*>> parts(shards);
+  size_t next = 0;
+  for (const auto& entry : all) parts[next++ % shards].push_back(&entry);
+  if (shards == 1) return write_safetensors(folder / "model.safetensors", parts[0]);
+  Json index;
+  for (size_t s = 0; s < shards; ++s) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", s + 1, shards);
+    for (const auto* entry : parts[s]) index["weight_map"][entry->first] = name;
+    write_safetensors(folder / name, parts[s]);
+  }
+  std::ofstream(folder / "model.safetensors.index.json") << index;
+}
+
+// Byte-level BPE without merges: 256 letters, then made-up words up to the vocabulary's size.
+void write_tokenizer(size_t size, const std::filesystem::path& folder) {
+  Json vocab = Json::object();
+  for (int byte = 0; byte < 256 && vocab.size() < size; ++byte) {
+    const char c = static_cast<char>(byte);
+    vocab[to_byte_letters({&c, 1})] = vocab.size();
+  }
+  while (vocab.size() < size) vocab["w" + std::to_string(vocab.size())] = vocab.size();
+  const Json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  const Json json = {{"version", "1.0"},
+                     {"added_tokens", Json::array()},
+                     {"normalizer", nullptr},
+                     {"pre_tokenizer", byte_level},
+                     {"post_processor", nullptr},
+                     {"decoder", byte_level},
+                     {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
+  std::ofstream(folder / "tokenizer.json") << json;
+}
+
+}  // namespace
+
+void write_hf_folder(const ModelFile& from, const std::filesystem::path& folder,
+                     const HfWriteOptions& options) {
+  std::filesystem::create_directories(folder);
+  const Writer writer(from, options);
+  std::ofstream(folder / "config.json") << writer.config().dump(2);
+  write_weights(writer.weights(), folder, options.shards);
+  write_tokenizer(from.metadata().u32(from.architecture() + ".vocab_size"), folder);
+}
+
+}  // namespace butterfly::model::testing
