@@ -43,12 +43,59 @@ bool has(std::string_view name, std::string_view part) { return name.find(part) 
 
 bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
 
+// Parts of names: norms, routers, tables of positions, and small tensors of state-space and recurrent layers,
+// of multimodal parts and of sound codecs.
+constexpr std::string_view kKeptAsFloats[] = {"_norm.weight",
+                                              "ffn_gate_inp.weight",
+                                              "ffn_gate_tid2eid.weight",
+                                              "position_embd",
+                                              "token_types",
+                                              "altup",
+                                              "laurel",
+                                              "per_layer_model_proj",
+                                              "ssm_conv1d",
+                                              "shortconv.conv.weight",
+                                              "indexer.k_proj.weight",
+                                              "indexer.q_proj.weight",
+                                              "time_mix_first",
+                                              "time_mix_w0",
+                                              "time_mix_w1",
+                                              "time_mix_w2",
+                                              "time_mix_v0",
+                                              "time_mix_v1",
+                                              "time_mix_v2",
+                                              "time_mix_a0",
+                                              "time_mix_a1",
+                                              "time_mix_a2",
+                                              "time_mix_g1",
+                                              "time_mix_g2",
+                                              "time_mix_decay_w1",
+                                              "time_mix_decay_w2",
+                                              "time_mix_lerp_fused",
+                                              "attn_rel_b.weight",
+                                              "sam.pos_embd",
+                                              "sam.neck.",
+                                              "sam.net_",
+                                              ".rel_pos",
+                                              ".patch_embd",
+                                              ".patch_merger",
+                                              "a.rvq.codebook",
+                                              "mm.a.code_embd"};
+
+// One row is a vector, whatever its rank.
+bool is_matrix(const Shape& shape) {
+  for (size_t axis = 0; axis + 1 < shape.rank(); ++axis)
+    if (shape[axis] > 1) return true;
+  return false;
+}
+
 enum class Role { kOutput, kEmbedding, kAttnV, kAttnK, kAttnOutput, kFfnDown, kOther };
 
 Role role_of(std::string_view name) {
   if (name == "output.weight") return Role::kOutput;
-  if (name == "token_embd.weight") return Role::kEmbedding;
-  if (has(name, "attn_v.weight") || has(name, "attn_qkv.weight")) return Role::kAttnV;
+  if (name == "token_embd.weight" || name == "per_layer_token_embd.weight") return Role::kEmbedding;
+  if (has(name, "attn_v.weight") || has(name, "attn_qkv.weight") || has(name, "attn_kv_b.weight"))
+    return Role::kAttnV;
   if (has(name, "attn_k.weight")) return Role::kAttnK;
   if (has(name, "attn_output.weight")) return Role::kAttnOutput;
   if (has(name, "ffn_down")) return Role::kFfnDown;
@@ -67,7 +114,7 @@ struct Model {
   uint32_t layers = 0;
   uint32_t experts = 0;
   uint32_t group = 1;  // heads per key/value head
-  bool llama70b = false;
+  bool is_70b = false;
   bool tied = true;
 
   explicit Model(const ModelFile& file) {
@@ -78,7 +125,7 @@ struct Model {
     const uint32_t heads = metadata.u32_or(arch + ".attention.head_count", 1);
     const uint32_t kv_heads = metadata.u32_or(arch + ".attention.head_count_kv", heads);
     if (kv_heads > 0) group = heads / kv_heads;
-    llama70b = arch == "llama" && layers == 80 && heads != kv_heads;
+    is_70b = layers == 80 && ((arch == "llama" && heads != kv_heads) || arch == "qwen2");
     tied = !file.has("output.weight");
   }
 };
@@ -97,7 +144,7 @@ DType attn_v_type(std::string_view mix, DType base, const Model& m, uint32_t lay
   if ((mix == "Q4_K_M" || mix == "Q5_K_M") && more_bits(layer, m.layers)) type = DType::kQ6_K;
   if (mix == "Q4_K_S" && layer < 4) type = DType::kQ5_K;
   // Eight heads share one attn_v there, so more bits cost next to nothing.
-  if (m.llama70b && (type == DType::kQ3_K || type == DType::kQ4_K)) type = DType::kQ5_K;
+  if (m.is_70b && (type == DType::kQ3_K || type == DType::kQ4_K)) type = DType::kQ5_K;
   return m.experts == 8 ? DType::kQ8_0 : type;
 }
 
@@ -164,8 +211,9 @@ bool is_quantisable(const NamedTensor& tensor) {
   const std::string_view name = tensor.name;
   const bool values =
       tensor.foreign_type.empty() && (is_float(tensor.dtype) || dtype_info(tensor.dtype).quantised());
-  return values && tensor.shape.rank() >= 2 && name.ends_with("weight") && !has(name, "_norm.weight") &&
-         !has(name, "ffn_gate_inp.weight") && !has(name, "position_embd") && !has(name, "token_types");
+  const bool kept = std::any_of(std::begin(kKeptAsFloats), std::end(kKeptAsFloats),
+                                [name](std::string_view part) { return has(name, part); });
+  return values && is_matrix(tensor.shape) && name.ends_with("weight") && !kept;
 }
 
 DType type_for_row(DType type, int64_t columns) {
