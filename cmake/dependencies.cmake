@@ -14,8 +14,12 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)  # tokenizers: 
 # HWY_WANT_AVX3_DL makes dispatch look for VNNI machines (Ice Lake, Zen 4 and later).
 add_library(butterfly_hwy INTERFACE)
 target_link_libraries(butterfly_hwy INTERFACE hwy::hwy)
+set(disabled_targets HWY_SSSE3|HWY_AVX3|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)
+if(BUTTERFLY_FUZZ)
+  string(APPEND disabled_targets |HWY_AVX2|HWY_AVX3_DL)  # fuzzers look at readers of files, not at instruction sets
+endif()
 target_compile_definitions(butterfly_hwy INTERFACE HWY_WANT_AVX3_DL=1 HWY_BROKEN_EMU128=1
-  "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
+  "HWY_DISABLED_TARGETS=(${disabled_targets})")
 add_library(butterfly::hwy ALIAS butterfly_hwy)
 
 if(BUTTERFLY_TESTS)

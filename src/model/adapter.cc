@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/quant/quant.h"
+#include "model/formats/json_file.h"
 
 namespace butterfly::model {
 namespace {
@@ -17,6 +18,15 @@ void expect_text(const ModelFile& file, const char* key, std::string_view expect
   if (found != expected)
     fail(Errc::kInvalidArgument, "{}: key {}: expected '{}', found '{}'", file.path().string(), key, expected,
          found);
+}
+
+Tensor transposed(const Tensor& from) {
+  const int64_t rows = from.size(0), columns = from.size(1);
+  Tensor to = Tensor::zeros(DType::kF32, {columns, rows});
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      to.data<float>()[c * rows + r] = from.data<float>()[r * columns + c];
+  return to;
 }
 
 graph::Parameter parameter(const std::string& name, const Tensor& value) {
@@ -32,7 +42,7 @@ const LoraPair* Adapter::find(std::string_view target) const {
 
 float Adapter::scale_of(const LoraPair& pair) const {
   if (alpha == 0) return scale;
-  const auto rank = static_cast<float>(pair.a.size(0));
+  const auto rank = static_cast<float>(pair.rank());
   return scale * alpha / (by_root ? std::sqrt(rank) : rank);
 }
 
@@ -46,7 +56,8 @@ AdapterSpec parse_adapter_spec(const std::string& text) {
   return {text.substr(0, colon), scale};
 }
 
-void LoraPairs::add(const std::string& target, bool is_a, const std::string& name, const Tensor& tensor) {
+void LoraPairs::add(const std::string& target, bool is_a, const std::string& name, const Tensor& tensor,
+                    bool transpose) {
   if (tensor.rank() != 2 || tensor.count() == 0)
     fail(Errc::kCorrupt, "{}: tensor {}: expected a matrix, found shape {}", file_, name,
          tensor.shape().to_string());
@@ -60,7 +71,7 @@ void LoraPairs::add(const std::string& target, bool is_a, const std::string& nam
   });
   LoraPair& pair = pairs_[target];
   pair.target = target;
-  (is_a ? pair.a : pair.b) = floats;
+  (is_a ? pair.a : pair.b) = transpose ? transposed(floats) : floats;
 }
 
 std::vector<LoraPair> LoraPairs::finish() && {
@@ -68,7 +79,7 @@ std::vector<LoraPair> LoraPairs::finish() && {
   for (auto& [target, pair] : pairs_) {
     if (!pair.a || !pair.b)
       fail(Errc::kCorrupt, "{}: {}: only one of the two low-rank matrices is there", file_, target);
-    if (pair.a.size(0) != pair.b.size(1))
+    if (pair.a.size(target == kEmbeddingTensor ? 1 : 0) != pair.rank())
       fail(Errc::kCorrupt, "{}: {}: ranks differ, A has shape {} and B {}", file_, target,
            pair.a.shape().to_string(), pair.b.shape().to_string());
     pairs.push_back(std::move(pair));
@@ -78,8 +89,12 @@ std::vector<LoraPair> LoraPairs::finish() && {
 }
 
 Adapter open_adapter(const AdapterSpec& spec, const ModelFile& base) {
-  if (std::filesystem::is_directory(spec.path)) return open_peft_adapter(spec, base);
-  const ModelFile file = open_model(spec.path);
+  if (!std::filesystem::is_directory(spec.path)) return read_gguf_adapter(spec, open_model(spec.path), base);
+  return read_peft_adapter(spec, read_text_file(spec.path / kPeftConfig),
+                           SafetensorsFile::open(spec.path / "adapter_model.safetensors"), base);
+}
+
+Adapter read_gguf_adapter(const AdapterSpec& spec, const ModelFile& file, const ModelFile& base) {
   const std::string name = spec.path.string();
   expect_text(file, "general.type", "adapter");
   expect_text(file, "adapter.type", "lora");
@@ -102,12 +117,28 @@ Adapter open_adapter(const AdapterSpec& spec, const ModelFile& base) {
           .pairs = std::move(pairs).finish()};
 }
 
+namespace {
+
+void check_shape(const Adapter& adapter, const LoraPair& pair, const ModelFile& file, const Shape& whole,
+                 int64_t rows, int64_t columns) {
+  if (rows != whole[0] || columns != whole[1])
+    fail(Errc::kInvalidArgument, "{}: {}: changes a matrix of shape [{}, {}], {} has {}",
+         adapter.path.string(), pair.target, rows, columns, file.path().string(), whole.to_string());
+}
+
+}  // namespace
+
+nn::LowRank low_rank_rows(const Adapter& adapter, const LoraPair& pair, const ModelFile& file,
+                          const Shape& whole) {
+  check_shape(adapter, pair, file, whole, pair.a.size(0), pair.b.size(0));
+  return {.a = {.name = pair.target + ".lora_a", .value = pair.a, .packed = {}},
+          .b = parameter(pair.target + ".lora_b", pair.b),
+          .scale = adapter.scale_of(pair)};
+}
+
 nn::LowRank low_rank(const Adapter& adapter, const LoraPair& pair, const ModelFile& file, const Shape& whole,
                      size_t begin, size_t out) {
-  if (pair.b.size(0) != whole[0] || pair.a.size(1) != whole[1])
-    fail(Errc::kInvalidArgument, "{}: {}: changes a matrix of shape [{}, {}], {} has {}",
-         adapter.path.string(), pair.target, pair.b.size(0), pair.a.size(1), file.path().string(),
-         whole.to_string());
+  check_shape(adapter, pair, file, whole, pair.b.size(0), pair.a.size(1));
   const Tensor rows = pair.b.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out));
   return {.a = parameter(pair.target + ".lora_a", pair.a),
           .b = parameter(pair.target + ".lora_b", rows),

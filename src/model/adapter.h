@@ -7,16 +7,21 @@
 #include <vector>
 
 #include "model/formats/model_file.h"
+#include "model/formats/safetensors.h"
 #include "nn/linear.h"
 
 namespace butterfly::model {
 
-// What an adapter adds to one matrix of the model.
+// What an adapter adds to one matrix of the model. To the embedding, of which rows are looked up, it adds
+// B a with row a of A.
 struct LoraPair {
   std::string target;  // the model's tensor, "blk.0.attn_q.weight"
-  Tensor a;            // [rank, in], F32
+  Tensor a;            // [rank, in], F32; [vocabulary, rank] for the embedding
   Tensor b;            // [out, rank], F32
+
+  int64_t rank() const { return b.size(1); }
 };
+inline constexpr std::string_view kEmbeddingTensor = "token_embd.weight";
 
 // In memory as floats; immutable.
 struct Adapter {
@@ -43,7 +48,13 @@ AdapterSpec parse_adapter_spec(const std::string& text);
 // model `base`. Throws Error that names the file, the tensor, the expected and the found; kInvalidArgument if
 // it is for another architecture.
 Adapter open_adapter(const AdapterSpec& spec, const ModelFile& base);
-Adapter open_peft_adapter(const AdapterSpec& spec, const ModelFile& base);
+
+inline constexpr const char* kPeftConfig = "adapter_config.json";
+
+// The same for files that are open already. `config` is the text of kPeftConfig.
+Adapter read_gguf_adapter(const AdapterSpec& spec, const ModelFile& file, const ModelFile& base);
+Adapter read_peft_adapter(const AdapterSpec& spec, std::string_view config, const SafetensorsFile& file,
+                          const ModelFile& base);
 
 // Pairs from named tensors, in the order of their targets. Throws Error kCorrupt if one of a pair is missing
 // or their ranks differ. For the readers of adapter formats.
@@ -51,7 +62,8 @@ class LoraPairs {
  public:
   explicit LoraPairs(std::string file) : file_(std::move(file)) {}
   // Keeps the values as floats.
-  void add(const std::string& target, bool is_a, const std::string& name, const Tensor& tensor);
+  void add(const std::string& target, bool is_a, const std::string& name, const Tensor& tensor,
+           bool transpose = false);
   std::vector<LoraPair> finish() &&;
 
  private:
@@ -63,5 +75,9 @@ class LoraPairs {
 // Error kInvalidArgument naming both shapes when they do not fit.
 nn::LowRank low_rank(const Adapter& adapter, const LoraPair& pair, const ModelFile& file, const Shape& whole,
                      size_t begin, size_t out);
+
+// The same for the embedding, [vocabulary, dim]: `a` is then a table without a packed form.
+nn::LowRank low_rank_rows(const Adapter& adapter, const LoraPair& pair, const ModelFile& file,
+                          const Shape& whole);
 
 }  // namespace butterfly::model

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "model/adapter.h"
+#include "model/formats/file_kind.h"
 #include "model/formats/hf_architecture.h"
 #include "model/formats/json_file.h"
-#include "model/formats/safetensors.h"
 
 namespace butterfly::model {
 namespace {
@@ -77,6 +77,18 @@ Tensor paired_rows(const std::string& file, const LoraPair& pair, uint32_t heads
   return moved;
 }
 
+// The two matrices of a module, by the end of their names. Those of an embedding have other names, and its A
+// is [rank, vocabulary].
+struct Ending {
+  std::string_view text;
+  bool is_a;
+  bool embedding;
+};
+constexpr Ending kEndings[] = {{".lora_A.weight", true, false},
+                               {".lora_B.weight", false, false},
+                               {".lora_embedding_A", true, true},
+                               {".lora_embedding_B", false, true}};
+
 void check_config(const JsonObject& config) {
   const std::string type = config.string_or("peft_type", "LORA");
   if (type != "LORA")
@@ -91,29 +103,32 @@ void check_config(const JsonObject& config) {
 
 }  // namespace
 
-Adapter open_peft_adapter(const AdapterSpec& spec, const ModelFile& base) {
-  const std::filesystem::path config_path = spec.path / "adapter_config.json";
-  const auto json = parse_json(read_text_file(config_path), config_path.string());
-  const JsonObject config(json, config_path.string());
+Adapter read_peft_adapter(const AdapterSpec& spec, std::string_view config_text, const SafetensorsFile& file,
+                          const ModelFile& base) {
+  const std::string config_name = (spec.path / kPeftConfig).string();
+  const auto json = parse_json(config_text, config_name);
+  const JsonObject config(json, config_name);
   check_config(config);
-  const SafetensorsFile file = SafetensorsFile::open(spec.path / "adapter_model.safetensors");
-  constexpr std::string_view kPrefix = "base_model.model.", kA = ".lora_A.weight", kB = ".lora_B.weight";
+  constexpr std::string_view kPrefix = "base_model.model.";
   LoraPairs pairs(file.name());
   std::map<std::string, HfValues> values;
   for (const SafetensorsTensor& info : file.tensors()) {
     std::string_view module = info.name;
-    const bool is_a = module.ends_with(kA);
-    if (!module.starts_with(kPrefix) || (!is_a && !module.ends_with(kB)))
-      fail(Errc::kUnsupported, "{}: tensor {}: expected {}<module>{} or {}", file.name(), info.name, kPrefix,
-           kA, kB);
+    const auto* ending = std::find_if(std::begin(kEndings), std::end(kEndings),
+                                      [module](const Ending& row) { return module.ends_with(row.text); });
+    if (!module.starts_with(kPrefix) || ending == std::end(kEndings) ||
+        module.size() < kPrefix.size() + ending->text.size())
+      fail(Errc::kUnsupported, "{}: tensor {}: expected {}<module>{} or {}", file.name(),
+           printable(info.name), kPrefix, kEndings[0].text, kEndings[1].text);
     module.remove_prefix(kPrefix.size());
-    module.remove_suffix(kA.size());
+    module.remove_suffix(ending->text.size());
     const auto target = target_of(module, base.architecture());
-    if (!target || target->values == HfValues::kExpert || target->values == HfValues::kIgnore)
+    if (!target || target->values == HfValues::kExpert || target->values == HfValues::kIgnore ||
+        (target->name == kEmbeddingTensor) != ending->embedding)
       fail(Errc::kUnsupported, "{}: module {} is no matrix of architecture '{}' that adapters can add to",
-           file.name(), module, base.architecture());
+           file.name(), printable(module), base.architecture());
     values[target->name] = target->values;
-    pairs.add(target->name, is_a, info.name, file.tensor(info));
+    pairs.add(target->name, ending->is_a, info.name, file.tensor(info), ending->is_a && ending->embedding);
   }
   Adapter adapter{.path = spec.path,
                   .alpha = config.f32_or("lora_alpha", 0),

@@ -38,7 +38,8 @@ graph::Parameter WeightLoader::matrix(const std::string& name, size_t out, size_
   return {.name = name, .value = {}, .packed = pack(tensor)};
 }
 
-nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out) {
+nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out,
+                                     const std::string& adapted) {
   const std::string name = stem + ".weight";
   const auto rows = static_cast<size_t>(whole.size(0));
   const Tensor part =
@@ -52,11 +53,18 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
         .packed = {}};
   }
   for (const Adapter& adapter : adapters_)
-    if (const LoraPair* pair = adapter.find(name)) {
-      adapted_.insert(name);
+    if (const LoraPair* pair = adapter.find(adapted)) {
+      adapted_.insert(adapted);
       linear.adapters.push_back(low_rank(adapter, *pair, file_, whole.shape(), begin, out));
     }
   return linear;
+}
+
+nn::Linear WeightLoader::head(size_t vocab, size_t dim) {
+  const std::string stem = has("output.weight") ? "output" : "token_embd";
+  const Tensor whole =
+      file_.tensor(stem + ".weight", {static_cast<int64_t>(vocab), static_cast<int64_t>(dim)});
+  return linear_rows(stem, whole, 0, vocab, "output.weight");
 }
 
 nn::Linear WeightLoader::linear(const std::string& stem, size_t out, size_t in) {
@@ -72,7 +80,7 @@ std::vector<nn::Linear> WeightLoader::fused_linear(const std::string& stem, std:
   std::vector<nn::Linear> layers;
   size_t begin = 0;
   for (size_t out : outs) {
-    layers.push_back(linear_rows(stem, whole, begin, out));
+    layers.push_back(linear_rows(stem, whole, begin, out, stem + ".weight"));
     begin += out;
   }
   return layers;
@@ -119,6 +127,17 @@ graph::Parameter WeightLoader::table(const std::string& name, size_t rows, size_
   const Tensor tensor = file_.tensor(name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
   loaded(tensor);
   return {.name = name, .value = tensor, .packed = {}};
+}
+
+std::vector<nn::LowRank> WeightLoader::embedding_adapters(size_t vocab, size_t dim) {
+  std::vector<nn::LowRank> found;
+  const Shape whole{static_cast<int64_t>(vocab), static_cast<int64_t>(dim)};
+  for (const Adapter& adapter : adapters_)
+    if (const LoraPair* pair = adapter.find(kEmbeddingTensor)) {
+      adapted_.insert(pair->target);
+      found.push_back(low_rank_rows(adapter, *pair, file_, whole));
+    }
+  return found;
 }
 
 void WeightLoader::check_adapters_used() const {

@@ -30,6 +30,9 @@ class WeightLoader {
   graph::Parameter matrix(const std::string& name, size_t out, size_t in);
   // `stem`.weight [out, in], `stem`.bias where the file has it, and what the adapters add.
   nn::Linear linear(const std::string& stem, size_t out, size_t in);
+  // The output layer: "output", or where the file has none the embedding's matrix; adapters are those of
+  // "output" in both cases.
+  nn::Linear head(size_t vocab, size_t dim);
   // The same for a matrix that holds several below one another: one layer for each, in order.
   std::vector<nn::Linear> fused_linear(const std::string& stem, std::span<const size_t> outs, size_t in);
   std::vector<nn::Linear> fused_linear(const std::string& stem, std::initializer_list<size_t> outs,
@@ -43,6 +46,8 @@ class WeightLoader {
   graph::Parameter optional_vector(const std::string& name, size_t count);
   // [rows, cols] as in the file, for look-ups of single rows.
   graph::Parameter table(const std::string& name, size_t rows, size_t cols);
+  // What the adapters add to rows of the embedding.
+  std::vector<nn::LowRank> embedding_adapters(size_t vocab, size_t dim);
 
   // Throws Error kUnsupported if an adapter changes a tensor that no layer above took up.
   void check_adapters_used() const;
@@ -54,8 +59,10 @@ class WeightLoader {
   void loaded(const Tensor& tensor);
   // Packs a matrix that lies in the file's tensor `name`.
   kernels::PackedMatrix pack(const Tensor& matrix);
-  // Rows [begin, begin + out) of the tensor and of what belongs to it.
-  nn::Linear linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out);
+  // Rows [begin, begin + out) of the tensor and of what belongs to it; `adapted` is the name adapters have it
+  // under.
+  nn::Linear linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out,
+                         const std::string& adapted);
 
   const ModelFile& file_;
   std::span<const Adapter> adapters_;

@@ -7,12 +7,15 @@ namespace butterfly::model {
 Decoder::Decoder(const ModelConfig& model_config, WeightLoader& weights, LayerRange layers,
                  nn::NormKind norm_kind)
     : config(model_config), range(layers) {
-  if (first()) embedding = weights.table("token_embd.weight", config.vocab, config.dim);
+  if (first()) {
+    embedding = weights.table("token_embd.weight", config.vocab, config.dim);
+    embedding_adapters = weights.embedding_adapters(config.vocab, config.dim);
+  }
   blocks.reserve(range.end - range.begin);
   if (last()) {
     norm = {norm_kind, weights.vector("output_norm.weight", config.dim),
             weights.optional_vector("output_norm.bias", config.dim), config.norm_eps};
-    head = weights.linear(weights.has("output.weight") ? "output" : "token_embd", config.vocab, config.dim);
+    head = weights.head(config.vocab, config.dim);
   }
 }
 
@@ -26,6 +29,12 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows) con
   if (first()) {
     values.tokens = g.input("tokens", {Elem::kI32, {n}});
     x = graph::embedding(g, values.tokens, embedding, "embedding");
+    for (const nn::LowRank& adapter : embedding_adapters) {
+      const graph::Parameter* up = &adapter.b;
+      const graph::ValueId low = graph::embedding(g, values.tokens, adapter.a, adapter.a.name);
+      const graph::ValueId delta = graph::matmul(g, b.rows_for(low, up->packed.act()), {&up, 1}, up->name)[0];
+      x = graph::add_scaled(g, x, delta, adapter.scale, up->name + ".add");
+    }
     if (embedding_scale != 1) x = graph::scale(g, x, embedding_scale, "embedding_scale");
     if (positions)
       x = graph::add(g, x, graph::embedding(g, values.positions, positions, "positions"), "positions.add");

@@ -23,6 +23,7 @@ struct Decoder : Network {
   ModelConfig config;
   LayerRange range;
   graph::Parameter embedding;
+  std::vector<nn::LowRank> embedding_adapters;
   float embedding_scale = 1;
   graph::Parameter positions;        // [positions, dim]: learned, added to the embedding; may be empty
   std::vector<kernels::Rope> ropes;  // empty: no turns

@@ -4,12 +4,11 @@
 //   cmake --preset fuzz && cmake --build build/fuzz --target safetensors_fuzz
 //   build/fuzz/bin/safetensors_fuzz -runs=1000000 -max_len=4096 corpus-folder
 //   src/model/formats/safetensors_fuzz_corpus
-#include <algorithm>
 #include <cstdlib>
 #include <memory>
-#include <vector>
 
 #include "base/error.h"
+#include "model/formats/fuzz_parts.h"
 #include "model/formats/hf_architecture.h"
 #include "model/formats/hf_tensors.h"
 #include "model/formats/safetensors.h"
@@ -49,15 +48,9 @@ void use(std::string_view config_text, std::span<const std::byte> bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const uint8_t* zero = std::find(data, data + size, uint8_t{0});
-  const std::string_view config(reinterpret_cast<const char*>(data), static_cast<size_t>(zero - data));
-  const uint8_t* rest = zero == data + size ? zero : zero + 1;
-  // Aligned, as a mapped file is.
-  const auto count = static_cast<size_t>(data + size - rest);
-  std::vector<uint64_t> aligned(count / 8 + 1);
-  std::copy(rest, data + size, reinterpret_cast<uint8_t*>(aligned.data()));
+  const FuzzParts parts(data, size, true);
   try {
-    use(config, std::as_bytes(std::span(aligned)).first(count));
+    use(parts.text(), parts.file());
   } catch (const Error&) {
   }
   return 0;
