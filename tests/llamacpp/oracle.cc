@@ -33,6 +33,24 @@ Finished run(const std::string& command) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
 }
 
+// A folder for one call's files, removed with it.
+struct JobFolder {
+  JobFolder() { fs::create_directories(path); }
+  ~JobFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  const fs::path path = fs::temp_directory_path() / fmt::format("butterfly-oracle-{}", getpid());
+};
+
+void run_script(const char* script, const nlohmann::json& jobs, const fs::path& dir) {
+  std::ofstream(dir / "jobs.json") << jobs;
+  const Finished finished =
+      run(fmt::format("node '{}/{}' '{}/node_modules' '{}' '{}'", kHere, script, kModules,
+                      (dir / "jobs.json").string(), (dir / "out.json").string()));
+  if (finished.status != 0) throw std::runtime_error("llama.cpp: " + finished.output);
+}
+
 }  // namespace
 
 std::string oracle_why_not() {
@@ -41,8 +59,8 @@ std::string oracle_why_not() {
 }
 
 std::vector<std::vector<float>> oracle_logits(const std::vector<OracleJob>& jobs) {
-  const fs::path dir = fs::temp_directory_path() / fmt::format("butterfly-oracle-{}", getpid());
-  fs::create_directories(dir);
+  const JobFolder folder;
+  const fs::path& dir = folder.path;
   nlohmann::json list;
   list["threads"] = 1;
   for (const OracleJob& job : jobs) {
@@ -56,10 +74,7 @@ std::vector<std::vector<float>> oracle_logits(const std::vector<OracleJob>& jobs
     }
     list["jobs"].push_back(entry);
   }
-  std::ofstream(dir / "jobs.json") << list;
-  const Finished finished = run(fmt::format("node '{}/logits.mjs' '{}/node_modules' '{}'", kHere, kModules,
-                                            (dir / "jobs.json").string()));
-  if (finished.status != 0) throw std::runtime_error("llama.cpp: " + finished.output);
+  run_script("logits.mjs", list, dir);
   std::vector<std::vector<float>> results;
   for (size_t i = 0; i < jobs.size(); ++i) {
     const fs::path path = dir / std::to_string(i);
@@ -69,7 +84,22 @@ std::vector<std::vector<float>> oracle_logits(const std::vector<OracleJob>& jobs
               static_cast<std::streamsize>(logits.size() * sizeof(float)));
     results.push_back(std::move(logits));
   }
-  fs::remove_all(dir);
+  return results;
+}
+
+std::vector<OracleIds> oracle_tokens(const std::vector<OracleTexts>& jobs) {
+  const JobFolder folder;
+  nlohmann::json list;
+  for (const OracleTexts& job : jobs)
+    list["jobs"].push_back({{"model", job.model.string()}, {"texts", job.texts}});
+  run_script("tokens.mjs", list, folder.path);
+  std::vector<OracleIds> results;
+  for (const nlohmann::json& result : nlohmann::json::parse(std::ifstream(folder.path / "out.json"))) {
+    if (result.is_string())
+      results.emplace_back(result.get<std::string>());
+    else
+      results.emplace_back(result.get<std::vector<std::vector<int32_t>>>());
+  }
   return results;
 }
 

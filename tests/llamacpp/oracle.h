@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace butterfly::testing {
@@ -20,5 +21,14 @@ std::string oracle_why_not();
 
 // Logits [tokens, vocabulary] for each job, from one process. Throws std::runtime_error with what it printed.
 std::vector<std::vector<float>> oracle_logits(const std::vector<OracleJob>& jobs);
+
+struct OracleTexts {
+  std::filesystem::path model;  // only its vocabulary is read
+  std::vector<std::string> texts;
+};
+// Ids of each text without BOS and EOS, or why llama.cpp refused the vocabulary; for each job, from one
+// process. Throws std::runtime_error with what it printed.
+using OracleIds = std::variant<std::vector<std::vector<int32_t>>, std::string>;
+std::vector<OracleIds> oracle_tokens(const std::vector<OracleTexts>& jobs);
 
 }  // namespace butterfly::testing

@@ -22,7 +22,12 @@ rm -rf "$models"
 mkdir -p "$models"
 "$butterfly" make-model "$models/f32.gguf" --dim 256 --hidden 512 --layers 2 --heads 4 --vocab 400 --type f32
 "$butterfly" convert "$models/f32.gguf" "$models/f16.gguf" --type f16
-for type in q8_0 q4_0 q4_k_m q5_k_m q2_k; do
+"$butterfly" quantize --help | sed '1,/^Types:/d' | awk 'NF { print $1 }' > "$work/types"
+[[ $(wc -l < "$work/types") -ge 18 ]] || { echo "quantize --help lists too few types: $(cat "$work/types")"; exit 1; }
+while read -r type; do
   "$butterfly" quantize "$models/f32.gguf" "$models/$type.gguf" "$type"
+done < "$work/types"
+for arch in mixtral qwen2 qwen3 qwen3moe gpt2 phi3 gemma2 gemma3; do
+  "$butterfly" make-model "$models/$arch.gguf" --arch "$arch" --dim 256 --hidden 512 --layers 2 --heads 4 --vocab 400 --type q8_0
 done
 NODE_MODULES_PARENT=$work node "$here/gguf_test.mjs" "$butterfly" "$models"/*.gguf

@@ -42,10 +42,12 @@ const PreTokenizerRow* find_pre_tokenizer(std::string_view name) {
 }
 
 PreTokenizer::PreTokenizer(const PreTokenizerRow& row, bool use_original) {
-  if (use_original && row.original_differs) {
+  const bool original = use_original && row.original_differs;
+  if (original && row.original_steps.empty()) {
     for (const std::string_view regex : row.original) steps_.push_back({Regex(regex), SplitKind::kIsolate});
   } else {
-    for (const SplitStep& step : row.steps) steps_.push_back({Regex(step.regex), step.kind});
+    for (const SplitStep& step : original ? row.original_steps : row.steps)
+      steps_.push_back({Regex(step.regex), step.kind});
   }
 }
 
@@ -68,30 +70,42 @@ void PreTokenizer::Session::split_from(size_t step, std::string_view text,
                                        FunctionRef<void(std::string_view)> word) {
   if (step == pre_.steps_.size()) return word(text);
   const Step& rule = pre_.steps_[step];
+  if (rule.kind != SplitKind::kIsolate) return split_threes(step, text, word);
   size_t done = 0;
   while (done < text.size()) {
     const Regex::Match match = rule.regex.find(text, done, scratch_[step]);
     if (match.begin >= text.size()) break;
     const size_t end = std::max(match.end, match.begin + 1);  // no row has empty matches
     if (match.begin > done) split_from(step + 1, text.substr(done, match.begin - done), word);
-    split_match(step, text.substr(match.begin, end - match.begin), word);
+    split_from(step + 1, text.substr(match.begin, end - match.begin), word);
     done = end;
   }
   if (done < text.size()) split_from(step + 1, text.substr(done), word);
 }
 
-void PreTokenizer::Session::split_match(size_t step, std::string_view match,
-                                        FunctionRef<void(std::string_view)> word) {
-  if (pre_.steps_[step].kind == SplitKind::kIsolate) return split_from(step + 1, match, word);
+void PreTokenizer::Session::split_threes(size_t step, std::string_view text,
+                                         FunctionRef<void(std::string_view)> word) {
+  const Step& rule = pre_.steps_[step];
+  size_t done = 0;
+  const auto cut = [&](size_t at) {
+    if (at > done) split_from(step + 1, text.substr(done, at - done), word);
+    done = std::max(done, at);
+  };
   const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; };
-  auto left = static_cast<size_t>(std::count_if(match.begin(), match.end(), begins));
-  size_t from = 0;
-  for (size_t at = 1; at <= match.size(); ++at) {
-    if (at < match.size() && !begins(match[at])) continue;
-    if (--left % 3 != 0) continue;
-    split_from(step + 1, match.substr(from, at - from), word);
-    from = at;
+  for (size_t from = 0; from < text.size();) {
+    const Regex::Match match = rule.regex.find(text, from, scratch_[step]);
+    if (match.begin >= text.size()) break;
+    from = std::max(match.end, match.begin + 1);
+    auto left = static_cast<size_t>(
+        std::count_if(text.begin() + match.begin, text.begin() + from, begins));  // characters up to its end
+    const bool cut_begin = rule.kind == SplitKind::kIsolateInThrees ||
+                           (rule.kind == SplitKind::kCutBeforeThrees && left % 3 == 0);
+    if (cut_begin) cut(match.begin);
+    for (size_t at = match.begin + 1; at < from; ++at)
+      if (begins(text[at]) && --left % 3 == 0) cut(at);
+    if (rule.kind != SplitKind::kCutBeforeThrees) cut(from);
   }
+  cut(text.size());
 }
 
 }  // namespace butterfly::model

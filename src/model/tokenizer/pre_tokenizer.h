@@ -14,8 +14,11 @@ namespace butterfly::model {
 
 // What a step does with what its expression finds.
 enum class SplitKind : uint8_t {
-  kIsolate,          // a match is a piece, and so is what lies between matches
-  kIsolateInThrees,  // and a match is cut into groups of three characters, counted from its end
+  kIsolate,  // a match is a piece, and so is what lies between matches
+  // Groups of three characters in a match, counted from its end:
+  kIsolateInThrees,  // each group is a piece, and so is what lies between matches
+  kCutBeforeThrees,  // a cut before each full group; what follows a match stays with its last group
+  kCutBehindThrees,  // a cut behind each group; what precedes a match stays with its first group
 };
 
 struct SplitStep {
@@ -29,11 +32,13 @@ struct PreTokenizerRow {
   std::span<const SplitStep> steps;            // as llama.cpp cuts
   std::span<const std::string_view> original;  // the expressions of the models' own tokenizer.json, in order
   bool original_differs = false;  // `steps` is only close to `original` (case of letters beyond ASCII)
-  bool ignore_merges = false;     // a word that is a token is that token, whatever the merges say
-  bool add_bos = false;           // unless the file says otherwise
-  bool add_sep = false;           // eos after the text, in the manner of BERT
-  bool raw_text = false;          // tokens are UTF-8 with U+2581 for spaces, not GPT-2's byte letters
-  bool escape_spaces = false;     // with raw_text
+  std::span<const SplitStep> original_steps =
+      {};                      // what `original` does, where plain expressions would be slow
+  bool ignore_merges = false;  // a word that is a token is that token, whatever the merges say
+  bool add_bos = false;        // unless the file says otherwise
+  bool add_sep = false;        // eos after the text, in the manner of BERT
+  bool raw_text = false;       // tokens are UTF-8 with U+2581 for spaces, not GPT-2's byte letters
+  bool escape_spaces = false;  // with raw_text
 };
 
 std::span<const PreTokenizerRow> pre_tokenizer_rows();
@@ -56,7 +61,7 @@ class PreTokenizer {
 
    private:
     void split_from(size_t step, std::string_view text, FunctionRef<void(std::string_view)> word);
-    void split_match(size_t step, std::string_view match, FunctionRef<void(std::string_view)> word);
+    void split_threes(size_t step, std::string_view text, FunctionRef<void(std::string_view)> word);
 
     const PreTokenizer& pre_;
     std::vector<Regex::Scratch> scratch_;

@@ -1,9 +1,10 @@
 // The pre-tokenizers that model files name, with the expressions published with each model.
 //
 // `steps` cut as llama.cpp does for that name. It writes (?i:'s) as '[sS] and, for tekken and gpt-4o, takes
-// every letter beyond ASCII for both upper and lower case; `original` has the models' own form for those who
-// open a tokenizer.json. Expressions are written so that no text makes PCRE2 look at a stretch again from
-// every place in it: (?<!\s)\s+$ for \s+$, groups of three digits by SplitKind instead of by look-ahead.
+// every letter beyond ASCII for both upper and lower case, and knows no case at all in others; `original` has
+// the models' own form for those who open a tokenizer.json. Expressions are written so that no text makes
+// PCRE2 look at a stretch again from every place in it: (?<!\s)\s+$ for \s+$, groups of three digits by
+// SplitKind instead of by look-ahead.
 #include "model/tokenizer/pre_tokenizer.h"
 
 namespace butterfly::model {
@@ -24,6 +25,9 @@ using Names = std::string_view;
 #define BF_CASED(suffix)                                                                   \
   R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)" suffix \
   R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)" suffix
+
+// llama.cpp knows \p{Lu} and its like only as letters.
+#define BF_UNCASED(suffix) R"([^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+)" suffix
 
 constexpr SplitStep kDefault[] = {{R"([\p{P}\$\+<=>\^~\|]+)"}, {BF_GPT2}, {R"(\p{N}+)"}, {"[0-9][0-9][0-9]"}};
 
@@ -54,17 +58,19 @@ constexpr SplitStep kJais2[] = {{BF_CONTRACTIONS BF_WORDS R"(\p{N}{1,3})" BF_JAI
 #define BF_DEEPSEEK_LETTERS \
   R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)"
 #define BF_DEEPSEEK_ASIAN R"([一-龥ࠀ-一가-퟿]+)"
+// To llama.cpp white space beyond ASCII lies in no range of characters.
+#define BF_DEEPSEEK_ASIAN_NO_SPACE R"((?:(?!\s)[一-龥ࠀ-一가-퟿])+)"
 constexpr std::string_view kDeepseekLlmOriginal[] = {
     R"([\r\n])", BF_DEEPSEEK_LETTERS, R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)",
     R"(\s+$)",   BF_DEEPSEEK_ASIAN,   R"(\p{N}+)"};
 constexpr SplitStep kDeepseekLlm[] = {
-    {R"([\r\n])"},      {BF_DEEPSEEK_LETTERS}, {R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)"},
-    {R"((?<!\s)\s+$)"}, {BF_DEEPSEEK_ASIAN},   {R"(\p{N}+)"}};
+    {R"([\r\n])"},      {BF_DEEPSEEK_LETTERS},        {R"(\s?[!-/:-~！-／：-～‘-‟、。]+)"},
+    {R"((?<!\s)\s+$)"}, {BF_DEEPSEEK_ASIAN_NO_SPACE}, {R"(\p{N}+)"}};
 
 constexpr std::string_view kDeepseekCoderOriginal[] = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
                                                        BF_DEEPSEEK_ASIAN, R"(\p{N})"};
 constexpr SplitStep kDeepseekCoder[] = {
-    {R"([\r\n])"}, {R"(\s?\p{L}+)"}, {R"(\s?\p{P}+)"}, {BF_DEEPSEEK_ASIAN}, {R"(\p{N})"}};
+    {R"([\r\n])"}, {R"(\s?\p{L}+)"}, {R"(\s?\p{P}+)"}, {BF_DEEPSEEK_ASIAN_NO_SPACE}, {R"(\p{N})"}};
 
 #define BF_DEEPSEEK3                                                                        \
   R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)" \
@@ -77,7 +83,8 @@ constexpr SplitStep kDeepseek3[] = {{R"(\p{N}{1,3})"}, {R"([一-龥぀-ゟ゠-�
   R"([가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+)"
 constexpr std::string_view kYoutuOriginal[] = {
     BF_YOUTU_ASIAN, BF_CASED(BF_ANY_CASE_CONTRACTIONS "?") R"(|\p{N})" BF_REST_SLASH};
-constexpr SplitStep kYoutu[] = {{BF_YOUTU_ASIAN}, {BF_CASED(BF_CONTRACTIONS "?") R"(|\p{N})" BF_REST_SLASH}};
+constexpr SplitStep kYoutu[] = {{BF_YOUTU_ASIAN},
+                                {BF_UNCASED(BF_CONTRACTIONS "?") R"(|\p{N})" BF_REST_SLASH}};
 
 // llama.cpp has no step for whole numbers here; tokenizer.json has.
 constexpr SplitStep kFalcon[] = {{R"([\p{P}\$\+<=>\^~\|`]+)"}, {BF_GPT2}, {"[0-9][0-9][0-9]"}};
@@ -95,17 +102,32 @@ constexpr std::string_view kGpt4oOriginal[] = {
     BF_CASED(BF_ANY_CASE_CONTRACTIONS "?") R"(|\p{N}{1,3})" BF_REST_SLASH};
 constexpr SplitStep kGpt4o[] = {{BF_LLAMA_CPP_CASED(BF_CONTRACTIONS "?") R"(|\p{N}{1,3})" BF_REST_SLASH}};
 
+// As gpt-4o's, with marks as parts of words.
+constexpr SplitStep kGraniteEmbed[] = {
+    {R"([^\r\n\p{L}\p{N}]?(?:(?![a-z])[\p{L}\p{M}])*(?:(?![A-Z])[\p{L}\p{M}])+)" BF_CONTRACTIONS "?"
+     R"(|[^\r\n\p{L}\p{N}]?(?:(?![a-z])[\p{L}\p{M}])+(?:(?![A-Z])[\p{L}\p{M}])*)" BF_CONTRACTIONS
+     R"(?|\p{N}{1,3})" BF_REST_SLASH}};
+
 // As gpt-4o's, with thousands: \d{1,3}(?=(?:\d{3})*\b) is every number that ends at a word boundary, in
-// threes.
-constexpr SplitStep kTinyAya[] = {{R"((?<!\d)\d++(?!\w))", SplitKind::kIsolateInThrees},
-                                  {BF_CASED(BF_CONTRACTIONS "?") R"(|\p{N}{1,3})" BF_REST_SLASH}};
+// threes. llama.cpp cuts any number, and not before it.
+constexpr SplitStep kTinyAya[] = {{R"(\p{N}+)", SplitKind::kCutBehindThrees},
+                                  {BF_UNCASED(BF_CONTRACTIONS "?") R"(|\p{N}{1,3})" BF_REST_SLASH}};
 constexpr std::string_view kTinyAyaOriginal[] = {
     R"(\d{1,3}(?=(?:\d{3})*\b))", BF_CASED(BF_ANY_CASE_CONTRACTIONS "?") R"(|\p{N}{1,3})" BF_REST_SLASH};
+constexpr SplitStep kTinyAyaOriginalSteps[] = {
+    {R"((?<!\d)\d++(?!\w))", SplitKind::kIsolateInThrees},
+    {BF_CASED(BF_ANY_CASE_CONTRACTIONS "?") R"(|\p{N}{1,3})" BF_REST_SLASH}};
 
-// (?=(\d{3})+(?!\d)) cuts numbers into threes from the right. A digit next to a number that is no digit (½)
-// is cut off as well here.
-constexpr SplitStep kSuperBpe[] = {{R"(\p{N}+)"}, {R"(\d++)", SplitKind::kIsolateInThrees}};
+#define BF_AFMOE_ASIAN                                                                                    \
+  R"([\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{f900}-\x{faff}\x{3040}-\x{309f}\x{30a0}-\x{30ff})"             \
+  R"(\x{ff65}-\x{ff9f}\x{2f00}-\x{2fdf}\x{e40}-\x{e7f}\x{e80}-\x{eff}\x{1780}-\x{17ff}\x{1000}-\x{109f})" \
+  R"(\x{aa60}-\x{aa7f}\x{a9e0}-\x{a9ff}\x{ac00}-\x{d7af}\x{1100}-\x{11ff}]+)"
+constexpr SplitStep kAfmoe[] = {{R"(\p{N}+)", SplitKind::kCutBehindThrees}, {BF_AFMOE_ASIAN}, {BF_DEEPSEEK3}};
+
+// (?=(\d{3})+(?!\d)) cuts numbers into threes from the right.
+constexpr SplitStep kSuperBpe[] = {{R"(\p{N}+)"}, {"[0-9]++", SplitKind::kCutBeforeThrees}};
 constexpr std::string_view kSuperBpeOriginal[] = {R"(\p{N}+)", R"((?=(\d{3})+(?!\d)))"};
+constexpr SplitStep kSuperBpeOriginalSteps[] = {{R"(\p{N}+)"}, {R"(\d++)", SplitKind::kCutBeforeThrees}};
 
 constexpr std::string_view kChameleonOriginal[] = {
     "<sentinel:[0-9]+>",       "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
@@ -129,13 +151,13 @@ constexpr SplitStep kExaoneMoe[] = {
 constexpr std::string_view kExaoneMoeOriginal[] = {
     BF_ANY_CASE_CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+)" BF_EXAONE_MOE_REST};
 
-// Chinese characters apart, else as gpt-4o's. [^...\p{sc:Han}] is what && [^\p{sc:Han}] leaves of each class.
-#define BF_NO_HAN_UPPER R"([^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{sc:Han}])"
-#define BF_NO_HAN_LOWER R"([^\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{sc:Han}])"
-constexpr SplitStep kKimi[] = {{R"(\p{sc:Han}+|[^\r\n\p{L}\p{N}]?)" BF_NO_HAN_UPPER "*" BF_NO_HAN_LOWER
-                                "+" BF_CONTRACTIONS "?"
-                                R"(|[^\r\n\p{L}\p{N}]?)" BF_NO_HAN_UPPER "+" BF_NO_HAN_LOWER
-                                "*" BF_CONTRACTIONS R"(?|\p{N}{1,3})" BF_REST}};
+// Chinese characters apart; other words whatever their case. The model's own form has words by case as
+// gpt-4o's, llama.cpp's has not.
+#define BF_HAN                                                                                   \
+  R"(\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2ebef}\x{f900}-\x{faff})" \
+  R"(\x{2f800}-\x{2fa1f})"
+constexpr SplitStep kKimi[] = {
+    {"[" BF_HAN R"(]+|[^\r\n\p{L}\p{N}]?[^\P{L})" BF_HAN "]+" BF_CONTRACTIONS R"(?|\p{N}{1,3})" BF_REST}};
 
 constexpr SplitStep kLaguna[] = {{R"([^\n]+|[\n]+)"}, {BF_CONTRACTIONS BF_WORDS R"(\p{N})" BF_REST}};
 constexpr SplitStep kMiniCpm5[] = {{R"(\p{N}{1,3})"}, {BF_CONTRACTIONS BF_WORDS R"(\p{N}+)" BF_REST}};
@@ -166,6 +188,8 @@ constexpr Names kBloomNames[] = {"bloom", "gpt3-finnish", "poro-chat"};
 constexpr Names kVikingNames[] = {"viking"};
 constexpr Names kTekkenNames[] = {"tekken"};
 constexpr Names kGpt4oNames[] = {"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"};
+constexpr Names kGraniteEmbedNames[] = {"granite-embed-multi-97m"};
+constexpr Names kAfmoeNames[] = {"afmoe"};
 constexpr Names kTinyAyaNames[] = {"tiny_aya", "cohere2moe"};
 constexpr Names kSuperBpeNames[] = {"superbpe"};
 constexpr Names kChameleonNames[] = {"chameleon"};
@@ -192,8 +216,14 @@ constexpr PreTokenizerRow kRows[] = {
     {.names = kDefaultNames, .steps = kDefault, .original = {}},
     {.names = kRobertaNames, .steps = kGpt2, .original = {}, .add_sep = true},
     {.names = kJais2Names, .steps = kJais2, .original = kJais2Original, .original_differs = true},
-    {.names = kDeepseekLlmNames, .steps = kDeepseekLlm, .original = kDeepseekLlmOriginal},
-    {.names = kDeepseekCoderNames, .steps = kDeepseekCoder, .original = kDeepseekCoderOriginal},
+    {.names = kDeepseekLlmNames,
+     .steps = kDeepseekLlm,
+     .original = kDeepseekLlmOriginal,
+     .original_differs = true},
+    {.names = kDeepseekCoderNames,
+     .steps = kDeepseekCoder,
+     .original = kDeepseekCoderOriginal,
+     .original_differs = true},
     {.names = kDeepseek3Names, .steps = kDeepseek3, .original = kDeepseek3Original},
     {.names = kYoutuNames,
      .steps = kYoutu,
@@ -210,8 +240,18 @@ constexpr PreTokenizerRow kRows[] = {
      .ignore_merges = true,
      .add_bos = true},
     {.names = kGpt4oNames, .steps = kGpt4o, .original = kGpt4oOriginal, .original_differs = true},
-    {.names = kTinyAyaNames, .steps = kTinyAya, .original = kTinyAyaOriginal},
-    {.names = kSuperBpeNames, .steps = kSuperBpe, .original = kSuperBpeOriginal},
+    {.names = kGraniteEmbedNames, .steps = kGraniteEmbed, .original = {}, .ignore_merges = true},
+    {.names = kTinyAyaNames,
+     .steps = kTinyAya,
+     .original = kTinyAyaOriginal,
+     .original_differs = true,
+     .original_steps = kTinyAyaOriginalSteps},
+    {.names = kAfmoeNames, .steps = kAfmoe, .original = {}},
+    {.names = kSuperBpeNames,
+     .steps = kSuperBpe,
+     .original = kSuperBpeOriginal,
+     .original_differs = true,
+     .original_steps = kSuperBpeOriginalSteps},
     {.names = kChameleonNames, .steps = kChameleon, .original = kChameleonOriginal, .add_bos = true},
     {.names = kBailingNames, .steps = kBailing, .original = kBailingOriginal},
     {.names = kSeedCoderNames, .steps = kSeedCoder, .original = kSeedCoderOriginal, .original_differs = true},
