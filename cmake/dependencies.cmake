@@ -8,6 +8,7 @@ find_package(CLI11 REQUIRED)
 find_package(hwy REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)      # tokenizers: cutting texts into words
+pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)  # cluster and workload files
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)  # tokenizers: normal forms, classes of characters
 
 # SSSE3 and AVX3 without VNNI run the next lower target: four passes instead of six over every SIMD file.

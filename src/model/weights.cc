@@ -22,6 +22,8 @@ void WeightLoader::loaded(const Tensor& tensor) {
 
 kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix) {
   auto packed = kernels::PackedMatrix::uninitialised(matrix);
+  resident_bytes_ += packed.bytes();
+  if (!with_values_) return packed;
   pool_.parallel_for(packed.panels(), 1, [&](size_t begin, size_t end) {
     MappedFile::guard([&] { packed.pack_panels(matrix, begin, end); });
   });
@@ -97,6 +99,11 @@ graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t exp
     const Tensor all = file_.tensor(stacked, {static_cast<int64_t>(experts), rows, cols});
     for (size_t e = 0; e < experts; ++e) {
       const auto index = static_cast<int64_t>(e);
+      if (!with_values_ && e > 0) {  // as large as the first, and as empty
+        resident_bytes_ += parameter.experts[0].bytes();
+        parameter.experts.push_back(parameter.experts[0]);
+        continue;
+      }
       parameter.experts.push_back(pack(all.slice(0, index, index + 1).reshape({rows, cols})));
     }
   }
@@ -116,6 +123,7 @@ graph::Parameter WeightLoader::vector(const std::string& name, size_t count) {
   Tensor floats = Tensor::zeros(DType::kF32, tensor.shape());
   MappedFile::guard([&] { kernels::to_float(dtype, tensor.raw(), floats.data<float>(), count); });
   loaded(tensor);
+  resident_bytes_ += floats.bytes();
   return {.name = name, .value = floats, .packed = {}};
 }
 
@@ -126,6 +134,7 @@ graph::Parameter WeightLoader::optional_vector(const std::string& name, size_t c
 graph::Parameter WeightLoader::table(const std::string& name, size_t rows, size_t cols) {
   const Tensor tensor = file_.tensor(name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
   loaded(tensor);
+  resident_bytes_ += tensor.bytes();
   return {.name = name, .value = tensor, .packed = {}};
 }
 

@@ -25,6 +25,9 @@ class WeightLoader {
   WeightLoader(const ModelFile& file, ThreadPool& pool, LoadProgress progress = {},
                std::span<const Adapter> adapters = {});
 
+  // From now on matrices get their sizes and memory nobody touches, but no values: what a planner needs.
+  void leave_values() { with_values_ = false; }
+
   bool has(const std::string& name) const { return file_.has(name); }
   // [out, in], packed for products; the file's pages are released afterwards.
   graph::Parameter matrix(const std::string& name, size_t out, size_t in);
@@ -54,6 +57,7 @@ class WeightLoader {
 
   const ModelFile& file() const { return file_; }
   uint64_t packed_bytes() const { return packed_bytes_; }
+  uint64_t resident_bytes() const { return resident_bytes_; }  // of all that was loaded, as layers hold it
 
  private:
   void loaded(const Tensor& tensor);
@@ -72,6 +76,8 @@ class WeightLoader {
   uint64_t done_bytes_ = 0;
   uint64_t total_bytes_ = 0;
   uint64_t packed_bytes_ = 0;
+  uint64_t resident_bytes_ = 0;
+  bool with_values_ = true;
 };
 
 }  // namespace butterfly::model

@@ -10,10 +10,12 @@ CommandBody setup_import(CLI::App& app);
 CommandBody setup_list(CLI::App& app);
 CommandBody setup_make_model(CLI::App& app);
 CommandBody setup_perplexity(CLI::App& app);
+CommandBody setup_plan(CLI::App& app);
 CommandBody setup_quantize(CLI::App& app);
 CommandBody setup_rm(CLI::App& app);
 CommandBody setup_run(CLI::App& app);
 CommandBody setup_show(CLI::App& app);
+CommandBody setup_simulate(CLI::App& app);
 CommandBody setup_tokenize(CLI::App& app);
 CommandBody setup_version(CLI::App& app);
 

@@ -25,6 +25,14 @@ struct Work {
     activation_bytes += other.activation_bytes;
     return *this;
   }
+  Work& operator-=(const Work& other) {
+    f32_flops -= other.f32_flops;
+    int8_ops -= other.int8_ops;
+    weight_bytes -= other.weight_bytes;
+    kv_bytes -= other.kv_bytes;
+    activation_bytes -= other.activation_bytes;
+    return *this;
+  }
 };
 
 // A part of the chain that stays whole on one node (or is shared by the members of a group).

@@ -30,8 +30,9 @@ struct PlanOptions {
   double prefill_weight = 0;
   // Nodes of a tensor-parallel group at most; 1: no groups.
   size_t group_size_max = 1;
-  uint64_t seed = 1;  // of strategies that draw
-  Plan custom = {};   // of the strategy `custom`
+  uint64_t seed = 1;                 // of strategies that draw
+  size_t annealing_steps = 240'000;  // about 40 ms
+  Plan custom = {};                  // of the strategy `custom`
 };
 
 // Something a stage can run on: a node, or a group of nodes that share every piece.

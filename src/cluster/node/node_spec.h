@@ -25,9 +25,9 @@ struct NodeSpec {
   uint64_t ram_bytes = 0;    // free for weights and key/value cache
   double disk = 0;           // bytes/s read; 0: not known
 
-  // What real kernels reach of the figures above. Defaults: measured, see docs/planner.md.
-  double compute_efficiency = 0.62;
-  double memory_efficiency = 0.88;
+  // What real kernels reach of the figures above. Defaults lie between measured ones: docs/planner.md.
+  double compute_efficiency = 0.38;
+  double memory_efficiency = 0.80;
   // Seconds per piece and step that no bandwidth explains: thread barriers, small operations.
   double piece_overhead_s = 0;
 

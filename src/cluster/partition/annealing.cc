@@ -10,9 +10,6 @@
 namespace butterfly::cluster {
 namespace {
 
-constexpr size_t kSteps = 60'000;  // times the evaluation of a plan: well below 100 ms for 16 stages
-constexpr size_t kStagesPerStep = 16;
-
 // Units in order and the ends of their stages.
 struct State {
   std::vector<uint32_t> nodes;
@@ -158,18 +155,16 @@ class Annealer {
 
 Result<Partition> partition_annealing(const Problem& problem) {
   Annealer annealer(problem);
-  // Long chains of stages take longer to evaluate: fewer steps.
-  const size_t stages = std::min(problem.nodes(), problem.pieces());
-  const size_t steps = stages <= kStagesPerStep ? kSteps : kSteps * kStagesPerStep / stages;
   State best;
   double best_energy = kNever;
   for (bool spread : {true, false}) {
-    State found = annealer.run(annealer.start(spread), spread, steps / 2);
+    State found = annealer.run(annealer.start(spread), spread, problem.options().annealing_steps / 2);
     const double energy = annealer.fits(found) ? annealer.energy(found) : kNever;
     if (energy < best_energy) best = std::move(found), best_energy = energy;
   }
   if (best.nodes.empty())
-    return {Errc::kOutOfMemory, fmt::format("found no split that fits in {} steps", steps)};
+    return {Errc::kOutOfMemory,
+            fmt::format("found no split that fits in {} steps", problem.options().annealing_steps)};
   Partition out;
   for (size_t i = 0; i < best.nodes.size(); ++i)
     out.plan.stages.push_back({{best.nodes[i]}, best.begin(i), best.ends[i], {1.0}});

@@ -23,6 +23,7 @@ constexpr double kTolerance = 1e-9;  // relative: sums in another order
 
 PlanOptions random_options(uint64_t kind) {
   PlanOptions options;
+  options.annealing_steps = 4000;
   if (kind % 2 == 1) options.objective = Objective::kThroughput;
   if (kind % 4 == 3) options.batches_in_flight = 1 + kind / 4 % 5;
   if (kind / 8 % 3 == 1) options.prefill_weight = 1.0 / 64;

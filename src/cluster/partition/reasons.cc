@@ -10,8 +10,7 @@
 namespace butterfly::cluster {
 namespace {
 
-// More lines than this are no explanation; the rest is counted.
-constexpr size_t kNodesNamedMax = 12;
+constexpr size_t kLinesMax = 8;  // more are no explanation; the rest is counted
 
 std::string ms(double seconds) { return fmt::format("{:.{}f} ms", seconds * 1e3, seconds < 0.01 ? 2 : 1); }
 
@@ -58,23 +57,36 @@ std::string left_out_for_latency(const Problem& problem, const Plan& plan, size_
                      ms(cheapest_link(problem, node)), cost);
 }
 
+// Nodes with the same reason share a line: a room full of equal machines has one.
 template <typename Why>
 void explain_left_out(const Problem& problem, const Plan& plan, std::vector<std::string>& reasons, Why why) {
-  size_t named = 0, more = 0;
+  struct Line {
+    std::string why;
+    std::vector<std::string> names;
+  };
+  std::vector<Line> lines;
   for (size_t node = 0; node < problem.nodes(); ++node) {
     if (uses(plan, node)) continue;
-    if (named++ < kNodesNamedMax)
-      reasons.push_back(fmt::format("{} left out: {}", problem.cluster().nodes[node].name, why(node)));
-    else
-      ++more;
+    const std::string reason = why(node);
+    auto it = std::find_if(lines.begin(), lines.end(), [&](const Line& line) { return line.why == reason; });
+    if (it == lines.end()) it = lines.insert(lines.end(), {reason, {}});
+    it->names.push_back(problem.cluster().nodes[node].name);
   }
-  if (more > 0) reasons.push_back(fmt::format("{} more nodes left out", more));
+  for (size_t i = 0; i < std::min(lines.size(), kLinesMax); ++i) {
+    const std::vector<std::string>& names = lines[i].names;
+    const std::string who = names.size() <= 3
+                                ? fmt::format("{}", fmt::join(names, ", "))
+                                : fmt::format("{}, {} and {} more", names[0], names[1], names.size() - 2);
+    reasons.push_back(fmt::format("{} left out: {}", who, lines[i].why));
+  }
+  if (lines.size() > kLinesMax)
+    reasons.push_back(fmt::format("and others, for {} more reasons", lines.size() - kLinesMax));
 }
 
 void explain_full(const Problem& problem, const Plan& plan, std::vector<std::string>& reasons) {
   size_t named = 0;
   for (const Stage& stage : plan.stages) {
-    if (stage.end == problem.pieces() || stage.nodes.size() > 1 || named == kNodesNamedMax) continue;
+    if (stage.end == problem.pieces() || stage.nodes.size() > 1 || named == kLinesMax) continue;
     if (problem.fits(stage.nodes[0], stage.begin, stage.end + 1)) continue;
     ++named;
     reasons.push_back(fmt::format("{} is full: {} of {}", problem.cluster().nodes[stage.nodes[0]].name,

@@ -1,0 +1,66 @@
+// `butterfly simulate`: plays a workload against a plan, on a virtual clock.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+
+#include "cli/commands/commands.h"
+#include "cli/exit_code.h"
+#include "cli/options.h"
+#include "cli/plan_output.h"
+#include "cluster/picture/gantt_picture.h"
+#include "cluster/sim/workload_file.h"
+
+namespace butterfly::cli {
+namespace {
+
+struct SimulateOptions {
+  std::string plan;
+  std::string workload;
+  std::string strategy;
+  std::string svg;
+  size_t intervals = 600;
+  double from_s = 0;
+  uint64_t seed = 0;
+  bool json = false;
+};
+
+int simulate(const SimulateOptions& options) {
+  const PlanFile plan = read_plan_file(options.plan, options.strategy);
+  cluster::Workload workload = cluster::read_workload(options.workload, plan.cluster);
+  if (options.seed != 0) workload.seed = options.seed;
+  const cluster::SimOptions picture{.intervals_max = options.svg.empty() ? 0 : options.intervals,
+                                    .intervals_from_s = options.from_s};
+  const auto start = std::chrono::steady_clock::now();
+  const cluster::SimReport report = cluster::simulate(plan.cluster, workload, picture);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  if (options.json) {
+    fmt::print("{}\n", simulation_json(plan, report).dump(2));
+  } else {
+    print_simulation(plan, report, took.count());
+  }
+  if (!options.svg.empty()) {
+    write_text_file(options.svg, cluster::gantt_picture(plan.cluster, report,
+                                                        fmt::format("{} ({})", plan.model, plan.strategy)));
+    fmt::print(stderr, "wrote {}\n", options.svg);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+CommandBody setup_simulate(CLI::App& app) {
+  auto options = std::make_shared<SimulateOptions>();
+  app.add_option("PLAN", options->plan, "A plan, as `butterfly plan MODEL --json` writes it")->required();
+  app.add_option("WORKLOAD", options->workload, "TOML file of arrivals, lengths, slow-downs and failures")
+      ->required();
+  app.add_option("--strategy", options->strategy, "Which plan of the file (default: the first)");
+  app.add_option("--svg", options->svg, "Also a picture of what every node did when")->type_name("FILE");
+  app.add_option("--steps", options->intervals, "Steps in the picture")->capture_default_str();
+  app.add_option("--from", options->from_s, "Where the picture begins, in seconds")->capture_default_str();
+  app.add_option("-s,--seed", options->seed, "Instead of the workload's");
+  add_json_flag(app, options->json);
+  return [options] { return simulate(*options); };
+}
+
+}  // namespace butterfly::cli

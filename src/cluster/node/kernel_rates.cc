@@ -1,0 +1,80 @@
+#include "cluster/node/kernel_rates.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/cpu.h"
+#include "kernels/matmul.h"
+#include "kernels/quant/quant.h"
+
+namespace butterfly::cluster {
+namespace {
+
+using kernels::PackedMatrix;
+
+constexpr size_t kRows = 4096, kCols = 4096;  // of one matrix, as in a model of 7B
+constexpr size_t kManyRows = 256;             // as in a prompt
+constexpr std::chrono::milliseconds kTime{300};
+
+// Copies of one matrix, packed by all threads, together larger than the last cache.
+std::vector<PackedMatrix> matrices(ThreadPool& pool, DType type) {
+  std::vector<float> row(kCols);
+  for (size_t i = 0; i < kCols; ++i) row[i] = static_cast<float>(i % 31) / 16.0f - 1;
+  Tensor weights = Tensor::zeros(type, {kRows, kCols});
+  const size_t row_bytes = weights.bytes() / kRows;
+  kernels::from_float(type, row.data(), weights.raw(), kCols);
+  for (size_t r = 1; r < kRows; ++r) std::copy_n(weights.raw(), row_bytes, weights.raw() + r * row_bytes);
+  const uint64_t wanted = std::clamp<uint64_t>(2 * cache_sizes().l3_bytes, uint64_t{64} << 20,
+                                               std::max(memory_limit_bytes() / 8, uint64_t{64} << 20));
+  std::vector<PackedMatrix> all;
+  for (uint64_t bytes = 0; bytes < wanted; bytes += all.back().bytes()) {
+    all.push_back(PackedMatrix::uninitialised(weights));
+    pool.parallel_for(all.back().panels(), 1,
+                      [&](size_t begin, size_t end) { all.back().pack_panels(weights, begin, end); });
+  }
+  return all;
+}
+
+// Products per second, matrices in turn; the best of short runs, because interference only slows down.
+double products_per_s(ThreadPool& pool, const std::vector<PackedMatrix>& all, size_t rows) {
+  using Clock = std::chrono::steady_clock;
+  const size_t stride = kernels::act_layout(all[0].act(), kCols).row_bytes;
+  const Buffer acts = Buffer::allocate(rows * std::max(stride, kCols * sizeof(float)));
+  const size_t act_stride = all[0].act() == kernels::ActKind::kF32 ? kCols * sizeof(float) : stride;
+  std::vector<float> y(rows * kRows);
+  double best = 0;
+  size_t next = 0;
+  const auto start = Clock::now();
+  do {
+    const auto before = Clock::now();
+    const size_t runs = rows > 1 ? 1 : all.size();
+    for (size_t run = 0; run < runs; ++run, next = (next + 1) % all.size()) {
+      const PackedMatrix& w = all[next];
+      pool.parallel_for(w.panels(), 1, [&](size_t begin, size_t end) {
+        kernels::matmul(w, acts.data(), act_stride, rows, y.data(), kRows, begin * kernels::kPanelRows,
+                        std::min(end * kernels::kPanelRows, kRows));
+      });
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - before).count();
+    if (seconds > 0) best = std::max(best, static_cast<double>(runs) / seconds);
+  } while (Clock::now() - start < kTime);
+  return best;
+}
+
+}  // namespace
+
+KernelRates measure_kernels(ThreadPool& pool, DType type) {
+  const std::vector<PackedMatrix> all = matrices(pool, type);
+  KernelRates rates;
+  rates.weight_bytes_per_s = products_per_s(pool, all, 1) * static_cast<double>(all[0].bytes());
+  rates.operations_per_s = products_per_s(pool, all, kManyRows) * 2.0 * kRows * kCols * kManyRows;
+  return rates;
+}
+
+void calibrate(NodeSpec& node, const KernelRates& rates, DType type) {
+  node.memory_efficiency = rates.weight_bytes_per_s / node.memory.with(node.threads);
+  const bool quantised = kernels::act_kind(type) != kernels::ActKind::kF32;
+  node.compute_efficiency = rates.operations_per_s / (quantised ? node.int8 : node.f32).with(node.threads);
+}
+
+}  // namespace butterfly::cluster
