@@ -11,7 +11,7 @@ namespace butterfly::bench {
 namespace {
 
 constexpr double kPanelWidth = 520, kRow = 24, kNames = 150, kRightSpace = 60;
-constexpr double kRatioMax = 8;
+constexpr double kRatioMax = 16;
 
 double x_of(double ratio) {
   const double width = kPanelWidth - kNames - kRightSpace;
@@ -21,7 +21,7 @@ double x_of(double ratio) {
 void draw_panel(cluster::Svg& svg, const RatioPanel& panel, double left, double top) {
   svg.text(left, top, panel.title, 14, "start", "#222", "font-weight:bold");
   const double first = top + 16, bottom = first + kRow * static_cast<double>(panel.rows.size());
-  for (double tick : {1.0, 1.5, 2.0, 3.0, 5.0, 8.0}) {
+  for (double tick : {1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 16.0}) {
     svg.line(left + x_of(tick), first - 4, left + x_of(tick), bottom, tick == 1 ? "#888" : "#e2e2e2");
     svg.text(left + x_of(tick), bottom + 14, fmt::format("{:g}", tick), 11, "middle", "#666");
   }
@@ -51,15 +51,19 @@ double quantile(const std::vector<double>& ascending, double share) {
 std::string ratio_plot(const std::string& title, const std::vector<RatioPanel>& panels) {
   const double panel_height = 60 + kRow * static_cast<double>(panels.front().rows.size());
   const auto rows = static_cast<double>((panels.size() + 1) / 2);
-  cluster::Svg svg(2 * kPanelWidth + 70, 92 + rows * panel_height);
+  cluster::Svg svg(2 * kPanelWidth + 70, 112 + rows * panel_height);
   svg.text(24, 32, title, 17, "start", "#111", "font-weight:bold");
   svg.text(24, 54,
            "Time over the optimum's (1 is best). Mark and figure: median; box: middle half; line: 5th to "
            "95th percentile.",
            12, "start", "#555");
+  svg.rect(24, 64, 10, 10, "#4477AA", 2);
+  svg.text(40, 73, "strategies of this program", 12, "start", "#555");
+  svg.rect(250, 64, 10, 10, "#CC6677", 2);
+  svg.text(266, 73, "rules of other tools, written anew from their descriptions", 12, "start", "#555");
   for (size_t i = 0; i < panels.size(); ++i)
     draw_panel(svg, panels[i], 24 + static_cast<double>(i % 2) * (kPanelWidth + 20),
-               88 + static_cast<double>(i / 2) * panel_height);
+               108 + static_cast<double>(i / 2) * panel_height);
   return svg.finish();
 }
 
