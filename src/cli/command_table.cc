@@ -11,8 +11,8 @@ namespace {
 constexpr Command kCommands[] = {
     {"run", "Text from a model: -p PROMPT, -f FILE or a pipe", "Use", true, setup_run},
     {"bench", "Speed of a model, in llama-bench's terms, or of the machine", "Use", true, setup_bench},
-    {"plan", "Who would run what: a model on the machines of a file", "Cluster", true, setup_plan},
-    {"simulate", "Play a workload against a plan: latency, load, failures", "Cluster", false, setup_simulate},
+    {"plan", "Who would run what: a model on the machines of a file", "Use", true, setup_plan},
+    {"simulate", "Play a workload against a plan: latency, load, failures", "Use", false, setup_simulate},
     {"show", "What a model file holds: architecture, sizes, types", "Models", true, setup_show},
     {"tokenize", "A text as the token ids the model sees", "Models", true, setup_tokenize},
     {"perplexity", "How well a model predicts a text: -f FILE", "Models", false, setup_perplexity},
