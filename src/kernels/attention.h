@@ -36,7 +36,7 @@ struct KvPages {
   const std::byte* page(size_t block) const { return base + page_ids[block] * stride; }
 };
 
-inline constexpr size_t kQueriesMax = 8;  // per call
+inline constexpr size_t kQueriesMax = 64;  // per call
 
 // Bytes of 64-byte aligned scratch that attend() needs.
 size_t attention_scratch_bytes(const KvLayout& layout);

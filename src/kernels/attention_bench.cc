@@ -43,7 +43,7 @@ void BM_Attention(benchmark::State& state, KvLayout layout, size_t query_count, 
 [[maybe_unused]] const bool kRegistered = [] {
   for (DType dtype : {DType::kF32, DType::kF16, DType::kQ8_0})
     for (size_t head_dim : {64, 128})
-      for (size_t queries : {1, 4, 8})
+      for (size_t queries : {1, 4, 8, 64})
         for (float cap : {0.0f, 30.0f}) {
           if (cap > 0 && queries != 8) continue;
           const std::string name = "attention/" + std::string(dtype_name(dtype)) +

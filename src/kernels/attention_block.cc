@@ -15,10 +15,12 @@ size_t q8_bytes(const KvLayout& layout) {
   return layout.dtype == DType::kQ8_0 ? act_layout(ActKind::kQ8x32, layout.head_dim).row_bytes : 0;
 }
 
+size_t wide_page_bytes(const KvLayout& layout) { return KvLayout{DType::kF32, layout.head_dim}.page_bytes(); }
+
 }  // namespace
 
 size_t attention_scratch_bytes(const KvLayout& layout) {
-  return kQueriesMax * (2 * floats_bytes(layout) + q8_bytes(layout));
+  return kQueriesMax * (2 * floats_bytes(layout) + q8_bytes(layout)) + wide_page_bytes(layout);
 }
 
 BlockRange visible_blocks(const AttentionParams& params, const AttentionQuery* queries, size_t count) {
@@ -30,11 +32,9 @@ BlockRange visible_blocks(const AttentionParams& params, const AttentionQuery* q
   return range;
 }
 
-float AttentionState::advance(float new_max, float page_sum) {
-  const float factor = exp_f32(max - new_max);
+void AttentionState::advance(float new_max, float factor, float page_sum) {
   max = new_max;
   sum = std::fma(sum, factor, page_sum);
-  return factor;
 }
 
 void begin_attention(const KvLayout& layout, const AttentionParams& params, const AttentionQuery* queries,
@@ -68,13 +68,14 @@ void walk_pages(JoinPage join, const KvLayout& layout, const AttentionParams& pa
   AttentionState states[kQueriesMax];
   begin_attention(layout, params, queries, count, scratch, states);
   const BlockRange blocks = visible_blocks(params, queries, count);
+  std::byte* wide = scratch + attention_scratch_bytes(layout) - wide_page_bytes(layout);
   for (size_t block = blocks.begin; block < blocks.end; ++block) {
     // Neighbours that see the same keys go together.
     for (size_t m = 0; m < count;) {
       const KeyRange keys = visible_keys(params, queries[m].position, block);
       size_t end = m + 1;
       while (end < count && visible_keys(params, queries[end].position, block) == keys) ++end;
-      if (!keys.empty()) join(layout, params, pages.page(block), states + m, end - m, keys);
+      if (!keys.empty()) join(layout, params, pages.page(block), states + m, end - m, keys, wide);
       m = end;
     }
   }

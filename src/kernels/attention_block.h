@@ -40,8 +40,9 @@ struct AttentionState {
   float max = -std::numeric_limits<float>::infinity();
   float sum = 0;
 
-  // A page's largest score and sum of weights join; returns the factor for earlier sums.
-  float advance(float new_max, float page_sum);
+  // A page's largest score and sum of weights join; `factor` is what earlier sums shrink by: exp(max -
+  // new_max).
+  void advance(float new_max, float factor, float page_sum);
 };
 
 void begin_attention(const KvLayout& layout, const AttentionParams& params, const AttentionQuery* queries,
@@ -50,8 +51,9 @@ void finish_attention(const KvLayout& layout, const AttentionQuery* queries, siz
                       const AttentionState* states);
 
 // One page joins the sums of `count` queries that see the same keys of it; there is at least one such key.
+// `wide` has room for a page of floats.
 using JoinPage = void (*)(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
-                          AttentionState* states, size_t count, KeyRange keys);
+                          AttentionState* states, size_t count, KeyRange keys, std::byte* wide);
 
 // All of attend(), with the pages joined by `join`.
 void walk_pages(JoinPage join, const KvLayout& layout, const AttentionParams& params, const KvPages& pages,

@@ -19,16 +19,18 @@ namespace butterfly::kernels::HWY_NAMESPACE {
 
 inline constexpr size_t kBlockVectors = kKvPage / kVF;  // vectors of 32 scores
 
-// Turns the scores of one query into weights; returns the factor for what was summed before.
-float Weigh(const AttentionParams& params, AttentionState& state, KeyRange keys, float* scores);
+inline constexpr size_t kWeighMax = 8;  // queries per Weigh()
+// Turns the scores of `count` queries into weights; `factors` is what each one's earlier sums shrink by.
+void Weigh(const AttentionParams& params, AttentionState* states, size_t count, KeyRange keys,
+           float (*scores)[kKvPage], float* factors);
 
 // One page for `count` queries that see the same keys of it; keys is not empty.
 void JoinPageF32(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
-                 AttentionState* states, size_t count, KeyRange keys);
+                 AttentionState* states, size_t count, KeyRange keys, std::byte* wide);
 void JoinPageF16(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
-                 AttentionState* states, size_t count, KeyRange keys);
+                 AttentionState* states, size_t count, KeyRange keys, std::byte* wide);
 void JoinPageQ8_0(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
-                  AttentionState* states, size_t count, KeyRange keys);
+                  AttentionState* states, size_t count, KeyRange keys, std::byte* wide);
 
 #endif  // HWY_TARGET != HWY_SCALAR
 

@@ -91,8 +91,7 @@ HWY_INLINE void PlainBlock(const KvLayout& layout, const AttentionParams& params
   alignas(64) float scores[kQ][kKvPage];
   float factors[kQ];
   PlainScores<Cache, kQ>(layout, page, states, layout.head_dim, scores);
-  BF_UNROLL
-  for (size_t m = 0; m < kQ; ++m) factors[m] = Weigh(params, states[m], keys, scores[m]);
+  Weigh(params, states, kQ, keys, scores, factors);
   PlainValues<Cache, kQ>(layout, page, states, keys, scores, factors);
 }
 
@@ -109,13 +108,29 @@ HWY_INLINE void JoinPlain(const KvLayout& layout, const AttentionParams& params,
   for (; m < count; ++m) PlainBlock<Cache, 1>(layout, params, page, states + m, keys);
 }
 
+// A page of halves as floats, which is exact. Panels and rows without padding stay where they were.
+HWY_INLINE void WidenPage(const KvLayout& from, const KvLayout& to, const std::byte* page, std::byte* wide) {
+  const auto copy = [&](size_t from_offset, size_t to_offset, size_t count) HWY_ATTR {
+    const auto* half = reinterpret_cast<const uint16_t*>(page + from_offset);
+    auto* floats = reinterpret_cast<float*>(wide + to_offset);
+    for (size_t i = 0; i < count; i += kVF) hn::Store(LoadF16(half + i), DF(), floats + i);
+  };
+  for (size_t panel = 0; panel < 2; ++panel)
+    copy(panel * from.key_panel_bytes(), panel * to.key_panel_bytes(), from.head_dim * kPanelRows);
+  copy(from.values_offset(), to.values_offset(), kKvPage * from.padded_dim());
+}
+
 void JoinPageF32(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
-                 AttentionState* states, size_t count, KeyRange keys) {
+                 AttentionState* states, size_t count, KeyRange keys, std::byte* /*wide*/) {
   JoinPlain<F32Cache>(layout, params, page, states, count, keys);
 }
 void JoinPageF16(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
-                 AttentionState* states, size_t count, KeyRange keys) {
-  JoinPlain<F16Cache>(layout, params, page, states, count, keys);
+                 AttentionState* states, size_t count, KeyRange keys, std::byte* wide) {
+  constexpr size_t kWidenFrom = 16;  // queries that pay for it
+  if (count < kWidenFrom) return JoinPlain<F16Cache>(layout, params, page, states, count, keys);
+  const KvLayout floats{DType::kF32, layout.head_dim};
+  WidenPage(layout, floats, page, wide);
+  JoinPlain<F32Cache>(floats, params, wide, states, count, keys);
 }
 
 #endif  // HWY_TARGET != HWY_SCALAR

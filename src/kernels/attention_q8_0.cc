@@ -1,4 +1,6 @@
 // Attention: pages of Q8_0 blocks.
+#include <algorithm>
+
 #include "kernels/activation_rows.h"
 #include "kernels/panel_layout.h"
 
@@ -73,12 +75,14 @@ HWY_INLINE void Q8Values(const KvLayout& layout, const std::byte* page, const At
 }
 
 void JoinPageQ8_0(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
-                  AttentionState* states, size_t count, KeyRange keys) {
-  for (size_t m = 0; m < count; ++m) {
-    alignas(64) float scores[kKvPage];
-    Q8Scores(layout, page, states[m], layout.head_dim, scores);
-    const float factor = Weigh(params, states[m], keys, scores);
-    Q8Values(layout, page, states[m], keys, scores, factor);
+                  AttentionState* states, size_t count, KeyRange keys, std::byte* /*wide*/) {
+  for (size_t first = 0; first < count; first += kWeighMax) {
+    const size_t some = std::min(kWeighMax, count - first);
+    alignas(64) float scores[kWeighMax][kKvPage];
+    float factors[kWeighMax];
+    for (size_t m = 0; m < some; ++m) Q8Scores(layout, page, states[first + m], layout.head_dim, scores[m]);
+    Weigh(params, states + first, some, keys, scores, factors);
+    for (size_t m = 0; m < some; ++m) Q8Values(layout, page, states[first + m], keys, scores[m], factors[m]);
   }
 }
 

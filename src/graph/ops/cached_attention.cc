@@ -48,12 +48,13 @@ struct RowRun {
   size_t begin, end;
 };
 
-std::vector<RowRun> runs_of(const KvStep& kv) {
-  // Enough rows that their heads of one group fill a call.
+// Enough rows that their heads of one group fill a call.
+std::vector<RowRun> runs_of(const KvStep& kv, size_t group) {
+  const size_t rows_max = std::max<size_t>(1, kQueriesMax / group);
   std::vector<RowRun> runs;
   for (size_t row = 0; row < kv.rows.size(); ++row) {
     if (!runs.empty() && kv.rows[runs.back().begin].sequence == kv.rows[row].sequence &&
-        row - runs.back().begin < kQueriesMax) {
+        row - runs.back().begin < rows_max) {
       runs.back().end = row + 1;
     } else {
       runs.push_back({row, row + 1});
@@ -111,7 +112,7 @@ void forward(const Node& node, const RunContext& run) {
                [&](size_t begin, size_t end) { store_rows(node, run, begin, end); });
 
   // Later rows see more keys, so units are taken from a shared counter, longest first.
-  const std::vector<RowRun> runs = runs_of(kv);
+  const std::vector<RowRun> runs = runs_of(kv, shape.heads / shape.kv_heads);
   const size_t units = runs.size() * shape.kv_heads;
   std::atomic<size_t> next{0};
   run.pool().run([&](size_t worker) {

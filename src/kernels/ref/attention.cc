@@ -74,7 +74,8 @@ void attend(const KvLayout& layout, const AttentionParams& params, const KvPages
       float lanes[kLogicalLanes];
       static_assert(kLogicalLanes == kKvPage);
       std::copy(weights, weights + kKvPage, lanes);
-      const float factor = state.advance(max, reduce_lanes(lanes));
+      const float factor = exp_f32(state.max - max);
+      state.advance(max, factor, reduce_lanes(lanes));
       for (size_t k = 0; k < layout.head_dim; ++k) {
         float acc = state.o[k] * factor;
         for (size_t j = keys.begin; j < keys.end; ++j) acc = add_value(layout, page, j, k, weights[j], acc);
