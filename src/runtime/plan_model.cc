@@ -4,6 +4,8 @@
 #include <chrono>
 #include <optional>
 
+#include "cluster/partition/bounds.h"
+
 namespace butterfly::runtime {
 namespace {
 
@@ -57,7 +59,7 @@ ModelPlan plan_model(const model::ModelFile& file, const cluster::ClusterSpec& c
   ModelPlan out{.problem = std::move(*problem), .outcomes = {}};
   for (const std::string& name : request.strategies) {
     const auto start = std::chrono::steady_clock::now();
-    Result<cluster::PlannedChain> planned = make_plan(out.problem, cluster::find_strategy(name));
+    Result<cluster::PlannedChain> planned = make_plan(out.problem, cluster::find_strategy(name), false);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     out.outcomes.push_back({name, std::move(planned), took.count()});
   }
@@ -65,6 +67,8 @@ ModelPlan plan_model(const model::ModelFile& file, const cluster::ClusterSpec& c
   double bound = 0;
   for (const StrategyOutcome& outcome : out.outcomes)
     if (outcome.planned) bound = std::max(bound, outcome.planned->lower_bound_s);
+  if (bound == 0 && out.problem.units().size() == out.problem.nodes())
+    bound = cluster::lower_bound(out.problem);
   for (StrategyOutcome& outcome : out.outcomes) {
     if (!outcome.planned || bound == 0) continue;
     outcome.planned->lower_bound_s = std::min(bound, outcome.planned->objective_s);

@@ -34,6 +34,12 @@ void check_plan(const Problem& problem, const Plan& plan) {
     fail(Errc::kInvalidArgument, "the plan ends at piece {}, the model has {}", next, problem.pieces());
 }
 
+// A node's own unit, or a group's, which is kept in `made`.
+const Unit& unit_of(const Problem& problem, const Stage& stage, Unit& made) {
+  if (stage.nodes.size() == 1) return problem.units()[stage.nodes[0]];
+  return made = problem.unit_of(stage.nodes);
+}
+
 StagePrediction predict_stage(const Problem& problem, const Stage& stage, const Unit& unit) {
   StagePrediction out;
   out.seconds = unit.seconds(stage.begin, stage.end);
@@ -98,7 +104,8 @@ Prediction predict(const Problem& problem, const Plan& plan) {
         }
   };
   for (const Stage& stage : plan.stages) {
-    const Unit unit = problem.unit_of(stage.nodes);
+    Unit made;
+    const Unit& unit = unit_of(problem, stage, made);
     StagePrediction& s = out.stages.emplace_back(predict_stage(problem, stage, unit));
     travel(stage.nodes, s.hop_in);
     out.latency_s += s.seconds;
@@ -134,7 +141,8 @@ double objective_seconds(const Problem& problem, const Prediction& prediction) {
 
 std::string why_not_fit(const Problem& problem, const Plan& plan) {
   for (const Stage& stage : plan.stages) {
-    const Unit unit = problem.unit_of(stage.nodes);
+    Unit made;
+    const Unit& unit = unit_of(problem, stage, made);
     const uint64_t need = problem.memory_bytes(stage.begin, stage.end);
     if (need <= unit.memory_bytes) continue;
     std::string names;

@@ -219,8 +219,16 @@ std::vector<double> cap_candidates(const Problem& problem, std::span<const size_
         if (to != index) offer(problem.hop(cls, index, to).busy_s);
   }
   std::sort(caps.begin(), caps.end());
-  caps.erase(std::unique(caps.begin(), caps.end()), caps.end());
-  return caps;
+  // Equal blocks at different places of the chain differ in the last digits of their sums: the largest stands
+  // for all.
+  std::vector<double> apart;
+  for (double cap : caps) {
+    if (!apart.empty() && cap <= apart.back() * (1 + 1e-12))
+      apart.back() = cap;
+    else
+      apart.push_back(cap);
+  }
+  return apart;
 }
 
 double lower_bound(const Problem& problem) {

@@ -199,14 +199,14 @@ Result<Partition> most_throughput(const Problem& problem, CapSearch& search) {
       CapSearch::Found other = search.least_latency(cap_s, 0);
       if (!(other.latency_s < kNever) || other.latency_s > limit_s) return;
       const double seconds = objective_seconds(problem, predict(problem, other.plan));
-      if (seconds < value) value = seconds, found = std::move(other);
+      if (seconds < value * (1 - 1e-9)) value = seconds, found = std::move(other);
     };
     if (at > 0) try_cap(caps[at - 1]);
     if (!(value < kNever)) try_cap(kNever);
   }
   for (const Plan& plan : search.others()) {
     const Prediction prediction = predict(problem, plan);
-    if (objective_seconds(problem, prediction) < value)
+    if (objective_seconds(problem, prediction) < value * (1 - 1e-9))
       value = objective_seconds(problem, prediction), found = {prediction.latency_s, plan, {}};
   }
   if (!(found.latency_s < kNever)) {

@@ -30,7 +30,7 @@ const PartitionStrategy& find_strategy(std::string_view name) {
   fail(Errc::kInvalidArgument, "strategy '{}': expected one of {}", name, known);
 }
 
-Result<PlannedChain> make_plan(const Problem& problem, const PartitionStrategy& strategy) {
+Result<PlannedChain> make_plan(const Problem& problem, const PartitionStrategy& strategy, bool with_bound) {
   if (std::string why = strategy.why_not(problem); !why.empty())
     return {Errc::kUnsupported, fmt::format("{}: {}", strategy.name, why)};
   Result<Partition> partition = strategy.partition(problem);
@@ -48,8 +48,8 @@ Result<PlannedChain> make_plan(const Problem& problem, const PartitionStrategy& 
             fmt::format("{}: a token takes {:.1f} ms, the limit is {:.1f} ms", strategy.name,
                         out.prediction.latency_s * 1e3, problem.options().latency_limit_s * 1e3)};
   // Groups can be faster than any single node: there only the search itself knows a bound.
-  out.lower_bound_s =
-      partition->lower_bound_s.value_or(problem.units().size() == problem.nodes() ? lower_bound(problem) : 0);
+  out.lower_bound_s = partition->lower_bound_s.value_or(
+      with_bound && problem.units().size() == problem.nodes() ? lower_bound(problem) : 0);
   // The same sums in another order differ in the last digits.
   out.lower_bound_s = std::min(out.lower_bound_s, out.objective_s);
   out.gap = out.lower_bound_s > 0 ? out.objective_s / out.lower_bound_s - 1 : kNever;

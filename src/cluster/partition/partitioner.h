@@ -43,8 +43,10 @@ struct PlannedChain {
   std::vector<std::string> reasons;
 };
 
-// Runs the strategy and works out the rest.
-Result<PlannedChain> make_plan(const Problem& problem, const PartitionStrategy& strategy);
+// Runs the strategy and works out the rest. Without `with_bound` a strategy that proves none has the bound 0,
+// and the gap is kNever.
+Result<PlannedChain> make_plan(const Problem& problem, const PartitionStrategy& strategy,
+                               bool with_bound = true);
 
 // The rows' functions; each file says how.
 std::string always(const Problem& problem);

@@ -58,41 +58,52 @@ std::string left_out_for_latency(const Problem& problem, const Plan& plan, size_
 }
 
 // Nodes with the same reason share a line: a room full of equal machines has one.
-template <typename Why>
-void explain_left_out(const Problem& problem, const Plan& plan, std::vector<std::string>& reasons, Why why) {
+class Lines {
+ public:
+  void add(const std::string& name, std::string why) {
+    auto it = std::find_if(lines_.begin(), lines_.end(), [&](const Line& line) { return line.why == why; });
+    if (it == lines_.end()) it = lines_.insert(lines_.end(), {std::move(why), {}});
+    it->names.push_back(name);
+  }
+  // "a, b and 3 more" + one or several + the reason.
+  void append_to(std::vector<std::string>& reasons, const char* one, const char* several) const {
+    for (size_t i = 0; i < std::min(lines_.size(), kLinesMax); ++i) {
+      const std::vector<std::string>& names = lines_[i].names;
+      const std::string who = names.size() <= 3
+                                  ? fmt::format("{}", fmt::join(names, ", "))
+                                  : fmt::format("{}, {} and {} more", names[0], names[1], names.size() - 2);
+      reasons.push_back(fmt::format("{} {}: {}", who, names.size() == 1 ? one : several, lines_[i].why));
+    }
+    if (lines_.size() > kLinesMax)
+      reasons.push_back(fmt::format("... {}, in {} more ways", several, lines_.size() - kLinesMax));
+  }
+
+ private:
   struct Line {
     std::string why;
     std::vector<std::string> names;
   };
-  std::vector<Line> lines;
-  for (size_t node = 0; node < problem.nodes(); ++node) {
-    if (uses(plan, node)) continue;
-    const std::string reason = why(node);
-    auto it = std::find_if(lines.begin(), lines.end(), [&](const Line& line) { return line.why == reason; });
-    if (it == lines.end()) it = lines.insert(lines.end(), {reason, {}});
-    it->names.push_back(problem.cluster().nodes[node].name);
-  }
-  for (size_t i = 0; i < std::min(lines.size(), kLinesMax); ++i) {
-    const std::vector<std::string>& names = lines[i].names;
-    const std::string who = names.size() <= 3
-                                ? fmt::format("{}", fmt::join(names, ", "))
-                                : fmt::format("{}, {} and {} more", names[0], names[1], names.size() - 2);
-    reasons.push_back(fmt::format("{} left out: {}", who, lines[i].why));
-  }
-  if (lines.size() > kLinesMax)
-    reasons.push_back(fmt::format("and others, for {} more reasons", lines.size() - kLinesMax));
+  std::vector<Line> lines_;
+};
+
+template <typename Why>
+void explain_left_out(const Problem& problem, const Plan& plan, std::vector<std::string>& reasons, Why why) {
+  Lines lines;
+  for (size_t node = 0; node < problem.nodes(); ++node)
+    if (!uses(plan, node)) lines.add(problem.cluster().nodes[node].name, why(node));
+  lines.append_to(reasons, "left out", "left out");
 }
 
 void explain_full(const Problem& problem, const Plan& plan, std::vector<std::string>& reasons) {
-  size_t named = 0;
+  Lines lines;
   for (const Stage& stage : plan.stages) {
-    if (stage.end == problem.pieces() || stage.nodes.size() > 1 || named == kLinesMax) continue;
+    if (stage.end == problem.pieces() || stage.nodes.size() > 1) continue;
     if (problem.fits(stage.nodes[0], stage.begin, stage.end + 1)) continue;
-    ++named;
-    reasons.push_back(fmt::format("{} is full: {} of {}", problem.cluster().nodes[stage.nodes[0]].name,
-                                  format_bytes(problem.memory_bytes(stage.begin, stage.end)),
-                                  format_bytes(problem.units()[stage.nodes[0]].memory_bytes)));
+    lines.add(problem.cluster().nodes[stage.nodes[0]].name,
+              fmt::format("{} of {}", format_bytes(problem.memory_bytes(stage.begin, stage.end)),
+                          format_bytes(problem.units()[stage.nodes[0]].memory_bytes)));
   }
+  lines.append_to(reasons, "is full", "are full");
 }
 
 void explain_groups(const Problem& problem, const Plan& plan, std::vector<std::string>& reasons) {
@@ -101,10 +112,11 @@ void explain_groups(const Problem& problem, const Plan& plan, std::vector<std::s
     std::string names;
     double fastest = kNever;
     for (size_t node : stage.nodes) {
-      names += (names.empty() ? "" : " and ") + problem.cluster().nodes[node].name;
+      names += names.empty() ? "" : node == stage.nodes.back() ? " and " : ", ";
+      names += problem.cluster().nodes[node].name;
       fastest = std::min(fastest, problem.units()[node].seconds(stage.begin, stage.end));
     }
-    reasons.push_back(fmt::format("{} share every piece: {} together, {} on the faster alone", names,
+    reasons.push_back(fmt::format("{} share every piece: {} together, {} on the fastest alone", names,
                                   ms(problem.unit_of(stage.nodes).seconds(stage.begin, stage.end)),
                                   ms(fastest)));
   }
@@ -132,14 +144,16 @@ std::vector<std::string> explain_throughput(const Problem& problem, const Plan& 
   const Prediction prediction = predict(problem, plan);
   std::vector<std::string> reasons;
   const double slowest = prediction.bottleneck_s;
+  Lines pace;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePrediction& stage = prediction.stages[i];
     const std::string& name = problem.cluster().nodes[plan.stages[i].nodes[0]].name;
-    if (stage.seconds == slowest)
-      reasons.push_back(fmt::format("{} sets the pace: {} per step", name, ms(slowest)));
-    else if (stage.hop_in.busy_s == slowest)
-      reasons.push_back(fmt::format("the link to {} sets the pace: {} per step", name, ms(slowest)));
+    if (stage.seconds >= slowest * (1 - 1e-9))
+      pace.add(name, ms(slowest) + " per step");
+    else if (stage.hop_in.busy_s >= slowest * (1 - 1e-9))
+      pace.add("the link to " + name, ms(slowest) + " per step");
   }
+  pace.append_to(reasons, "sets the pace", "set the pace");
   explain_groups(problem, plan, reasons);
   explain_full(problem, plan, reasons);
   explain_left_out(problem, plan, reasons, [&](size_t node) -> std::string {
@@ -149,10 +163,11 @@ std::vector<std::string> explain_throughput(const Problem& problem, const Plan& 
       one_piece = std::min(one_piece, problem.units()[node].seconds(i, i + 1));
     if (one_piece > slowest)
       return fmt::format("a single piece takes it {}, longer than the slowest stage", ms(one_piece));
-    if (!latency_with_s.empty() && latency_with_s[node] < kNever)
+    if (!latency_with_s.empty() && latency_with_s[node] < kNever &&
+        ms(latency_with_s[node]) != ms(prediction.latency_s))
       return fmt::format("the others are as fast without it, and a token takes {} instead of {}",
                          ms(prediction.latency_s), ms(latency_with_s[node]));
-    return "no split with it is faster";
+    return latency_with_s.empty() ? "no faster split with it was found" : "the others are as fast without it";
   });
   return reasons;
 }

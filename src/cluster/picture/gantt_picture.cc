@@ -21,6 +21,7 @@ double tick_of(double span_s) {
 
 std::string time_label(double seconds, double tick_s) {
   if (tick_s >= 1) return fmt::format("{:.0f} s", seconds);
+  if (seconds >= 10) return fmt::format("{:.{}f} s", seconds, tick_s >= 0.1 ? 1 : 3);
   if (tick_s >= 1e-3) return fmt::format("{:.0f} ms", seconds * 1e3);
   return fmt::format("{:.1f} ms", seconds * 1e3);
 }
@@ -41,8 +42,8 @@ std::string gantt_picture(const SimCluster& cluster, const SimReport& report, co
   svg.text(
       20, 54,
       fmt::format(
-          "{} requests, {:.3g} tokens/s · first token p50 {:.3g} s, p95 {:.3g} s · per token p50 {:.3g} ms, "
-          "p95 {:.3g} ms",
+          "{} requests, {:.3g} tokens/s · first token p50 {:.3g} s, p95 {:.3g} s · per token p50 {:.0f} ms, "
+          "p95 {:.0f} ms",
           report.requests, report.tokens_per_s, report.first_token_s.p50, report.first_token_s.p95,
           report.token_s.p50 * 1e3, report.token_s.p95 * 1e3),
       12, "start", "#444");
