@@ -41,7 +41,7 @@ TEST(ThisNode, CalibratedRatesAreTheMeasuredOnes) {
 
 TEST(ThisNode, KernelsAreMeasured) {
   ThreadPool pool(2);
-  for (DType type : {DType::kQ4_0, DType::kQ4_K, DType::kF16}) {
+  for (DType type : {DType::kQ4_0, DType::kF16}) {
     const KernelRates rates = measure_kernels(pool, type);
     EXPECT_GT(rates.weight_bytes_per_s, 1e6);
     EXPECT_GT(rates.operations_per_s, rates.weight_bytes_per_s);

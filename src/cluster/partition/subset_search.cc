@@ -25,12 +25,19 @@ SubsetSearch::SubsetSearch(const Problem& problem, std::vector<size_t> units)
       if ((masks_[u] & mask) == masks_[u]) states_.push_back({u, states_.size()});
   }
   first_.push_back(static_cast<uint32_t>(states_.size()));
+  for (size_t cut = 1; cut < problem_.pieces(); ++cut) {
+    if (runs_.empty() || runs_.back().cut_class != problem_.cut_class(cut))
+      runs_.push_back({cut, cut, problem_.cut_class(cut)});
+    runs_.back().end = cut + 1;
+  }
   best_.resize(states_.size() * width_);
+  alive_.resize(states_.size());
   start_.resize(width_);
   queue_.resize(width_);
 }
 
-void SubsetSearch::fill(uint32_t mask, const State& state, double cap_s) {
+void SubsetSearch::fill(uint32_t mask, uint32_t index, double cap_s) {
+  const State& state = states_[index];
   const size_t unit = units_[state.unit];
   const uint32_t before = mask ^ masks_[state.unit];
   std::fill(start_.begin(), start_.end(), kNever);
@@ -38,20 +45,20 @@ void SubsetSearch::fill(uint32_t mask, const State& state, double cap_s) {
     if (problem_.entry(unit).busy_s <= cap_s) start_[0] = problem_.entry(unit).message_s;
   }
   const size_t pieces = problem_.pieces();
+  bool any = before == 0 && start_[0] < kNever;
   for (uint32_t s = first_[before]; s < first_[before + 1]; ++s) {
+    if (!alive_[s]) continue;
+    any = true;
     const double* from = row(states_[s].at);
     const size_t previous = units_[states_[s].unit];
-    // Runs of cuts that cost the same: one for most models.
-    for (size_t j = 1; j < pieces;) {
-      const size_t cls = problem_.cut_class(j);
-      size_t end = j + 1;
-      while (end < pieces && problem_.cut_class(end) == cls) ++end;
-      const Problem::Hop hop = problem_.hop(cls, previous, unit);
-      if (hop.busy_s <= cap_s)
-        for (; j < end; ++j) start_[j] = std::min(start_[j], from[j] + hop.message_s);
-      j = end;
+    for (const CutRun& run : runs_) {
+      const Problem::Hop hop = problem_.hop(run.cut_class, previous, unit);
+      if (hop.busy_s > cap_s) continue;
+      for (size_t j = run.begin; j < run.end; ++j) start_[j] = std::min(start_[j], from[j] + hop.message_s);
     }
   }
+  alive_[index] = any;
+  if (!any) return;
   close_stage(problem_.units()[unit], reach_[state.unit].data(), start_.data(), row(state.at), pieces,
               queue_.data());
 }
@@ -65,7 +72,11 @@ SubsetResult SubsetSearch::run(double cap_s) {
   size_t best_state = 0;
   for (uint32_t mask = 1; mask + 1 < first_.size(); ++mask)
     for (uint32_t s = first_[mask]; s < first_[mask + 1]; ++s) {
-      fill(mask, states_[s], cap_s);
+      fill(mask, s, cap_s);
+      if (!alive_[s]) continue;
+      // A chain that is complete goes nowhere; one that has reached nothing neither.
+      const double* reached = row(states_[s].at);
+      alive_[s] = std::any_of(reached + 1, reached + problem_.pieces(), [](double v) { return v < kNever; });
       const Problem::Hop& exit = problem_.exit(units_[states_[s].unit]);
       const double total = row(states_[s].at)[problem_.pieces()] + exit.message_s;
       if (!(total < kNever) || exit.busy_s > cap_s) continue;
@@ -100,7 +111,7 @@ Plan SubsetSearch::trace(uint32_t mask, size_t s, double cap_s) const {
     };
     if (before == 0) offer(problem_.entry(units_[state.unit]).message_s, 0, 0);
     for (uint32_t p = first_[before]; p < first_[before + 1]; ++p)
-      for (size_t j = 1; j < end; ++j) {
+      for (size_t j = 1; alive_[p] && j < end; ++j) {
         const Problem::Hop& hop = problem_.hop_at(j, units_[states_[p].unit], units_[state.unit]);
         if (hop.busy_s <= cap_s) offer(row(states_[p].at)[j] + hop.message_s, j, p);
       }

@@ -34,7 +34,11 @@ class SubsetSearch {
     uint32_t unit;  // index into units_
     size_t at;      // of its row in best_
   };
-  void fill(uint32_t mask, const State& state, double cap_s);
+  // Neighbouring cuts that cost the same: one run for most models.
+  struct CutRun {
+    size_t begin, end, cut_class;
+  };
+  void fill(uint32_t mask, uint32_t state, double cap_s);
   Plan trace(uint32_t mask, size_t state, double cap_s) const;
   double* row(size_t at) { return best_.data() + at * width_; }
   const double* row(size_t at) const { return best_.data() + at * width_; }
@@ -43,9 +47,11 @@ class SubsetSearch {
   std::vector<size_t> units_;
   std::vector<uint32_t> masks_;  // by unit: its nodes as bits
   std::vector<size_t> node_of_bit_;
+  std::vector<CutRun> runs_;
   std::vector<std::vector<uint32_t>> reach_;
   std::vector<uint32_t> first_;  // [2^n + 1]: where a subset's states begin
   std::vector<State> states_;
+  std::vector<char> alive_;  // by state: some number of pieces can be reached
   size_t width_;
   std::vector<double> best_, start_;
   std::vector<uint32_t> queue_;
