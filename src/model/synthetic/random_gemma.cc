@@ -7,6 +7,8 @@ namespace {
 
 // What blocks add is made larger than the embedding: with a shared matrix the best token would else always be
 // the last one.
+// At 3 the rounding of activations to 8 bits alone moves distributions by a KL of 2e-3, in llama.cpp as here
+// (tests/llamacpp/rounding_test.cc), and a comparison of the two could show no smaller mistake.
 constexpr float kPostNorm = 2.0f;
 
 // Embeddings are scaled by sqrt(dim), and the head is always the embedding. `more(block)` adds to a block.
