@@ -76,11 +76,15 @@ class PieceGraphs {
   }
 
  private:
-  // Products with quantised rows are integer products; all else is floats.
+  // Products with quantised rows are integer products.
   static void add_flops(const graph::Graph& g, const graph::Node& node, double flops, Work& work) {
     const bool product = node.op->name == "matmul" || node.op->name == "expert_matmul";
-    const bool quantised = product && g.type(node.inputs[0]).elem != graph::Elem::kF32;
-    (quantised ? work.int8_ops : work.f32_flops) += flops;
+    if (!product)
+      work.other_flops += flops;
+    else if (g.type(node.inputs[0]).elem == graph::Elem::kF32)
+      work.f32_flops += flops;
+    else
+      work.int8_ops += flops;
   }
 
   double weights(const graph::Graph& g, size_t index, size_t rows) const {

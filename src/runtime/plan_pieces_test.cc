@@ -33,8 +33,8 @@ TEST(PlanPieces, Llama7bByHand) {
     const Piece& block = list.pieces[i];
     EXPECT_EQ(block.decode.int8_ops, 2 * products);
     // Norms, turns, activations: some flops for each of dim and ff values.
-    EXPECT_GT(block.decode.f32_flops, attention);
-    EXPECT_LT(block.decode.f32_flops, attention + 40 * (4096 + 11008));
+    EXPECT_GT(block.decode.other_flops, attention);
+    EXPECT_LT(block.decode.other_flops, attention + 40 * (4096 + 11008));
     // 18 bytes for 32 values; packed panels may be padded a little. Two norms of floats.
     EXPECT_NEAR(block.decode.weight_bytes, products / 32 * 18, products * 0.01);
     EXPECT_GE(static_cast<double>(block.weight_bytes), products / 32 * 18 + 2 * 4 * 4096);
@@ -43,7 +43,7 @@ TEST(PlanPieces, Llama7bByHand) {
     EXPECT_EQ(block.decode_out_bytes, 4096.0 * 4);
     EXPECT_EQ(block.prefill_out_bytes, 8 * 4096.0 * 4);
     EXPECT_EQ(block.prefill.int8_ops, 8 * 2 * products);
-    EXPECT_GT(block.prefill.f32_flops, 4.0 * 4096 * (1 + 2 + 3 + 4 + 5 + 6 + 7 + 8));
+    EXPECT_GT(block.prefill.other_flops, 4.0 * 4096 * (1 + 2 + 3 + 4 + 5 + 6 + 7 + 8));
     EXPECT_EQ(block.decode_gather_bytes, 4.0 * (4096 + 4096 + 11008 + 4096));
   }
   const Piece& head = list.pieces.back();
@@ -63,7 +63,7 @@ TEST(PlanPieces, BatchesShareWeightsAndNothingElse) {
   const Piece &a = one.pieces[5], &b = eight.pieces[5];
   EXPECT_EQ(b.decode.weight_bytes, a.decode.weight_bytes);
   EXPECT_EQ(b.decode.int8_ops, 8 * a.decode.int8_ops);
-  EXPECT_EQ(b.decode.f32_flops, 8 * a.decode.f32_flops);
+  EXPECT_EQ(b.decode.other_flops, 8 * a.decode.other_flops);
   EXPECT_EQ(b.decode.kv_bytes, 8 * a.decode.kv_bytes);
   EXPECT_EQ(b.kv_bytes, 16 * a.kv_bytes);
   EXPECT_EQ(b.weight_bytes, a.weight_bytes);
@@ -75,7 +75,7 @@ TEST(PlanPieces, LongPromptsRunInParts) {
   const PieceList whole = shape_pieces("llama-7b", {.prompt = 600, .rows_max = 600});
   const PieceList parts = shape_pieces("llama-7b", {.prompt = 600, .rows_max = 256});
   EXPECT_EQ(parts.pieces[3].prefill.int8_ops, whole.pieces[3].prefill.int8_ops);
-  EXPECT_EQ(parts.pieces[3].prefill.f32_flops, whole.pieces[3].prefill.f32_flops);
+  EXPECT_EQ(parts.pieces[3].prefill.other_flops, whole.pieces[3].prefill.other_flops);
   EXPECT_EQ(parts.pieces[3].prefill.weight_bytes, 3 * whole.pieces[3].prefill.weight_bytes);
 }
 
@@ -105,9 +105,11 @@ TEST(PlanPieces, AddUpToWhatTheModelItselfCounts) {
       decode += piece.decode, prefill += piece.prefill, resident += piece.weight_bytes;
     // Turns of positions are counted once per piece, and once in the model.
     const auto one = stage.cost(1, 1, 10), five = stage.cost(5, 1, 0);
-    EXPECT_NEAR(decode.int8_ops + decode.f32_flops, static_cast<double>(one.flops), 0.02 * one.flops)
+    EXPECT_NEAR(decode.int8_ops + decode.f32_flops + decode.other_flops, static_cast<double>(one.flops),
+                0.02 * one.flops)
         << architecture;
-    EXPECT_NEAR(prefill.int8_ops + prefill.f32_flops, static_cast<double>(five.flops), 0.02 * five.flops);
+    EXPECT_NEAR(prefill.int8_ops + prefill.f32_flops + prefill.other_flops, static_cast<double>(five.flops),
+                0.02 * five.flops);
     EXPECT_EQ(decode.kv_bytes, static_cast<double>(one.kv_bytes)) << architecture;
     EXPECT_NEAR(decode.weight_bytes, static_cast<double>(one.weight_bytes), 1e-6 * one.weight_bytes)
         << architecture;

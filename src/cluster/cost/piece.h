@@ -10,8 +10,9 @@ namespace butterfly::cluster {
 // Work of one step over one piece. A multiply-add is two flops: a product of [m, k] with [n, k] is 2 m n k,
 // and attention counts both of its products.
 struct Work {
-  double f32_flops = 0;         // arithmetic on floats
+  double f32_flops = 0;         // products with float weights
   double int8_ops = 0;          // products with quantised weights
+  double other_flops = 0;       // attention, norms, activations: floats, far from the peak
   double weight_bytes = 0;      // parameters read: of experts, the expected number touched
   double kv_bytes = 0;          // key/value cache read and written
   double activation_bytes = 0;  // values read and written
@@ -20,6 +21,7 @@ struct Work {
   Work& operator+=(const Work& other) {
     f32_flops += other.f32_flops;
     int8_ops += other.int8_ops;
+    other_flops += other.other_flops;
     weight_bytes += other.weight_bytes;
     kv_bytes += other.kv_bytes;
     activation_bytes += other.activation_bytes;
@@ -28,6 +30,7 @@ struct Work {
   Work& operator-=(const Work& other) {
     f32_flops -= other.f32_flops;
     int8_ops -= other.int8_ops;
+    other_flops -= other.other_flops;
     weight_bytes -= other.weight_bytes;
     kv_bytes -= other.kv_bytes;
     activation_bytes -= other.activation_bytes;

@@ -26,6 +26,8 @@ TEST(PieceTime, IsTheLongerOfComputeAndMemory) {
   const PieceTime time = piece_time(decode, node);
   EXPECT_DOUBLE_EQ(time.compute_s, 0.001 + 0.002);
   EXPECT_DOUBLE_EQ(time.memory_s, 0.005);
+  node.other_efficiency = 0.2;  // 7 GFLOP/s
+  EXPECT_DOUBLE_EQ(piece_time({.other_flops = 14e6}, node).compute_s, 0.002);
   EXPECT_DOUBLE_EQ(time.seconds(), 0.006);
   Work prefill = decode;
   prefill.int8_ops *= 64;

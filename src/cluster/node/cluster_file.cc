@@ -48,6 +48,7 @@ NodeSpec read_node(TomlTable& table) {
   node.ram_bytes = table.bytes("ram");
   node.disk = table.number_or("disk_gb_s", 1e9, 0, 0);
   node.compute_efficiency = table.number_or("compute_efficiency", 1, 1e-6, node.compute_efficiency);
+  node.other_efficiency = table.number_or("other_efficiency", 1, 1e-6, node.other_efficiency);
   node.memory_efficiency = table.number_or("memory_efficiency", 1, 1e-6, node.memory_efficiency);
   node.piece_overhead_s = table.number_or("overhead_us", 1e-6, 0, 0);
   return node;

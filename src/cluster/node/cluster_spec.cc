@@ -18,6 +18,7 @@ void check_node(const NodeSpec& node) {
     fail(Errc::kInvalidArgument, "node {}: threads: expected at least 1, found 0", node.name);
   expect_positive(node, "f32 rate", node.f32_rate());
   expect_positive(node, "int8 rate", node.int8_rate());
+  expect_positive(node, "other rate", node.other_rate());
   expect_positive(node, "memory bandwidth", node.memory_rate());
   if (!(node.piece_overhead_s >= 0) || !std::isfinite(node.piece_overhead_s))
     fail(Errc::kInvalidArgument, "node {}: overhead: expected at least 0, found {}", node.name,

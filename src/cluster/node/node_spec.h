@@ -26,12 +26,14 @@ struct NodeSpec {
   double disk = 0;           // bytes/s read; 0: not known
 
   // What real kernels reach of the figures above. Defaults lie between measured ones: docs/planner.md.
-  double compute_efficiency = 0.38;
+  double compute_efficiency = 0.38;  // of products
+  double other_efficiency = 0.38;    // of all other arithmetic, of the f32 figure
   double memory_efficiency = 0.80;
   // Seconds per piece and step that no bandwidth explains: thread barriers, small operations.
   double piece_overhead_s = 0;
 
   double f32_rate() const { return f32.with(threads) * compute_efficiency; }
+  double other_rate() const { return f32.with(threads) * other_efficiency; }
   double int8_rate() const { return int8.with(threads) * compute_efficiency; }
   double memory_rate() const { return memory.with(threads) * memory_efficiency; }
 };

@@ -96,7 +96,7 @@ NodeSpec unit_node(const char* name, double speed) {
   NodeSpec node{
       .name = name, .threads = 1, .f32 = {speed, speed}, .int8 = {speed, speed}, .memory = {speed, speed}};
   node.ram_bytes = uint64_t{1} << 40;
-  node.compute_efficiency = node.memory_efficiency = 1;
+  node.compute_efficiency = node.memory_efficiency = node.other_efficiency = 1;
   return node;
 }
 
