@@ -29,6 +29,9 @@ class BpeEncoder {
     int32_t find(int32_t left, int32_t right) const {
       return left < 0 || right < 0 ? -1 : t.ranks_.find(BpeTokenizer::pair_key(left, right));
     }
+    void prefetch(int32_t left, int32_t right) const {
+      t.ranks_.prefetch(BpeTokenizer::pair_key(left, right));
+    }
     uint32_t order(int32_t join) const { return static_cast<uint32_t>(join); }
     int32_t symbol(int32_t join) const { return t.merged_[static_cast<size_t>(join)]; }
   };

@@ -21,6 +21,9 @@ class FlatMap {
     }
   }
 
+  // Brings the place of `key` nearer, for a find() soon.
+  void prefetch(uint64_t key) const { __builtin_prefetch(&slots_[home(key)]); }
+
   // Makes room for `count` values, so that adding them moves nothing.
   void reserve(size_t count) {
     while (count * 2 > slots_.size()) grow();

@@ -21,6 +21,7 @@ class SymbolMerger {
  public:
   // Joins pairs in place. Of Rules it uses
   //   int32_t find(int32_t left, int32_t right)   a join, -1 if the two cannot be joined;
+  //   void prefetch(int32_t left, int32_t right)  find() comes soon;
   //   uint32_t order(int32_t join)                the least is done first, of equals the leftmost;
   //   int32_t symbol(int32_t join)                what it makes of the two.
   // Short lists are scanned for the best pair, long ones keep a queue.
@@ -93,7 +94,12 @@ class SymbolMerger {
       node.id = rules.symbol(node.join);
       right.join = -1;
       node.next = right.next;
-      if (node.next != kNone) nodes_[node.next].previous = left;
+      // Both look-ups miss the cache in large vocabularies: let them miss together.
+      if (node.previous != kNone) rules.prefetch(nodes_[node.previous].id, node.id);
+      if (node.next != kNone) {
+        rules.prefetch(node.id, nodes_[node.next].id);
+        nodes_[node.next].previous = left;
+      }
       if (node.previous != kNone) look(node.previous);
       look(left);
     }

@@ -28,6 +28,9 @@ class SpmEncoder {
     int32_t find(int32_t left, int32_t right) const {
       return t.joins_.find(SpmTokenizer::pair_key(static_cast<uint32_t>(left), static_cast<uint32_t>(right)));
     }
+    void prefetch(int32_t left, int32_t right) const {
+      t.joins_.prefetch(SpmTokenizer::pair_key(static_cast<uint32_t>(left), static_cast<uint32_t>(right)));
+    }
     uint32_t order(int32_t join) const {
       const auto index = static_cast<size_t>(join);
       return t.merged_.empty() ? falling(t.vocabulary_.scores[index]) : static_cast<uint32_t>(join);
