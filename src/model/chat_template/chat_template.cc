@@ -1,0 +1,88 @@
+#include "model/chat_template/chat_template.h"
+
+#include "model/chat_template/evaluator.h"
+#include "model/chat_template/json_text.h"
+#include "model/chat_template/parser.h"
+
+namespace butterfly::model {
+
+using namespace chat_template;
+
+struct ChatTemplate::Tree {
+  Limits limits;
+  Block block;
+};
+
+namespace {
+
+Value read(Budget& budget, std::string_view what, std::string_view json) {
+  try {
+    return parse_json(budget, json);
+  } catch (const Error& error) {
+    fail(error.code(), "chat template: {}: {}", what, error.what());
+  }
+}
+
+void define_all(Evaluator& evaluator, std::string_view what, const Value& object) {
+  if (object.dict() == nullptr)
+    fail(Errc::kInvalidArgument, "chat template: {} must be an object, found {}", what, object.type_name());
+  for (const auto& [key, value] : object.dict()->entries) evaluator.define(key.text(), value);
+}
+
+std::tm time_or_now(const std::optional<std::tm>& now) {
+  if (now) return *now;
+  const std::time_t seconds = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  return local;
+}
+
+std::string run(Evaluator& evaluator, const Block& block) {
+  try {
+    return evaluator.run(block);
+  } catch (const Error& error) {
+    fail(error.code(), "chat template: line {}: {}", evaluator.line(), error.what());
+  }
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::unique_ptr<const Tree> tree) : tree_(std::move(tree)) {}
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+ChatTemplate::~ChatTemplate() = default;
+
+ChatTemplate ChatTemplate::compile(std::string_view source, const Limits& limits) {
+  if (source.size() > limits.source_bytes)
+    fail(Errc::kInvalidArgument, "chat template: the source has {} bytes, the limit is {}", source.size(),
+         limits.source_bytes);
+  try {
+    return ChatTemplate(std::make_unique<const Tree>(Tree{limits, parse(source)}));
+  } catch (const Error& error) {
+    fail(error.code(), "chat template: {}", error.what());
+  }
+}
+
+std::string ChatTemplate::render(std::string_view messages_json, std::string_view tools_json,
+                                 const ChatTemplateOptions& options) const {
+  Budget budget(tree_->limits);
+  Evaluator evaluator(budget, time_or_now(options.now));
+  evaluator.define("messages", read(budget, "messages", messages_json));
+  evaluator.define("tools", tools_json.empty() ? Value(None()) : read(budget, "tools", tools_json));
+  evaluator.define("documents", None());
+  evaluator.define("add_generation_prompt", options.add_generation_prompt);
+  evaluator.define("bos_token", options.bos_token);
+  evaluator.define("eos_token", options.eos_token);
+  define_all(evaluator, "extra variables", read(budget, "extra variables", options.extra_json));
+  return run(evaluator, tree_->block);
+}
+
+std::string ChatTemplate::render_variables(std::string_view variables_json,
+                                           const std::optional<std::tm>& now) const {
+  Budget budget(tree_->limits);
+  Evaluator evaluator(budget, time_or_now(now));
+  define_all(evaluator, "variables", read(budget, "variables", variables_json));
+  return run(evaluator, tree_->block);
+}
+
+}  // namespace butterfly::model

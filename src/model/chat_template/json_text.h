@@ -1,0 +1,24 @@
+// JSON of values as Python's json.dumps writes it, and values of JSON.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "model/chat_template/value.h"
+
+namespace butterfly::model::chat_template {
+
+struct JsonStyle {
+  bool ascii = false;  // escape everything else
+  bool indented = false;
+  std::string indent;  // of one level
+  std::string item_end = ", ";
+  std::string key_end = ": ";
+  bool sort_keys = false;
+};
+
+std::string to_json(Budget& budget, const Value& value, const JsonStyle& style);
+
+// Fails on anything that is not JSON, on nesting above kValueDepthMax and integers of more than 64 bits.
+Value parse_json(Budget& budget, std::string_view json);
+
+}  // namespace butterfly::model::chat_template

@@ -1,0 +1,41 @@
+// Texts as Python treats them: characters are code points, white space is Unicode's.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/chat_template/value.h"
+
+namespace butterfly::model::chat_template {
+
+std::string_view python_strip_left(std::string_view text);
+std::string_view python_strip_right(std::string_view text);
+inline std::string_view python_strip(std::string_view text) {
+  return python_strip_left(python_strip_right(text));
+}
+// Of any of the characters of `set`.
+std::string_view python_strip_left(std::string_view text, std::string_view set);
+std::string_view python_strip_right(std::string_view text, std::string_view set);
+
+// What the inside of a string literal means.
+std::string python_unescape(std::string_view literal, int line);
+
+std::vector<std::string_view> characters(std::string_view text);
+size_t character_count(std::string_view text);
+
+bool python_is_space(uint32_t code_point);
+std::string python_upper(std::string_view text);
+std::string python_lower(std::string_view text);
+std::string python_capitalize(std::string_view text);
+std::string python_title(std::string_view text);  // the method; the filter of this name differs
+std::vector<std::string_view> python_split_lines(std::string_view text, bool keep_ends = false);
+// All places of `from`, or the first `count` of them; an empty `from` is between all characters.
+std::string python_replace(Budget& budget, std::string_view text, std::string_view from, std::string_view to,
+                           int64_t count);
+
+// str() and repr(). Fails for what has no lasting text (functions, iterators).
+std::string python_str(Budget& budget, const Value& value);
+void python_repr(Budget& budget, const Value& value, std::string& into);
+std::string python_float(double value);
+
+}  // namespace butterfly::model::chat_template
