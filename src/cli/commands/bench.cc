@@ -59,7 +59,8 @@ std::string model_type(const model::ModelFile& file) {
 
 Json to_json(const Row& row) {
   const auto& test = row.result.test;
-  const double seconds_per_run = static_cast<double>(test.tokens()) / std::max(row.result.mean(), 1e-12);
+  double seconds = 0;
+  for (double run : row.result.seconds) seconds += run;
   Json json;
   json["build_commit"] = build_info().revision;
   json["cpu_info"] = cpu_model_name();
@@ -73,7 +74,8 @@ Json to_json(const Row& row) {
   json["n_gen"] = test.n_gen;
   json["n_depth"] = test.depth;
   json["n_streams"] = test.streams;
-  json["avg_ns"] = static_cast<uint64_t>(seconds_per_run * 1e9);
+  json["avg_ns"] = static_cast<uint64_t>(seconds * 1e9 /
+                                         static_cast<double>(std::max<size_t>(row.result.seconds.size(), 1)));
   json["avg_ts"] = row.result.mean();
   json["stddev_ts"] = row.result.stddev();
   json["median_ts"] = row.result.median();
