@@ -9,7 +9,11 @@ function(butterfly_test_program target label)
   add_executable(${target} ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main rapidcheck)
   target_compile_definitions(${target} PRIVATE BUTTERFLY_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  set(properties LABELS ${label} TIMEOUT 900)
+  set(timeout 900)
+  if(label STREQUAL "slow")
+    set(timeout 3600)  # some build with a cross compiler first
+  endif()
+  set(properties LABELS ${label} TIMEOUT ${timeout})
   # Names as GoogleTest has them, so that a failing one can be given to --gtest_filter.
   gtest_discover_tests(${target} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()

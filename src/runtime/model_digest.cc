@@ -1,0 +1,22 @@
+// Prints the fingerprint of each small model's logits under every target: "target hash model". Equal hashes,
+// equal bits.
+#include <fmt/core.h>
+
+#include <exception>
+
+#include "kernels/target.h"
+#include "runtime/model_digest_table.h"
+
+int main() {
+  using namespace butterfly;
+  try {
+    kernels::for_each_target([](const std::string& target) {
+      for (const runtime::ModelDigestRow& row : runtime::model_digest_table())
+        fmt::print("{} {:016x} {}\n", target, runtime::model_digest(row), row.name());
+    });
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "model_digest: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

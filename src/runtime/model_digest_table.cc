@@ -1,0 +1,75 @@
+#include "runtime/model_digest_table.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "kernels/digest.h"
+#include "model/synthetic/random_model.h"
+#include "runtime/stage.h"
+
+namespace butterfly::runtime {
+namespace {
+
+// Each kind of matrix product once, and the layouts that differ in attention, norms, gates and experts.
+constexpr ModelDigestRow kRows[] = {
+    {"llama", DType::kF32, DType::kF32},   {"llama", DType::kF16, DType::kF16},
+    {"llama", DType::kBF16, DType::kF16},  {"llama", DType::kQ8_0, DType::kQ8_0},
+    {"llama", DType::kQ4_0, DType::kF16},  {"llama", DType::kQ4_K, DType::kQ8_0},
+    {"llama", DType::kQ5_K, DType::kF16},  {"llama", DType::kQ6_K, DType::kF32},
+    {"llama", DType::kQ5_0, DType::kF16},  {"qwen2", DType::kQ8_0, DType::kF16},
+    {"qwen3", DType::kQ4_K, DType::kF16},  {"qwen3moe", DType::kQ4_0, DType::kF16},
+    {"gpt2", DType::kF16, DType::kF16},    {"phi3", DType::kQ4_0, DType::kQ8_0},
+    {"gemma2", DType::kQ4_K, DType::kF16}, {"gemma3", DType::kQ8_0, DType::kF32},
+};
+
+// A file of its own, gone at the end of the scope.
+struct TemporaryFile {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / fmt::format("butterfly-digest-{}.gguf", getpid());
+  ~TemporaryFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+  }
+};
+
+}  // namespace
+
+std::string ModelDigestRow::name() const {
+  return fmt::format("{} {}, {} cache", architecture, dtype_name(weights), dtype_name(cache));
+}
+
+std::span<const ModelDigestRow> model_digest_table() { return kRows; }
+
+uint64_t model_digest(const ModelDigestRow& row) {
+  constexpr uint32_t kVocabulary = 320;
+  model::RandomModelOptions options;
+  options.architecture = row.architecture;
+  options.vocabulary_size = kVocabulary;
+  options.block_count = 3;
+  options.feed_forward_length = 512;
+  options.head_count_kv = 2;
+  options.expert_count = 4;
+  options.matrix_type = options.vocabulary_type = row.weights;
+  const TemporaryFile file;
+  model::write_random_model(file.path, options);
+
+  ThreadPool pool(1);
+  LoadOptions load;
+  load.with_tokenizer = false;
+  const auto model = load_model(file.path, pool, load);
+  LocalStage stage(*model, pool, {.positions = 64, .sequences = 1, .kv_type = row.cache, .rows_max = 64});
+  kernels::Digest digest;
+  uint32_t position = 0;
+  for (uint32_t count : {37, 1, 1, 3, 1}) {  // a prompt across two pages of the cache, then decoding
+    std::vector<BatchRow> rows;
+    for (uint32_t i = 0; i < count; ++i, ++position)
+      rows.push_back({static_cast<int32_t>(position * 97 % kVocabulary), 0, position, true});
+    digest.add(stage.run(rows));
+  }
+  return digest.value();
+}
+
+}  // namespace butterfly::runtime
