@@ -179,15 +179,13 @@ Value sort(Budget& budget, const Value& value, Args arguments) {
 
 Value unique(Budget& budget, const Value& value, Args arguments) {
   const auto bound = arguments.bind("unique", {"case_sensitive", "attribute"});
-  DictBuilder seen(budget);
   Values result;
   Values keys;
-  for (auto& [key, item] : keyed(budget, value, bound[1], flag_argument(bound[0], false))) {
-    const bool known =
-        std::any_of(keys.begin(), keys.end(), [&](const Value& each) { return equals(budget, each, key); });
-    if (known) continue;
-    keys.push_back(key);
-    result.push_back(item);
+  for (const auto& entry : keyed(budget, value, bound[1], flag_argument(bound[0], false))) {
+    const auto same = [&](const Value& each) { return equals(budget, each, entry.first); };
+    if (std::any_of(keys.begin(), keys.end(), same)) continue;
+    keys.push_back(entry.first);
+    result.push_back(entry.second);
   }
   return make_list(budget, std::move(result), ListKind::kIterator);
 }
