@@ -87,6 +87,13 @@ TEST(ChatTemplate, TextsAreCodePoints) {
   EXPECT_EQ(render("{{ [x, 'it\\'s', 'a\\n'] }}", R"({"x": "é"})"), R"(['é', "it's", 'a\n'])");
 }
 
+TEST(ChatTemplate, SplitsAtWhiteSpace) {
+  EXPECT_EQ(render("{{ ' a  b c '.split() }}{{ ' a  b c '.split(none, 1) }}{{ ''.split() }}"),
+            "['a', 'b', 'c']['a', 'b c '][]");
+  EXPECT_EQ(render("{{ ' a  b c '.rsplit() }}{{ ' a  b c '.rsplit(none, 1) }}{{ ' a '.rsplit(none, 0) }}"),
+            "['a', 'b', 'c'][' a  b', 'c'][' a']");
+}
+
 TEST(ChatTemplate, ErrorsNameTheLineAndWhatWasFound) {
   EXPECT_EQ(error_of("a\n{% if x %}"),
             "chat template: line 2: expected {% endif %}, found 'end of the template'");
@@ -131,6 +138,10 @@ TEST(ChatTemplateHostile, Memory) {
                        "{\"x\": \"" + std::string(1000, 'a') + "\"}"),
               HasSubstr("bytes of output"));
   EXPECT_THAT(error_of("{{ 'a' | indent(999999999999) }}"), HasSubstr("bytes of values"));
+  // A word per character, from the right: as fast as from the left.
+  EXPECT_THAT(
+      error_of("{% set a = 'a ' * 999999 %}{% for i in range(99) %}{% set b = a.rsplit() %}{% endfor %}"),
+      HasSubstr("bytes of values"));
   EXPECT_THAT(error_of("{{ 'a'.rjust(999999999999) }}"), HasSubstr("bytes of values"));
 }
 

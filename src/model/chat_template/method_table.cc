@@ -37,37 +37,30 @@ Value strip(Budget& budget, const Value& self, Args arguments) {
   return make_text(budget, std::string(text));
 }
 
-// By runs of white space; from the right with `from_right`.
+// By runs of white space: the words, each seen once. What lies beyond the first `most` of them stays whole.
 std::vector<std::string_view> split_space(std::string_view text, int64_t most, bool from_right) {
-  std::vector<std::string_view> parts;
-  text = from_right ? python_strip_right(text) : python_strip_left(text);
-  while (!text.empty()) {
-    if (most >= 0 && static_cast<int64_t>(parts.size()) == most) {
-      parts.push_back(text);
-      break;
+  std::vector<std::string_view> words;
+  for (size_t i = 0, begin = 0; i <= text.size();) {
+    const CodePoint c = i < text.size() ? front_code_point(text.substr(i)) : CodePoint{' ', 1};
+    if (python_is_space(c.value)) {
+      if (i > begin) words.push_back(text.substr(begin, i - begin));
+      begin = i + c.length;
     }
-    // The word is what is left of the text without its tail (or head).
-    size_t length = 0;
-    if (from_right) {
-      std::string_view rest = text;
-      const auto letters = characters(text);
-      size_t i = letters.size();
-      while (i > 0 && !python_is_space(front_code_point(letters[i - 1]).value)) length += letters[--i].size();
-      parts.push_back(text.substr(text.size() - length));
-      rest.remove_suffix(length);
-      text = python_strip_right(rest);
-    } else {
-      while (length < text.size()) {
-        const CodePoint c = front_code_point(text.substr(length));
-        if (python_is_space(c.value)) break;
-        length += c.length;
-      }
-      parts.push_back(text.substr(0, length));
-      text = python_strip_left(text.substr(length));
-    }
+    i += c.length;
   }
-  if (from_right) std::reverse(parts.begin(), parts.end());
-  return parts;
+  if (most < 0 || static_cast<int64_t>(words.size()) <= most) return words;
+  const auto kept = static_cast<size_t>(most);
+  if (from_right) {
+    const size_t joined = words.size() - kept;  // these stay one, with the white space before them
+    const std::string_view last = words[joined - 1];
+    words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(joined - 1));
+    words[0] = text.substr(0, static_cast<size_t>(last.data() + last.size() - text.data()));
+  } else {
+    const std::string_view first = words[kept];
+    words.resize(kept + 1);
+    words[kept] = text.substr(static_cast<size_t>(first.data() - text.data()));
+  }
+  return words;
 }
 
 std::vector<std::string_view> split_by(std::string_view text, std::string_view by, int64_t most,
@@ -96,8 +89,6 @@ Value split(Budget& budget, const Value& self, Args arguments) {
   const int64_t most = integer_argument(bound[1], "split: maxsplit", -1);
   budget.step(self.text().size() / 16);
   if (bound[0] == nullptr || bound[0]->is_none()) {
-    // Each word looks at what is left of the text when it is split from the right.
-    if (from_right) budget.step(self.text().size());
     return list_of(budget, split_space(self.text(), most, from_right));
   }
   const std::string_view by = text_argument(bound[0], "split: sep", "");
