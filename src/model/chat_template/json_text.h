@@ -18,7 +18,7 @@ struct JsonStyle {
 
 std::string to_json(Budget& budget, const Value& value, const JsonStyle& style);
 
-// Fails on anything that is not JSON, on nesting above kValueDepthMax and integers of more than 64 bits.
+// Fails on what is not JSON and on nesting above kValueDepthMax. Integers beyond 64 bits become doubles.
 Value parse_json(Budget& budget, std::string_view json);
 
 }  // namespace butterfly::model::chat_template
