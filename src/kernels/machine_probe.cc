@@ -54,7 +54,7 @@ Rate rate_of(ThreadPool& pool, std::chrono::milliseconds time, F fn) {
   return rate;
 }
 
-volatile float unused_result;
+thread_local volatile float unused_result;
 
 // A run ends after this much per thread and the next goes on behind it: short enough that some runs are not
 // interrupted by other programs, long enough that starting and stopping do not show.
