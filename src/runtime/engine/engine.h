@@ -1,0 +1,66 @@
+// Serves many requests at once from one model: continuous batching over a chain of stages.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "model/tokenizer/tokenizer.h"
+#include "runtime/engine/request.h"
+#include "runtime/engine/stats.h"
+
+namespace butterfly::runtime {
+
+class Stage;
+
+struct EngineOptions {
+  size_t running_max = 16;              // requests that advance in the same step
+  size_t waiting_max = 64;              // requests in the queue
+  size_t waiting_tokens_max = 1 << 18;  // prompt tokens in the queue
+  size_t context = 0;                   // positions of one request; 0: as many as the stage has
+  size_t step_rows_max = 0;             // rows in one step; 0: as many as the stage takes
+  // While others read their prompts in, a step takes at most so many times what the running streams alone
+  // would take.
+  double stall_max = 2.5;
+  bool reuse_prefix = true;
+  bool speculate = true;
+  size_t draft_max = 15;  // tokens guessed ahead for one request
+};
+
+// One thread of its own drives the stages; submit(), cancel() and stats() may be called by any thread and do
+// not wait for a step.
+class Engine {
+ public:
+  // `tokenizer` (borrowed) may be null: then events carry no text, stops are refused and only tokens_max ends
+  // a text.
+  Engine(std::unique_ptr<Stage> stage, const model::Tokenizer* tokenizer, const EngineOptions& options = {},
+         Clock& clock = SystemClock::instance());
+  ~Engine();  // stop()
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Refuses at once, without events: kQueueFull (requests or tokens; the text says which), kInvalidArgument
+  // (empty prompt, unknown token, a setting out of range, a prompt that never fits: the text has both
+  // numbers), kCancelled when draining or stopped.
+  Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink);
+
+  // The request ends with kCancelled after the step under way. Unknown ids and those that have ended are
+  // ignored.
+  void cancel(RequestId id);
+
+  EngineStats stats() const;
+  // The most positions a request may have: prompt and generated tokens together.
+  size_t context() const;
+
+  // Takes nothing new; true when all requests have ended. At `deadline` the rest is cancelled and it returns
+  // false.
+  bool drain(TimePoint deadline);
+  // Cancels all requests, delivers their ends and joins the thread. Safe to call twice.
+  void stop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace butterfly::runtime

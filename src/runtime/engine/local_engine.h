@@ -1,0 +1,28 @@
+// An engine whose only stage is on this machine.
+#pragma once
+#include <memory>
+#include <mutex>
+
+#include "runtime/engine/engine.h"
+#include "runtime/loaded_model.h"
+#include "tensor/dtype.h"
+
+namespace butterfly::runtime {
+
+struct LocalEngineOptions {
+  EngineOptions engine;
+  size_t positions = 0;  // of the key/value cache, shared by all requests; 0: the model's context for each of
+                         // four running requests
+  DType kv_type = DType::kF16;
+  size_t rows_max = 512;  // per step
+  // Engines that share a thread pool share this too: a step holds it while it computes. Null: the pool is the
+  // engine's alone.
+  std::mutex* turn = nullptr;
+};
+
+// Borrows model and pool; both must outlive the engine. Throws Error kOutOfMemory when the cache cannot be
+// reserved.
+std::unique_ptr<Engine> make_local_engine(const LoadedModel& model, ThreadPool& pool,
+                                          const LocalEngineOptions& options = {});
+
+}  // namespace butterfly::runtime
