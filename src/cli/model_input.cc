@@ -1,7 +1,6 @@
 #include "cli/model_input.h"
 
-#include <CLI/App.hpp>
-
+#include "cli/flags.h"
 #include "cli/interrupt.h"
 #include "cli/model_store.h"
 #include "cli/progress.h"
@@ -9,15 +8,15 @@
 namespace butterfly::cli {
 
 void ModelInput::add_to(CLI::App& app) {
-  app.add_option("-m,--model,FILE", path,
-                 "Model: GGUF, Hugging Face folder, llama2.c, or a name from the store")
-      ->type_name("FILE")
-      ->required();
-  app.add_option("--tokenizer", tokenizer,
-                 "Vocabulary of a llama2.c model (default: tokenizer.bin beside it)")
-      ->type_name("FILE");
-  app.add_flag("--no-mmap", no_mmap,
-               "Read the model's files at once instead of mapping them: the same results");
+  add_option(app, "-m,--model,FILE", path,
+             "Model: GGUF, Hugging Face folder, llama2.c, or a name from the store")
+      .type_name("FILE")
+      .required();
+  add_option(app, "--tokenizer", tokenizer,
+             "Vocabulary of a llama2.c model (default: tokenizer.bin beside it)")
+      .type_name("FILE");
+  add_flag(app, "--no-mmap", no_mmap,
+           "Read the model's files at once instead of mapping them: the same results");
 }
 
 std::filesystem::path ModelInput::resolved() const { return resolve_model(path); }

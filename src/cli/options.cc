@@ -10,18 +10,18 @@
 namespace butterfly::cli {
 
 void GeneralOptions::add_to(CLI::App& app) {
-  app.add_option("--log-level", log_level, "debug, info, warn, error or off")
-      ->type_name("LEVEL")
-      ->capture_default_str()
-      ->group(kGeneralGroup);
-  app.add_option("--log-format", log_format, "Log lines as text or json")
-      ->type_name("FORMAT")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"text", "json"}))
-      ->group(kGeneralGroup);
-  app.add_option("--target", target, "Instruction set to use, such as AVX2, SSE4 or ref")
-      ->type_name("NAME")
-      ->group(kGeneralGroup);
+  add_option(app, "--log-level", log_level, "debug, info, warn, error or off")
+      .type_name("LEVEL")
+      .show_default()
+      .group(kGeneralGroup);
+  add_option(app, "--log-format", log_format, "Log lines as text or json")
+      .type_name("FORMAT")
+      .show_default()
+      .one_of({"text", "json"})
+      .group(kGeneralGroup);
+  add_option(app, "--target", target, "Instruction set to use, such as AVX2, SSE4 or ref")
+      .type_name("NAME")
+      .group(kGeneralGroup);
   app.get_help_ptr()->group(kGeneralGroup)->description("This text");
 }
 
@@ -34,23 +34,22 @@ void GeneralOptions::apply() const {
   if (!target.empty()) kernels::force_target(target);
 }
 
-CLI::Option* add_lora_flag(CLI::App& app, std::vector<std::string>& adapters) {
-  return app
-      .add_option("--lora", adapters,
-                  "LoRA adapter, GGUF or PEFT folder, and how strongly it counts (several: repeat the flag)")
-      ->type_name("FILE[:SCALE]")
-      ->expected(1)
-      ->take_all();
+Flag add_lora_flag(CLI::App& app, std::vector<std::string>& adapters) {
+  return add_option(
+             app, "--lora", adapters,
+             "LoRA adapter, GGUF or PEFT folder, and how strongly it counts (several: repeat the flag)")
+      .type_name("FILE[:SCALE]")
+      .repeatable();
 }
 
-CLI::Option* add_threads_flag(CLI::App& app, size_t& threads) {
-  return app.add_option("-t,--threads", threads, "Compute threads (default: every CPU this process may use)")
-      ->type_name("N")
-      ->check(CLI::Range(size_t{1}, size_t{1024}));
+Flag add_threads_flag(CLI::App& app, size_t& threads) {
+  return add_option(app, "-t,--threads", threads, "Compute threads (default: every CPU this process may use)")
+      .type_name("N")
+      .range(1, 1024);
 }
 
-CLI::Option* add_json_flag(CLI::App& app, bool& json) {
-  return app.add_flag("--json", json, "Print JSON for programs instead of text for people");
+Flag add_json_flag(CLI::App& app, bool& json) {
+  return add_flag(app, "--json", json, "Print JSON for programs instead of text for people");
 }
 
 std::string environment_name(std::string_view long_flag) {

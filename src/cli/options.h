@@ -8,10 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
+#include "cli/flags.h"
 
 namespace butterfly::cli {
 
@@ -27,12 +24,11 @@ struct GeneralOptions {
   void apply() const;
 };
 
-CLI::Option* add_threads_flag(CLI::App& app,
-                              size_t& threads);         // -t, --threads; 0 means all this process may use
-CLI::Option* add_json_flag(CLI::App& app, bool& json);  // --json
+Flag add_threads_flag(CLI::App& app, size_t& threads);  // -t, --threads; 0 means all this process may use
+Flag add_json_flag(CLI::App& app, bool& json);          // --json
 
 // --lora FILE[:SCALE], several times.
-CLI::Option* add_lora_flag(CLI::App& app, std::vector<std::string>& adapters);
+Flag add_lora_flag(CLI::App& app, std::vector<std::string>& adapters);
 
 // Gives each long flag without one its environment variable.
 void add_environment_names(CLI::App& app);

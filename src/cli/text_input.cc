@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/App.hpp>
 #include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
+#include "cli/flags.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 
@@ -45,10 +45,10 @@ std::string read_file(const std::string& path) {
 }  // namespace
 
 void TextInput::add_to(CLI::App& app) {
-  CLI::Option* text = app.add_option("-p,--prompt", prompt, "The text")->type_name("TEXT");
-  app.add_option("-f,--file", file, "Take the text from a file; - is stdin")
-      ->type_name("FILE")
-      ->excludes(text);
+  Flag text = add_option(app, "-p,--prompt", prompt, "The text").type_name("TEXT");
+  add_option(app, "-f,--file", file, "Take the text from a file; - is stdin")
+      .type_name("FILE")
+      .excludes(text);
 }
 
 std::string TextInput::read() const {

@@ -2,7 +2,6 @@
 // limits.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +10,7 @@
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flags.h"
 #include "cli/interrupt.h"
 #include "cli/model_store.h"
 #include "cli/options.h"
@@ -88,7 +88,7 @@ Json to_json(const Row& row) {
 // Prints rows as they come: long benchmarks should show something early.
 class Printer {
  public:
-  explicit Printer(std::string format) : format_(std::move(format)) {
+  explicit Printer(const std::string& format) : format_(format) {
     if (format_ == "md") {
       fmt::print("| {:<24} | {:>10} | {:>8} | {:<11} | {:>7} | {:>16} | {:>19} | {:>10} | {:>9} |\n", "model",
                  "size", "params", "backend", "threads", "test", "t/s", "weights", "compute");
@@ -232,32 +232,31 @@ int bench(const BenchOptions& options) {
 
 CommandBody setup_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
-  app.add_option("-m,--model", options->models, "Model file or name (several: repeat or separate by commas)")
-      ->delimiter(',');
-  app.add_option("-p,--n-prompt", options->prompts, "Prompt lengths, 0 for none")
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("-n,--n-gen", options->generations, "Tokens to generate, 0 for none")
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("-d,--n-depth", options->depths, "Tokens of context before the test")
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--streams", options->streams, "Sequences at once")->delimiter(',')->capture_default_str();
-  app.add_option("-t,--threads", options->threads, "Threads; 0: all this process may use")
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("-r,--repetitions", options->repetitions, "Timed runs of each test")->capture_default_str();
-  app.add_option("-b,--batch-size", options->batch, "Prompt tokens per step")->capture_default_str();
-  app.add_option("--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0")
-      ->capture_default_str();
+  add_option(app, "-m,--model", options->models, "Model file or name (several: repeat or separate by commas)")
+      .separator(',');
+  add_option(app, "-p,--n-prompt", options->prompts, "Prompt lengths, 0 for none")
+      .separator(',')
+      .show_default();
+  add_option(app, "-n,--n-gen", options->generations, "Tokens to generate, 0 for none")
+      .separator(',')
+      .show_default();
+  add_option(app, "-d,--n-depth", options->depths, "Tokens of context before the test")
+      .separator(',')
+      .show_default();
+  add_option(app, "--streams", options->streams, "Sequences at once").separator(',').show_default();
+  add_option(app, "-t,--threads", options->threads, "Threads; 0: all this process may use")
+      .separator(',')
+      .show_default();
+  add_option(app, "-r,--repetitions", options->repetitions, "Timed runs of each test").show_default();
+  add_option(app, "-b,--batch-size", options->batch, "Prompt tokens per step").show_default();
+  add_option(app, "--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0").show_default();
   add_lora_flag(app, options->adapters);
-  app.add_option("-o,--output", options->output, "md, csv or json")
-      ->check(CLI::IsMember({"md", "csv", "json"}))
-      ->capture_default_str();
-  app.add_flag("--machine", options->machine,
-               "Measure the machine instead: memory bandwidth, FMA and int8 peak");
-  app.add_flag("--profile", options->profile, "Time by operation, on stderr");
+  add_option(app, "-o,--output", options->output, "md, csv or json")
+      .one_of({"md", "csv", "json"})
+      .show_default();
+  add_flag(app, "--machine", options->machine,
+           "Measure the machine instead: memory bandwidth, FMA and int8 peak");
+  add_flag(app, "--profile", options->profile, "Time by operation, on stderr");
   return [options] { return bench(*options); };
 }
 

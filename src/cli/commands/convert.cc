@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flags.h"
 #include "cli/interrupt.h"
 #include "cli/model_input.h"
 #include "cli/model_store.h"
@@ -69,13 +69,13 @@ int convert(ConvertCommand& command) {
 
 std::shared_ptr<ConvertCommand> common_flags(CLI::App& app) {
   auto command = std::make_shared<ConvertCommand>();
-  app.add_option("IN", command->in, "Model to read: a file, a Hugging Face folder, a name from the store")
-      ->required();
-  app.add_option("OUT", command->out, "The GGUF file to write; replaced only when all went well")->required();
+  add_option(app, "IN", command->in, "Model to read: a file, a Hugging Face folder, a name from the store")
+      .required();
+  add_option(app, "OUT", command->out, "The GGUF file to write; replaced only when all went well").required();
   add_threads_flag(app, command->threads);
-  app.add_flag("--pure", command->options.pure, "Every matrix the same type, no mixture");
-  app.add_flag("--allow-requantize", command->options.allow_requantize,
-               "Also from values that were quantised before, at a loss");
+  add_flag(app, "--pure", command->options.pure, "Every matrix the same type, no mixture");
+  add_flag(app, "--allow-requantize", command->options.allow_requantize,
+           "Also from values that were quantised before, at a loss");
   return command;
 }
 
@@ -83,11 +83,11 @@ std::shared_ptr<ConvertCommand> common_flags(CLI::App& app) {
 
 CommandBody setup_convert(CLI::App& app) {
   auto command = common_flags(app);
-  app.add_option("--type", command->type, "File type, such as F16, Q8_0 or Q4_K_M (default: types stay)")
-      ->type_name("TYPE");
-  app.add_option("--tokenizer", command->tokenizer,
-                 "Vocabulary of a llama2.c model (default: tokenizer.bin beside it)")
-      ->type_name("FILE");
+  add_option(app, "--type", command->type, "File type, such as F16, Q8_0 or Q4_K_M (default: types stay)")
+      .type_name("TYPE");
+  add_option(app, "--tokenizer", command->tokenizer,
+             "Vocabulary of a llama2.c model (default: tokenizer.bin beside it)")
+      .type_name("FILE");
   return [command] { return convert(*command); };
 }
 
@@ -96,9 +96,9 @@ CommandBody setup_quantize(CLI::App& app) {
   std::vector<std::string> rows;
   for (const model::FileType& type : model::file_types())
     rows.push_back(fmt::format("  {:<8}{}", type.name, type.words));
-  app.add_option("TYPE", command->type, "File type: Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0 ... (listed below)")
-      ->required();
-  app.footer(fmt::format("Types:\n{}", fmt::join(rows, "\n")));
+  add_option(app, "TYPE", command->type, "File type: Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0 ... (listed below)")
+      .required();
+  set_footer(app, fmt::format("Types:\n{}", fmt::join(rows, "\n")));
   return [command] { return convert(*command); };
 }
 

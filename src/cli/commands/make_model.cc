@@ -1,7 +1,6 @@
 // `butterfly make-model`: a model file with random weights, for tests, benchmarks and demos.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <optional>
 
@@ -9,6 +8,7 @@
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flags.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -57,41 +57,35 @@ int make_model(const MakeModelOptions& options) {
 CommandBody setup_make_model(CLI::App& app) {
   auto options = std::make_shared<MakeModelOptions>();
   model::RandomModelOptions& model = options->model;
-  app.add_option("OUT", options->path, "The GGUF file to write; replaced only when all went well")
-      ->required();
+  add_option(app, "OUT", options->path, "The GGUF file to write; replaced only when all went well")
+      .required();
   std::string names;
   for (const auto& row : butterfly::model::random_architectures())
     names += (names.empty() ? "" : ", ") + std::string(row.name);
-  app.add_option("--arch", model.architecture, "Architecture: " + names)
-      ->type_name("NAME")
-      ->capture_default_str();
-  app.add_option("--type", options->type, "Element type of the matrices")
-      ->type_name("TYPE")
-      ->capture_default_str();
-  app.add_option("--vocab-type", options->vocabulary_type,
-                 "Element type of embedding and output (default: --type)")
-      ->type_name("TYPE");
+  add_option(app, "--arch", model.architecture, "Architecture: " + names).type_name("NAME").show_default();
+  add_option(app, "--type", options->type, "Element type of the matrices").type_name("TYPE").show_default();
+  add_option(app, "--vocab-type", options->vocabulary_type,
+             "Element type of embedding and output (default: --type)")
+      .type_name("TYPE");
   const auto size = [&](const char* name, uint32_t& value, const char* words) {
-    app.add_option(name, value, words)->type_name("N")->capture_default_str();
+    add_option(app, name, value, words).type_name("N").show_default();
   };
   size("--dim", model.embedding_length, "Embedding length");
   size("--layers", model.block_count, "Transformer blocks");
   size("--hidden", model.feed_forward_length, "Feed-forward length");
   size("--heads", model.head_count, "Attention heads");
-  app.add_option("--kv-heads", options->kv_heads, "Key and value heads (default: --heads)")->type_name("N");
+  add_option(app, "--kv-heads", options->kv_heads, "Key and value heads (default: --heads)").type_name("N");
   size("--head-size", model.head_length, "Values of a head; 0: --dim / --heads");
   size("--window", model.sliding_window, "Positions that local layers see (gemma2, gemma3)");
   size("--experts", model.expert_count, "Experts of a layer (mixtral, qwen3moe)");
   size("--experts-used", model.expert_used_count, "Experts per token");
   size("--vocab", model.vocabulary_size, "Tokens in the made-up vocabulary");
   size("--context", model.context_length, "Context length");
-  app.add_option("--rope-base", model.rope_freq_base, "Rope frequency base")
-      ->type_name("X")
-      ->capture_default_str();
-  app.add_flag("--tied", model.tied, "Use the token embedding as output matrix too");
-  app.add_option("-s,--seed", model.seed, "Seed of the weights: same flags, same bytes")
-      ->type_name("N")
-      ->capture_default_str();
+  add_option(app, "--rope-base", model.rope_freq_base, "Rope frequency base").type_name("X").show_default();
+  add_flag(app, "--tied", model.tied, "Use the token embedding as output matrix too");
+  add_option(app, "-s,--seed", model.seed, "Seed of the weights: same flags, same bytes")
+      .type_name("N")
+      .show_default();
   return [options] { return make_model(*options); };
 }
 

@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flags.h"
 #include "cli/interrupt.h"
 #include "cli/model_input.h"
 #include "cli/options.h"
@@ -74,12 +74,11 @@ CommandBody setup_perplexity(CLI::App& app) {
   auto command = std::make_shared<PerplexityCommand>();
   command->model.add_to(app);
   command->text.add_to(app);
-  app.add_option("-c,--ctx-size", command->options.context, "Tokens per chunk")->capture_default_str();
-  app.add_option(
-         "--stride", command->options.stride,
-         "Chunks begin every N tokens, the last N of each are scored; 0: side by side, the second half")
-      ->capture_default_str();
-  app.add_option("--chunks", command->chunks, "At most this many chunks; -1: all")->capture_default_str();
+  add_option(app, "-c,--ctx-size", command->options.context, "Tokens per chunk").show_default();
+  add_option(app, "--stride", command->options.stride,
+             "Chunks begin every N tokens, the last N of each are scored; 0: side by side, the second half")
+      .show_default();
+  add_option(app, "--chunks", command->chunks, "At most this many chunks; -1: all").show_default();
   add_threads_flag(app, command->threads);
   add_json_flag(app, command->json);
   return [command] { return perplexity(*command); };

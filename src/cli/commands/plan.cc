@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "base/cpu.h"
 #include "base/error.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flags.h"
 #include "cli/model_store.h"
 #include "cli/options.h"
 #include "cli/plan_output.h"
@@ -145,39 +145,37 @@ CommandBody setup_plan(CLI::App& app) {
   std::string shapes;
   for (const auto& row : runtime::named_shapes())
     shapes += (shapes.empty() ? "" : ", ") + std::string(row.name);
-  app.add_option("MODEL", options->model, "Model file, stored model, or a shape: " + shapes)->required();
-  app.add_option("--cluster", options->cluster,
-                 "TOML file of nodes and links (default: measure this machine)")
-      ->type_name("FILE");
-  app.add_option("--strategy", options->strategy, "optimal, annealing, balanced, uniform, or all to compare")
-      ->capture_default_str();
-  app.add_option("--objective", options->objective, "latency of one stream, or throughput of many")
-      ->check(CLI::IsMember({"latency", "throughput"}))
-      ->capture_default_str();
-  app.add_option("--latency-limit", options->latency_limit_ms, "With throughput: most ms per token")
-      ->type_name("MS");
-  app.add_option("-c,--context", options->workload.context,
-                 "Positions of each stream (default: the model's, up to 4096)");
-  app.add_option("--depth", options->depth,
-                 "Positions in the cache of the step that is timed (default: half)")
-      ->type_name("N");
-  app.add_option("--streams", options->streams,
-                 "Streams at once (default: 1; with throughput: one per node)");
-  app.add_option("--batch", options->batch, "Streams in one step (default: 1; with throughput: the best)");
-  app.add_option("--prompt", options->workload.prompt, "Tokens of a prompt")->capture_default_str();
-  app.add_option("--generate", options->generate,
-                 "Tokens per prompt: plan for both (default: generation alone)");
-  app.add_option("--groups", options->groups, "Nodes that may share each layer, up to 4 (tensor parallel)")
-      ->capture_default_str();
-  app.add_option("--plan", options->custom, "TOML file of [[stage]]s: what it would do")->type_name("FILE");
-  app.add_option("--type", options->type, "Element type of a shape's matrices")->capture_default_str();
-  app.add_option("--vocab-type", options->vocabulary_type, "Of a shape's embedding and head")
-      ->capture_default_str();
-  app.add_option("--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0")
-      ->capture_default_str();
-  app.add_flag("--logits", options->logits, "The last node returns all logits, not a token");
-  app.add_option("--svg", options->svg, "Also a picture of who runs what")->type_name("FILE");
-  app.add_option("-s,--seed", options->seed, "Of strategies that draw")->capture_default_str();
+  add_option(app, "MODEL", options->model, "Model file, stored model, or a shape: " + shapes).required();
+  add_option(app, "--cluster", options->cluster,
+             "TOML file of nodes and links (default: measure this machine)")
+      .type_name("FILE");
+  add_option(app, "--strategy", options->strategy, "optimal, annealing, balanced, uniform, or all to compare")
+      .show_default();
+  add_option(app, "--objective", options->objective, "latency of one stream, or throughput of many")
+      .one_of({"latency", "throughput"})
+      .show_default();
+  add_option(app, "--latency-limit", options->latency_limit_ms, "With throughput: most ms per token")
+      .type_name("MS");
+  add_option(app, "-c,--context", options->workload.context,
+             "Positions of each stream (default: the model's, up to 4096)");
+  add_option(app, "--depth", options->depth,
+             "Positions in the cache of the step that is timed (default: half)")
+      .type_name("N");
+  add_option(app, "--streams", options->streams,
+             "Streams at once (default: 1; with throughput: one per node)");
+  add_option(app, "--batch", options->batch, "Streams in one step (default: 1; with throughput: the best)");
+  add_option(app, "--prompt", options->workload.prompt, "Tokens of a prompt").show_default();
+  add_option(app, "--generate", options->generate,
+             "Tokens per prompt: plan for both (default: generation alone)");
+  add_option(app, "--groups", options->groups, "Nodes that may share each layer, up to 4 (tensor parallel)")
+      .show_default();
+  add_option(app, "--plan", options->custom, "TOML file of [[stage]]s: what it would do").type_name("FILE");
+  add_option(app, "--type", options->type, "Element type of a shape's matrices").show_default();
+  add_option(app, "--vocab-type", options->vocabulary_type, "Of a shape's embedding and head").show_default();
+  add_option(app, "--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0").show_default();
+  add_flag(app, "--logits", options->logits, "The last node returns all logits, not a token");
+  add_option(app, "--svg", options->svg, "Also a picture of who runs what").type_name("FILE");
+  add_option(app, "-s,--seed", options->seed, "Of strategies that draw").show_default();
   add_threads_flag(app, options->threads);
   add_json_flag(app, options->json);
   return [options] { return plan(*options); };

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flags.h"
 #include "cli/interrupt.h"
 #include "cli/model_input.h"
 #include "cli/options.h"
@@ -153,30 +153,30 @@ int run(RunOptions& options) {
 void add_sampling_flags(CLI::App& app, RunOptions& options) {
   model::SamplerSettings& s = options.generate.sampling;
   const char* group = "Sampling";
-  app.add_option("--temp", s.temperature, "Temperature; 0 takes the likeliest token")
-      ->group(group)
-      ->capture_default_str();
-  app.add_option("--top-k", s.top_k, "Only the K likeliest; 0: all")->group(group)->capture_default_str();
-  app.add_option("--top-p", s.top_p, "Only the likeliest with this share; 1: all")
-      ->group(group)
-      ->capture_default_str();
-  app.add_option("--min-p", s.min_p, "Only those with this share of the best's probability; 0: all")
-      ->group(group)
-      ->capture_default_str();
-  app.add_option("-s,--seed", options.seed, "Seed; the same seed gives the same text (default: a fresh one)")
-      ->group(group);
-  app.add_option("--repeat-penalty", s.repeat_penalty, "Divides the logits of repeated tokens; 1: off")
-      ->group(group)
-      ->capture_default_str();
-  app.add_option("--repeat-last-n", s.repeat_last_n, "Tokens the penalties look back on; -1: all")
-      ->group(group)
-      ->capture_default_str();
-  app.add_option("--frequency-penalty", s.frequency_penalty, "Subtracted per occurrence; 0: off")
-      ->group(group)
-      ->capture_default_str();
-  app.add_option("--presence-penalty", s.presence_penalty, "Subtracted if it occurs; 0: off")
-      ->group(group)
-      ->capture_default_str();
+  add_option(app, "--temp", s.temperature, "Temperature; 0 takes the likeliest token")
+      .group(group)
+      .show_default();
+  add_option(app, "--top-k", s.top_k, "Only the K likeliest; 0: all").group(group).show_default();
+  add_option(app, "--top-p", s.top_p, "Only the likeliest with this share; 1: all")
+      .group(group)
+      .show_default();
+  add_option(app, "--min-p", s.min_p, "Only those with this share of the best's probability; 0: all")
+      .group(group)
+      .show_default();
+  add_option(app, "-s,--seed", options.seed, "Seed; the same seed gives the same text (default: a fresh one)")
+      .group(group);
+  add_option(app, "--repeat-penalty", s.repeat_penalty, "Divides the logits of repeated tokens; 1: off")
+      .group(group)
+      .show_default();
+  add_option(app, "--repeat-last-n", s.repeat_last_n, "Tokens the penalties look back on; -1: all")
+      .group(group)
+      .show_default();
+  add_option(app, "--frequency-penalty", s.frequency_penalty, "Subtracted per occurrence; 0: off")
+      .group(group)
+      .show_default();
+  add_option(app, "--presence-penalty", s.presence_penalty, "Subtracted if it occurs; 0: off")
+      .group(group)
+      .show_default();
 }
 
 }  // namespace
@@ -185,20 +185,19 @@ CommandBody setup_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   options->model.add_to(app);
   options->text.add_to(app);
-  app.add_option("-n,--predict", options->tokens, "Tokens to generate; -1: until the text ends")
-      ->capture_default_str();
-  app.add_option("-c,--ctx-size", options->context, "Positions of context; 0: the model's, at most 4096")
-      ->capture_default_str();
+  add_option(app, "-n,--predict", options->tokens, "Tokens to generate; -1: until the text ends")
+      .show_default();
+  add_option(app, "-c,--ctx-size", options->context, "Positions of context; 0: the model's, at most 4096")
+      .show_default();
   add_threads_flag(app, options->threads);
-  app.add_option("-r,--stop", options->generate.stops, "Stop at this text (several: repeat the flag)");
-  app.add_flag("--ignore-eos", options->generate.ignore_eos, "Go on past the end of the text");
-  app.add_flag("--no-bos", options->no_bos, "Leave out the beginning-of-text token the model asks for");
-  app.add_option("-b,--batch-size", options->generate.chunk, "Prompt tokens per step, up to 512")
-      ->capture_default_str();
-  app.add_option("--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0")
-      ->capture_default_str();
+  add_option(app, "-r,--stop", options->generate.stops, "Stop at this text (several: repeat the flag)");
+  add_flag(app, "--ignore-eos", options->generate.ignore_eos, "Go on past the end of the text");
+  add_flag(app, "--no-bos", options->no_bos, "Leave out the beginning-of-text token the model asks for");
+  add_option(app, "-b,--batch-size", options->generate.chunk, "Prompt tokens per step, up to 512")
+      .show_default();
+  add_option(app, "--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0").show_default();
   add_lora_flag(app, options->adapters);
-  app.add_flag("-q,--quiet", options->quiet, "No timings");
+  add_flag(app, "-q,--quiet", options->quiet, "No timings");
   add_sampling_flags(app, *options);
   add_json_flag(app, options->json);
   return [options] { return run(*options); };

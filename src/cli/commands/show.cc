@@ -1,13 +1,13 @@
 // `butterfly show`: what a model file holds.
 #include <fmt/format.h>
 
-#include <CLI/App.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flags.h"
 #include "cli/model_input.h"
 #include "cli/options.h"
 
@@ -203,8 +203,8 @@ int show(const ShowOptions& options) {
 CommandBody setup_show(CLI::App& app) {
   auto options = std::make_shared<ShowOptions>();
   options->model.add_to(app);
-  app.add_flag("--metadata", options->metadata, "Also every metadata key");
-  app.add_flag("--tensors", options->tensors, "Also every tensor: type, shape, size, place in the file");
+  add_flag(app, "--metadata", options->metadata, "Also every metadata key");
+  add_flag(app, "--tensors", options->tensors, "Also every tensor: type, shape, size, place in the file");
   add_json_flag(app, options->json);
   return [options] { return show(*options); };
 }

@@ -1,11 +1,11 @@
 // `butterfly simulate`: plays a workload against a plan, on a virtual clock.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/plan_output.h"
 #include "cluster/picture/gantt_picture.h"
@@ -51,14 +51,14 @@ int simulate(const SimulateOptions& options) {
 
 CommandBody setup_simulate(CLI::App& app) {
   auto options = std::make_shared<SimulateOptions>();
-  app.add_option("PLAN", options->plan, "A plan, as `butterfly plan MODEL --json` writes it")->required();
-  app.add_option("WORKLOAD", options->workload, "TOML file of arrivals, lengths, slow-downs and failures")
-      ->required();
-  app.add_option("--strategy", options->strategy, "Which plan of the file (default: the first)");
-  app.add_option("--svg", options->svg, "Also a picture of what every node did when")->type_name("FILE");
-  app.add_option("--steps", options->intervals, "Steps in the picture")->capture_default_str();
-  app.add_option("--from", options->from_s, "Where the picture begins, in seconds")->capture_default_str();
-  app.add_option("-s,--seed", options->seed, "Instead of the workload's");
+  add_option(app, "PLAN", options->plan, "A plan, as `butterfly plan MODEL --json` writes it").required();
+  add_option(app, "WORKLOAD", options->workload, "TOML file of arrivals, lengths, slow-downs and failures")
+      .required();
+  add_option(app, "--strategy", options->strategy, "Which plan of the file (default: the first)");
+  add_option(app, "--svg", options->svg, "Also a picture of what every node did when").type_name("FILE");
+  add_option(app, "--steps", options->intervals, "Steps in the picture").show_default();
+  add_option(app, "--from", options->from_s, "Where the picture begins, in seconds").show_default();
+  add_option(app, "-s,--seed", options->seed, "Instead of the workload's");
   add_json_flag(app, options->json);
   return [options] { return simulate(*options); };
 }

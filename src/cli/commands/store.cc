@@ -2,13 +2,13 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flags.h"
 #include "cli/model_store.h"
 #include "cli/options.h"
 #include "model/formats/model_file.h"
@@ -70,9 +70,9 @@ CommandBody setup_import(CLI::App& app) {
     std::string file, name;
   };
   auto arguments = std::make_shared<Arguments>();
-  app.add_option("FILE", arguments->file, "A model file, the first part of a split one, or a folder")
-      ->required();
-  app.add_option("NAME", arguments->name, "Its name in the store (default: the file's)");
+  add_option(app, "FILE", arguments->file, "A model file, the first part of a split one, or a folder")
+      .required();
+  add_option(app, "NAME", arguments->name, "Its name in the store (default: the file's)");
   return [arguments] {
     model::open_model(arguments->file);  // what cannot be read is not taken in
     const ModelStore store = ModelStore::of_user();
@@ -84,9 +84,7 @@ CommandBody setup_import(CLI::App& app) {
 
 CommandBody setup_rm(CLI::App& app) {
   auto names = std::make_shared<std::vector<std::string>>();
-  app.add_option("NAME", *names, "Models to remove")
-      ->required()
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_option(app, "NAME", *names, "Models to remove").required().repeatable();
   return [names] {
     const ModelStore store = ModelStore::of_user();
     for (const std::string& name : *names) {

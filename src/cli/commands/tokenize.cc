@@ -1,11 +1,11 @@
 // `butterfly tokenize`: a text as the model sees it.
 #include <fmt/format.h>
 
-#include <CLI/App.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flags.h"
 #include "cli/model_input.h"
 #include "cli/options.h"
 #include "cli/text_input.h"
@@ -80,9 +80,9 @@ CommandBody setup_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
   options->model.add_to(app);
   options->text.add_to(app);
-  app.add_flag("--ids", options->ids, "Only the ids, on one line");
-  app.add_flag("--no-bos", options->no_bos, "Leave out the beginning-of-text token the model asks for");
-  app.add_flag("--special", options->special, "Control tokens written in the text (</s>) become their ids");
+  add_flag(app, "--ids", options->ids, "Only the ids, on one line");
+  add_flag(app, "--no-bos", options->no_bos, "Leave out the beginning-of-text token the model asks for");
+  add_flag(app, "--special", options->special, "Control tokens written in the text (</s>) become their ids");
   add_json_flag(app, options->json);
   return [options] { return tokenize(*options); };
 }

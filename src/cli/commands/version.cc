@@ -1,6 +1,5 @@
 // `butterfly version`: what this program is, in full.
 #include <fmt/format.h>
-#include <CLI/App.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
