@@ -5,7 +5,7 @@
             [--rounds 5] [--butterfly BIN] [--out FILE.json]
 
 DIR is the folder with a peer's llama-bench and llama-batched-bench (built from its newest sources with native flags).
-Tests: pN reads N tokens in, nN generates N, nN@D generates N after D, bN runs N sequences at once (32 tokens each), all in
+Tests: pN reads N tokens in, nN generates N, nN@D generates N after D, bN runs N sequences at once (12 tokens each), all in
 tokens/s; load is the time of a process that generates one token, in ms; memory its largest resident size, in MiB.
 Every engine runs once per round, in turn, so that a slow spell of the machine meets all of them. An --out file that exists
 is added to: a long race can be run in pieces, and --rounds 0 prints what it holds.
@@ -22,7 +22,8 @@ import sys
 import time
 from pathlib import Path
 
-BATCH_TOKENS = 32
+BATCH_TOKENS = 12
+WARM_UP = 32  # prompt tokens of an untimed first test: pages are in, threads awake
 LOWER_IS_BETTER = ("load", "memory")
 
 
@@ -82,14 +83,15 @@ def ours(binary, model, threads, tests):
     if kind == "b":
         return {test: float(json.loads(run(base + ["-p", 0, "-n", BATCH_TOKENS, "--streams", parse_test(test)[1]]))[-1]["avg_ts"])
                 for test in tests}
-    command = base + ["-p", counts_of(tests, "p"), "-n", counts_of(tests, "n")] + (["-d", depth] if depth else [])
+    prompts = counts_of(tests, "p") if depth else f"{WARM_UP},{counts_of(tests, 'p')}"
+    command = base + ["-p", prompts, "-n", counts_of(tests, "n")] + (["-d", depth] if depth else [])
     return rates(json.loads(run(command)), tests)
 
 
 def peer(folder, is_fork, model, threads, tests):
     kind, _, depth = parse_test(tests[0])
     if kind == "b":
-        command = [folder / "llama-batched-bench", "-m", model, "-t", threads, "-c", 4096, "-b", 512, "-npp", 16,
+        command = [folder / "llama-batched-bench", "-m", model, "-t", threads, "-c", 4096, "-b", 512, "-npp", 4,
                    "-ntg", BATCH_TOKENS, "-npl", counts_of(tests, "b")] + (["-rtr"] if is_fork else [])
         rows = [[cell.strip() for cell in line.split("|")] for line in run(command, errors=subprocess.STDOUT).splitlines()
                 if line.startswith("|")]
@@ -105,8 +107,9 @@ def peer(folder, is_fork, model, threads, tests):
             command = base + ["-p", 0, "-n", 0, "-w", 0, "-gp", f"{depth},{count}"]
             found[test] = float(list(csv.DictReader(io.StringIO(run(command))))[-1]["avg_ts"])
         return found
-    command = base + ["-p", counts_of(tests, "p"), "-n", counts_of(tests, "n")]
-    command += ["-d", depth, "--no-warmup"] if depth else []
+    prompts = counts_of(tests, "p") if depth else f"{WARM_UP},{counts_of(tests, 'p')}"
+    command = base + ["-p", prompts, "-n", counts_of(tests, "n")] + (["-d", depth] if depth else [])
+    command += ["-w", 0] if is_fork else ["--no-warmup"]
     return rates(list(csv.DictReader(io.StringIO(run(command)))), tests)
 
 
