@@ -110,6 +110,8 @@ def peer(folder, is_fork, model, threads, tests):
     prompts = counts_of(tests, "p") if depth else f"{WARM_UP},{counts_of(tests, 'p')}"
     command = base + ["-p", prompts, "-n", counts_of(tests, "n")] + (["-d", depth] if depth else [])
     command += ["-w", 0] if is_fork else ["--no-warmup"]
+    if depth:  # its flash attention, on by default, halves its decode at depth (2.0 x, 2048 tokens, 2026-11)
+        command += ["-fa", 0]
     return rates(list(csv.DictReader(io.StringIO(run(command)))), tests)
 
 

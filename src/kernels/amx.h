@@ -4,6 +4,7 @@
 // above AVX3_DL, for batches of rows (docs/decisions/0005-amx.md).
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/pack_table.h"
 
@@ -17,5 +18,8 @@ bool takes(DType dtype, size_t m);
 
 // The job of PackFormat::matmul, for types and rows that takes() names.
 void matmul(DType dtype, const MatmulJob& job);
+
+// Runs `rounds` rounds of products in registers; returns the operations done (2 per product).
+uint64_t run_int8(uint64_t rounds);
 
 }  // namespace butterfly::kernels::amx

@@ -131,6 +131,9 @@ const char* int8_instruction() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "kernels/amx.h"
+#include "kernels/target.h"
+
 namespace butterfly::kernels {
 namespace {
 HWY_EXPORT(run_fma);
@@ -139,8 +142,12 @@ HWY_EXPORT(int8_instruction);
 }  // namespace
 
 uint64_t run_fma(uint64_t rounds) { return HWY_DYNAMIC_DISPATCH(run_fma)(rounds); }
-uint64_t run_int8(uint64_t rounds) { return HWY_DYNAMIC_DISPATCH(run_int8)(rounds); }
-const char* int8_instruction() { return HWY_DYNAMIC_DISPATCH(int8_instruction)(); }
+uint64_t run_int8(uint64_t rounds) {
+  return tiles_chosen() ? amx::run_int8(rounds) : HWY_DYNAMIC_DISPATCH(run_int8)(rounds);
+}
+const char* int8_instruction() {
+  return tiles_chosen() ? "tdpbssd" : HWY_DYNAMIC_DISPATCH(int8_instruction)();
+}
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE

@@ -10,7 +10,7 @@ uint64_t run_fma(uint64_t rounds);
 
 // Runs `rounds` rounds of the target's best int8 multiply-add; returns the operations done (2 per product).
 uint64_t run_int8(uint64_t rounds);
-// The instruction it uses: "vpdpbusd", "maddubs + madd", "smull + sadalp", "scalar".
+// The instruction it uses: "tdpbssd", "vpdpbusd", "maddubs + madd", "smull + sadalp", "scalar".
 const char* int8_instruction();
 
 }  // namespace butterfly::kernels
