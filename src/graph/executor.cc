@@ -34,11 +34,13 @@ Executor::Executor(Graph graph, Arena& arena, ThreadPool& pool)
       arena_(arena),
       pool_(pool),
       plan_(plan_memory(graph_, pool.size())),
+      slots_(graph_.slot_count(), nullptr),
       node_ns_(graph_.nodes().size(), 0) {}
 
 void Executor::run(const KvStep* kv) {
   base_ = arena_.ensure(plan_.arena_bytes);
-  const RunContext context(graph_, plan_, base_, pool_, kv);
+  for (const std::byte* slot : slots_) BF_CHECK(slot != nullptr) << "a bound value has no memory";
+  const RunContext context(graph_, plan_, base_, pool_, kv, slots_.data());
   if (!profiling_) {
     for (const Node& node : graph_.nodes()) node.op->forward(node, context);
     return;

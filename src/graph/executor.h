@@ -25,10 +25,15 @@ class Arena {
 // What an op sees while it runs.
 class RunContext {
  public:
-  RunContext(const Graph& graph, const MemoryPlan& plan, std::byte* arena, ThreadPool& pool, const KvStep* kv)
-      : graph_(graph), plan_(plan), arena_(arena), pool_(pool), kv_(kv) {}
+  // `slots`: memory of bound values.
+  RunContext(const Graph& graph, const MemoryPlan& plan, std::byte* arena, ThreadPool& pool, const KvStep* kv,
+             std::byte* const* slots)
+      : graph_(graph), plan_(plan), arena_(arena), pool_(pool), kv_(kv), slots_(slots) {}
 
-  std::byte* raw(ValueId value) const { return arena_ + plan_.value_offsets[value.index]; }
+  std::byte* raw(ValueId value) const {
+    const int32_t slot = graph_.values()[value.index].slot;
+    return slot >= 0 ? slots_[slot] : arena_ + plan_.value_offsets[value.index];
+  }
   float* f32(ValueId value) const { return reinterpret_cast<float*>(raw(value)); }
   int32_t* i32(ValueId value) const { return reinterpret_cast<int32_t*>(raw(value)); }
   const ValueType& type(ValueId value) const { return graph_.type(value); }
@@ -48,6 +53,7 @@ class RunContext {
   std::byte* arena_;
   ThreadPool& pool_;
   const KvStep* kv_;
+  std::byte* const* slots_;
 };
 
 // One graph with its plan. Not thread-safe; the arena and pool are borrowed and must outlive it.
@@ -61,6 +67,8 @@ class Executor {
   std::byte* input(ValueId value) {
     return arena_.ensure(plan_.arena_bytes) + plan_.value_offsets[value.index];
   }
+  // Memory of a bound value, borrowed: as large as the value, 64-byte aligned. Needed before the first run.
+  void bind(int32_t slot, std::byte* memory) { slots_[static_cast<size_t>(slot)] = memory; }
   // `kv` may be null for graphs without cached attention.
   void run(const KvStep* kv);
   const float* output(ValueId value) const {
@@ -77,6 +85,7 @@ class Executor {
   ThreadPool& pool_;
   MemoryPlan plan_;
   std::byte* base_ = nullptr;
+  std::vector<std::byte*> slots_;
   bool profiling_ = false;
   std::vector<uint64_t> node_ns_;
 };

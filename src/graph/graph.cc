@@ -1,5 +1,7 @@
 #include "graph/graph.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/checked.h"
 #include "kernels/activation_rows.h"
@@ -11,6 +13,8 @@ size_t ValueType::row_bytes() const {
     case Elem::kF32:
     case Elem::kI32:
       return cols() * 4;
+    case Elem::kU16:
+      return cols() * 2;
     case Elem::kQ8x32:
       return kernels::act_layout(kernels::ActKind::kQ8x32, cols()).row_bytes;
     case Elem::kQ8x256:
@@ -39,6 +43,45 @@ std::vector<ValueId> Graph::add(const OpType& op, std::vector<ValueId> inputs,
   }
   nodes_.push_back(std::move(node));
   return nodes_.back().outputs;
+}
+
+std::string_view memory_class_name(MemoryClass memory) {
+  switch (memory) {
+    case MemoryClass::kActivations:
+      return "activations";
+    case MemoryClass::kWeights:
+      return "weights";
+    case MemoryClass::kGradients:
+      return "gradients";
+    case MemoryClass::kOptimizer:
+      return "optimizer";
+    case MemoryClass::kCommunication:
+      return "communication";
+  }
+  return "";
+}
+
+int32_t Graph::bind(ValueId value) {
+  const int32_t slot = slot_count_++;
+  // Up the chain of ops that may work in place, as long as the input has no other reader: without this a
+  // gradient that is made in two steps would be planned in the arena as well, and copied.
+  for (;;) {
+    Value& bound = values_[value.index];
+    BF_CHECK(bound.slot < 0) << bound.name << " is bound twice";
+    bound.slot = slot;
+    bound.output = true;
+    if (bound.producer < 0) break;
+    const Node& node = nodes_[static_cast<size_t>(bound.producer)];
+    if (node.op->in_place < 0 || node.outputs[0] != value) break;
+    const ValueId from = node.inputs[static_cast<size_t>(node.op->in_place)];
+    size_t uses = 0;
+    for (const Node& user : nodes_)
+      uses += static_cast<size_t>(std::count(user.inputs.begin(), user.inputs.end(), from));
+    const Value& input = values_[from.index];
+    if (uses != 1 || input.output || input.producer < 0 || input.type.bytes() != bound.type.bytes()) break;
+    value = from;
+  }
+  return slot;
 }
 
 Cost Graph::cost(const CostContext& context) const {

@@ -19,22 +19,32 @@ struct ValueId {
 };
 
 // What a value holds. Quantised rows are activation_rows.h's form of [rows, cols] floats.
-enum class Elem : uint8_t { kF32, kI32, kQ8x32, kQ8x256 };
+enum class Elem : uint8_t { kF32, kI32, kU16, kQ8x32, kQ8x256 };
 
 struct ValueType {
   Elem elem = Elem::kF32;
-  Shape shape;  // [rows, cols], or [rows]
+  Shape shape;  // [rows, cols], or [rows]; further axes belong to the columns
   size_t rows() const { return static_cast<size_t>(shape[0]); }
-  size_t cols() const { return shape.rank() > 1 ? static_cast<size_t>(shape[1]) : 1; }
+  size_t cols() const {
+    size_t count = 1;
+    for (size_t axis = 1; axis < shape.rank(); ++axis) count *= static_cast<size_t>(shape[axis]);
+    return count;
+  }
   size_t row_bytes() const;
   size_t bytes() const { return rows() * row_bytes(); }
 };
+
+// What memory is for: planned, shown and bounded apart.
+enum class MemoryClass : uint8_t { kActivations, kWeights, kGradients, kOptimizer, kCommunication };
+std::string_view memory_class_name(MemoryClass memory);
 
 struct Value {
   ValueType type;
   std::string name;
   int32_t producer = -1;  // index of the node; -1: an input
   bool output = false;    // kept to the end of the run
+  MemoryClass memory = MemoryClass::kActivations;
+  int32_t slot = -1;  // >= 0: not in the arena, but in memory that Executor::bind() names; such are outputs
 };
 
 // One operation. Attributes belong to the op's file; outside it they are opaque.
@@ -60,6 +70,11 @@ class Graph {
   std::vector<ValueId> add(const OpType& op, std::vector<ValueId> inputs,
                            std::shared_ptr<const void> attributes, std::string name);
   void mark_output(ValueId value) { values_[value.index].output = true; }
+  void set_memory_class(ValueId value, MemoryClass memory) { values_[value.index].memory = memory; }
+  // The value gets its memory from Executor::bind(); so do the values it was made from in place. Returns the
+  // slot.
+  int32_t bind(ValueId value);
+  size_t slot_count() const { return static_cast<size_t>(slot_count_); }
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Value>& values() const { return values_; }
@@ -71,6 +86,7 @@ class Graph {
  private:
   std::vector<Node> nodes_;
   std::vector<Value> values_;
+  int32_t slot_count_ = 0;
 };
 
 }  // namespace butterfly::graph

@@ -129,7 +129,7 @@ MemoryPlan plan_memory(const Graph& graph, size_t threads) {
     if (producer >= 0) {
       const Node& node = nodes[static_cast<size_t>(producer)];
       const int in_place = node.op->in_place;
-      if (in_place >= 0 && node.outputs[0].index == v) {
+      if (in_place >= 0 && node.outputs[0].index == v && values[v].slot < 0) {
         const ValueId from = node.inputs[static_cast<size_t>(in_place)];
         const bool dies_here =
             last[from.index] == static_cast<uint32_t>(producer) && !values[from.index].output;
@@ -142,7 +142,8 @@ MemoryPlan plan_memory(const Graph& graph, size_t threads) {
       }
     }
     buffer_of[v] = static_cast<uint32_t>(buffers.size());
-    buffers.push_back({values[v].type.bytes(), first[v], last[v]});
+    const bool bound = values[v].slot >= 0;  // lives elsewhere
+    buffers.push_back({bound ? 0 : values[v].type.bytes(), first[v], last[v]});
   }
 
   MemoryPlan plan;

@@ -9,7 +9,9 @@
 namespace butterfly::graph {
 
 class Graph;
+class GradientBuilder;
 struct Node;
+struct Parameter;
 struct ValueType;
 class RunContext;
 
@@ -44,6 +46,11 @@ struct OpType {
   // The first output may take the memory of this input if nobody else needs it; -1: never.
   int in_place;
   void (*forward)(const Node& node, const RunContext& run);
+  // The weights the node reads; null: none.
+  std::vector<const Parameter*> (*parameters)(const Node& node) = nullptr;
+  // Adds the nodes that turn the gradients of the outputs into those of inputs and parameters (gradients.h).
+  // Null: the op has no gradient.
+  void (*backward)(GradientBuilder& b, const Node& node) = nullptr;
 };
 
 }  // namespace butterfly::graph

@@ -31,6 +31,9 @@ ValueId layer_norm(Graph& g, ValueId x, const Parameter& weight, const Parameter
 ValueId scale(Graph& g, ValueId x, float factor, std::string name);
 // cap * tanh(x / cap)
 ValueId soft_cap(Graph& g, ValueId x, float cap, std::string name);
+ValueId mul(Graph& g, ValueId a, ValueId b, std::string name);
+ValueId relu(Graph& g, ValueId x, std::string name);
+ValueId silu(Graph& g, ValueId x, std::string name);
 ValueId gelu(Graph& g, ValueId x, std::string name);  // tanh form
 // silu(gate) * up
 ValueId swiglu(Graph& g, ValueId gate, ValueId up, std::string name);
@@ -40,6 +43,8 @@ ValueId geglu(Graph& g, ValueId gate, ValueId up, std::string name);
 // x * W^T for one or several matrices that want the same form of activations: one split over all their
 // outputs.
 std::vector<ValueId> matmul(Graph& g, ValueId x, std::span<const Parameter* const> weights, std::string name);
+// x * W^T + bias with the parameter's plain float values, which may be trained; the bias may be empty.
+ValueId linear(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias, std::string name);
 // Rows in the form that products with `kind` weights read.
 ValueId quantize_rows(Graph& g, ValueId x, kernels::ActKind kind, std::string name);
 
@@ -78,5 +83,28 @@ struct AttentionShape {
 // Stores k and v [n, kv_heads * head_dim] in the cache of the run, then attends with q [n, heads * head_dim].
 ValueId cached_attention(Graph& g, ValueId q, ValueId k, ValueId v, const AttentionShape& shape,
                          std::string name);
+// Without a cache: rows are sequences of `length`, one behind the other, and a row sees its sequence up to
+// itself. shape.layer is not used.
+ValueId causal_attention(Graph& g, ValueId q, ValueId k, ValueId v, const AttentionShape& shape,
+                         size_t length, std::string name);
+
+// Zeroes values with probability `rate` and scales the others by 1 / (1 - rate). `key` [2] of i32 is an input
+// of the run; `stream` tells layers apart.
+ValueId dropout(Graph& g, ValueId x, ValueId key, float rate, uint32_t stream, std::string name);
+
+// Losses are sums over rows times the value of `factor` [1]: with 1 / (targets of the whole step)
+// micro-batches of unequal size add up to the mean.
+inline constexpr int32_t kNoTarget = -100;  // rows that take no part; any negative number
+struct Loss {
+  ValueId loss;     // [1]
+  ValueId correct;  // [rows] i32: 1 where the largest logit is the target's
+  ValueId rows;     // [rows]: losses, without the factor
+};
+Loss cross_entropy(Graph& g, ValueId logits, ValueId targets, ValueId factor, std::string name);
+// The same for logits x * W^T, which never exist for more than a chunk of rows.
+Loss linear_cross_entropy(Graph& g, ValueId x, const Parameter& weight, ValueId targets, ValueId factor,
+                          bool with_gradients, std::string name);
+// factor * sum of (x - target)^2
+ValueId mse(Graph& g, ValueId x, ValueId target, ValueId factor, std::string name);
 
 }  // namespace butterfly::graph

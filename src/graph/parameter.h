@@ -11,9 +11,13 @@ namespace butterfly::graph {
 // Owned by the model; graphs borrow it and must not outlive it.
 struct Parameter {
   std::string name;
-  Tensor value;                  // matrices may drop it once packed
-  kernels::PackedMatrix packed;  // matrices only
+  Tensor value;                       // matrices may drop it once packed
+  kernels::PackedMatrix packed = {};  // matrices only; without it products read `value`, as floats
+  bool trainable = false;             // gradients are wanted; `value` holds floats
   explicit operator bool() const { return value || packed; }
+  // Of a matrix.
+  size_t rows() const { return packed ? packed.rows() : static_cast<size_t>(value.size(0)); }
+  size_t cols() const { return packed ? packed.cols() : static_cast<size_t>(value.size(1)); }
 };
 
 // One matrix per expert, all of one shape and type. Ownership as above.

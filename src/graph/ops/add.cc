@@ -1,4 +1,5 @@
 // a + b, a + factor * b, and x + bias for every row.
+#include "graph/ops/grad_ops.h"
 #include "graph/ops/rows.h"
 #include "kernels/elementwise.h"
 
@@ -58,14 +59,36 @@ Cost cost_scaled(const Graph& g, const Node& node, const CostContext&) {
   return elementwise_cost(g, node, 2);
 }
 
+void backward_add(GradientBuilder& b, const Node& node) {
+  const ValueId dy = b.of(node.outputs[0]);
+  for (ValueId input : node.inputs) b.add(input, dy);
+}
+
+void backward_add_scaled(GradientBuilder& b, const Node& node) {
+  const ValueId dy = b.of(node.outputs[0]);
+  b.add(node.inputs[0], dy);
+  if (b.wants(node.inputs[1]))
+    b.add(node.inputs[1], scale(b.graph(), dy, node.attrs<ScaledAttrs>().factor, node.name + ".grad"));
+}
+
+std::vector<const Parameter*> bias_of(const Node& node) { return {node.attrs<BiasAttrs>().bias}; }
+
+void backward_bias(GradientBuilder& b, const Node& node) {
+  const Parameter& bias = *node.attrs<BiasAttrs>().bias;
+  const ValueId dy = b.of(node.outputs[0]);
+  b.add(node.inputs[0], dy);
+  if (b.wants(bias)) b.add(bias, column_sum(b.graph(), dy, bias.name + ".grad"));
+}
+
 }  // namespace
 
 extern const OpType kAddOp;
 extern const OpType kAddBiasOp;
 extern const OpType kAddScaledOp;
-const OpType kAddOp{"add", infer_add, cost, nullptr, 0, forward_add};
-const OpType kAddBiasOp{"add_bias", infer_bias, cost, nullptr, 0, forward_bias};
-const OpType kAddScaledOp{"add_scaled", infer_add, cost_scaled, nullptr, 0, forward_add_scaled};
+const OpType kAddOp{"add", infer_add, cost, nullptr, 0, forward_add, nullptr, backward_add};
+const OpType kAddBiasOp{"add_bias", infer_bias, cost, nullptr, 0, forward_bias, bias_of, backward_bias};
+const OpType kAddScaledOp{"add_scaled",       infer_add, cost_scaled,        nullptr, 0,
+                          forward_add_scaled, nullptr,   backward_add_scaled};
 
 ValueId add(Graph& g, ValueId a, ValueId b, std::string name) {
   return g.add(kAddOp, {a, b}, nullptr, std::move(name))[0];

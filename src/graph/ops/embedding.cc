@@ -1,7 +1,7 @@
 // Rows of a table by token id, and rows of a value by index.
 #include <cstring>
 
-#include "graph/ops/op_util.h"
+#include "graph/ops/grad_ops.h"
 #include "kernels/gather.h"
 
 namespace butterfly::graph {
@@ -55,12 +55,31 @@ void forward_select(const Node& node, const RunContext& run) {
                 run.f32(node.inputs[0]) + static_cast<size_t>(indices[i]) * cols, cols * sizeof(float));
 }
 
+std::vector<const Parameter*> table_of(const Node& node) { return {node.attrs<Attrs>().table}; }
+
+// A tied head has left its gradient by now: rows are added to it.
+void backward_embedding(GradientBuilder& b, const Node& node) {
+  const Parameter& table = *node.attrs<Attrs>().table;
+  if (!b.wants(table)) return;
+  b.replace(table, scatter_rows(b.graph(), b.sum_of(table), b.of(node.outputs[0]), node.inputs[0],
+                                table.rows(), table.name + ".grad"));
+}
+
+void backward_select(GradientBuilder& b, const Node& node) {
+  const ValueId x = node.inputs[0];
+  if (b.wants(x))
+    b.set(x, scatter_rows(b.graph(), b.of(x), b.of(node.outputs[0]), node.inputs[1], b.graph().type(x).rows(),
+                          node.name + ".grad"));
+}
+
 }  // namespace
 
 extern const OpType kEmbeddingOp;
 extern const OpType kSelectRowsOp;
-const OpType kEmbeddingOp{"embedding", infer_embedding, cost_embedding, nullptr, -1, forward_embedding};
-const OpType kSelectRowsOp{"select_rows", infer_select, cost_select, nullptr, -1, forward_select};
+const OpType kEmbeddingOp{"embedding", infer_embedding,   cost_embedding, nullptr,
+                          -1,          forward_embedding, table_of,       backward_embedding};
+const OpType kSelectRowsOp{"select_rows",  infer_select, cost_select,    nullptr, -1,
+                           forward_select, nullptr,      backward_select};
 
 ValueId embedding(Graph& g, ValueId ids, const Parameter& table, std::string name) {
   return g.add(kEmbeddingOp, {ids}, std::make_shared<Attrs>(Attrs{&table}), std::move(name))[0];

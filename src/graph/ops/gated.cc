@@ -1,5 +1,5 @@
 // Gated activations: silu(gate) * up and gelu(gate) * up.
-#include "graph/ops/op_util.h"
+#include "graph/ops/grad_ops.h"
 #include "kernels/activation.h"
 
 namespace butterfly::graph {
@@ -30,12 +30,22 @@ void forward(const Node& node, const RunContext& run) {
   });
 }
 
+template <GatedGradients (*grad)(Graph&, ValueId, ValueId, ValueId, std::string)>
+void backward(GradientBuilder& b, const Node& node) {
+  const GatedGradients gradients =
+      grad(b.graph(), node.inputs[0], node.inputs[1], b.of(node.outputs[0]), node.name + ".grad");
+  b.add(node.inputs[0], gradients.dgate);
+  b.add(node.inputs[1], gradients.dup);
+}
+
 }  // namespace
 
 extern const OpType kSwigluOp;
 extern const OpType kGegluOp;
-const OpType kSwigluOp{"swiglu", infer, cost_swiglu, nullptr, 0, forward<kernels::swiglu>};
-const OpType kGegluOp{"geglu", infer, cost_geglu, nullptr, 0, forward<kernels::geglu>};
+const OpType kSwigluOp{
+    "swiglu", infer, cost_swiglu, nullptr, 0, forward<kernels::swiglu>, nullptr, backward<swiglu_grad>};
+const OpType kGegluOp{
+    "geglu", infer, cost_geglu, nullptr, 0, forward<kernels::geglu>, nullptr, backward<geglu_grad>};
 
 ValueId swiglu(Graph& g, ValueId gate, ValueId up, std::string name) {
   return g.add(kSwigluOp, {gate, up}, nullptr, std::move(name))[0];

@@ -1,5 +1,6 @@
 // Layer normalisation of every row.
 #include "kernels/layer_norm.h"
+#include "graph/ops/grad_ops.h"
 #include "graph/ops/rows.h"
 
 namespace butterfly::graph {
@@ -36,10 +37,27 @@ void forward(const Node& node, const RunContext& run) {
   });
 }
 
+std::vector<const Parameter*> parameters(const Node& node) {
+  const Attrs& attrs = node.attrs<Attrs>();
+  if (!*attrs.bias) return {attrs.weight};
+  return {attrs.weight, attrs.bias};
+}
+
+void backward(GradientBuilder& b, const Node& node) {
+  const Attrs& attrs = node.attrs<Attrs>();
+  const bool with_bias = *attrs.bias && b.wants(*attrs.bias);
+  const NormGradients gradients =
+      layer_norm_grad(b.graph(), node.inputs[0], b.of(node.outputs[0]), *attrs.weight, with_bias, attrs.eps,
+                      attrs.weight->name + ".grad");
+  if (gradients.dweight.valid()) b.add(*attrs.weight, gradients.dweight);
+  if (gradients.dbias.valid()) b.add(*attrs.bias, gradients.dbias);
+  b.add(node.inputs[0], gradients.dx);
+}
+
 }  // namespace
 
 extern const OpType kLayerNormOp;
-const OpType kLayerNormOp{"layer_norm", infer, cost, nullptr, 0, forward};
+const OpType kLayerNormOp{"layer_norm", infer, cost, nullptr, 0, forward, parameters, backward};
 
 ValueId layer_norm(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias, float eps,
                    std::string name) {

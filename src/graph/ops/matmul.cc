@@ -1,6 +1,6 @@
 // Products with packed weights, and the activation rows they read.
 #include "kernels/matmul.h"
-#include "graph/ops/op_util.h"
+#include "graph/ops/grad_ops.h"
 
 namespace butterfly::graph {
 namespace {
@@ -52,6 +52,19 @@ void forward_matmul(const Node& node, const RunContext& run) {
   });
 }
 
+std::vector<const Parameter*> weights_of(const Node& node) { return node.attrs<MatmulAttrs>().weights; }
+
+// Packed weights are frozen: only the rows get a gradient.
+void backward_matmul(GradientBuilder& b, const Node& node) {
+  const auto& weights = node.attrs<MatmulAttrs>().weights;
+  const ValueId x = node.inputs[0];
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const ValueId dy = b.of(node.outputs[i]);
+    if (dy.valid() && b.wants(x))
+      b.set(x, matmul_dx(b.graph(), dy, *weights[i], b.of(x), weights[i]->name + ".dx"));
+  }
+}
+
 struct QuantizeAttrs {
   ActKind kind;
 };
@@ -79,12 +92,17 @@ void forward_quantize(const Node& node, const RunContext& run) {
   });
 }
 
+// Rounding is passed over: the slope of the line it follows.
+void backward_quantize(GradientBuilder& b, const Node& node) { b.add(node.inputs[0], b.of(node.outputs[0])); }
+
 }  // namespace
 
 extern const OpType kMatmulOp;
 extern const OpType kQuantizeRowsOp;
-const OpType kMatmulOp{"matmul", infer_matmul, cost_matmul, nullptr, -1, forward_matmul};
-const OpType kQuantizeRowsOp{"quantize_rows", infer_quantize, cost_quantize, nullptr, -1, forward_quantize};
+const OpType kMatmulOp{"matmul", infer_matmul,   cost_matmul, nullptr,
+                       -1,       forward_matmul, weights_of,  backward_matmul};
+const OpType kQuantizeRowsOp{"quantize_rows",  infer_quantize, cost_quantize,    nullptr, -1,
+                             forward_quantize, nullptr,        backward_quantize};
 
 std::vector<ValueId> matmul(Graph& g, ValueId x, std::span<const Parameter* const> weights,
                             std::string name) {

@@ -1,5 +1,6 @@
 // Root-mean-square normalisation of every row, or of every head in it.
 #include "kernels/rms_norm.h"
+#include "graph/ops/grad_ops.h"
 #include "graph/ops/rows.h"
 
 namespace butterfly::graph {
@@ -32,10 +33,20 @@ void forward(const Node& node, const RunContext& run) {
   });
 }
 
+std::vector<const Parameter*> parameters(const Node& node) { return {node.attrs<Attrs>().weight}; }
+
+void backward(GradientBuilder& b, const Node& node) {
+  const Attrs& attrs = node.attrs<Attrs>();
+  const NormGradients gradients = rms_norm_grad(b.graph(), node.inputs[0], b.of(node.outputs[0]),
+                                                *attrs.weight, attrs.eps, attrs.weight->name + ".grad");
+  if (gradients.dweight.valid()) b.add(*attrs.weight, gradients.dweight);
+  b.add(node.inputs[0], gradients.dx);
+}
+
 }  // namespace
 
 extern const OpType kRmsNormOp;
-const OpType kRmsNormOp{"rms_norm", infer, cost, nullptr, 0, forward};
+const OpType kRmsNormOp{"rms_norm", infer, cost, nullptr, 0, forward, parameters, backward};
 
 ValueId rms_norm(Graph& g, ValueId x, const Parameter& weight, float eps, std::string name) {
   return g.add(kRmsNormOp, {x}, std::make_shared<Attrs>(Attrs{&weight, eps}), std::move(name))[0];

@@ -1,7 +1,9 @@
 // Rotary positions: the turns of a batch's positions once, then applied to queries and keys of every layer.
 #include <cstring>
 
+#include "graph/ops/grad_ops.h"
 #include "graph/ops/rows.h"
+#include "kernels/elementwise.h"
 
 namespace butterfly::graph {
 namespace {
@@ -28,6 +30,19 @@ void forward_turns(const Node& node, const RunContext& run) {
   run.for_rows(run.type(node.inputs[0]).rows(), 16 * rope.turn_floats(), [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) rope.turns(positions[row], out + row * rope.turn_floats());
   });
+}
+
+// Turns the other way round: sines of the other sign.
+void forward_turns_back(const Node& node, const RunContext& run) {
+  const size_t pairs = run.type(node.inputs[0]).cols() / 2;
+  each_row(node, run, [&](const float* turn, float* out, size_t) {
+    if (out != turn) std::memcpy(out, turn, pairs * sizeof(float));
+    kernels::scale(turn + pairs, -1.0f, out + pairs, pairs);
+  });
+}
+
+Cost cost_turns_back(const Graph& g, const Node& node, const CostContext&) {
+  return elementwise_cost(g, node, 1);
 }
 
 struct RopeAttrs {
@@ -61,12 +76,32 @@ void forward_rope(const Node& node, const RunContext& run) {
   });
 }
 
+void backward_rope(GradientBuilder& b, const Node& node);
+
 }  // namespace
 
 extern const OpType kRopeTurnsOp;
+extern const OpType kRopeTurnsBackOp;
 extern const OpType kRopeOp;
 const OpType kRopeTurnsOp{"rope_turns", infer_turns, cost_turns, nullptr, -1, forward_turns};
-const OpType kRopeOp{"rope", infer_rope, cost_rope, nullptr, 0, forward_rope};
+const OpType kRopeTurnsBackOp{"rope_turns_back", same_as_first, cost_turns_back, nullptr, 0,
+                              forward_turns_back};
+const OpType kRopeOp{"rope", infer_rope, cost_rope, nullptr, 0, forward_rope, nullptr, backward_rope};
+
+namespace {
+
+// The gradient is turned back; all layers share the turns.
+void backward_rope(GradientBuilder& b, const Node& node) {
+  if (!b.wants(node.inputs[0])) return;
+  const RopeAttrs& attrs = node.attrs<RopeAttrs>();
+  const ValueId turns = node.inputs[1];
+  const ValueId back =
+      b.once(turns, [&] { return b.graph().add(kRopeTurnsBackOp, {turns}, nullptr, "rope_turns_back")[0]; });
+  b.add(node.inputs[0],
+        rope(b.graph(), b.of(node.outputs[0]), back, attrs.layout, attrs.head_dim, node.name + ".grad"));
+}
+
+}  // namespace
 
 ValueId rope_turns(Graph& g, ValueId positions, const kernels::Rope& rope, std::string name) {
   return g.add(kRopeTurnsOp, {positions}, std::make_shared<TurnsAttrs>(TurnsAttrs{&rope}),

@@ -1,7 +1,7 @@
-// Functions of single values: a constant factor, a soft cap, gelu.
+// Functions of single values: a constant factor, a soft cap, relu, silu, gelu.
 #include <algorithm>
 
-#include "graph/ops/op_util.h"
+#include "graph/ops/grad_ops.h"
 #include "kernels/activation.h"
 #include "kernels/elementwise.h"
 #include "kernels/softmax.h"
@@ -48,18 +48,58 @@ void forward_soft_cap(const Node& node, const RunContext& run) {
   });
 }
 
-void forward_gelu(const Node& node, const RunContext& run) {
-  each_piece(node, run, [&](const float* x, float* out, size_t count) { kernels::gelu(x, out, count); });
+template <void (*kernel)(const float*, float*, size_t)>
+void forward_function(const Node& node, const RunContext& run) {
+  each_piece(node, run, [&](const float* x, float* out, size_t count) { kernel(x, out, count); });
+}
+
+void backward_scale(GradientBuilder& b, const Node& node) {
+  b.add(node.inputs[0],
+        scale(b.graph(), b.of(node.outputs[0]), node.attrs<Attrs>().value, node.name + ".grad"));
+}
+
+void backward_soft_cap(GradientBuilder& b, const Node& node) {
+  b.add(node.inputs[0], soft_cap_grad(b.graph(), node.outputs[0], b.of(node.outputs[0]),
+                                      node.attrs<Attrs>().value, node.name + ".grad"));
+}
+
+void backward_relu(GradientBuilder& b, const Node& node) {
+  b.add(node.inputs[0], relu_grad(b.graph(), node.outputs[0], b.of(node.outputs[0]), node.name + ".grad"));
+}
+
+template <ValueId (*grad)(Graph&, ValueId, ValueId, std::string)>
+void backward_function(GradientBuilder& b, const Node& node) {
+  b.add(node.inputs[0], grad(b.graph(), node.inputs[0], b.of(node.outputs[0]), node.name + ".grad"));
 }
 
 }  // namespace
 
 extern const OpType kScaleOp;
 extern const OpType kSoftCapOp;
+extern const OpType kReluOp;
+extern const OpType kSiluOp;
 extern const OpType kGeluOp;
-const OpType kScaleOp{"scale", infer, cost_scale, nullptr, 0, forward_scale};
-const OpType kSoftCapOp{"soft_cap", infer, cost_function, nullptr, 0, forward_soft_cap};
-const OpType kGeluOp{"gelu", infer, cost_function, nullptr, 0, forward_gelu};
+const OpType kScaleOp{"scale", infer, cost_scale, nullptr, 0, forward_scale, nullptr, backward_scale};
+const OpType kSoftCapOp{"soft_cap",       infer,   cost_function,    nullptr, 0,
+                        forward_soft_cap, nullptr, backward_soft_cap};
+const OpType kReluOp{"relu",  infer,        cost_scale, nullptr, 0, forward_function<kernels::relu>,
+                     nullptr, backward_relu};
+const OpType kSiluOp{"silu",
+                     infer,
+                     cost_function,
+                     nullptr,
+                     0,
+                     forward_function<kernels::silu>,
+                     nullptr,
+                     backward_function<silu_grad>};
+const OpType kGeluOp{"gelu",
+                     infer,
+                     cost_function,
+                     nullptr,
+                     0,
+                     forward_function<kernels::gelu>,
+                     nullptr,
+                     backward_function<gelu_grad>};
 
 ValueId scale(Graph& g, ValueId x, float factor, std::string name) {
   return g.add(kScaleOp, {x}, std::make_shared<Attrs>(Attrs{factor}), std::move(name))[0];
@@ -67,6 +107,14 @@ ValueId scale(Graph& g, ValueId x, float factor, std::string name) {
 
 ValueId soft_cap(Graph& g, ValueId x, float cap, std::string name) {
   return g.add(kSoftCapOp, {x}, std::make_shared<Attrs>(Attrs{cap}), std::move(name))[0];
+}
+
+ValueId relu(Graph& g, ValueId x, std::string name) {
+  return g.add(kReluOp, {x}, nullptr, std::move(name))[0];
+}
+
+ValueId silu(Graph& g, ValueId x, std::string name) {
+  return g.add(kSiluOp, {x}, nullptr, std::move(name))[0];
 }
 
 ValueId gelu(Graph& g, ValueId x, std::string name) {

@@ -1,0 +1,305 @@
+// Every op's gradient against finite differences, sums over several readers, and one result on any number of
+// threads.
+#include "graph/gradients.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+#include "graph/executor.h"
+#include "graph/ops.h"
+#include "graph/ops/grad_ops.h"
+#include "graph/testing/gradient_check.h"
+#include "kernels/quant/quant.h"
+
+namespace butterfly::graph {
+namespace {
+
+using testing::GradientCheck;
+using Inputs = std::vector<ValueId>;
+
+TEST(Gradients, Linear) {
+  GradientCheck c;
+  c.input({3, 5});
+  const Parameter &w = c.parameter({4, 5}), &bias = c.parameter({4});
+  c.check([&](Graph& g, const Inputs& x) { return linear(g, x[0], w, bias, "y"); });
+}
+
+TEST(Gradients, LinearsThatShareTheirInputAndAWeight) {
+  GradientCheck c;
+  c.input({3, 5});
+  const Parameter &w = c.parameter({5, 5}), &v = c.parameter({5, 5});
+  c.check([&](Graph& g, const Inputs& x) {
+    const ValueId a = linear(g, x[0], w, {}, "a"), b = linear(g, x[0], v, {}, "b");
+    return add(g, add(g, linear(g, a, w, {}, "c"), b, "d"), x[0], "e");
+  });
+}
+
+TEST(Gradients, SumsAndProducts) {
+  GradientCheck c;
+  c.input({3, 7});
+  c.input({3, 7});
+  const Parameter& bias = c.parameter({7});
+  c.check([&](Graph& g, const Inputs& x) {
+    const ValueId sum = add_scaled(g, scale(g, x[0], 1.5f, "scale"), x[1], -0.75f, "add_scaled");
+    return mul(g, add_bias(g, sum, bias, "bias"), add(g, x[0], x[1], "add"), "mul");
+  });
+}
+
+TEST(Gradients, FunctionsOfSingleValues) {
+  using Function = ValueId (*)(Graph&, ValueId, std::string);
+  for (const Function function : {Function(silu), Function(gelu)}) {
+    GradientCheck c;
+    c.input({4, 9}, 2);
+    c.check([&](Graph& g, const Inputs& x) { return function(g, x[0], "f"); });
+  }
+  for (const float mean : {1.0f, -1.0f}) {  // away from the corner
+    GradientCheck c;
+    c.input({2, 9}, 0.1f, mean);
+    c.check([&](Graph& g, const Inputs& x) { return relu(g, x[0], "relu"); });
+  }
+  GradientCheck c;
+  c.input({4, 9}, 3);
+  c.check([&](Graph& g, const Inputs& x) { return soft_cap(g, x[0], 2.0f, "cap"); });
+}
+
+TEST(Gradients, Gated) {
+  using Gated = ValueId (*)(Graph&, ValueId, ValueId, std::string);
+  for (const Gated gated : {Gated(swiglu), Gated(geglu)}) {
+    GradientCheck c;
+    c.input({3, 11}, 1.5f);
+    c.input({3, 11}, 1.5f);
+    c.check([&](Graph& g, const Inputs& x) { return gated(g, x[0], x[1], "gated"); });
+  }
+}
+
+TEST(Gradients, Norms) {
+  for (const int64_t group : {12, 4}) {  // rows, and heads of rows
+    GradientCheck c;
+    c.input({5, 12}, 1, 0.3f);
+    const Parameter& w = c.parameter({group}, 0.3f, 1);
+    c.check([&](Graph& g, const Inputs& x) { return rms_norm(g, x[0], w, 1e-5f, "norm"); });
+  }
+  GradientCheck c;
+  c.input({5, 12}, 1, 0.3f);
+  const Parameter &w = c.parameter({12}, 0.3f, 1), &bias = c.parameter({12});
+  c.check([&](Graph& g, const Inputs& x) { return layer_norm(g, x[0], w, bias, 1e-5f, "norm"); });
+}
+
+TEST(Gradients, Rope) {
+  for (const auto layout : {kernels::RopeLayout::kInterleaved, kernels::RopeLayout::kHalfSplit}) {
+    const kernels::Rope rope_angles(kernels::RopeParams{.head_dim = 8, .rotated = 6});
+    GradientCheck c;
+    c.input({3, 16});
+    c.ids({0, 1, 7});
+    c.check([&](Graph& g, const Inputs& x) {
+      const ValueId turns = rope_turns(g, x[1], rope_angles, "turns");
+      return rope(g, rope(g, x[0], turns, layout, 8, "once"), turns, layout, 8, "twice");
+    });
+  }
+}
+
+TEST(Gradients, CausalAttention) {
+  struct Case {
+    size_t heads, kv_heads, length;
+    kernels::AttentionParams params;
+  };
+  for (const Case& it : {Case{2, 2, 5, {.scale = 0.7f}}, Case{4, 2, 3, {.scale = 0.5f}},
+                         Case{2, 1, 6, {.scale = 0.6f, .soft_cap = 1.5f, .window = 3}}}) {
+    GradientCheck c;
+    const auto dim = static_cast<int64_t>(4), rows = static_cast<int64_t>(2 * it.length);
+    c.input({rows, static_cast<int64_t>(it.heads) * dim}, 1);
+    c.input({rows, static_cast<int64_t>(it.kv_heads) * dim}, 1);
+    c.input({rows, static_cast<int64_t>(it.kv_heads) * dim}, 1);
+    const AttentionShape shape{0, it.heads, it.kv_heads, 4, it.params};
+    c.check([&](Graph& g, const Inputs& x) {
+      return causal_attention(g, x[0], x[1], x[2], shape, it.length, "attention");
+    });
+  }
+}
+
+// More rows than one block of queries and one page.
+TEST(Gradients, LongCausalAttention) {
+  GradientCheck c;
+  for (int i = 0; i < 3; ++i) c.input({70, 2}, 1);
+  const AttentionShape shape{0, 1, 1, 2, {.scale = 0.7f}};
+  c.check([&](Graph& g, const Inputs& x) {
+    return causal_attention(g, x[0], x[1], x[2], shape, 70, "attention");
+  });
+}
+
+TEST(Gradients, EmbeddingAndSelectedRows) {
+  GradientCheck c;
+  const Parameter& table = c.parameter({5, 6});
+  c.ids({3, 0, 3, 4});
+  c.ids({2, 2, 0});
+  c.check([&](Graph& g, const Inputs& x) {
+    return select_rows(g, embedding(g, x[0], table, "embedding"), x[1], "rows");
+  });
+}
+
+TEST(Gradients, CrossEntropy) {
+  GradientCheck c;
+  c.input({4, 6}, 2);
+  c.ids({5, 0, kNoTarget, 2});
+  c.input({1}, 0, 0.5f);
+  c.check_loss([&](Graph& g, const Inputs& x) { return cross_entropy(g, x[0], x[1], x[2], "loss").loss; });
+}
+
+// The head reads the embedding's table.
+TEST(Gradients, TiedHead) {
+  GradientCheck c;
+  const Parameter& table = c.parameter({7, 6}, 1);
+  Parameter head{.name = "head", .value = table.value, .trainable = true};
+  c.ids({3, 0, 3, 4});
+  c.ids({0, 3, 4, kNoTarget});
+  c.input({1}, 0, 0.25f);
+  const Parameter& w = c.parameter({6, 6});
+  c.check_loss([&](Graph& g, const Inputs& x) {
+    const ValueId rows = linear(g, embedding(g, x[0], table, "embedding"), w, {}, "w");
+    return linear_cross_entropy(g, rows, head, x[1], x[2], true, "loss").loss;
+  });
+}
+
+TEST(Gradients, DropoutDrawsTheSameTwice) {
+  GradientCheck c;
+  c.input({8, 32});
+  c.ids({12345, 678});
+  c.check([&](Graph& g, const Inputs& x) { return dropout(g, x[0], x[1], 0.25f, 3, "dropout"); });
+  Graph g;
+  const ValueId x = g.input("x", {Elem::kF32, {100, 100}}), key = g.input("key", {Elem::kI32, {2}});
+  const ValueId y = dropout(g, x, key, 0.25f, 0, "dropout");
+  g.mark_output(y);
+  Arena arena;
+  ThreadPool pool(1);
+  Executor run(std::move(g), arena, pool);
+  std::fill_n(reinterpret_cast<float*>(run.input(x)), 10000, 3.0f);
+  reinterpret_cast<int32_t*>(run.input(key))[0] = 1;
+  reinterpret_cast<int32_t*>(run.input(key))[1] = 2;
+  run.run(nullptr);
+  size_t dropped = 0;
+  for (size_t i = 0; i < 10000; ++i) {
+    dropped += run.output(y)[i] == 0;
+    ASSERT_TRUE(run.output(y)[i] == 0 || run.output(y)[i] == 4.0f);
+  }
+  EXPECT_NEAR(static_cast<double>(dropped), 2500, 150);
+}
+
+// Through packed weights the gradient is that of the same numbers as floats.
+TEST(Gradients, PackedWeightsAreFrozen) {
+  for (const DType dtype : {DType::kF32, DType::kQ8_0, DType::kQ4_0}) {
+    GradientCheck c;
+    c.input({3, 64});
+    Tensor stored = Tensor::zeros(dtype, {96, 64}), plain = Tensor::zeros(DType::kF32, {96, 64});
+    std::vector<float> floats(96 * 64);
+    for (size_t i = 0; i < floats.size(); ++i) floats[i] = std::sin(static_cast<float>(i));
+    kernels::from_float(dtype, floats.data(), stored.raw(), floats.size());
+    kernels::to_float(dtype, stored.raw(), plain.data<float>(), floats.size());
+    const Parameter packed{.name = "w", .value = stored, .packed = kernels::PackedMatrix(stored)};
+    const Parameter same{.name = "w", .value = plain};
+    const auto through_packed = [&](Graph& g, const Inputs& x) {
+      const Parameter* weights[] = {&packed};
+      const auto kind = packed.packed.act();
+      const ValueId rows = kind == kernels::ActKind::kF32 ? x[0] : quantize_rows(g, x[0], kind, "q8");
+      return matmul(g, rows, weights, "y")[0];
+    };
+    const auto a = c.gradients_of(through_packed, 1), b = c.gradients_of(through_packed, 2);
+    EXPECT_EQ(a, b);
+    const auto want =
+        c.gradients_of([&](Graph& g, const Inputs& x) { return linear(g, x[0], same, {}, "y"); }, 1);
+    ASSERT_EQ(a.size(), want.size());
+    double distance = 0, size = 0;  // the losses differ as the rounded products do
+    for (size_t i = 0; i < a.size(); ++i) {
+      distance += std::pow(a[i] - want[i], 2.0);
+      size += std::pow(want[i], 2.0);
+    }
+    EXPECT_LT(std::sqrt(distance / size), dtype == DType::kF32 ? 1e-6 : 0.02) << dtype_name(dtype);
+  }
+}
+
+// A block with all the parts of a transformer, large enough that every op forks.
+TEST(Gradients, OneResultOnAnyNumberOfThreads) {
+  GradientCheck c;
+  const Parameter &norm = c.parameter({64}, 0.1f, 1), &bias = c.parameter({64}),
+                  &table = c.parameter({300, 64}), &wq = c.parameter({64, 64}, 0.1f),
+                  &up = c.parameter({256, 64}, 0.1f), &gate = c.parameter({256, 64}, 0.1f),
+                  &down = c.parameter({64, 256}, 0.1f), &b = c.parameter({64});
+  std::vector<int32_t> ids(384), positions(384);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<int32_t>(i * 7 % 300 / 3);
+    positions[i] = static_cast<int32_t>(i % 96);
+  }
+  c.ids(ids);
+  c.ids(positions);
+  const kernels::Rope angles(kernels::RopeParams{.head_dim = 16});
+  const auto build = [&](Graph& g, const Inputs& in) {
+    const ValueId turns = rope_turns(g, in[1], angles, "turns");
+    const ValueId x = embedding(g, in[0], table, "embedding");
+    const ValueId n = layer_norm(g, x, norm, bias, 1e-5f, "norm");
+    const ValueId q = rope(g, linear(g, n, wq, b, "q"), turns, kernels::RopeLayout::kHalfSplit, 16, "rope");
+    const AttentionShape shape{0, 4, 4, 16, {.scale = 0.25f}};
+    const ValueId y = add(g, causal_attention(g, q, n, n, shape, 96, "attention"), x, "residual");
+    const ValueId m = rms_norm(g, y, norm, 1e-5f, "norm2");
+    const ValueId f = swiglu(g, linear(g, m, gate, {}, "gate"), linear(g, m, up, {}, "up"), "swiglu");
+    return add(g, linear(g, gelu(g, f, "gelu"), down, {}, "down"), y, "out");
+  };
+  const auto one = c.gradients_of(build, 1);
+  for (const float value : one) ASSERT_TRUE(std::isfinite(value));
+  for (const size_t threads : {2, 3, 4}) {
+    const auto many = c.gradients_of(build, threads);
+    ASSERT_EQ(many.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i)
+      ASSERT_EQ(std::bit_cast<uint32_t>(many[i]), std::bit_cast<uint32_t>(one[i])) << threads << " at " << i;
+  }
+}
+
+TEST(Gradients, FinishedIsCalledOnceForEachAndAfterTheLastReader) {
+  GradientCheck c;
+  const Parameter &table = c.parameter({7, 6}), &w = c.parameter({6, 6});
+  Parameter head{.name = "head", .value = table.value, .trainable = true};
+  Graph g;
+  const ValueId ids = g.input("ids", {Elem::kI32, {4}}), targets = g.input("targets", {Elem::kI32, {4}}),
+                factor = g.input("factor", {Elem::kF32, {1}});
+  const ValueId x = linear(g, embedding(g, ids, table, "embedding"), w, {}, "w");
+  const ValueId loss = linear_cross_entropy(g, x, head, targets, factor, true, "loss").loss;
+  std::vector<std::string> finished;
+  const Gradients result = gradients(g, loss, {.finished = [&](Graph& graph, const ParameterGradient& it) {
+                                       finished.push_back(it.parameter->name);
+                                       graph.bind(it.value);
+                                     }});
+  EXPECT_THAT(finished, ::testing::ElementsAre("p1", "p0"));
+  EXPECT_EQ(result.parameters.size(), 2u);
+  EXPECT_EQ(g.slot_count(), 2u);
+  // The head's part and the embedding's rows share the bound memory: nothing of the table's size is planned.
+  for (const auto& node : g.nodes())
+    if (node.op->name == "scatter_rows_add") {
+      EXPECT_EQ(g.values()[node.inputs[0].index].slot, g.values()[node.outputs[0].index].slot);
+    }
+}
+
+TEST(Gradients, ErrorsAreInWords) {
+  Graph g;
+  GradientCheck c;
+  const Parameter& w = c.parameter({4, 4});
+  const ValueId x = g.input("x", {Elem::kF32, {2, 4}}), factor = g.input("factor", {Elem::kF32, {1}});
+  const ValueId loss = mse(g, x, x, factor, "loss");
+  EXPECT_THROW(gradients(g, loss), Error);  // nothing to train
+  Graph h;
+  const ValueId y = h.input("y", {Elem::kF32, {2, 4}}), one = h.input("factor", {Elem::kF32, {1}});
+  const auto logits = linear(h, y, w, {}, "logits");
+  const MoeRoute route = moe_route(h, logits, 2, 1, "route");
+  const ValueId out =
+      mse(h, moe_combine(h, gather_slots(h, logits, route, "slots"), route, "sum"), y, one, "loss");
+  try {
+    gradients(h, out);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[moe_combine] sum: this operation has no gradient");
+  }
+}
+
+}  // namespace
+}  // namespace butterfly::graph
