@@ -1,0 +1,21 @@
+// dense_race: our dense kernels against the libraries that are installed, by turns, in one process.
+#include <CLI/CLI.hpp>
+
+#include "kernels/target.h"
+#include "races.h"
+
+int main(int argc, char** argv) {
+  using namespace butterfly;
+  CLI::App app("Races dense kernels against installed libraries; prints medians of rounds.");
+  std::string race = "gemm", target;
+  bench::RaceOptions options;
+  app.add_option("race", race, "gemm");
+  app.add_option("--threads", options.threads, "thread counts");
+  app.add_option("--rounds", options.rounds, "rounds; the median counts");
+  app.add_option("--seconds", options.seconds, "per runner and round");
+  app.add_option("--only", options.only, "shapes whose name holds this text");
+  app.add_option("--target", target, "instruction set of our kernels");
+  CLI11_PARSE(app, argc, argv);
+  kernels::force_target(target);
+  if (race == "gemm") bench::gemm_race(options);
+}

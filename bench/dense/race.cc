@@ -1,0 +1,57 @@
+#include "race.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/thread_pool.h"
+#include "kernels/peak_loops.h"
+
+namespace butterfly::bench {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+std::vector<double> race(const std::vector<Runner>& runners, int rounds, double seconds) {
+  std::vector<std::vector<double>> times(runners.size());
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < runners.size(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(4));
+      runners[i].run();  // warms caches and threads, does not count
+      const double begin = now();
+      int calls = 0;
+      do {
+        runners[i].run();
+        ++calls;
+      } while (now() - begin < seconds);
+      times[i].push_back((now() - begin) / calls);
+    }
+  }
+  std::vector<double> medians;
+  for (auto& t : times) {
+    std::nth_element(t.begin(), t.begin() + rounds / 2, t.end());
+    medians.push_back(t[static_cast<size_t>(rounds / 2)]);
+  }
+  return medians;
+}
+
+double fma_peak(int threads) {
+  ThreadPool pool(static_cast<size_t>(threads));
+  double best = 0;
+  for (int i = 0; i < 8; ++i) {
+    std::vector<double> operations(pool.size());
+    const double begin = now();
+    pool.run([&](size_t w) { operations[w] = static_cast<double>(kernels::run_fma(200'000)); });
+    const double seconds = now() - begin;
+    double all = 0;
+    for (double o : operations) all += o;
+    best = std::max(best, all / seconds);
+  }
+  return best;
+}
+
+}  // namespace butterfly::bench

@@ -1,0 +1,157 @@
+// The inner loops of gemm and conv2d: a tile of kRows x kTileCols outputs in registers, each a chain of FMAs.
+//
+// The columns' side is always packed: [depth][kTileCols] floats. The rows' side is either packed as well (or
+// something that looks packed: kRows neighbours per step), or kRows pointers into rows of the caller's
+// memory.
+#if defined(BUTTERFLY_KERNELS_GEMM_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BUTTERFLY_KERNELS_GEMM_TILE_INL_H_
+#undef BUTTERFLY_KERNELS_GEMM_TILE_INL_H_
+#else
+#define BUTTERFLY_KERNELS_GEMM_TILE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "kernels/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace butterfly::kernels::HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+
+// Accumulators, one row of weights and a broadcast fill the registers: 14 x 2 of 32, 6 x 2 of 16.
+#if HWY_TARGET == HWY_AVX3_DL
+inline constexpr size_t kTileHeight = 14, kTileCols = 32;
+#elif HWY_TARGET == HWY_AVX2
+inline constexpr size_t kTileHeight = 6, kTileCols = 16;
+#elif HWY_TARGET == HWY_NEON
+inline constexpr size_t kTileHeight = 6, kTileCols = 16;
+#else
+inline constexpr size_t kTileHeight = 2, kTileCols = 16;
+#endif
+inline constexpr size_t kTileVectors = kTileCols / kVF;
+
+// Where the chains start and what happens to their results.
+enum class Chain {
+  kFresh,     // from 0; stored
+  kContinue,  // from what the output holds; stored
+  kAdd,       // from 0; added to what the output holds
+};
+
+template <size_t kRows>
+struct Accumulators {
+  VF v[kRows][kTileVectors];
+
+  HWY_INLINE void Begin(const float* c, size_t c_stride, Chain chain) {
+    BF_UNROLL
+    for (size_t m = 0; m < kRows; ++m) BF_UNROLL
+    for (size_t n = 0; n < kTileVectors; ++n)
+      v[m][n] = chain == Chain::kContinue ? hn::LoadU(DF(), c + m * c_stride + n * kVF) : hn::Zero(DF());
+  }
+  HWY_INLINE void End(float* c, size_t c_stride, Chain chain) const {
+    BF_UNROLL
+    for (size_t m = 0; m < kRows; ++m) BF_UNROLL
+    for (size_t n = 0; n < kTileVectors; ++n) {
+      float* to = c + m * c_stride + n * kVF;
+      hn::StoreU(chain == Chain::kAdd ? hn::Add(hn::LoadU(DF(), to), v[m][n]) : v[m][n], DF(), to);
+    }
+  }
+};
+
+// A stretch of the rows' side: step k has its kRows values at data + k * step.
+struct Stretch {
+  const float* data;
+  size_t length;
+};
+
+// Several stretches after each other; `b` goes on through all of them. c need not be aligned.
+template <size_t kRows>
+HWY_NOINLINE void TileOfStretches(const Stretch* stretches, size_t stretch_count, size_t step, const float* b,
+                                  float* c, size_t c_stride, Chain chain) {
+  Accumulators<kRows> acc;
+  acc.Begin(c, c_stride, chain);
+  for (size_t s = 0; s < stretch_count; ++s) {
+    const float* a = stretches[s].data;
+    const float* end = a + stretches[s].length * step;
+    for (; a != end; a += step, b += kTileCols) {
+      VF w[kTileVectors];
+      BF_UNROLL
+      for (size_t n = 0; n < kTileVectors; ++n) w[n] = hn::Load(DF(), b + n * kVF);
+      BF_UNROLL
+      for (size_t m = 0; m < kRows; ++m) {
+        const VF x = hn::Set(DF(), a[m]);
+        BF_UNROLL
+        for (size_t n = 0; n < kTileVectors; ++n) acc.v[m][n] = Fma(x, w[n], acc.v[m][n]);
+      }
+    }
+  }
+  acc.End(c, c_stride, chain);
+}
+
+// Row m reads rows[m][offset .. offset + run) for each offset in turn.
+template <size_t kRows>
+HWY_NOINLINE void TileOfRows(const float* const* rows, const ptrdiff_t* offsets, size_t offset_count,
+                             size_t run, const float* b, float* c, size_t c_stride, Chain chain) {
+  Accumulators<kRows> acc;
+  acc.Begin(c, c_stride, chain);
+  const float* x[kRows];
+  BF_UNROLL
+  for (size_t m = 0; m < kRows; ++m) x[m] = rows[m];
+  for (size_t o = 0; o < offset_count; ++o) {
+    const ptrdiff_t begin = offsets[o], end = begin + static_cast<ptrdiff_t>(run);
+    for (ptrdiff_t k = begin; k < end; ++k, b += kTileCols) {
+      VF w[kTileVectors];
+      BF_UNROLL
+      for (size_t n = 0; n < kTileVectors; ++n) w[n] = hn::Load(DF(), b + n * kVF);
+      BF_UNROLL
+      for (size_t m = 0; m < kRows; ++m) {
+        const VF value = hn::Set(DF(), x[m][k]);
+        BF_UNROLL
+        for (size_t n = 0; n < kTileVectors; ++n) acc.v[m][n] = Fma(value, w[n], acc.v[m][n]);
+      }
+    }
+  }
+  acc.End(c, c_stride, chain);
+}
+
+// The functions for 1 .. kTileHeight rows.
+using StretchTile = void (*)(const Stretch*, size_t, size_t, const float*, float*, size_t, Chain);
+using RowTile = void (*)(const float* const*, const ptrdiff_t*, size_t, size_t, const float*, float*, size_t,
+                         Chain);
+template <size_t... kRow>
+HWY_INLINE StretchTile StretchTileIn(size_t rows, std::index_sequence<kRow...>) {
+  static constexpr StretchTile kTable[] = {TileOfStretches<kRow + 1>...};
+  return kTable[rows - 1];
+}
+template <size_t... kRow>
+HWY_INLINE RowTile RowTileIn(size_t rows, std::index_sequence<kRow...>) {
+  static constexpr RowTile kTable[] = {TileOfRows<kRow + 1>...};
+  return kTable[rows - 1];
+}
+HWY_INLINE StretchTile StretchTileFor(size_t rows) {
+  return StretchTileIn(rows, std::make_index_sequence<kTileHeight>());
+}
+HWY_INLINE RowTile RowTileFor(size_t rows) {
+  return RowTileIn(rows, std::make_index_sequence<kTileHeight>());
+}
+
+// Rows [0, count) in tiles whose heights differ by one at most: a low last tile would wait for the latency of
+// its few chains.
+struct Tiling {
+  size_t tiles, base, extra;
+  HWY_INLINE explicit Tiling(size_t count)
+      : tiles((count + kTileHeight - 1) / kTileHeight),
+        base(tiles == 0 ? 0 : count / tiles),
+        extra(tiles == 0 ? 0 : count % tiles) {}
+  HWY_INLINE size_t begin(size_t tile) const { return tile * base + std::min(tile, extra); }
+  HWY_INLINE size_t height(size_t tile) const { return base + (tile < extra ? 1 : 0); }
+};
+
+#endif  // HWY_TARGET != HWY_SCALAR
+
+}  // namespace butterfly::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard
