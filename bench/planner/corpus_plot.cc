@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cluster/picture/svg.h"
+#include "base/svg.h"
 
 namespace butterfly::bench {
 namespace {
@@ -18,7 +18,7 @@ double x_of(double ratio) {
   return kNames + std::log(std::clamp(ratio, 1.0, kRatioMax)) / std::log(kRatioMax) * width;
 }
 
-void draw_panel(cluster::Svg& svg, const RatioPanel& panel, double left, double top) {
+void draw_panel(Svg& svg, const RatioPanel& panel, double left, double top) {
   svg.text(left, top, panel.title, 14, "start", "#222", "font-weight:bold");
   const double first = top + 16, bottom = first + kRow * static_cast<double>(panel.rows.size());
   for (double tick : {1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 16.0}) {
@@ -51,7 +51,7 @@ double quantile(const std::vector<double>& ascending, double share) {
 std::string ratio_plot(const std::string& title, const std::vector<RatioPanel>& panels) {
   const double panel_height = 60 + kRow * static_cast<double>(panels.front().rows.size());
   const auto rows = static_cast<double>((panels.size() + 1) / 2);
-  cluster::Svg svg(2 * kPanelWidth + 70, 112 + rows * panel_height);
+  Svg svg(2 * kPanelWidth + 70, 112 + rows * panel_height);
   svg.text(24, 32, title, 17, "start", "#111", "font-weight:bold");
   svg.text(24, 54,
            "Time over the optimum's (1 is best). Mark and figure: median; box: middle half; line: 5th to "

@@ -1,4 +1,4 @@
-// Sleeping on a 32-bit word in the kernel. Only what ThreadPool needs: this process, no timeout.
+// Sleeping on a 32-bit word in the kernel. For threads of one process, without timeout.
 #pragma once
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -17,6 +17,10 @@ inline void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected) {
 
 inline void futex_wake_all(const std::atomic<uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+inline void futex_wake_one(const std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
 }  // namespace butterfly

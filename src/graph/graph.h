@@ -34,8 +34,10 @@ struct ValueType {
   size_t bytes() const { return rows() * row_bytes(); }
 };
 
-// What memory is for: planned, shown and bounded apart.
+// What memory is for: planned, shown and bounded apart. What lasts has a region of its own (memory_plan.h), so
+// that it can be saved, sent or updated as one run of bytes.
 enum class MemoryClass : uint8_t { kActivations, kWeights, kGradients, kOptimizer, kCommunication };
+inline constexpr size_t kMemoryClasses = 5;
 std::string_view memory_class_name(MemoryClass memory);
 
 struct Value {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "cluster/picture/svg.h"
+#include "base/svg.h"
 
 namespace butterfly::cluster {
 namespace {

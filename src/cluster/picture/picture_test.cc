@@ -4,9 +4,9 @@
 
 #include <regex>
 
+#include "base/svg.h"
 #include "cluster/picture/gantt_picture.h"
 #include "cluster/picture/plan_picture.h"
-#include "cluster/picture/svg.h"
 #include "cluster/sim/sim_cluster.h"
 #include "cluster/testing/random_problem.h"
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/svg.h"
 #include "base/units.h"
-#include "cluster/picture/svg.h"
 
 namespace butterfly::cluster {
 namespace {

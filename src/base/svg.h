@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace butterfly::cluster {
+namespace butterfly {
 
 // Escapes &, <, > and quotes.
 std::string svg_escape(std::string_view text);
@@ -34,4 +34,4 @@ std::string_view palette(size_t index);
 // About how wide a text of this size is, for choosing what fits.
 double text_width(std::string_view text, double size);
 
-}  // namespace butterfly::cluster
+}  // namespace butterfly

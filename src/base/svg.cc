@@ -1,8 +1,8 @@
-#include "cluster/picture/svg.h"
+#include "base/svg.h"
 
 #include <fmt/format.h>
 
-namespace butterfly::cluster {
+namespace butterfly {
 
 std::string svg_escape(std::string_view text) {
   std::string out;
@@ -83,4 +83,4 @@ double text_width(std::string_view text, double size) {
   return static_cast<double>(characters) * size * 0.62;
 }
 
-}  // namespace butterfly::cluster
+}  // namespace butterfly

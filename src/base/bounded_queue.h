@@ -1,0 +1,116 @@
+// A queue of fixed size between any number of threads, without locks; idle threads sleep.
+#pragma once
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/event_count.h"
+
+namespace butterfly {
+
+// A ring whose slots carry sequence numbers (D. Vyukov's bounded MPMC queue): a thread claims a place, and
+// the slot's own number says when it may be written or read, so nobody takes a slot that is still being
+// filled or emptied. T is moved in and out; it must be default constructible.
+//
+// push() and pop() sleep while the queue is full or empty. After close() pushes are refused, and pops give
+// what is left and then nothing.
+template <typename T>
+class BoundedQueue {
+ public:
+  // `capacity` is rounded up to a power of two.
+  explicit BoundedQueue(size_t capacity) : size_(std::bit_ceil(capacity)), slots_(new Slot[size_]) {
+    BF_CHECK(capacity > 0) << "a queue without room";
+    for (size_t i = 0; i < size_; ++i) slots_[i].turn.store(i, std::memory_order_relaxed);
+  }
+
+  size_t capacity() const { return size_; }
+
+  // Moves from `item` only on success.
+  bool try_push(T& item) {
+    size_t place = tail_.load(std::memory_order_relaxed);
+    for (;;) {
+      Slot& slot = slots_[place & (size_ - 1)];
+      const auto ahead = static_cast<ptrdiff_t>(slot.turn.load() - place);
+      if (ahead == 0) {
+        if (tail_.compare_exchange_weak(place, place + 1, std::memory_order_relaxed)) {
+          slot.item = std::move(item);
+          slot.turn.store(place + 1);
+          not_empty_.notify_one();
+          return true;
+        }
+      } else if (ahead < 0) {
+        return false;  // full: the slot still holds what was pushed a round ago
+      } else {
+        place = tail_.load(std::memory_order_relaxed);
+      }
+    }
+  }
+
+  bool try_pop(T& item) {
+    size_t place = head_.load(std::memory_order_relaxed);
+    for (;;) {
+      Slot& slot = slots_[place & (size_ - 1)];
+      const auto ahead = static_cast<ptrdiff_t>(slot.turn.load() - (place + 1));
+      if (ahead == 0) {
+        if (head_.compare_exchange_weak(place, place + 1, std::memory_order_relaxed)) {
+          item = std::move(slot.item);
+          slot.turn.store(place + size_);
+          not_full_.notify_one();
+          return true;
+        }
+      } else if (ahead < 0) {
+        return false;
+      } else {
+        place = head_.load(std::memory_order_relaxed);
+      }
+    }
+  }
+
+  // False after close(): the item was not taken.
+  bool push(T item) {
+    bool pushed = false;
+    not_full_.wait([&] { return closed_.load() || (pushed = try_push(item)); });
+    return pushed;
+  }
+
+  // Nothing after close(), once the queue is empty. What was pushed before close() is never lost: after
+  // closed_ is seen, the queue is looked at once more.
+  std::optional<T> pop() {
+    std::optional<T> item(std::in_place);
+    bool popped = false;
+    not_empty_.wait([&] {
+      const bool closed = closed_.load();
+      return (popped = try_pop(*item)) || closed;
+    });
+    if (!popped) item.reset();
+    return item;
+  }
+
+  // From any thread, any number of times. Items of push() calls that run at the same moment may be refused.
+  void close() {
+    closed_.store(true);
+    not_empty_.notify_all();
+    not_full_.notify_all();
+  }
+  bool closed() const { return closed_.load(); }
+
+ private:
+  struct alignas(64) Slot {
+    std::atomic<size_t> turn;
+    T item{};
+  };
+  const size_t size_;
+  const std::unique_ptr<Slot[]> slots_;
+  alignas(64) std::atomic<size_t> tail_{0};
+  alignas(64) std::atomic<size_t> head_{0};
+  alignas(64) EventCount not_empty_;
+  EventCount not_full_;
+  std::atomic<bool> closed_{false};
+};
+
+}  // namespace butterfly

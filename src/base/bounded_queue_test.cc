@@ -1,0 +1,99 @@
+// The queue loses nothing, doubles nothing, keeps the order of each producer, and wakes who sleeps.
+#include "base/bounded_queue.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <deque>
+#include <thread>
+#include <vector>
+
+namespace butterfly {
+namespace {
+
+TEST(BoundedQueue, IsAQueue) {
+  EXPECT_TRUE(rc::check([] {
+    BoundedQueue<int> queue(*rc::gen::inRange<size_t>(1, 9));
+    std::deque<int> model;
+    int next = 0;
+    for (const bool push : *rc::gen::container<std::vector<bool>>(rc::gen::arbitrary<bool>())) {
+      if (push) {
+        int item = next;
+        RC_ASSERT(queue.try_push(item) == (model.size() < queue.capacity()));
+        if (model.size() < queue.capacity()) model.push_back(next++);
+      } else {
+        int item = -1;
+        RC_ASSERT(queue.try_pop(item) == !model.empty());
+        if (model.empty()) continue;
+        RC_ASSERT(item == model.front());
+        model.pop_front();
+      }
+    }
+  }));
+}
+
+TEST(BoundedQueue, AfterCloseTheRestComesOutAndNothingGoesIn) {
+  BoundedQueue<int> queue(4);
+  EXPECT_TRUE(queue.push(1));
+  EXPECT_TRUE(queue.push(2));
+  queue.close();
+  EXPECT_FALSE(queue.push(3));
+  EXPECT_EQ(queue.pop(), 1);
+  EXPECT_EQ(queue.pop(), 2);
+  EXPECT_EQ(queue.pop(), std::nullopt);
+  EXPECT_EQ(queue.pop(), std::nullopt);
+}
+
+TEST(BoundedQueue, CloseWakesThoseWhoWait) {
+  BoundedQueue<int> empty(2), full(1);
+  EXPECT_TRUE(full.push(7));
+  std::thread popper([&] { EXPECT_EQ(empty.pop(), std::nullopt); });
+  std::thread pusher([&] { EXPECT_FALSE(full.push(8)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  empty.close();
+  full.close();
+  popper.join();
+  pusher.join();
+}
+
+TEST(BoundedQueue, MovesWhatCannotBeCopied) {
+  BoundedQueue<std::unique_ptr<int>> queue(2);
+  EXPECT_TRUE(queue.push(std::make_unique<int>(5)));
+  EXPECT_EQ(**queue.pop(), 5);
+}
+
+// Every item arrives once, and items of one producer arrive in their order, through a queue that is full and
+// empty all the time.
+TEST(BoundedQueue, ManyThreadsLoseAndDoubleNothing) {
+  constexpr uint32_t kProducers = 4, kConsumers = 4, kEach = 20000;
+  for (const size_t capacity : {1u, 2u, 64u}) {
+    BoundedQueue<uint32_t> queue(capacity);
+    std::vector<std::thread> producers, consumers;
+    std::vector<std::vector<uint32_t>> got(kConsumers);
+    for (uint32_t p = 0; p < kProducers; ++p)
+      producers.emplace_back([&, p] {
+        for (uint32_t i = 0; i < kEach; ++i) EXPECT_TRUE(queue.push(p * kEach + i));
+      });
+    for (uint32_t c = 0; c < kConsumers; ++c)
+      consumers.emplace_back([&, c] {
+        while (const auto item = queue.pop()) got[c].push_back(*item);
+      });
+    for (auto& thread : producers) thread.join();
+    queue.close();
+    for (auto& thread : consumers) thread.join();
+
+    std::vector<int> times(kProducers * kEach, 0);
+    for (const auto& items : got) {
+      std::vector<int64_t> last(kProducers, -1);
+      for (const uint32_t item : items) {
+        ++times[item];
+        EXPECT_GT(static_cast<int64_t>(item), last[item / kEach]) << "out of order";
+        last[item / kEach] = item;
+      }
+    }
+    for (const int count : times) ASSERT_EQ(count, 1) << "capacity " << capacity;
+  }
+}
+
+}  // namespace
+}  // namespace butterfly
