@@ -6,6 +6,9 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(hwy REQUIRED)
+find_package(PNG REQUIRED)   # training data: images
+find_package(JPEG REQUIRED)
+find_package(ZLIB REQUIRED)  # IDX files are usually gzipped
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)      # tokenizers: cutting texts into words
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)  # cluster and workload files

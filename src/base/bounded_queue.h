@@ -1,5 +1,6 @@
 // A queue of fixed size between any number of threads, without locks; idle threads sleep.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -8,7 +9,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/check.h"
 #include "base/event_count.h"
 
 namespace butterfly {
@@ -22,9 +22,10 @@ namespace butterfly {
 template <typename T>
 class BoundedQueue {
  public:
-  // `capacity` is rounded up to a power of two.
-  explicit BoundedQueue(size_t capacity) : size_(std::bit_ceil(capacity)), slots_(new Slot[size_]) {
-    BF_CHECK(capacity > 0) << "a queue without room";
+  // `capacity` is rounded up to a power of two, and to 2: with one slot "filled in this round" and "free in
+  // the next one" would be the same number.
+  explicit BoundedQueue(size_t capacity)
+      : size_(std::bit_ceil(std::max<size_t>(capacity, 2))), slots_(new Slot[size_]) {
     for (size_t i = 0; i < size_; ++i) slots_[i].turn.store(i, std::memory_order_relaxed);
   }
 

@@ -45,10 +45,11 @@ TEST(BoundedQueue, AfterCloseTheRestComesOutAndNothingGoesIn) {
 }
 
 TEST(BoundedQueue, CloseWakesThoseWhoWait) {
-  BoundedQueue<int> empty(2), full(1);
+  BoundedQueue<int> empty(2), full(2);
   EXPECT_TRUE(full.push(7));
+  EXPECT_TRUE(full.push(8));
   std::thread popper([&] { EXPECT_EQ(empty.pop(), std::nullopt); });
-  std::thread pusher([&] { EXPECT_FALSE(full.push(8)); });
+  std::thread pusher([&] { EXPECT_FALSE(full.push(9)); });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   empty.close();
   full.close();
@@ -66,7 +67,7 @@ TEST(BoundedQueue, MovesWhatCannotBeCopied) {
 // empty all the time.
 TEST(BoundedQueue, ManyThreadsLoseAndDoubleNothing) {
   constexpr uint32_t kProducers = 4, kConsumers = 4, kEach = 20000;
-  for (const size_t capacity : {1u, 2u, 64u}) {
+  for (const size_t capacity : {2u, 4u, 64u}) {
     BoundedQueue<uint32_t> queue(capacity);
     std::vector<std::thread> producers, consumers;
     std::vector<std::vector<uint32_t>> got(kConsumers);

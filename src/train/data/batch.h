@@ -1,0 +1,51 @@
+// What one step of training reads: some items of a data set, side by side.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace butterfly::train {
+
+// How much one item has of each kind. A text has ids and one target per id, an image values and one target.
+struct ItemShape {
+  size_t ids = 0;
+  size_t values = 0;
+  size_t targets = 0;
+  friend bool operator==(const ItemShape&, const ItemShape&) = default;
+};
+
+// Where one item goes; spans have the sizes of the shape.
+struct ItemView {
+  std::span<int32_t> ids;
+  std::span<float> values;
+  std::span<int32_t> targets;
+};
+
+// A target that does not count in the loss.
+inline constexpr int32_t kIgnoredTarget = -1;
+
+// Memory is kept when a batch is filled again.
+struct Batch {
+  uint64_t index = 0;  // since the beginning of training
+  uint64_t epoch = 0;
+  size_t rows = 0;
+  ItemShape shape;
+  std::vector<int32_t> ids;      // [rows, shape.ids]
+  std::vector<float> values;     // [rows, shape.values]
+  std::vector<int32_t> targets;  // [rows, shape.targets]
+
+  void resize(size_t row_count, const ItemShape& item) {
+    rows = row_count;
+    shape = item;
+    ids.resize(rows * item.ids);
+    values.resize(rows * item.values);
+    targets.resize(rows * item.targets);
+  }
+  ItemView row(size_t i) {
+    return {std::span(ids).subspan(i * shape.ids, shape.ids),
+            std::span(values).subspan(i * shape.values, shape.values),
+            std::span(targets).subspan(i * shape.targets, shape.targets)};
+  }
+};
+
+}  // namespace butterfly::train

@@ -1,0 +1,83 @@
+// Texts as windows of token ids: from token files, or from ids in memory.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "train/data/dataset.h"
+
+namespace butterfly::train {
+
+// How a token file writes its ids: little-endian, nothing else in the file.
+enum class TokenWidth { kU16, kU32 };
+
+// A long run of ids, cut into windows of `length`; the targets of a window are its ids moved by one, so the
+// last one is the first id of the window behind it. Ids behind the last whole window are not used.
+class TokenDataset final : public Dataset {
+ public:
+  // The file stays mapped. Throws Error: kCorrupt when its size is no multiple of the width, kInvalidArgument
+  // when it has not even one window. Ids are checked when they are read (kCorrupt, with file and place).
+  static std::unique_ptr<TokenDataset> open(const std::filesystem::path& path, TokenWidth width,
+                                            size_t length, size_t vocabulary);
+  // `name` is for messages.
+  TokenDataset(std::vector<int32_t> ids, size_t length, size_t vocabulary, std::string name);
+
+  uint64_t size() const override { return (tokens_ - 1) / length_; }
+  ItemShape shape() const override { return {.ids = length_, .values = 0, .targets = length_}; }
+  void read(uint64_t item, const ItemView& into) const override;
+  std::string describe() const override;
+
+ private:
+  TokenDataset(size_t length, size_t vocabulary, std::string name);
+  void check_count(uint64_t tokens);
+  int32_t token(uint64_t at) const;
+
+  std::string name_;
+  size_t length_;
+  size_t vocabulary_;
+  uint64_t tokens_ = 0;
+  std::vector<int32_t> ids_;
+  std::shared_ptr<MappedFile> file_;
+  TokenWidth width_ = TokenWidth::kU32;
+};
+
+// Writes ids as a token file. Throws Error kInvalidArgument for an id that the width cannot hold, kIo.
+void write_token_file(const std::filesystem::path& path, std::span<const int32_t> ids, TokenWidth width);
+
+// Documents of their own, several to a window: a window begins with a document, and only those longer than it
+// are cut. What is left of a window is filled with `padding`, whose targets do not count.
+struct Document {
+  std::vector<int32_t> ids;
+  size_t ignored = 0;  // leading ids that are given, not learned: their targets do not count
+};
+
+class DocumentDataset final : public Dataset {
+ public:
+  // A document needs two ids to have a target; shorter ones are left out and counted.
+  DocumentDataset(std::span<const Document> documents, size_t length, int32_t padding, std::string name);
+
+  uint64_t size() const override { return windows_; }
+  ItemShape shape() const override { return {.ids = length_, .values = 0, .targets = length_}; }
+  void read(uint64_t item, const ItemView& into) const override;
+  std::string describe() const override;
+  size_t left_out() const { return left_out_; }
+  size_t cut() const { return cut_; }
+  uint64_t targets() const { return targets_; }  // that count
+
+ private:
+  void put(std::span<const int32_t> ids, std::span<const int32_t> targets);
+
+  std::string name_;
+  size_t length_;
+  int32_t padding_;
+  uint64_t windows_ = 0;
+  size_t used_ = 0;  // of the last window
+  std::vector<int32_t> ids_, targets_of_;
+  size_t left_out_ = 0, cut_ = 0;
+  size_t documents_ = 0;
+  uint64_t targets_ = 0;
+};
+
+}  // namespace butterfly::train
