@@ -22,11 +22,15 @@ struct MatmulJob {
   size_t y_stride;  // floats
 };
 
+struct FullPanel;
+
 struct PackFormat {
   DType dtype;
   size_t (*panel_bytes)(size_t cols);
   // `valid` rows (1 to 16) of `row_bytes` each into one panel; missing rows become zeros.
   void (*pack)(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel);
+  // The same for 16 rows, by vectors.
+  void (*pack_full)(const FullPanel& panel);
   void (*matmul)(const MatmulJob& job);
 };
 

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "kernels/pack_full.h"
 #include "kernels/pack_table.h"
 
 namespace butterfly::kernels {
@@ -48,8 +49,13 @@ void PackedMatrix::pack_panels(const Tensor& weights, size_t panel_begin, size_t
   const size_t row_bytes = rows_ == 0 ? 0 : weights.bytes() / rows_;
   for (size_t i = panel_begin; i < panel_end; ++i) {
     const size_t first = i * kPanelRows;
-    format_->pack(weights.raw() + first * row_bytes, row_bytes, std::min(kPanelRows, rows_ - first), cols_,
-                  data_.data() + i * panel_bytes_);
+    const std::byte* from = weights.raw() + first * row_bytes;
+    std::byte* to = data_.data() + i * panel_bytes_;
+    if (first + kPanelRows <= rows_) {
+      format_->pack_full({from, row_bytes, cols_, to});
+    } else {
+      format_->pack(from, row_bytes, rows_ - first, cols_, to);
+    }
   }
 }
 
