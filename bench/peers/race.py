@@ -79,7 +79,7 @@ def ours(binary, model, threads, tests):
     kind, _, depth = parse_test(tests[0])
     base = [binary, "bench", "-m", model, "-t", threads, "-r", 1, "-o", "json"]
     if kind in LOWER_IS_BETTER:
-        return started(base + ["-p", 0, "-n", 1])
+        return started(base + ["-p", 0, "-n", 1, "--no-warmup"])
     if kind == "b":
         return {test: float(json.loads(run(base + ["-p", 0, "-n", BATCH_TOKENS, "--streams", parse_test(test)[1]]))[-1]["avg_ts"])
                 for test in tests}

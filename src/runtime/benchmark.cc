@@ -88,9 +88,9 @@ double BenchmarkResult::median() const {
 }
 
 BenchmarkResult run_benchmark(LocalStage& stage, const BenchmarkTest& test, size_t repetitions,
-                              const std::function<bool()>& keep_going) {
+                              const std::function<bool()>& keep_going, bool warm_up) {
   BenchmarkResult result{.test = test, .seconds = {}, .cost = cost_of(stage, test)};
-  for (size_t i = 0; i <= repetitions && keep_going(); ++i) {
+  for (size_t i = warm_up ? 0 : 1; i <= repetitions && keep_going(); ++i) {
     empty_cache(stage);
     if (test.depth > 0) read_in(stage, test.streams, 0, test.depth);
     const auto start = std::chrono::steady_clock::now();

@@ -32,10 +32,10 @@ struct BenchmarkResult {
   double median() const;
 };
 
-// One untimed run, then `repetitions` timed ones. Tokens are arbitrary; logits are computed as a server
-// would: of the last prompt token, and of every generated one. `keep_going` is asked between runs; false ends
-// early.
+// One untimed run unless `warm_up` is false, then `repetitions` timed ones. Tokens are arbitrary; logits are
+// computed as a server would: of the last prompt token, and of every generated one. `keep_going` is asked
+// between runs; false ends early.
 BenchmarkResult run_benchmark(LocalStage& stage, const BenchmarkTest& test, size_t repetitions,
-                              const std::function<bool()>& keep_going);
+                              const std::function<bool()>& keep_going, bool warm_up = true);
 
 }  // namespace butterfly::runtime

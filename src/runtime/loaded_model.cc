@@ -1,5 +1,7 @@
 #include "runtime/loaded_model.h"
 
+#include <optional>
+
 #include "base/error.h"
 
 namespace butterfly::runtime {
@@ -37,7 +39,10 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, Threa
   std::vector<model::Adapter> adapters;
   for (const model::AdapterSpec& spec : options.adapters)
     adapters.push_back(model::open_adapter(spec, model->file));
-  model::WeightLoader weights(model->file, pool, options.progress, adapters);
+  // Packing uses every CPU, however few threads will compute: it is over before they start.
+  std::optional<ThreadPool> all_cpus;
+  if (pool.size() < default_thread_count()) all_cpus.emplace();
+  model::WeightLoader weights(model->file, all_cpus ? *all_cpus : pool, options.progress, adapters);
   model->network = architecture.load(model->config, weights, model->range);
   weights.check_adapters_used();
   model->packed_bytes = weights.packed_bytes();

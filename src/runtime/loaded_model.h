@@ -36,7 +36,7 @@ struct LoadOptions {
   model::LoadProgress progress;
 };
 
-// Opens and loads the whole model. Throws Error that names the file, the place, the expected and the found.
+// Opens and loads the whole model, with all CPUs when `pool` has fewer. Throws Error that names the file, the place, the expected and the found.
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, ThreadPool& pool,
                                         const LoadOptions& options = {});
 

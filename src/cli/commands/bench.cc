@@ -39,6 +39,7 @@ struct BenchOptions {
   std::string output = "md";
   bool machine = false;
   bool profile = false;
+  bool no_warmup = false;
 };
 
 // One finished row.
@@ -179,13 +180,13 @@ void bench_model(const BenchOptions& options, const std::string& path, size_t th
         *model, pool,
         {.positions = positions, .sequences = test.streams, .kv_type = *dtype, .rows_max = options.batch});
     stage.set_profiling(options.profile);
-    Row row{
-        .model = path,
-        .type = model_type(model->file),
-        .bytes = model->file.tensor_bytes(),
-        .parameters = model->file.parameter_count(),
-        .threads = pool.size(),
-        .result = runtime::run_benchmark(stage, test, options.repetitions, [] { return !interrupted(); })};
+    Row row{.model = path,
+            .type = model_type(model->file),
+            .bytes = model->file.tensor_bytes(),
+            .parameters = model->file.parameter_count(),
+            .threads = pool.size(),
+            .result = runtime::run_benchmark(
+                stage, test, options.repetitions, [] { return !interrupted(); }, !options.no_warmup)};
     throw_if_interrupted();
     printer.row(row);
     if (options.profile) print_profile(stage);
@@ -257,6 +258,7 @@ CommandBody setup_bench(CLI::App& app) {
   add_flag(app, "--machine", options->machine,
            "Measure the machine instead: memory bandwidth, FMA and int8 peak");
   add_flag(app, "--profile", options->profile, "Time by operation, on stderr");
+  add_flag(app, "--no-warmup", options->no_warmup, "Time the first run too: no untimed one before it");
   return [options] { return bench(*options); };
 }
 
