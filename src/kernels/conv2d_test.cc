@@ -243,48 +243,79 @@ TEST(Conv2d, GradientsAreThoseOfTheForwardPass) {
   }
 }
 
-void expect_plain(const Case& c, size_t threads, size_t offset) {
-  const Conv2d& conv = c.conv;
-  const std::string where = std::string(c.name) + " " + target_name() + " threads " + std::to_string(threads);
-  ThreadPool pool(threads);
-  const OffsetFloats x(random_floats(4099, 1), conv.x_count(), offset);
-  const OffsetFloats w(random_floats(4093, 2), conv.w_count(), (offset + 1) % 4);
-  const OffsetFloats dy(random_floats(4091, 3), conv.y_count(), (offset + 2) % 4);
-  const OffsetFloats bias(random_floats(conv.out_c + 1, 4), conv.out_c, offset);
-  for (int variant = 0; variant < 3; ++variant) {
-    OffsetFloats want(conv.y_count(), 0), got(conv.y_count(), offset), want_before(conv.y_count(), 0),
-        got_before(conv.y_count(), 1);
-    const float* b = variant == 0 ? nullptr : bias.data();
-    const auto activation = static_cast<FusedActivation>(variant);
-    ref::conv2d_forward(conv, x.data(), w.data(),
-                        {b, activation, variant == 2 ? want_before.data() : nullptr}, want.data());
-    conv2d_forward(conv, x.data(), w.data(), {b, activation, variant == 2 ? got_before.data() : nullptr},
-                   got.data(), pool);
-    ASSERT_EQ(first_difference(want.data(), got.data(), want.size()), want.size()) << where;
-    ASSERT_EQ(first_difference(want_before.data(), got_before.data(), want.size()), want.size()) << where;
+// What the plain loops give, once for all targets.
+struct Wanted {
+  OffsetFloats x, w, dy, bias;
+  std::vector<OffsetFloats> y, before;  // by variant of the epilogue
+  OffsetFloats dx;
+  std::vector<OffsetFloats> dw, dbias;  // fresh, accumulated
+
+  static constexpr int kVariants = 3;
+  static OffsetFloats start_of(size_t count) { return OffsetFloats(random_floats(997, 5), count, 0); }
+  // Nothing, bias and relu, bias and gelu with the values before it.
+  Epilogue epilogue(int variant, float* into) const {
+    return {variant == 0 ? nullptr : bias.data(), static_cast<FusedActivation>(variant),
+            variant == 2 ? into : nullptr};
   }
-  OffsetFloats want_dx(conv.x_count(), 0), got_dx(conv.x_count(), offset);
-  std::fill_n(got_dx.data(), got_dx.size(), 99.0f);
-  ref::conv2d_backward_data(conv, dy.data(), w.data(), want_dx.data());
-  conv2d_backward_data(conv, dy.data(), w.data(), got_dx.data(), pool);
-  ASSERT_EQ(first_difference(want_dx.data(), got_dx.data(), want_dx.size()), want_dx.size()) << where;
+
+  Wanted(const Conv2d& conv, size_t offset)
+      : x(random_floats(4099, 1), conv.x_count(), offset),
+        w(random_floats(4093, 2), conv.w_count(), (offset + 1) % 4),
+        dy(random_floats(4091, 3), conv.y_count(), (offset + 2) % 4),
+        bias(random_floats(conv.out_c + 1, 4), conv.out_c, offset),
+        dx(conv.x_count(), 0) {
+    for (int variant = 0; variant < kVariants; ++variant) {
+      y.emplace_back(conv.y_count(), 0);
+      before.emplace_back(conv.y_count(), 0);
+      ref::conv2d_forward(conv, x.data(), w.data(), epilogue(variant, before.back().data()), y.back().data());
+    }
+    ref::conv2d_backward_data(conv, dy.data(), w.data(), dx.data());
+    for (bool accumulate : {false, true}) {
+      dw.push_back(start_of(conv.w_count()));
+      dbias.push_back(start_of(conv.out_c));
+      ref::conv2d_backward_weights(conv, x.data(), dy.data(), accumulate, dw.back().data(),
+                                   dbias.back().data());
+    }
+  }
+};
+
+bool same(const OffsetFloats& a, const OffsetFloats& b) {
+  return a.size() == b.size() && first_difference(a.data(), b.data(), a.size()) == a.size();
+}
+
+void expect_plain(const Conv2d& conv, const Wanted& want, size_t threads, const std::string& where) {
+  ThreadPool pool(threads);
+  for (int variant = 0; variant < Wanted::kVariants; ++variant) {
+    OffsetFloats y(conv.y_count(), threads), before(conv.y_count(), 1);
+    conv2d_forward(conv, want.x.data(), want.w.data(), want.epilogue(variant, before.data()), y.data(), pool);
+    ASSERT_TRUE(same(want.y[static_cast<size_t>(variant)], y)) << where << " epilogue " << variant;
+    ASSERT_TRUE(same(want.before[static_cast<size_t>(variant)], before)) << where;
+  }
+  OffsetFloats dx(conv.x_count(), threads);
+  std::fill_n(dx.data(), dx.size(), 99.0f);
+  conv2d_backward_data(conv, want.dy.data(), want.w.data(), dx.data(), pool);
+  ASSERT_TRUE(same(want.dx, dx)) << where << " data";
   for (bool accumulate : {false, true}) {
-    OffsetFloats want_dw(random_floats(997, 5), conv.w_count(), 0), got_dw(want_dw);
-    OffsetFloats want_db(random_floats(997, 6), conv.out_c, 0), got_db(want_db);
-    ref::conv2d_backward_weights(conv, x.data(), dy.data(), accumulate, want_dw.data(), want_db.data());
-    conv2d_backward_weights(conv, x.data(), dy.data(), accumulate, got_dw.data(), got_db.data(), pool);
-    ASSERT_EQ(first_difference(want_dw.data(), got_dw.data(), want_dw.size()), want_dw.size()) << where;
-    ASSERT_EQ(first_difference(want_db.data(), got_db.data(), want_db.size()), want_db.size()) << where;
-    conv2d_backward_weights(conv, x.data(), dy.data(), accumulate, got_dw.data(), nullptr, pool);
+    OffsetFloats dw = Wanted::start_of(conv.w_count()), dbias = Wanted::start_of(conv.out_c), dw2 = dw;
+    conv2d_backward_weights(conv, want.x.data(), want.dy.data(), accumulate, dw.data(), dbias.data(), pool);
+    ASSERT_TRUE(same(want.dw[accumulate ? 1 : 0], dw)) << where << " weights";
+    ASSERT_TRUE(same(want.dbias[accumulate ? 1 : 0], dbias)) << where << " bias";
+    conv2d_backward_weights(conv, want.x.data(), want.dy.data(), accumulate, dw2.data(), nullptr, pool);
+    ASSERT_TRUE(same(dw, dw2)) << where << " without bias";
   }
 }
 
 TEST(Conv2d, EveryTargetIsThePlainLoop) {
-  for_each_target([&](const std::string&) {
-    size_t offset = 0;
-    for (const Case& c : kCases)
-      for (size_t threads : {1, 2, 3}) expect_plain(c, threads, offset++ % 4);
-  });
+  size_t offset = 0;
+  for (const Case& c : kCases) {
+    const Wanted want(c.conv, offset++ % 4);
+    for_each_target([&](const std::string& target) {
+      if (target == "ref") return;
+      for (size_t threads : {1, 2, 3})
+        expect_plain(c.conv, want, threads,
+                     std::string(c.name) + " " + target + " threads " + std::to_string(threads));
+    });
+  }
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ HWY_INLINE bool HasEffect(const Epilogue& epilogue) {
 
 // `count` sums of columns column, column + 1 ... go to `out`, which may be `sums`; `at` is where the row
 // stands in the whole result, for `before`.
-HWY_NOINLINE void FinishRow(const Epilogue& epilogue, const float* sums, size_t column, size_t at,
-                            size_t count, float* out) {
+inline HWY_NOINLINE void FinishRow(const Epilogue& epilogue, const float* sums, size_t column, size_t at,
+                                   size_t count, float* out) {
   const float* from = sums;
   if (epilogue.bias != nullptr) {
     float* to = epilogue.before != nullptr ? epilogue.before + at : out;

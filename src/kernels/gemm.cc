@@ -19,8 +19,11 @@ namespace butterfly::kernels::HWY_NAMESPACE {
 void run_gemm(const Gemm& job, ThreadPool*) { ref::gemm(job); }
 #else
 
+namespace {
+
 inline constexpr size_t kBlockDepth = 256;                // steps of k: a panel of columns then has 32 KiB
-inline constexpr size_t kBlockRows = 512;                 // rows of a block: 512 KiB with their steps
+inline constexpr size_t kBlockFloats = 256 << 10;         // of rows and steps that stay in the second cache
+inline constexpr size_t kBlockRows = 1024;                // at most
 inline constexpr size_t kSharedFloats = size_t{4} << 20;  // of the shared operand packed at a time
 inline constexpr double kThreadWork = 1 << 18;            // FMAs that are worth waking other threads for
 
@@ -99,18 +102,24 @@ struct GemmPlan {
   size_t threads;
   bool share_a;     // threads split the columns; else the rows
   size_t row_size;  // rows per block
-  size_t chunk;     // steps of k whose shared operand is packed at once: a multiple of kBlockDepth
+  size_t depth;     // steps per round: a multiple of kBlockDepth. Sums rest in C only between rounds
+  size_t chunk;     // steps whose shared operand is packed at once: some rounds
 
   size_t panels() const { return (job.n + kTileCols - 1) / kTileCols; }
   size_t row_blocks() const { return (job.m + row_size - 1) / row_size; }
 
   GemmPlan(const Gemm& j, size_t thread_count) : job(j), threads(thread_count) {
     share_a = job.n >= job.m;
+    const size_t mine = std::max<size_t>(share_a ? job.m : (job.m + threads - 1) / threads, 1);
+    // As many steps as fit beside all rows, if that leaves a few blocks; else fewer rows.
+    const size_t beside = std::clamp<size_t>(kBlockFloats / mine / kBlockDepth, 2, 4);
+    depth = std::min(beside * kBlockDepth, (job.k + kBlockDepth - 1) / kBlockDepth * kBlockDepth);
+    depth = std::max(depth, kBlockDepth);
+    const size_t rows_max = std::min(kBlockFloats / depth, kBlockRows);
+    const size_t blocks = (mine + rows_max - 1) / rows_max;
+    row_size = (mine + blocks - 1) / blocks;
     const size_t shared = share_a ? job.m : panels() * kTileCols;
-    chunk = std::max<size_t>(kSharedFloats / std::max<size_t>(shared, 1) / kBlockDepth, 1) * kBlockDepth;
-    const size_t mine = share_a ? job.m : (job.m + threads - 1) / threads;
-    const size_t blocks = std::max<size_t>((mine + kBlockRows - 1) / kBlockRows, 1);
-    row_size = std::max<size_t>((mine + blocks - 1) / blocks, 1);
+    chunk = std::max<size_t>(kSharedFloats / std::max<size_t>(shared, 1) / depth, 1) * depth;
   }
   // The shared operand: per block of k all tiles, or all panels.
   size_t shared_pieces() const { return share_a ? row_blocks() * tiles_per_block() : panels(); }
@@ -124,7 +133,12 @@ struct GemmPlan {
     const size_t blocks = (std::min(chunk, job.k) + kBlockDepth - 1) / kBlockDepth;
     return blocks * shared_pieces() * piece_floats(kBlockDepth);
   }
-  size_t piece_floats(size_t depth) const { return share_a ? TileSlot(depth) : depth * kTileCols; }
+  size_t piece_floats(size_t steps) const { return share_a ? TileSlot(steps) : steps * kTileCols; }
+  // What one thread packs for itself: a panel, or a block of rows through a round.
+  size_t own_floats() const {
+    return share_a ? kBlockDepth * kTileCols
+                   : depth / kBlockDepth * tiles_per_block() * TileSlot(kBlockDepth);
+  }
 };
 
 HWY_NOINLINE void PackShared(const GemmPlan& plan, Block chunk, size_t worker, float* shared) {
@@ -148,6 +162,40 @@ HWY_NOINLINE void PackShared(const GemmPlan& plan, Block chunk, size_t worker, f
   }
 }
 
+// The blocks of k of one round.
+template <class F>
+HWY_INLINE void EachBlock(Block round, F fn) {
+  size_t k = round.begin;
+  do {
+    fn(Block{k, std::min(round.end, k + kBlockDepth)});
+  } while ((k += kBlockDepth) < round.end);
+}
+
+// One block of rows in one round: panel after panel, each through all steps of the round.
+HWY_NOINLINE void MultiplyRows(const GemmPlan& plan, Block chunk, Block round, size_t row_block, Block panels,
+                               const float* shared, float* own) {
+  const Gemm& job = plan.job;
+  const Block rows = BlockOf(row_block, plan.row_size, job.m);
+  const size_t tiles = Tiling(rows.size()).tiles;
+  const auto own_rows = [&](Block steps) {
+    return own + (steps.begin - round.begin) / kBlockDepth * tiles * TileSlot(kBlockDepth);
+  };
+  if (!plan.share_a) EachBlock(round, [&](Block steps) { PackBlock(job, rows, steps, own_rows(steps)); });
+  for (size_t panel = panels.begin; panel < panels.end; ++panel)
+    EachBlock(round, [&](Block steps) {
+      const Chain chain = steps.begin == 0 && !job.accumulate ? Chain::kFresh : Chain::kContinue;
+      const float* a = own_rows(steps);
+      const float* b = own;
+      if (plan.share_a) {
+        a = shared + plan.shared_at(row_block * plan.tiles_per_block(), chunk, steps);
+        PackPanel(job, panel, steps, own);
+      } else {
+        b = shared + plan.shared_at(panel, chunk, steps);
+      }
+      MultiplyPanel(job, rows, panel, steps.size(), a, b, chain, steps.end == job.k);
+    });
+}
+
 HWY_NOINLINE void Multiply(const GemmPlan& plan, Block chunk, size_t worker, const float* shared,
                            float* own) {
   const Gemm& job = plan.job;
@@ -155,29 +203,23 @@ HWY_NOINLINE void Multiply(const GemmPlan& plan, Block chunk, size_t worker, con
   const Block mine{outer * worker / plan.threads, outer * (worker + 1) / plan.threads};
   const Block panels = plan.share_a ? mine : Block{0, plan.panels()};
   const Block row_blocks = plan.share_a ? Block{0, plan.row_blocks()} : mine;
-  for (size_t k = chunk.begin; k < chunk.end || k == 0; k += kBlockDepth) {
-    const Block steps{k, std::min(chunk.end, k + kBlockDepth)};
-    const Chain chain = k == 0 && !job.accumulate ? Chain::kFresh : Chain::kContinue;
-    const bool last = steps.end == job.k;
-    for (size_t i = row_blocks.begin; i < row_blocks.end; ++i) {
-      const Block rows = BlockOf(i, plan.row_size, job.m);
-      if (!plan.share_a) PackBlock(job, rows, steps, own);
-      const float* a = plan.share_a ? shared + plan.shared_at(i * plan.tiles_per_block(), chunk, steps) : own;
-      for (size_t panel = panels.begin; panel < panels.end; ++panel) {
-        if (plan.share_a) PackPanel(job, panel, steps, own);
-        const float* b = plan.share_a ? own : shared + plan.shared_at(panel, chunk, steps);
-        MultiplyPanel(job, rows, panel, steps.size(), a, b, chain, last);
-      }
-    }
-    if (job.k == 0) return;
-  }
+  size_t k = chunk.begin;
+  do {  // once even without steps: sums of nothing
+    const Block round{k, std::min(chunk.end, k + plan.depth)};
+    for (size_t i = row_blocks.begin; i < row_blocks.end; ++i)
+      MultiplyRows(plan, chunk, round, i, panels, shared, own);
+  } while ((k += plan.depth) < chunk.end);
 }
 
 // Memory of a thread, kept for the next product.
 inline float* Scratch(Buffer& buffer, size_t floats) {
-  if (buffer.size() < floats * sizeof(float)) buffer = Buffer::allocate(floats * sizeof(float));
+  constexpr size_t kHugePages = size_t{4} << 20;  // from this size on
+  const size_t bytes = floats * sizeof(float);
+  if (buffer.size() < bytes) buffer = Buffer::allocate(std::max(bytes, kHugePages));
   return reinterpret_cast<float*>(buffer.data());
 }
+
+}  // namespace
 
 void run_gemm(const Gemm& job, ThreadPool* pool) {
   if (job.m == 0 || job.n == 0) return;
@@ -186,9 +228,9 @@ void run_gemm(const Gemm& job, ThreadPool* pool) {
   const GemmPlan plan(job, alone ? 1 : pool->size());
   thread_local Buffer shared_buffer;
   float* shared = Scratch(shared_buffer, plan.shared_floats());
-  const auto own = [] {
+  const auto own = [&plan] {
     thread_local Buffer buffer;
-    return Scratch(buffer, Tiling(kBlockRows).tiles * TileSlot(kBlockDepth));
+    return Scratch(buffer, plan.own_floats());
   };
   size_t k = 0;
   do {

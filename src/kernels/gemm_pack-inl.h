@@ -20,38 +20,38 @@ namespace butterfly::kernels::HWY_NAMESPACE {
 // Floats that packing may write behind the end of what it packs.
 inline constexpr size_t kPackSlack = 16;
 
-// to[k * to_step + i] = ri[k] for kVF values of k: blocks of 4 x 4 are turned in registers.
-HWY_INLINE void PackFour(const float* r0, const float* r1, const float* r2, const float* r3, float* to,
-                         size_t to_step) {
+// Four floats of each of kVF / 4 rows, one row per block of 128 bits.
+template <class Row>
+HWY_INLINE VF LoadBlocks(Row row, size_t first, size_t last, size_t k) {
+  const hn::CappedTag<float, 4> d4;
+  const auto block = [&](size_t r) HWY_ATTR { return hn::LoadU(d4, row(std::min(r, last)) + k); };
+#if HWY_MAX_BYTES == 64
+  const hn::Half<DF> d8;
+  return hn::Combine(DF(), hn::Combine(d8, block(first + 12), block(first + 8)),
+                     hn::Combine(d8, block(first + 4), block(first)));
+#elif HWY_MAX_BYTES == 32
+  return hn::Combine(DF(), block(first + 4), block(first));
+#else
+  return block(first);
+#endif
+}
+
+// to[i * to_step + r] = row(first + r)[k + i] for four steps and kVF rows; rows behind `last` repeat it.
+template <class Row>
+HWY_INLINE void PackFourSteps(Row row, size_t first, size_t last, size_t k, float* to, size_t to_step) {
   const DF d;
   const hn::Repartition<double, DF> dd;
-  const VF v0 = hn::LoadU(d, r0), v1 = hn::LoadU(d, r1), v2 = hn::LoadU(d, r2), v3 = hn::LoadU(d, r3);
-  // Per block of four values: 0 1 of rows 0, 1; then of rows 2, 3.
+  // Rows r, r + 4, ... in the blocks of one vector: turning 4 x 4 inside the blocks puts all rows in order.
+  const VF v0 = LoadBlocks(row, first, last, k), v1 = LoadBlocks(row, first + 1, last, k);
+  const VF v2 = LoadBlocks(row, first + 2, last, k), v3 = LoadBlocks(row, first + 3, last, k);
   const auto lo01 = hn::BitCast(dd, hn::InterleaveLower(d, v0, v1));
   const auto hi01 = hn::BitCast(dd, hn::InterleaveUpper(d, v0, v1));
   const auto lo23 = hn::BitCast(dd, hn::InterleaveLower(d, v2, v3));
   const auto hi23 = hn::BitCast(dd, hn::InterleaveUpper(d, v2, v3));
-  const VF turned[4] = {hn::BitCast(d, hn::InterleaveLower(dd, lo01, lo23)),
-                        hn::BitCast(d, hn::InterleaveUpper(dd, lo01, lo23)),
-                        hn::BitCast(d, hn::InterleaveLower(dd, hi01, hi23)),
-                        hn::BitCast(d, hn::InterleaveUpper(dd, hi01, hi23))};
-  const hn::CappedTag<float, 4> d4;
-  BF_UNROLL
-  for (size_t i = 0; i < 4; ++i) {  // block b of turned[i] is step 4 b + i
-#if HWY_MAX_BYTES == 64
-    const hn::Half<DF> d8;
-    const auto low = hn::LowerHalf(d8, turned[i]), high = hn::UpperHalf(d8, turned[i]);
-    hn::StoreU(hn::LowerHalf(d4, low), d4, to + i * to_step);
-    hn::StoreU(hn::UpperHalf(d4, low), d4, to + (4 + i) * to_step);
-    hn::StoreU(hn::LowerHalf(d4, high), d4, to + (8 + i) * to_step);
-    hn::StoreU(hn::UpperHalf(d4, high), d4, to + (12 + i) * to_step);
-#elif HWY_MAX_BYTES == 32
-    hn::StoreU(hn::LowerHalf(d4, turned[i]), d4, to + i * to_step);
-    hn::StoreU(hn::UpperHalf(d4, turned[i]), d4, to + (4 + i) * to_step);
-#else
-    hn::StoreU(turned[i], d4, to + i * to_step);
-#endif
-  }
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, lo01, lo23)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, lo01, lo23)), d, to + to_step);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, hi01, hi23)), d, to + 2 * to_step);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, hi01, hi23)), d, to + 3 * to_step);
 }
 
 // Zeros from `cols` to the next step, in all steps.
@@ -65,13 +65,10 @@ HWY_INLINE void PadSteps(float* to, size_t cols, size_t to_step, size_t depth) {
 template <class Row>
 HWY_INLINE void PackRows(Row row, size_t rows, size_t depth, float* to, size_t to_step) {
   size_t k = 0;
-  // The last group of four goes first: what it writes into the next step, the first group overwrites.
-  for (; to_step >= 4 && k + kVF <= depth; k += kVF)
-    for (size_t group = (rows + 3) / 4; group-- > 0;) {
-      const size_t r = group * 4, last = rows - 1;
-      PackFour(row(r) + k, row(std::min(r + 1, last)) + k, row(std::min(r + 2, last)) + k,
-               row(std::min(r + 3, last)) + k, to + k * to_step + r, to_step);
-    }
+  // What the last rows write too much, the first ones and the next steps overwrite.
+  for (; k + 4 <= depth; k += 4)
+    for (size_t group = (rows + kVF - 1) / kVF; group-- > 0;)
+      PackFourSteps(row, group * kVF, rows - 1, k, to + k * to_step + group * kVF, to_step);
   for (; k < depth; ++k)
     for (size_t r = 0; r < rows; ++r) to[k * to_step + r] = row(r)[k];
 }
@@ -83,8 +80,11 @@ HWY_INLINE void PackColumns(const float* from, size_t stride, size_t cols, size_
   const DF d;
   const size_t up = (cols + kVF - 1) / kVF * kVF;
   const size_t vector_cols = up <= readable && up < to_step + kPackSlack ? up : cols / kVF * kVF;
+  constexpr size_t kAhead = 8;  // rows: each may be on a page of its own, where no prefetcher looks
   for (size_t k = 0; k < depth; ++k) {
     const float* at = from + k * stride;
+    if (k + kAhead < depth)
+      for (size_t c = 0; c < cols; c += 16) __builtin_prefetch(at + kAhead * stride + c, 0, 3);
     float* out = to + k * to_step;
     size_t c = 0;
     for (; c < vector_cols; c += kVF) hn::StoreU(hn::LoadU(d, at + c), d, out + c);
