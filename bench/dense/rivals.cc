@@ -18,13 +18,6 @@ F* symbol(void* handle, const char* name) {
   return reinterpret_cast<F*>(dlsym(handle, name));
 }
 
-// oneDNN asks OpenMP for its threads.
-void set_openmp_threads(int threads) {
-  static void* handle = open_library({"libgomp.so.1"});
-  if (handle != nullptr)
-    if (auto* set = symbol<void(int)>(handle, "omp_set_num_threads")) set(threads);
-}
-
 class OneDnn : public GemmRival {
  public:
   using Sgemm = int(char, char, int64_t, int64_t, int64_t, float, const float*, int64_t, const float*,
@@ -68,6 +61,12 @@ class Cblas : public GemmRival {
 void (*blis_set_threads)(int64_t) = nullptr;
 
 }  // namespace
+
+void set_openmp_threads(int threads) {
+  static void* handle = open_library({"libgomp.so.1"});
+  if (handle != nullptr)
+    if (auto* set = symbol<void(int)>(handle, "omp_set_num_threads")) set(threads);
+}
 
 std::vector<std::unique_ptr<GemmRival>> gemm_rivals() {
   std::vector<std::unique_ptr<GemmRival>> found;

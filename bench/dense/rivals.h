@@ -18,6 +18,9 @@ class GemmRival {
   virtual void run(const kernels::Gemm& job) = 0;
 };
 
+// oneDNN asks OpenMP for its threads.
+void set_openmp_threads(int threads);
+
 // Those installed: oneDNN, OpenBLAS and BLIS (the OpenMP builds, where Debian puts them).
 std::vector<std::unique_ptr<GemmRival>> gemm_rivals();
 

@@ -32,7 +32,7 @@ struct Pool2d {
 };
 
 // y and taps are [batch, out_h, out_w, channels]; taps[i] = ky * kernel_w + kx of the value kept, what the
-// backward pass needs (null: not wanted). Windows of up to 65535 taps.
+// backward pass needs (null: not wanted). Windows of up to 65536 taps.
 void max_pool2d_forward(const Pool2d& pool2d, const float* x, float* y, uint16_t* taps, ThreadPool& pool);
 // Overwrites dx.
 void max_pool2d_backward(const Pool2d& pool2d, const float* dy, const uint16_t* taps, float* dx,
