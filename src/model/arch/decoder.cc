@@ -19,7 +19,7 @@ Decoder::Decoder(const ModelConfig& model_config, WeightLoader& weights, LayerRa
   }
 }
 
-StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows) const {
+StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, size_t normed_rows) const {
   using graph::Elem;
   const auto n = static_cast<int64_t>(rows);
   nn::Builder b(g);
@@ -48,6 +48,11 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows) con
   for (size_t i = 0; i < blocks.size(); ++i)
     x = blocks[i].build(
         b, x, turns.empty() ? graph::ValueId{} : turns[rope_of_block.empty() ? 0 : rope_of_block[i]]);
+  if (last() && normed_rows > 0) {
+    values.normed_selected = g.input("normed_selected", {Elem::kI32, {static_cast<int64_t>(normed_rows)}});
+    values.normed = norm.build(b, graph::select_rows(g, x, values.normed_selected, "normed_rows"));
+    g.mark_output(values.normed);
+  }
   if (last()) {
     x = head.build(b, norm.build(b, graph::select_rows(g, x, values.selected, "selected_rows")));
     if (logit_cap > 0) x = graph::soft_cap(g, x, logit_cap, "logit_cap");

@@ -16,7 +16,7 @@ struct Decoder : Network {
   Decoder(const ModelConfig& config, WeightLoader& weights, LayerRange range,
           nn::NormKind norm_kind = nn::NormKind::kRms);
 
-  StageValues build(graph::Graph& graph, size_t rows, size_t output_rows) const override;
+  StageValues build(graph::Graph& graph, size_t rows, size_t output_rows, size_t normed_rows) const override;
   bool first() const { return range.begin == 0; }
   bool last() const { return range.end == config.layers; }
 

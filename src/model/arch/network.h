@@ -25,13 +25,17 @@ struct StageValues {
   graph::ValueId positions;  // [rows] i32
   graph::ValueId selected;   // [output_rows] i32: rows whose logits are wanted, if the range ends the chain
   graph::ValueId output;     // [output_rows, vocab] or [rows, dim]
+  graph::ValueId normed_selected;  // [normed_rows] i32: rows that are wanted as the head reads them, if any
+  graph::ValueId normed;           // [normed_rows, dim]: those, after the last norm
 };
 
 class Network {
  public:
   virtual ~Network() = default;
-  // Adds the network for `rows` rows to the graph. The graph borrows the weights.
-  virtual StageValues build(graph::Graph& graph, size_t rows, size_t output_rows) const = 0;
+  // Adds the network for `rows` rows to the graph. The graph borrows the weights. `normed_rows`: for
+  // embeddings.
+  virtual StageValues build(graph::Graph& graph, size_t rows, size_t output_rows,
+                            size_t normed_rows = 0) const = 0;
 };
 
 // One architecture: files name it in general.architecture.

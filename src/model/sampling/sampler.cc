@@ -4,10 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "kernels/math.h"
 #include "kernels/softmax.h"
+#include "model/sampling/token_constraint.h"
 
 namespace butterfly::model {
 namespace {
@@ -56,8 +58,9 @@ void SamplerSettings::check() const {
 
 Sampler::Sampler(SamplerSettings settings) : settings_(std::move(settings)) { settings_.check(); }
 
-int32_t Sampler::sample(std::span<const float> logits, std::span<const int32_t> history, uint64_t position) {
-  logits = adjust(logits, history);
+int32_t Sampler::sample(std::span<const float> logits, std::span<const int32_t> history, uint64_t position,
+                        std::span<const uint64_t> allowed) {
+  logits = adjust(logits, history, allowed);
   const Candidate first = largest_logit(logits);
   const SamplerSettings& s = settings_;
   if (s.temperature <= 0 || s.top_k == 1) {
@@ -78,16 +81,31 @@ int32_t Sampler::sample(std::span<const float> logits, std::span<const int32_t> 
   return draw(position);
 }
 
-// The logits after bias and penalties: the caller's own where there are none.
-std::span<const float> Sampler::adjust(std::span<const float> logits, std::span<const int32_t> history) {
+// The logits after mask, bias and penalties: the caller's own where there are none.
+std::span<const float> Sampler::adjust(std::span<const float> logits, std::span<const int32_t> history,
+                                       std::span<const uint64_t> allowed) {
   const SamplerSettings& s = settings_;
   const bool penalties = s.repeat_last_n != 0 && !history.empty() &&
                          (s.repeat_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0);
-  if (!penalties && s.logit_bias.empty()) return logits;
+  if (!penalties && s.logit_bias.empty() && allowed.empty()) return logits;
   adjusted_.assign(logits.begin(), logits.end());
+  if (!allowed.empty()) forbid(allowed);
   for (const auto& [id, bias] : s.logit_bias) adjusted_[checked_id(id, logits.size(), "logit_bias")] += bias;
   if (penalties) penalise(history);
   return adjusted_;
+}
+
+// -infinity for every token whose bit is 0.
+void Sampler::forbid(std::span<const uint64_t> allowed) {
+  BF_CHECK(allowed.size() == mask_words(adjusted_.size()))
+      << allowed.size() << " words of mask for " << adjusted_.size() << " logits";
+  for (size_t word = 0; word < allowed.size(); ++word) {
+    if (allowed[word] == ~uint64_t{0}) continue;
+    const size_t begin = word * kTokensPerMaskWord;
+    const size_t count = std::min(kTokensPerMaskWord, adjusted_.size() - begin);
+    for (size_t i = 0; i < count; ++i)
+      if ((allowed[word] >> i & 1) == 0) adjusted_[begin + i] = -std::numeric_limits<float>::infinity();
+  }
 }
 
 void Sampler::penalise(std::span<const int32_t> history) {

@@ -27,7 +27,7 @@ struct SamplerSettings {
   void check() const;
 };
 
-// Steps, as in llama.cpp's default chain: bias, penalties, top-k, top-p, min-p, temperature, draw.
+// Steps, as in llama.cpp's default chain: mask, bias, penalties, top-k, top-p, min-p, temperature, draw.
 //
 // The token is a function of (settings, logits, history, position) alone: the random number is keyed by
 // (seed, position), and nothing is kept between calls but scratch memory. So a stream can go on anywhere from
@@ -37,8 +37,10 @@ class Sampler {
   explicit Sampler(SamplerSettings settings);
 
   // `history`: the tokens before, prompt included. `position`: index of the token to choose in the whole
-  // text. Throws Error kInvalidArgument for logits that are not numbers, or ids outside them.
-  int32_t sample(std::span<const float> logits, std::span<const int32_t> history, uint64_t position);
+  // text. `allowed`: a mask as token_constraint.h has it; empty: all tokens. Throws Error kInvalidArgument
+  // for logits that are not numbers, ids outside them, or when no token can be chosen.
+  int32_t sample(std::span<const float> logits, std::span<const int32_t> history, uint64_t position,
+                 std::span<const uint64_t> allowed = {});
 
   // The tokens that the last sample() could have chosen, with their probabilities. In order (logit down, id
   // up), but in the order of ids when neither top-k, top-p nor min-p is on. After a greedy choice only the
@@ -49,7 +51,9 @@ class Sampler {
   const SamplerSettings& settings() const { return settings_; }
 
  private:
-  std::span<const float> adjust(std::span<const float> logits, std::span<const int32_t> history);
+  std::span<const float> adjust(std::span<const float> logits, std::span<const int32_t> history,
+                                std::span<const uint64_t> allowed);
+  void forbid(std::span<const uint64_t> allowed);
   void penalise(std::span<const int32_t> history);
   void cut_top_k(std::span<const float> logits, float max);
   void cut_from_all(std::span<const float> logits);
