@@ -1,14 +1,10 @@
 // Runs batches of rows through a model's layers on this machine, with a key/value cache.
 #pragma once
-#include <list>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "base/thread_pool.h"
-#include "graph/executor.h"
 #include "model/kv_cache.h"
-#include "runtime/loaded_model.h"
+#include "runtime/batch_runner.h"
 
 namespace butterfly::runtime {
 
@@ -27,7 +23,7 @@ struct StageOptions {
   size_t rows_max = 512;  // per run; more are an error
 };
 
-// One thread at a time. Borrows model and pool. Graphs are kept for the last few batch shapes.
+// One thread at a time. Borrows model and pool.
 class LocalStage {
  public:
   LocalStage(const LoadedModel& model, ThreadPool& pool, const StageOptions& options);
@@ -38,39 +34,25 @@ class LocalStage {
   std::span<const float> run(std::span<const BatchRow> rows);
 
   model::KvCache& cache() { return cache_; }
-  const LoadedModel& model() const { return model_; }
+  const LoadedModel& model() const { return runner_.model(); }
   size_t rows_max() const { return options_.rows_max; }
   size_t positions() const { return options_.positions; }
-  size_t activation_bytes() const { return arena_.bytes(); }
+  size_t activation_bytes() const { return runner_.activation_bytes(); }
 
   // Flops and bytes of one run of `rows` rows over `context` cached positions.
   graph::Cost cost(size_t rows, size_t output_rows, size_t context) const;
 
   // Time by operation, summed over all runs since it was switched on.
-  struct OpTime {
-    std::string_view op;
-    uint64_t calls = 0;
-    uint64_t ns = 0;
-  };
-  void set_profiling(bool on) { profiling_ = on; }
-  std::vector<OpTime> profile() const;
+  void set_profiling(bool on) { runner_.set_profiling(on); }
+  std::vector<BatchRunner::OpTime> profile() const { return runner_.profile(); }
 
  private:
-  struct Built {
-    size_t rows, output_rows;
-    model::StageValues values;
-    std::unique_ptr<graph::Executor> executor;
-    uint64_t runs = 0;
-  };
-  Built& built(size_t rows, size_t output_rows);
-
-  const LoadedModel& model_;
-  ThreadPool& pool_;
   StageOptions options_;
   model::KvCache cache_;
-  graph::Arena arena_;
-  std::list<Built> built_;  // most recently used first, at most kBuiltMax
-  bool profiling_ = false;
+  BatchRunner runner_;
 };
+
+// The shape of the cache that a model needs.
+model::KvShape kv_shape(const LoadedModel& model, DType kv_type);
 
 }  // namespace butterfly::runtime
