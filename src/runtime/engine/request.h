@@ -61,6 +61,7 @@ struct TokenEvent {
   std::string text;
   float logprob = 0;              // if asked for
   std::vector<TokenLogprob> top;  // likeliest first
+  bool ends_text = false;         // an end-of-text token: counted, but without text
 };
 
 enum class FinishReason {

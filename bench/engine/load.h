@@ -1,0 +1,99 @@
+// Requests for measuring, and a sink that notes when their tokens came.
+#pragma once
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "base/rng.h"
+#include "runtime/engine/local_engine.h"
+
+namespace butterfly::bench {
+
+using Seconds = double;
+
+inline Seconds seconds_now() {
+  return std::chrono::duration<double>(SystemClock::instance().now().time_since_epoch()).count();
+}
+
+// Thread-safe.
+class Recorder final : public runtime::EventSink {
+ public:
+  struct Arrival {
+    Seconds when;
+    size_t tokens;
+  };
+  void on_tokens(runtime::RequestId, std::vector<runtime::TokenEvent> events) override {
+    std::lock_guard lock(mutex_);
+    arrivals_.push_back({seconds_now(), events.size()});
+    tokens_ += events.size();
+    changed_.notify_all();
+  }
+  void on_finish(runtime::RequestId, runtime::FinishEvent event) override {
+    std::lock_guard lock(mutex_);
+    finish_ = std::move(event);
+    finished_ = seconds_now();
+    changed_.notify_all();
+  }
+  void wait_for_tokens(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return tokens_ >= count || finish_; });
+  }
+  const runtime::FinishEvent& wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return finish_.has_value(); });
+    return *finish_;
+  }
+  std::vector<Arrival> arrivals() const {
+    std::lock_guard lock(mutex_);
+    return arrivals_;
+  }
+  Seconds finished() const { return finished_; }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Arrival> arrivals_;
+  size_t tokens_ = 0;
+  std::optional<runtime::FinishEvent> finish_;
+  Seconds finished_ = 0;
+};
+
+inline std::vector<int32_t> random_prompt(size_t size, size_t vocab, uint64_t seed) {
+  std::vector<int32_t> ids(size);
+  for (size_t i = 0; i < size; ++i) ids[i] = static_cast<int32_t>(3 + random_u64(seed, 1, i) % (vocab - 3));
+  return ids;
+}
+
+// Greedy, to the last token.
+inline runtime::EngineRequest plain_request(std::vector<int32_t> prompt, size_t tokens) {
+  runtime::EngineRequest request;
+  request.prompt = std::move(prompt);
+  request.tokens_max = tokens;
+  request.ignore_eos = true;
+  request.sampling.temperature = 0;
+  return request;
+}
+
+inline std::shared_ptr<Recorder> start(runtime::Engine& engine, runtime::EngineRequest request) {
+  auto recorder = std::make_shared<Recorder>();
+  auto id = engine.submit(std::move(request), recorder);
+  std::move(id).or_throw();
+  return recorder;
+}
+
+// Models and what the commands were told.
+struct Setup {
+  const runtime::LoadedModel& model;
+  ThreadPool& pool;
+  size_t rounds;
+  size_t streams;
+  size_t prompt;
+  size_t generate;
+  float temperature;
+};
+
+void measure_streams(const Setup& setup);
+void measure_gap(const Setup& setup);
+void measure_speculation(const Setup& setup);
+
+}  // namespace butterfly::bench

@@ -1,0 +1,121 @@
+// What guessing ahead gains on text that repeats itself, and costs on text that does not.
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "engine/load.h"
+
+namespace butterfly::bench {
+namespace {
+
+// The text is dictated: whatever the model says, it goes on by these tokens.
+class Dictation final : public model::TokenConstraint {
+ public:
+  explicit Dictation(std::vector<int32_t> text) : text_(std::move(text)) {}
+  void mask(std::span<uint64_t> allowed) override {
+    for (uint64_t& word : allowed) word = 0;
+    const auto token = static_cast<size_t>(text_[at_ % text_.size()]);
+    allowed[token / model::kTokensPerMaskWord] |= uint64_t{1} << token % model::kTokensPerMaskWord;
+  }
+  bool accept(int32_t token) override { return token == text_[at_++ % text_.size()]; }
+  bool can_end() const override { return false; }
+  std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<Dictation>(*this); }
+
+ private:
+  std::vector<int32_t> text_;
+  size_t at_ = 0;
+};
+
+struct Text {
+  const char* name;
+  runtime::EngineRequest (*make)(const Setup&, uint64_t seed);
+};
+
+runtime::EngineRequest repeats_its_prompt(const Setup& setup, uint64_t seed) {
+  auto request = plain_request(random_prompt(setup.prompt, setup.model.config.vocab, seed), setup.generate);
+  request.constraint = std::make_unique<Dictation>(request.prompt);
+  return request;
+}
+
+runtime::EngineRequest dictated_noise(const Setup& setup, uint64_t seed) {
+  auto request = repeats_its_prompt(setup, seed);
+  request.constraint =
+      std::make_unique<Dictation>(random_prompt(setup.generate, setup.model.config.vocab, seed + 1000));
+  return request;
+}
+
+runtime::EngineRequest greedy(const Setup& setup, uint64_t seed) {
+  return plain_request(random_prompt(setup.prompt, setup.model.config.vocab, seed), setup.generate);
+}
+
+runtime::EngineRequest sampled(const Setup& setup, uint64_t seed) {
+  auto request = greedy(setup, seed);
+  request.sampling = {};
+  request.sampling.seed = seed;
+  return request;
+}
+
+// Eight different tokens in random order: there is always a match, and it is nearly always wrong.
+runtime::EngineRequest misleading(const Setup& setup, uint64_t seed) {
+  auto request = repeats_its_prompt(setup, seed);
+  std::vector<int32_t> text(setup.generate);
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<int32_t>(100 + random_u64(seed, 9, i) % 8);
+  request.constraint = std::make_unique<Dictation>(std::move(text));
+  return request;
+}
+
+constexpr Text kTexts[] = {
+    {"repeats its prompt", repeats_its_prompt},
+    {"greedy (falls into loops)", greedy},
+    {"sampled, defaults", sampled},
+    {"noise", dictated_noise},
+    {"eight tokens, misleading", misleading},
+};
+
+// Tokens per second behind the first token.
+double rate(const Setup& setup, const Text& text, uint64_t seed, bool speculate, runtime::Usage* usage) {
+  runtime::LocalEngineOptions options;
+  options.engine.running_max = setup.streams;
+  options.engine.speculate = speculate;
+  options.positions = setup.streams * (setup.prompt + setup.generate + 64);
+  const auto engine = runtime::make_local_engine(setup.model, setup.pool, options);
+  std::vector<std::shared_ptr<Recorder>> streams;
+  for (size_t i = 0; i < setup.streams; ++i)
+    streams.push_back(start(*engine, text.make(setup, 10 * seed + i)));
+  Seconds begin = 0, end = 0;
+  size_t tokens = 0;
+  for (auto& stream : streams) {
+    *usage = stream->wait().usage;
+    begin = std::max(begin, stream->arrivals().front().when);
+    end = std::max(end, stream->finished());
+  }
+  for (auto& stream : streams)
+    for (const auto& arrival : stream->arrivals())
+      if (arrival.when > begin) tokens += arrival.tokens;
+  return static_cast<double>(tokens) / (end - begin);
+}
+
+}  // namespace
+
+void measure_speculation(const Setup& setup) {
+  fmt::print("{} streams, prompts of {}, {} tokens each; without and with guesses in turn\n", setup.streams,
+             setup.prompt, setup.generate);
+  fmt::print("{:>26} {:>5} {:>12} {:>12} {:>8} {:>16}\n", "text", "round", "without t/s", "with t/s", "ratio",
+             "guessed (right)");
+  for (const Text& text : kTexts) {
+    double without_sum = 0, with_sum = 0;
+    for (size_t round = 1; round <= setup.rounds; ++round) {
+      runtime::Usage usage;
+      const double without = rate(setup, text, round, false, &usage),
+                   with = rate(setup, text, round, true, &usage);
+      without_sum += 1 / without;
+      with_sum += 1 / with;
+      fmt::print("{:>26} {:>5} {:>12.2f} {:>12.2f} {:>8.3f} {:>9} ({})\n", text.name, round, without, with,
+                 with / without, usage.draft_tokens, usage.draft_accepted);
+      std::fflush(stdout);
+    }
+    fmt::print("{:>26} {:>5} {:>12} {:>12} {:>8.3f}\n", text.name, "all", "", "", without_sum / with_sum);
+  }
+}
+
+}  // namespace butterfly::bench

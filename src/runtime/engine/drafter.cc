@@ -1,0 +1,69 @@
+#include "runtime/engine/drafter.h"
+
+#include <algorithm>
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr size_t kLengthMin = 2;  // a single token says too little
+constexpr double kForget = 0.95;  // older guesses count less and less
+
+size_t kind_of(size_t length) { return length <= 2 ? 0 : length <= 4 ? 1 : length <= 8 ? 2 : 3; }
+
+// How many tokens before `end` agree with the end of the text.
+size_t agreement(std::span<const int32_t> tokens, size_t end) {
+  size_t length = 0;
+  while (length < end && length < NgramMatch::kMatchMax &&
+         tokens[end - 1 - length] == tokens[tokens.size() - 1 - length])
+    ++length;
+  return length;
+}
+
+}  // namespace
+
+NgramMatch find_ngram(std::span<const int32_t> tokens) {
+  NgramMatch best;
+  if (tokens.size() < 2) return best;
+  const int32_t last = tokens.back();
+  const size_t begin = tokens.size() > NgramMatch::kLookBack ? tokens.size() - NgramMatch::kLookBack : 0;
+  for (size_t end = tokens.size() - 1; end > begin; --end) {
+    if (tokens[end - 1] != last) continue;
+    const size_t length = agreement(tokens, end);
+    if (length > best.length) best = {end, length};
+    if (best.length == NgramMatch::kMatchMax) break;
+  }
+  return best;
+}
+
+void Drafter::propose(std::span<const int32_t> tokens, size_t max, double row_cost,
+                      std::vector<int32_t>& draft) {
+  draft.clear();
+  credit_ = std::min(credit_ + kIncome, kCreditMax);
+  if (max == 0 || credit_ < row_cost || row_cost >= 1) return;
+  const NgramMatch match = find_ngram(tokens);
+  if (match.length < kLengthMin) return;
+  kind_ = kind_of(match.length);
+  row_cost_ = row_cost;
+  const double chance = odds_[kind_].chance();
+  double all_right = chance;
+  while (draft.size() < max && all_right > row_cost &&
+         static_cast<double>(draft.size() + 1) * row_cost <= credit_) {
+    // Where the earlier place runs into the end of the text, the text repeats itself: so does the guess.
+    const size_t from = match.next + draft.size();
+    draft.push_back(from < tokens.size() ? tokens[from] : draft[from - tokens.size()]);
+    all_right *= chance;
+  }
+}
+
+void Drafter::learn(size_t drafted, size_t accepted) {
+  credit_ = std::min(credit_ + static_cast<double>(accepted) - static_cast<double>(drafted) * row_cost_,
+                     kCreditMax);
+  Odds& odds = odds_[kind_];
+  for (size_t i = 0; i < std::min(drafted, accepted + 1);
+       ++i) {  // what comes after a wrong one was not tried
+    odds.right = kForget * odds.right + (i < accepted ? 1 : 0);
+    odds.tried = kForget * odds.tried + 1;
+  }
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,55 @@
+// Guesses how a text goes on from what it has said before: n-gram or prompt lookup, without a second model.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace butterfly::runtime {
+
+// The last place in `tokens` where their end has stood before. `length` tokens agree (at most kMatchMax
+// count); the guess is what came next, from index `next` on.
+struct NgramMatch {
+  static constexpr size_t kMatchMax = 16;
+  static constexpr size_t kLookBack = 16384;  // tokens that are searched
+  size_t next = 0;
+  size_t length = 0;  // 0: nowhere
+};
+NgramMatch find_ngram(std::span<const int32_t> tokens);
+
+// Decides for one text how much to guess. Guesses are verified by choosing the tokens as if there were no
+// guess, so they change the time only, never a token.
+//
+// A guessed row costs time; a right one saves a step. The longer the end of the text has occurred before and
+// the more guesses of that kind were right, the longer the guess: rows are added while the chance that all of
+// them are right is worth more than the row. Losses are bounded: costs are paid from a credit that starts
+// small, grows by kIncome a step and by what right guesses gain. So a text that never repeats itself loses at
+// most kIncome.
+class Drafter {
+ public:
+  static constexpr double kIncome = 0.015;
+  static constexpr double kCreditStart = 0.5;
+  static constexpr double kCreditMax = 8;
+
+  // Once for each step of the text. Writes at most `max` tokens to `draft`. `row_cost`: of a guessed row, in
+  // tokens.
+  void propose(std::span<const int32_t> tokens, size_t max, double row_cost, std::vector<int32_t>& draft);
+  // How the last proposal fared.
+  void learn(size_t drafted, size_t accepted);
+
+  double credit() const { return credit_; }
+
+ private:
+  struct Odds {
+    double right, tried;
+    double chance() const { return right / tried; }
+  };
+  // By length of the match: 2, 3-4, 5-8, more. Counted as if two guesses had been made before.
+  std::array<Odds, 4> odds_ = {{{0.5, 2}, {0.9, 2}, {1.3, 2}, {1.6, 2}}};
+  double credit_ = kCreditStart;
+  double row_cost_ = 0;  // of the last proposal
+  size_t kind_ = 0;      // of its match
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,98 @@
+// Guesses come from the text's own past, pay for themselves, and stop when they do not.
+#include "runtime/engine/drafter.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+TEST(FindNgram, TheLongestMatchWinsThenTheLatest) {
+  EXPECT_EQ(find_ngram(Tokens{}).length, 0u);
+  EXPECT_EQ(find_ngram(Tokens{1}).length, 0u);
+  EXPECT_EQ(find_ngram(Tokens{1, 2, 3}).length, 0u);
+  const NgramMatch two = find_ngram(Tokens{1, 2, 3, 9, 2, 4, 1, 2});
+  EXPECT_EQ(two.length, 2u);
+  EXPECT_EQ(two.next, 2u) << "1 2 stood in front; the later 2 alone is shorter";
+  const NgramMatch latest = find_ngram(Tokens{1, 2, 3, 1, 2, 4, 1, 2});
+  EXPECT_EQ(latest.next, 5u);
+  EXPECT_EQ(find_ngram(Tokens{7, 7, 7}).length, 2u);
+}
+
+TEST(Drafter, GoesOnWhereTheTextHasBeen) {
+  Drafter drafter;
+  Tokens text;
+  for (int32_t i = 0; i < 20; ++i) text.push_back(i);
+  for (int32_t i = 0; i < 10; ++i) text.push_back(i);
+  Tokens draft;
+  drafter.propose(text, 4, 0.1, draft);
+  EXPECT_EQ(draft, (Tokens{10, 11, 12, 13}));
+  drafter.propose(text, 2, 0.1, draft);
+  EXPECT_EQ(draft, (Tokens{10, 11}));
+  drafter.propose(text, 0, 0.1, draft);
+  EXPECT_TRUE(draft.empty());
+}
+
+TEST(Drafter, AShortLoopIsUnrolled) {
+  Drafter drafter;
+  Tokens draft;
+  const Tokens text{5, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2};
+  drafter.propose(text, 5, 0.05, draft);
+  EXPECT_EQ(draft, (Tokens{1, 2, 1, 2, 1}));
+}
+
+TEST(Drafter, NothingIsGuessedWhereARowCostsMoreThanAToken) {
+  Drafter drafter;
+  Tokens draft;
+  const Tokens text{1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4};
+  drafter.propose(text, 5, 1.0, draft);
+  EXPECT_TRUE(draft.empty());
+}
+
+// Plays a text: the guess is right as far as it agrees.
+struct Played {
+  size_t steps = 0, drafted = 0, accepted = 0;
+};
+Played play(const Tokens& text, double row_cost) {
+  Drafter drafter;
+  Tokens draft;
+  Played played;
+  for (size_t at = 2; at < text.size();) {
+    drafter.propose(std::span(text).first(at), 15, row_cost, draft);
+    size_t right = 0;
+    while (right < draft.size() && at + right + 1 < text.size() && draft[right] == text[at + right]) ++right;
+    if (!draft.empty()) drafter.learn(draft.size(), right);
+    EXPECT_GE(drafter.credit(), 0);
+    ++played.steps;
+    played.drafted += draft.size();
+    played.accepted += right;
+    at += right + 1;
+  }
+  return played;
+}
+
+TEST(Drafter, TextThatRepeatsItselfNeedsFewSteps) {
+  Tokens text;
+  for (size_t i = 0; i < 1000; ++i) text.push_back(static_cast<int32_t>(i % 50));
+  EXPECT_LT(play(text, 0.2).steps, 250u);
+}
+
+TEST(Drafter, LossesAreBoundedHoweverMisleadingTheTextIs) {
+  // Of few different tokens, so that something always matches, but random.
+  for (uint64_t vocab : {2, 3, 5, 10, 50})
+    for (double row_cost : {0.05, 0.2, 0.5, 0.9}) {
+      Tokens text;
+      for (size_t i = 0; i < 3000; ++i) text.push_back(static_cast<int32_t>(random_u64(1, vocab, i) % vocab));
+      const Played played = play(text, row_cost);
+      const double lost =
+          static_cast<double>(played.drafted) * row_cost - static_cast<double>(played.accepted);
+      EXPECT_LE(lost, Drafter::kCreditStart + Drafter::kIncome * static_cast<double>(played.steps) + 1e-9)
+          << vocab << " tokens, rows at " << row_cost;
+    }
+}
+
+}  // namespace
+}  // namespace butterfly::runtime

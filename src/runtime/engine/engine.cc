@@ -1,0 +1,395 @@
+#include "runtime/engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "runtime/engine/scheduler.h"
+#include "runtime/engine/session.h"
+#include "runtime/engine/stage.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kStepTimeout = std::chrono::seconds(60);  // of a step, and of a reset
+constexpr size_t kFailuresMax = 5;                           // steps that fail one after the other
+constexpr Duration kIdleWait = std::chrono::seconds(1);  // between looks at the clock while nothing happens
+
+SchedulerOptions scheduler_options(const EngineOptions& options, const StageInfo& stage) {
+  SchedulerOptions scheduler;
+  scheduler.running_max = options.running_max;
+  scheduler.waiting_max = options.waiting_max;
+  scheduler.waiting_tokens_max = options.waiting_tokens_max;
+  scheduler.context = options.context;
+  scheduler.rows_max = options.step_rows_max == 0 ? stage.rows_max : options.step_rows_max;
+  scheduler.stall_max = options.stall_max;
+  scheduler.reuse_prefix = options.reuse_prefix;
+  scheduler.speculate = options.speculate;
+  scheduler.draft_max = options.draft_max;
+  return scheduler;
+}
+
+// A request from submit() to its end.
+struct Active {
+  Active(Session&& s, std::shared_ptr<EventSink> to, TimePoint now)
+      : session(std::move(s)), sink(std::move(to)), submitted(now) {}
+  Session session;
+  std::shared_ptr<EventSink> sink;
+  TimePoint submitted;
+  std::optional<TimePoint> began, first_token, last_token;
+  size_t cached_tokens = 0, sent_tokens = 0, draft_tokens = 0, draft_accepted = 0;
+};
+
+// A request that is over, not yet told.
+struct End {
+  RequestId id;
+  FinishReason reason;
+  Status status;
+};
+
+}  // namespace
+
+// The shell around the scheduler: one mutex, one thread. The mutex is held while the scheduler decides, never
+// while a step computes, tokens are chosen or sinks are called. Actives are made by submit() and ended by the
+// thread only, so the thread may use them without the mutex.
+struct Engine::Impl {
+  Impl(std::unique_ptr<Stage> s, const model::Tokenizer* t, const EngineOptions& options, Clock& c)
+      : stage(std::move(s)),
+        tokenizer(t),
+        clock(c),
+        scheduler(stage->info(), scheduler_options(options, stage->info())) {}
+
+  Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink);
+  void run();
+  bool wait_for_work(std::vector<End>& ends, std::optional<StepPlan>& plan);
+  void end_all(FinishReason reason, const Status& status);  // with the mutex
+  void tell(const End& end);
+  void begin(const StepPlan& plan);
+  void receive();
+  struct UnderWay;
+  void finish_step(const UnderWay& step, const StepResult& result, Duration time);
+  void fail_step(const StepPlan& plan, const Status& status);
+  void send(Active& active, RequestId id, Session::Outcome& outcome, TimePoint now);
+
+  std::unique_ptr<Stage> stage;
+  const model::Tokenizer* tokenizer;
+  Clock& clock;
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;  // for the thread: there is something to do
+  std::condition_variable empty;    // for drain(): a request has ended
+  Scheduler scheduler;
+  std::unordered_map<RequestId, std::unique_ptr<Active>> active;
+  std::vector<End> ends;
+  EngineStats stats;  // counters that the scheduler does not keep
+  uint64_t next_id = 1;
+  bool draining = false;
+  bool stopping = false;
+
+  // The thread's own.
+  struct UnderWay {
+    StepPlan plan;
+    std::vector<Active*> actives;  // of its parts
+  };
+  std::vector<UnderWay> under_way;  // oldest first
+  TimePoint step_began{};
+  std::optional<TimePoint> stage_free;  // since when the stage waits for the engine
+  size_t failures = 0;
+  std::thread thread;
+};
+
+Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
+  BF_CHECK(sink != nullptr) << "a request without a sink";
+  try {
+    if (request.prompt.size() > scheduler.context())  // before anything is made of it
+      return Status(Errc::kInvalidArgument, fmt::format("the prompt has {} tokens, the context holds {}",
+                                                        request.prompt.size(), scheduler.context()));
+    auto made =
+        std::make_unique<Active>(Session(std::move(request), tokenizer, stage->info(), scheduler.context()),
+                                 std::move(sink), clock.now());
+    std::lock_guard lock(mutex);
+    if (draining || stopping) return Status(Errc::kCancelled, "the engine takes no new requests");
+    const RequestId id{next_id};
+    if (Status status = scheduler.submit(made->session.submission(id)); !status) {
+      stats.refused += status.code() == Errc::kQueueFull;
+      return status;
+    }
+    ++next_id;
+    ++stats.submitted;
+    if (active.empty()) stats.busy_since = clock.now();
+    active.emplace(id, std::move(made));
+    changed.notify_one();
+    return id;
+  } catch (const Error& error) {
+    return Status(error.code(), error.what());
+  }
+}
+
+void Engine::Impl::end_all(FinishReason reason, const Status& status) {
+  for (const RequestId id : scheduler.requests())
+    if (scheduler.finish(id)) ends.push_back({id, reason, status});
+}
+
+// False when the thread shall end.
+bool Engine::Impl::wait_for_work(std::vector<End>& to_tell, std::optional<StepPlan>& plan) {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    const TimePoint now = clock.now();
+    for (const RequestId id : scheduler.expired(now)) {
+      scheduler.finish(id);
+      ends.push_back(
+          {id, FinishReason::kDeadline, Status(Errc::kTimeout, "the request's deadline has passed")});
+    }
+    if (stopping) end_all(FinishReason::kCancelled, Status(Errc::kCancelled, "the engine was stopped"));
+    to_tell = std::exchange(ends, {});
+    if (!stopping) plan = scheduler.plan();
+    if (plan || !to_tell.empty() || !under_way.empty()) return true;
+    if (stopping) return false;
+    stage_free.reset();  // for lack of work
+    const auto deadline = scheduler.next_deadline();
+    changed.wait_for(lock, deadline ? std::clamp(*deadline - now, Duration(1), kIdleWait) : kIdleWait);
+  }
+}
+
+void Engine::Impl::run() {
+  (void)stage->reset(scheduler.epoch(), kStepTimeout);
+  for (;;) {
+    std::vector<End> to_tell;
+    std::optional<StepPlan> plan;
+    if (!wait_for_work(to_tell, plan)) return;
+    for (const End& end : to_tell) tell(end);
+    if (plan) begin(*plan);
+    if (!under_way.empty() && (!plan || under_way.size() >= stage->info().steps_max)) receive();
+  }
+}
+
+void Engine::Impl::begin(const StepPlan& plan) {
+  UnderWay step{plan, {}};
+  {
+    std::lock_guard lock(mutex);
+    const TimePoint now = clock.now();
+    for (const StepPart& part : plan.parts) {
+      const auto it = active.find(part.id);
+      Active* request = it == active.end() ? nullptr : it->second.get();
+      step.actives.push_back(request);
+      if (request == nullptr || request->began) continue;
+      request->began = now;
+      if (scheduler.knows(part.id)) request->cached_tokens = scheduler.sequence(part.id).cached_tokens;
+      stats.queue_time.add(now - request->submitted);
+    }
+    if (stage_free) stats.engine_time += now - *std::exchange(stage_free, {});
+    if (under_way.empty()) step_began = now;
+  }
+  const Status status = stage->submit(plan.request);
+  if (!status) return fail_step(plan, status);
+  under_way.push_back(std::move(step));
+}
+
+void Engine::Impl::receive() {
+  const StepResult result = stage->receive(kStepTimeout);
+  const TimePoint done = clock.now();
+  const UnderWay step = std::move(under_way.front());
+  under_way.erase(under_way.begin());
+  const StepRequest& request = step.plan.request;
+  if (!result.status) return fail_step(step.plan, result.status);
+  if (result.epoch != request.epoch || result.step != request.step) {
+    {
+      std::lock_guard lock(mutex);
+      ++stats.stale_results;
+    }
+    return fail_step(step.plan, Status(Errc::kPeerLost,
+                                       fmt::format("step {} of epoch {} came, expected {} of {}", result.step,
+                                                   result.epoch, request.step, request.epoch)));
+  }
+  failures = 0;
+  stage_free = done;
+  const Duration time = done - step_began;
+  step_began = done;
+  finish_step(step, result, time);
+}
+
+// Chooses the tokens of every part; into the log first, then to the readers.
+void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, Duration time) {
+  const std::vector<StepPart>& parts = step.plan.parts;
+  const size_t vocab = stage->info().vocab, dim = stage->info().dim;
+  std::vector<Session::Outcome> chosen(parts.size());
+  std::vector<Status> errors(parts.size());
+  std::vector<PartOutcome> outcomes(parts.size());
+  size_t logit_row = 0, hidden_row = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto logits = result.logits.subspan(logit_row * vocab, parts[i].logit_rows * vocab);
+    const auto hidden = result.hidden.subspan(hidden_row * dim, parts[i].hidden_rows * dim);
+    logit_row += parts[i].logit_rows;
+    hidden_row += parts[i].hidden_rows;
+    if (step.actives[i] != nullptr) {
+      try {
+        chosen[i] = step.actives[i]->session.take(parts[i], logits, hidden);
+      } catch (const std::exception& error) {  // this request's own fault: its logits, its constraint
+        const auto* known = dynamic_cast<const Error*>(&error);
+        errors[i] = Status(known != nullptr ? known->code() : Errc::kOutOfMemory, error.what());
+        chosen[i] = {};
+        chosen[i].finish = FinishReason::kError;
+      }
+    }
+    outcomes[i] = {parts[i].id, chosen[i].tokens, chosen[i].finish.has_value()};
+  }
+  const TimePoint now = clock.now();
+  std::vector<bool> in_log(parts.size());
+  {
+    std::lock_guard lock(mutex);
+    for (size_t i = 0; i < parts.size(); ++i) in_log[i] = scheduler.knows(parts[i].id);
+    scheduler.complete(step.plan.request.step, time, std::move(outcomes));
+    stats.last_step = stats.busy_since = now;
+    stats.step_time += time;
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!in_log[i] || step.actives[i] == nullptr) continue;  // cancelled meanwhile
+    step.actives[i]->draft_tokens += parts[i].draft.size();
+    step.actives[i]->draft_accepted += chosen[i].tokens.empty() ? 0 : chosen[i].tokens.size() - 1;
+    send(*step.actives[i], parts[i].id, chosen[i], now);
+    if (chosen[i].finish) tell({parts[i].id, *chosen[i].finish, errors[i]});
+  }
+}
+
+void Engine::Impl::send(Active& request, RequestId id, Session::Outcome& outcome, TimePoint now) {
+  if (outcome.prompt) request.sink->on_prompt(id, std::move(*outcome.prompt));
+  if (outcome.events.empty()) return;
+  {
+    std::lock_guard lock(mutex);
+    if (!request.first_token) {
+      request.first_token = now;
+      stats.first_token.add(now - request.submitted);
+    } else {
+      stats.token_gap.add(now - *request.last_token);
+    }
+  }
+  request.last_token = now;
+  request.sent_tokens += outcome.events.size();
+  request.sink->on_tokens(id, std::move(outcome.events));
+}
+
+// The stage lost the step, and with it we do not know what of the cache. What the world did (a peer lost, a
+// timeout) is tried again from the logs; what the stage objects to would come back, so those requests end.
+void Engine::Impl::fail_step(const StepPlan& plan, const Status& status) {
+  const bool again =
+      (status.code() == Errc::kPeerLost || status.code() == Errc::kTimeout) && ++failures < kFailuresMax;
+  uint64_t epoch;
+  std::vector<End> failed;
+  {
+    std::lock_guard lock(mutex);
+    epoch = scheduler.reset();
+    if (!again)
+      for (const StepPart& part : plan.parts)
+        if (scheduler.finish(part.id)) failed.push_back({part.id, FinishReason::kError, status});
+  }
+  under_way.clear();
+  for (const End& end : failed) tell(end);
+  const Status reset = stage->reset(epoch, kStepTimeout);
+  if (!reset) log_warn("engine: the stage could not be reset: {}", reset.text());
+}
+
+void Engine::Impl::tell(const End& end) {
+  std::unique_ptr<Active> request;
+  {
+    std::lock_guard lock(mutex);
+    const auto it = active.find(end.id);
+    if (it == active.end()) return;
+    request = std::move(it->second);
+  }
+  for (UnderWay& step : under_way)
+    for (Active*& other : step.actives)
+      if (other == request.get()) other = nullptr;
+  const TimePoint now = clock.now();
+  FinishEvent event = request->session.finish(end.reason, end.status);
+  event.usage.cached_tokens = request->cached_tokens;
+  event.usage.generated_tokens = request->sent_tokens;
+  event.usage.draft_tokens = request->draft_tokens;
+  event.usage.draft_accepted = request->draft_accepted;
+  event.timings.queued = request->began.value_or(now) - request->submitted;
+  event.timings.first_token = request->first_token.value_or(now) - request->submitted;
+  event.timings.total = now - request->submitted;
+  request->sink->on_finish(end.id, std::move(event));
+  std::lock_guard lock(mutex);
+  ++stats.finished[static_cast<size_t>(end.reason)];
+  stats.request_time.add(now - request->submitted);
+  active.erase(end.id);
+  if (active.empty()) stats.busy_since.reset();
+  empty.notify_all();
+}
+
+Engine::Engine(std::unique_ptr<Stage> stage, const model::Tokenizer* tokenizer, const EngineOptions& options,
+               Clock& clock)
+    : impl_(std::make_unique<Impl>(std::move(stage), tokenizer, options, clock)) {
+  impl_->thread = std::thread([this] { impl_->run(); });
+}
+
+Engine::~Engine() { stop(); }
+
+Result<RequestId> Engine::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
+  return impl_->submit(std::move(request), std::move(sink));
+}
+
+void Engine::cancel(RequestId id) {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->scheduler.finish(id)) return;
+  impl_->ends.push_back(
+      {id, FinishReason::kCancelled, Status(Errc::kCancelled, "the request was cancelled")});
+  impl_->changed.notify_one();
+}
+
+size_t Engine::context() const { return impl_->scheduler.context(); }
+
+EngineStats Engine::stats() const {
+  std::lock_guard lock(impl_->mutex);
+  EngineStats stats = impl_->stats;
+  const Scheduler& scheduler = impl_->scheduler;
+  stats.running = scheduler.running();
+  stats.waiting = scheduler.waiting();
+  stats.waiting_tokens = scheduler.waiting_tokens();
+  stats.pages = scheduler.pages().page_count();
+  stats.pages_used = scheduler.pages().used();
+  stats.pages_cached = scheduler.pages().kept();
+  stats.page_positions = scheduler.pages().page_positions();
+  stats.draining = impl_->draining;
+  const SchedulerStats& counted = scheduler.stats();
+  stats.steps = counted.steps;
+  stats.rows = counted.rows;
+  stats.prompt_tokens = counted.prompt_tokens;
+  stats.cached_tokens = counted.cached_tokens;
+  stats.generated_tokens = counted.generated_tokens;
+  stats.draft_tokens = counted.draft_tokens;
+  stats.draft_accepted = counted.draft_accepted;
+  stats.preemptions = counted.preemptions;
+  stats.stage_resets = counted.resets;
+  return stats;
+}
+
+bool Engine::drain(TimePoint deadline) {
+  std::unique_lock lock(impl_->mutex);
+  impl_->draining = true;
+  const auto done = [&] { return impl_->active.empty(); };
+  const Duration left = std::max(Duration(0), deadline - impl_->clock.now());
+  if (impl_->empty.wait_for(lock, left, done)) return true;
+  impl_->end_all(FinishReason::kCancelled,
+                 Status(Errc::kCancelled, "the server stopped before the request was done"));
+  impl_->changed.notify_one();
+  impl_->empty.wait_for(lock, kStepTimeout, done);  // for the step under way
+  return false;
+}
+
+void Engine::stop() {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+    impl_->changed.notify_one();
+  }
+  impl_->stage->close();
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+}  // namespace butterfly::runtime

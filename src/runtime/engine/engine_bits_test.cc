@@ -1,0 +1,170 @@
+// Real models: tokens, logprobs and embeddings of a request have the same bits however the engine came to
+// them.
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "runtime/engine/local_engine.h"
+#include "runtime/engine/testing/collector.h"
+#include "runtime/testing/models.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using testing::Collector;
+using testing::RandomModel;
+using testing::some_tokens;
+
+// Everything that is to be equal.
+struct Bits {
+  std::vector<int32_t> tokens;
+  std::vector<uint32_t> logprobs;
+  std::string text;
+  friend bool operator==(const Bits&, const Bits&) = default;
+};
+
+Bits bits_of(const Collector& sink) {
+  Bits bits{sink.tokens(), {}, sink.text()};
+  for (const TokenEvent& event : sink.events()) {
+    bits.logprobs.push_back(std::bit_cast<uint32_t>(event.logprob));
+    for (const TokenLogprob& top : event.top) {
+      bits.logprobs.push_back(static_cast<uint32_t>(top.token));
+      bits.logprobs.push_back(std::bit_cast<uint32_t>(top.logprob));
+    }
+  }
+  return bits;
+}
+
+// Of different lengths; some begin alike; greedy, warm and hot.
+EngineRequest request(size_t i) {
+  EngineRequest r;
+  r.prompt = some_tokens(40 + 3 * i, 320);
+  if (i % 3 == 0)
+    for (size_t p = 33; p < r.prompt.size(); ++p) r.prompt[p] = static_cast<int32_t>((p * 7 + i) % 320);
+  r.tokens_max = 24;
+  r.ignore_eos = true;
+  r.top_logprobs = 2;
+  r.sampling.temperature = i % 2 == 0 ? 0 : 0.9f;
+  r.sampling.seed = i;
+  r.sampling.frequency_penalty = i % 4 == 3 ? 0.2f : 0.0f;
+  return r;
+}
+
+constexpr size_t kRequests = 16;
+
+std::vector<Bits> run(RandomModel& model, const LocalEngineOptions& options, bool together,
+                      EngineStats* stats = nullptr) {
+  const auto engine = make_local_engine(*model.loaded().model, model.loaded().pool, options);
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (size_t i = 0; i < kRequests; ++i) {
+    sinks.push_back(std::make_shared<Collector>());
+    const auto id = engine->submit(request(i), sinks.back());
+    EXPECT_TRUE(id.ok()) << id.status().text();
+    if (!together) sinks.back()->wait();
+  }
+  std::vector<Bits> bits;
+  for (auto& sink : sinks) {
+    EXPECT_EQ(sink->wait().reason, FinishReason::kLength);
+    bits.push_back(bits_of(*sink));
+  }
+  if (stats != nullptr) *stats = engine->stats();
+  return bits;
+}
+
+class EngineBits : public ::testing::TestWithParam<DType> {};
+
+TEST_P(EngineBits, CompanyReuseGuessesAndShortageChangeNothing) {
+  RandomModel model(GetParam());
+  EngineOptions plain;
+  plain.reuse_prefix = plain.speculate = false;
+  const std::vector<Bits> want = run(model, {.engine = plain}, false);
+
+  EXPECT_EQ(run(model, {.engine = plain}, true), want) << "16 at once";
+  EngineStats stats;
+  EXPECT_EQ(run(model, {.engine = {}}, false, &stats), want) << "one after the other with reuse and guesses";
+  EXPECT_GT(stats.cached_tokens, 0u);
+  EXPECT_GT(stats.draft_tokens, 0u);
+  EXPECT_EQ(run(model, {.engine = {}}, true), want) << "all of it at once";
+  // Room for about four of the sixteen: the others wait.
+  EXPECT_EQ(run(model, {.engine = {}, .positions = 480, .rows_max = 40}, true), want) << "and few pages";
+}
+
+TEST_P(EngineBits, WhoLosesItsPlaceGoesOnAsIfNothingHadHappened) {
+  RandomModel model(GetParam());
+  const auto run_crowd = [&](size_t positions, EngineStats* stats) {
+    const auto engine =
+        make_local_engine(*model.loaded().model, model.loaded().pool, {.engine = {}, .positions = positions});
+    std::vector<std::shared_ptr<Collector>> sinks;
+    for (size_t i = 0; i < 6; ++i) {
+      EngineRequest r = request(i);
+      r.prompt.resize(5 + i);
+      r.tokens_max = 110;
+      sinks.push_back(std::make_shared<Collector>());
+      EXPECT_TRUE(engine->submit(std::move(r), sinks.back()).ok());
+    }
+    std::vector<Bits> bits;
+    for (auto& sink : sinks) {
+      EXPECT_EQ(sink->wait().reason, FinishReason::kLength);
+      bits.push_back(bits_of(*sink));
+    }
+    *stats = engine->stats();
+    return bits;
+  };
+  EngineStats roomy, crowded;
+  const auto want = run_crowd(4096, &roomy);
+  EXPECT_EQ(roomy.preemptions, 0u);
+  EXPECT_EQ(run_crowd(10 * 32, &crowded), want) << "texts of four pages in ten";
+  EXPECT_GT(crowded.preemptions, 0u);
+  EXPECT_EQ(crowded.pages_used, 0u);
+}
+
+TEST_P(EngineBits, EqualsThePlainLoop) {
+  RandomModel model(GetParam());
+  for (size_t i : {0, 1, 5}) {
+    const auto engine = make_local_engine(*model.loaded().model, model.loaded().pool);
+    auto sink = std::make_shared<Collector>();
+    ASSERT_TRUE(engine->submit(request(i), sink).ok());
+    sink->wait();
+    LocalStage stage(*model.loaded().model, model.loaded().pool, {});
+    GenerateOptions options;
+    options.sampling = request(i).sampling;
+    options.tokens_max = 24;
+    options.ignore_eos = true;
+    std::string text;
+    const auto result = generate(stage, request(i).prompt, options, [&](std::string_view piece) {
+      text += piece;
+      return true;
+    });
+    EXPECT_EQ(sink->tokens(), result.tokens);
+    EXPECT_EQ(sink->text(), text);
+  }
+}
+
+TEST_P(EngineBits, EmbeddingsDoNotDependOnPiecesOrCompany) {
+  RandomModel model(GetParam());
+  const auto embed = [&](size_t rows_max, size_t company) {
+    const auto engine =
+        make_local_engine(*model.loaded().model, model.loaded().pool, {.engine = {}, .rows_max = rows_max});
+    std::vector<std::shared_ptr<Collector>> sinks;
+    for (size_t i = 0; i <= company; ++i) {
+      sinks.push_back(std::make_shared<Collector>());
+      EngineRequest r = request(i);
+      if (i == 0) r.kind = RequestKind::kEmbed;
+      EXPECT_TRUE(engine->submit(std::move(r), sinks.back()).ok());
+    }
+    for (auto& sink : sinks) sink->wait();
+    std::vector<uint32_t> bits;
+    for (float value : sinks[0]->wait().embedding) bits.push_back(std::bit_cast<uint32_t>(value));
+    return bits;
+  };
+  const auto want = embed(512, 0);
+  EXPECT_EQ(want.size(), model.loaded().model->config.dim);
+  EXPECT_EQ(embed(16, 0), want);
+  EXPECT_EQ(embed(24, 5), want);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, EngineBits, ::testing::Values(DType::kQ8_0, DType::kQ4_0),
+                         [](const auto& test) { return std::string(dtype_name(test.param)); });
+
+}  // namespace
+}  // namespace butterfly::runtime

@@ -1,0 +1,307 @@
+// The engine's thread and its promises to callers, on a stage without a model.
+#include "runtime/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "model/sampling/logprobs.h"
+#include "runtime/engine/testing/collector.h"
+#include "runtime/engine/testing/fake_stage.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using testing::Collector;
+using testing::FakeStage;
+using testing::FakeStageOptions;
+using ::testing::HasSubstr;
+
+std::vector<int32_t> prompt(size_t count, uint64_t seed) {
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>(random_u64(seed, 0, i) % 64));
+  return ids;
+}
+
+EngineRequest request(size_t size, uint64_t seed, size_t tokens_max, float temperature = 0.8f) {
+  EngineRequest r;
+  r.prompt = prompt(size, seed);
+  r.tokens_max = tokens_max;
+  r.sampling.temperature = temperature;
+  r.sampling.seed = seed;
+  return r;
+}
+
+// What the request must give, by a plain loop.
+std::vector<int32_t> expected(const FakeStageOptions& stage, const EngineRequest& r) {
+  model::Sampler sampler(r.sampling);
+  std::vector<int32_t> tokens = r.prompt;
+  for (size_t i = 0; i < r.tokens_max; ++i)
+    tokens.push_back(sampler.sample(FakeStage::logits_after(stage, tokens), tokens, tokens.size()));
+  return {tokens.begin() + static_cast<ptrdiff_t>(r.prompt.size()), tokens.end()};
+}
+
+std::unique_ptr<Engine> make(const FakeStageOptions& stage, const EngineOptions& options = {},
+                             Clock& clock = SystemClock::instance()) {
+  return std::make_unique<Engine>(std::make_unique<FakeStage>(stage), nullptr, options, clock);
+}
+
+TEST(Engine, ManyAtOnceGetWhatEachWouldGetAlone) {
+  const FakeStageOptions stage{.pages = 60, .steps_max = 2};  // too few for all
+  auto engine = make(stage);
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (uint64_t i = 0; i < 24; ++i) {
+    sinks.push_back(std::make_shared<Collector>());
+    ASSERT_TRUE(engine->submit(request(5 + i * 3, i, 30 + i), sinks.back()).ok());
+  }
+  for (uint64_t i = 0; i < 24; ++i) {
+    const FinishEvent& end = sinks[i]->wait();
+    EXPECT_EQ(end.reason, FinishReason::kLength);
+    EXPECT_EQ(end.usage.generated_tokens, 30 + i);
+    EXPECT_EQ(sinks[i]->tokens(), expected(stage, request(5 + i * 3, i, 30 + i))) << i;
+  }
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.running + stats.waiting + stats.pages_used, 0u);
+  EXPECT_EQ(stats.finished[static_cast<size_t>(FinishReason::kLength)], 24u);
+  EXPECT_EQ(stats.first_token.count(), 24u);
+  EXPECT_FALSE(stats.busy_since);
+}
+
+TEST(Engine, TenThousandAbortedRequestsLeaveNothingBehind) {
+  auto engine = make({.pages = 32}, {.running_max = 8, .waiting_max = 64});
+  std::atomic<size_t> cancelled = 0, submitted = 0;
+  const auto work = [&](uint64_t seed) {
+    for (uint64_t i = 0; i < 5000; ++i) {
+      auto sink = std::make_shared<Collector>();
+      const auto id = engine->submit(request(1 + i % 20, seed + i, 1000), sink);
+      if (!id.ok()) {
+        EXPECT_EQ(id.status().code(), Errc::kQueueFull);
+        std::this_thread::yield();
+        continue;
+      }
+      ++submitted;
+      if (i % 4 == 0) sink->wait_for_tokens(1);
+      engine->cancel(*id);
+      engine->cancel(*id);
+      const FinishReason reason = sink->wait().reason;
+      EXPECT_TRUE(reason == FinishReason::kCancelled ||
+                  reason == FinishReason::kContext);  // it may have been done
+      cancelled += reason == FinishReason::kCancelled;
+    }
+  };
+  std::thread other(work, 100000);
+  work(1);
+  other.join();
+  EXPECT_EQ(submitted, 10000u);
+  EXPECT_GT(cancelled, submitted / 2);
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.running + stats.waiting + stats.waiting_tokens + stats.pages_used, 0u);
+  // And it still works.
+  auto sink = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request(9, 7, 10), sink).ok());
+  EXPECT_EQ(sink->wait().reason, FinishReason::kLength);
+}
+
+TEST(Engine, RefusesAtOnceAndInWords) {
+  auto engine = make({.pages = 4, .page_positions = 4, .step_time = std::chrono::milliseconds(1)},
+                     {.running_max = 1, .waiting_max = 2});
+  const auto refused = [&](EngineRequest r) {
+    const auto id = engine->submit(std::move(r), std::make_shared<Collector>());
+    return id.ok() ? Status() : id.status();
+  };
+  EXPECT_THAT(refused(request(17, 1, 1)).text(), HasSubstr("17 tokens, the context holds 16"));
+  EXPECT_EQ(refused(request(0, 1, 1)).code(), Errc::kInvalidArgument);
+  EngineRequest bad = request(3, 1, 1);
+  bad.prompt[1] = 64;
+  EXPECT_THAT(refused(std::move(bad)).text(), HasSubstr("token 64 is outside the vocabulary of 64"));
+  bad = request(3, 1, 1);
+  bad.sampling.min_p = 2;
+  EXPECT_THAT(refused(std::move(bad)).text(), HasSubstr("min_p"));
+  bad = request(3, 1, 1);
+  bad.sampling.logit_bias = {{99, 1.0f}};
+  EXPECT_EQ(refused(std::move(bad)).code(), Errc::kInvalidArgument);
+  bad = request(3, 1, 1);
+  bad.stops = {"x"};
+  EXPECT_THAT(refused(std::move(bad)).text(), HasSubstr("tokenizer"));
+
+  std::vector<std::shared_ptr<Collector>> sinks;
+  Status last;
+  for (uint64_t i = 0; i < 10 && last.ok(); ++i) {
+    sinks.push_back(std::make_shared<Collector>());
+    const auto id = engine->submit(request(4, i, 10), sinks.back());
+    last = id.ok() ? Status() : id.status();
+  }
+  EXPECT_EQ(last.code(), Errc::kQueueFull);
+  sinks.pop_back();
+  for (auto& sink : sinks) EXPECT_EQ(sink->wait().reason, FinishReason::kLength);
+  EXPECT_GE(engine->stats().refused, 1u);
+}
+
+TEST(Engine, TheContextEndsAText) {
+  auto engine = make({.pages = 4, .page_positions = 4});
+  auto sink = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request(10, 1, 1000), sink).ok());
+  EXPECT_EQ(sink->wait().reason, FinishReason::kContext);
+  EXPECT_EQ(sink->tokens().size(), 7u) << "16 positions, and the token behind the last of them";
+}
+
+TEST(Engine, DeadlinesEndRunningAndWaitingRequests) {
+  ManualClock clock;
+  auto engine = make({.step_time = std::chrono::microseconds(200)}, {.running_max = 1}, clock);
+  auto running = std::make_shared<Collector>(), waiting = std::make_shared<Collector>();
+  EngineRequest r = request(4, 1, 100000);
+  r.deadline = clock.now() + std::chrono::seconds(5);
+  ASSERT_TRUE(engine->submit(std::move(r), running).ok());
+  r = request(4, 2, 100000);
+  r.deadline = clock.now() + std::chrono::seconds(3);
+  ASSERT_TRUE(engine->submit(std::move(r), waiting).ok());
+  running->wait_for_tokens(2);
+  clock.advance(std::chrono::seconds(4));
+  EXPECT_EQ(waiting->wait().reason, FinishReason::kDeadline);
+  EXPECT_FALSE(running->finished());
+  clock.advance(std::chrono::seconds(4));
+  EXPECT_EQ(running->wait().reason, FinishReason::kDeadline);
+  EXPECT_EQ(running->wait().status.code(), Errc::kTimeout);
+}
+
+TEST(Engine, LostStepsAreDoneAgainWithTheSameTokens) {
+  FakeStageOptions stage{.steps_max = 2};
+  stage.fault = [](uint64_t step) { return step % 7 == 3 ? Status(Errc::kPeerLost, "gone") : Status(); };
+  auto engine = make(stage);
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (uint64_t i = 0; i < 5; ++i) {
+    sinks.push_back(std::make_shared<Collector>());
+    ASSERT_TRUE(engine->submit(request(10, i, 25), sinks.back()).ok());
+  }
+  for (uint64_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(sinks[i]->wait().reason, FinishReason::kLength);
+    EXPECT_EQ(sinks[i]->tokens(), expected(stage, request(10, i, 25)));
+  }
+  EXPECT_GT(engine->stats().stage_resets, 0u);
+}
+
+TEST(Engine, AStageThatStaysAwayEndsRequestsWithItsReason) {
+  FakeStageOptions stage;
+  stage.fault = [](uint64_t) { return Status(Errc::kPeerLost, "the cable is out"); };
+  auto engine = make(stage);
+  auto sink = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request(3, 1, 5), sink).ok());
+  EXPECT_EQ(sink->wait().reason, FinishReason::kError);
+  EXPECT_THAT(sink->wait().status.text(), HasSubstr("cable"));
+}
+
+TEST(Engine, EmbeddingsAreMeansOfLengthOne) {
+  auto engine = make({});
+  EngineRequest r = request(50, 3, 5);
+  r.kind = RequestKind::kEmbed;
+  const auto ids = r.prompt;
+  auto sink = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(std::move(r), sink).ok());
+  const FinishEvent& end = sink->wait();
+  EXPECT_EQ(end.reason, FinishReason::kEmbedded);
+  std::vector<double> sum(3);
+  for (size_t p = 0; p < ids.size(); ++p)
+    for (size_t i = 0; i < 3; ++i) sum[i] += (ids[p] + 1) * static_cast<double>(i + p + 1);
+  const double length = std::hypot(sum[0], sum[1], sum[2]);
+  ASSERT_EQ(end.embedding.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_FLOAT_EQ(end.embedding[i], static_cast<float>(sum[i] / length));
+  EXPECT_TRUE(sink->events().empty());
+}
+
+TEST(Engine, LogprobsOfTokensAndOfThePrompt) {
+  const FakeStageOptions stage;
+  auto engine = make(stage);
+  for (const bool cached : {false, true}) {
+    EngineRequest r = request(20, 3, 4);
+    r.top_logprobs = 3;
+    r.prompt_logprobs = true;
+    auto tokens = r.prompt;
+    auto sink = std::make_shared<Collector>();
+    ASSERT_TRUE(engine->submit(std::move(r), sink).ok());
+    sink->wait();
+    ASSERT_EQ(sink->prompt().size(), 19u) << cached;
+    ASSERT_EQ(sink->events().size(), 4u);
+    model::Logprobs logprobs;
+    for (size_t i = 1; i < 24; ++i) {
+      const TokenEvent& event = i < 20 ? sink->prompt()[i - 1] : sink->events()[i - 20];
+      if (i >= 20) tokens.push_back(event.token);
+      const auto logits = FakeStage::logits_after(stage, std::span(tokens).first(i));
+      logprobs.set(logits);
+      EXPECT_EQ(event.token, tokens[i]);
+      EXPECT_EQ(event.logprob, logprobs.of(event.token));
+      ASSERT_EQ(event.top.size(), 3u);
+      EXPECT_GE(event.top[0].logprob, event.top[1].logprob);
+      EXPECT_GE(event.top[2].logprob, -20);
+    }
+  }
+}
+
+// Allows tokens of one parity, and nothing after `length` of them.
+class Parity final : public model::TokenConstraint {
+ public:
+  explicit Parity(size_t length) : left_(length) {}
+  void mask(std::span<uint64_t> allowed) override {
+    for (uint64_t& word : allowed) word = left_ == 0 ? 0 : even_ ? 0x5555555555555555u : 0xaaaaaaaaaaaaaaaau;
+  }
+  bool accept(int32_t token) override {
+    if (left_ == 0 || (token % 2 == 0) != even_) return false;
+    even_ = !even_;
+    --left_;
+    return true;
+  }
+  bool can_end() const override { return left_ == 0; }
+  std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<Parity>(*this); }
+
+ private:
+  size_t left_;
+  bool even_ = true;
+};
+
+TEST(Engine, AConstraintRulesEveryToken) {
+  for (const bool speculate : {false, true}) {
+    auto engine = make({.loops = true}, {.speculate = speculate});
+    auto sink = std::make_shared<Collector>();
+    EngineRequest r = request(6, 2, 1000, 0);
+    r.constraint = std::make_unique<Parity>(60);
+    ASSERT_TRUE(engine->submit(std::move(r), sink).ok());
+    EXPECT_EQ(sink->wait().reason, FinishReason::kEndOfText);
+    ASSERT_EQ(sink->tokens().size(), 60u);
+    for (size_t i = 0; i < 60; ++i) EXPECT_EQ(static_cast<size_t>(sink->tokens()[i]) % 2, i % 2);
+  }
+}
+
+TEST(Engine, DrainWaitsThenCutsOff) {
+  auto engine = make({.step_time = std::chrono::microseconds(100)});
+  auto sink = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request(4, 1, 50), sink).ok());
+  EXPECT_TRUE(engine->drain(SystemClock::instance().now() + std::chrono::seconds(60)));
+  EXPECT_EQ(sink->wait().reason, FinishReason::kLength);
+  const auto late = engine->submit(request(4, 1, 5), std::make_shared<Collector>());
+  EXPECT_EQ(late.status().code(), Errc::kCancelled);
+
+  auto endless = make({.pages = 4096, .step_time = std::chrono::microseconds(100)});
+  sink = std::make_shared<Collector>();
+  ASSERT_TRUE(endless->submit(request(4, 1, 1000000), sink).ok());
+  sink->wait_for_tokens(1);
+  EXPECT_FALSE(endless->drain(SystemClock::instance().now()));
+  EXPECT_EQ(sink->wait().reason, FinishReason::kCancelled);
+}
+
+TEST(Engine, StopEndsEverything) {
+  std::vector<std::shared_ptr<Collector>> sinks;
+  {
+    auto engine = make({.step_time = std::chrono::microseconds(100)}, {.running_max = 2});
+    for (uint64_t i = 0; i < 5; ++i) {
+      sinks.push_back(std::make_shared<Collector>());
+      ASSERT_TRUE(engine->submit(request(4, i, 100000), sinks.back()).ok());
+    }
+  }
+  for (auto& sink : sinks) EXPECT_TRUE(sink->finished());
+  for (auto& sink : sinks) EXPECT_EQ(sink->wait().reason, FinishReason::kCancelled);
+}
+
+}  // namespace
+}  // namespace butterfly::runtime

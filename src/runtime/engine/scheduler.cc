@@ -1,0 +1,188 @@
+#include "runtime/engine/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "base/checked.h"
+
+namespace butterfly::runtime {
+namespace {
+
+SchedulerOptions fitted(SchedulerOptions options, const StageInfo& stage) {
+  const size_t positions = std::min(stage.context, stage.pages * stage.page_positions);
+  options.context = options.context == 0 ? positions : std::min(options.context, positions);
+  options.rows_max = std::min(options.rows_max, stage.rows_max);
+  options.running_max = std::min({options.running_max, stage.sequences, options.rows_max});
+  BF_CHECK(options.context > 0 && options.running_max > 0) << "a stage without room";
+  return options;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const StageInfo& stage, const SchedulerOptions& options)
+    : page_positions_(stage.page_positions),
+      steps_max_(std::max<size_t>(1, stage.steps_max)),
+      options_(fitted(options, stage)),
+      pool_(stage.pages, stage.page_positions) {
+  for (size_t i = options_.running_max; i > 0; --i) free_slots_.push_back(static_cast<uint32_t>(i - 1));
+}
+
+Status Scheduler::submit(Submission submission) {
+  const size_t size = submission.prompt.size();
+  if (size == 0) return {Errc::kInvalidArgument, "the prompt has no tokens"};
+  if (size > options_.context)
+    return {Errc::kInvalidArgument,
+            fmt::format("the prompt has {} tokens, the context holds {}", size, options_.context)};
+  if (queue_.size() >= options_.waiting_max)
+    return {Errc::kQueueFull,
+            fmt::format("{} requests are waiting, at most {} may", queue_.size(), options_.waiting_max)};
+  // One that is alone may be larger than the bound, or it would never be served.
+  if (queue_.size() > 0 && queue_.tokens() + size > options_.waiting_tokens_max)
+    return {Errc::kQueueFull, fmt::format("{} tokens are waiting, {} more would pass the bound of {}",
+                                          queue_.tokens(), size, options_.waiting_tokens_max)};
+  BF_CHECK(!knows(submission.id)) << "request " << static_cast<uint64_t>(submission.id) << " twice";
+  auto sequence = std::make_unique<Sequence>();
+  sequence->tokens = std::move(submission.prompt);
+  sequence->prompt_size = size;
+  if (submission.prompt_output == RowOutput::kNone || submission.last_output_only)
+    sequence->outputs_from = size - 1;
+  sequence->request = std::move(submission);
+  const RequestId id = sequence->id();
+  queue_.join(sequence->request.client);
+  queue_.push_back(sequence->request.client, id, size);
+  sequences_.emplace(id, std::move(sequence));
+  return {};
+}
+
+bool Scheduler::finish(RequestId id) {
+  const auto it = sequences_.find(id);
+  if (it == sequences_.end()) return false;
+  Sequence& sequence = *it->second;
+  const uint64_t client = sequence.request.client;
+  if (sequence.slot) {
+    give_back(sequence);
+  } else {
+    queue_.remove(client, id);
+  }
+  queue_.leave(client);
+  sequences_.erase(it);
+  return true;
+}
+
+void Scheduler::give_back(Sequence& sequence) {
+  while (!sequence.pages.empty()) {
+    pool_.release(sequence.pages.back());
+    sequence.pages.pop_back();
+  }
+  sequence.nodes.clear();
+  sequence.computed = 0;
+  sequence.in_flight = false;
+  sequence.draft.clear();
+  free_slots_.push_back(*sequence.slot);
+  sequence.slot.reset();
+  std::erase(running_, &sequence);
+}
+
+void Scheduler::preempt(Sequence& sequence) {
+  give_back(sequence);
+  queue_.push_front(sequence.request.client, sequence.id(), sequence.tokens.size());
+  ++stats_.preemptions;
+}
+
+void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> outcomes) {
+  BF_CHECK(!under_way_.empty() && under_way_.front().step == step)
+      << "step " << step << " is not the oldest under way";
+  const UnderWay done = std::move(under_way_.front());
+  under_way_.erase(under_way_.begin());
+  times_.add(done.mix, time);
+  for (const auto& [id, row_count] : done.rows) {
+    const auto it = sequences_.find(id);
+    if (it == sequences_.end() || !it->second->in_flight) continue;  // over, or begun again
+    Sequence& sequence = *it->second;
+    const auto outcome = std::ranges::find(outcomes, id, &PartOutcome::id);
+    BF_CHECK(outcome != outcomes.end()) << "no outcome for request " << static_cast<uint64_t>(id);
+    const size_t accepted = outcome->tokens.empty() ? 0 : outcome->tokens.size() - 1;
+    BF_CHECK(accepted <= sequence.draft.size()) << "more tokens than were asked for";
+    if (!sequence.draft.empty()) {
+      sequence.drafter.learn(sequence.draft.size(), accepted);
+      stats_.draft_tokens += sequence.draft.size();
+      stats_.draft_accepted += accepted;
+    }
+    sequence.computed += row_count - sequence.draft.size() + accepted;
+    sequence.draft.clear();
+    sequence.in_flight = false;
+    sequence.tokens.insert(sequence.tokens.end(), outcome->tokens.begin(), outcome->tokens.end());
+    sequence.outputs_from = std::max(sequence.outputs_from, sequence.computed);
+    stats_.generated_tokens += outcome->tokens.size();
+    queue_.charge(sequence.request.client, outcome->tokens.size());
+    publish(sequence);
+    if (outcome->finished) finish(id);
+  }
+}
+
+uint64_t Scheduler::reset() {
+  ++stats_.resets;
+  under_way_.clear();
+  commands_.clear();
+  while (!running_.empty()) preempt(*running_.back());  // youngest first, so that the oldest stands in front
+  pool_.forget_all();
+  return ++epoch_;
+}
+
+std::vector<RequestId> Scheduler::expired(TimePoint now) const {
+  std::vector<RequestId> ids;
+  for (const auto& [id, sequence] : sequences_)
+    if (sequence->request.deadline && *sequence->request.deadline <= now) ids.push_back(id);
+  std::ranges::sort(ids);
+  return ids;
+}
+
+std::optional<TimePoint> Scheduler::next_deadline() const {
+  std::optional<TimePoint> next;
+  for (const auto& [id, sequence] : sequences_)
+    if (const auto& deadline = sequence->request.deadline; deadline && (!next || *deadline < *next))
+      next = deadline;
+  return next;
+}
+
+std::vector<RequestId> Scheduler::requests() const {
+  std::vector<RequestId> ids;
+  for (const auto& [id, sequence] : sequences_) ids.push_back(id);
+  std::ranges::sort(ids);
+  return ids;
+}
+
+std::string Scheduler::inconsistency() const {
+  std::map<uint32_t, size_t> users;
+  size_t waiting = 0;
+  for (const auto& [id, sequence] : sequences_) {
+    const Sequence& s = *sequence;
+    const auto name = static_cast<uint64_t>(id);
+    if (s.slot.has_value() != (std::ranges::find(running_, &s) != running_.end()))
+      return fmt::format("request {} has a slot or runs, not both", name);
+    waiting += !s.slot;
+    for (const uint32_t page : s.pages) ++users[page];
+    if (!s.slot && !s.pages.empty()) return fmt::format("request {} waits with pages", name);
+    if (s.computed > s.pages.size() * page_positions_)
+      return fmt::format("request {} has {} positions in {} pages", name, s.computed, s.pages.size());
+    if (s.computed >= s.tokens.size()) return fmt::format("request {} has nothing left to compute", name);
+    if (s.nodes.size() * page_positions_ > s.computed)
+      return fmt::format("request {} published what is not computed", name);
+  }
+  if (waiting != queue_.size())
+    return fmt::format("{} requests wait, {} are in the queue", waiting, queue_.size());
+  if (users.size() != pool_.used())
+    return fmt::format("{} pages are held, {} are lent", users.size(), pool_.used());
+  for (const auto& [page, count] : users)
+    if (pool_.users(page) != count)
+      return fmt::format("page {} has {} holders, {} are counted", page, count, pool_.users(page));
+  if (running_.size() + free_slots_.size() != options_.running_max)
+    return fmt::format("{} running and {} free slots of {}", running_.size(), free_slots_.size(),
+                       options_.running_max);
+  return {};
+}
+
+}  // namespace butterfly::runtime

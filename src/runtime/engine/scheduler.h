@@ -1,0 +1,140 @@
+// Decides what every step computes: who runs, who waits, which pages they hold. A state machine without
+// threads, clocks or models.
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "runtime/engine/fair_queue.h"
+#include "runtime/engine/page_pool.h"
+#include "runtime/engine/sequence.h"
+#include "runtime/engine/stage.h"
+#include "runtime/engine/step_times.h"
+
+namespace butterfly::runtime {
+
+struct SchedulerOptions {
+  size_t running_max = 16;
+  size_t waiting_max = 64;
+  size_t waiting_tokens_max = 1 << 18;
+  size_t context = 0;  // positions of one request
+  size_t rows_max = 512;
+  size_t logit_rows_max = 64;  // of one prompt in one step: logits are large
+  double stall_max = 2.5;
+  // A step that only reads prompts takes about this long: new requests and cancellations wait for its end.
+  Duration prompt_step_time = std::chrono::milliseconds(400);
+  bool reuse_prefix = true;
+  bool speculate = true;
+  size_t draft_max = 15;
+};
+
+// The rows [first_row, first_row + row_count) of a step belong to one request.
+struct StepPart {
+  RequestId id{};
+  size_t first_position = 0;
+  size_t row_count = 0;
+  size_t logit_rows = 0;   // rows of logits that come back for it
+  size_t hidden_rows = 0;  // and hidden rows
+  bool chooses = false;    // its last 1 + draft.size() rows of logits are for new tokens
+  std::vector<int32_t> draft;
+};
+
+struct StepPlan {
+  StepRequest request;
+  std::vector<StepPart> parts;
+};
+
+// What became of a part: the tokens chosen, right guesses first; and whether the request is over.
+struct PartOutcome {
+  RequestId id{};
+  std::vector<int32_t> tokens;
+  bool finished = false;
+};
+
+struct SchedulerStats {
+  uint64_t steps = 0, rows = 0, prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+  uint64_t draft_tokens = 0, draft_accepted = 0, preemptions = 0, resets = 0;
+};
+
+// Events are the functions that are not const; each leaves the state whole. Invariants: a request is waiting
+// or running until it is over; a running one holds pages for all its computed positions; a page is written by
+// one request only; the oldest running request always gets what it needs, so there is always one that
+// advances.
+//
+// When pages run short the youngest running request gives up its place: it goes to the front of the queue and
+// later reads its own log in again, which gives the same bits.
+class Scheduler {
+ public:
+  // Takes of `stage` how much there is. `options.context` 0: as much as fits.
+  Scheduler(const StageInfo& stage, const SchedulerOptions& options);
+
+  // kQueueFull or kInvalidArgument, with both numbers.
+  Status submit(Submission submission);
+  // The request is over. Its rows in a step under way are ignored. False: not known.
+  bool finish(RequestId id);
+
+  // The next step; nothing when there is nothing to do, or enough is under way.
+  std::optional<StepPlan> plan();
+  // Step `step`, the oldest under way, is done. Outcomes of unknown requests are ignored.
+  void complete(uint64_t step, Duration time, std::vector<PartOutcome> outcomes);
+  // The cache's contents are lost: a new epoch, in which every request reads its log again.
+  uint64_t reset();
+
+  // Requests whose deadline has come; the caller finishes them.
+  std::vector<RequestId> expired(TimePoint now) const;
+  std::optional<TimePoint> next_deadline() const;
+
+  bool knows(RequestId id) const { return sequences_.contains(id); }
+  const Sequence& sequence(RequestId id) const { return *sequences_.at(id); }
+  std::vector<RequestId> requests() const;
+  size_t running() const { return running_.size(); }
+  size_t waiting() const { return queue_.size(); }
+  size_t waiting_tokens() const { return queue_.tokens(); }
+  size_t in_flight() const { return under_way_.size(); }
+  size_t context() const { return options_.context; }
+  const PagePool& pages() const { return pool_; }
+  const SchedulerStats& stats() const { return stats_; }
+  uint64_t epoch() const { return epoch_; }
+  // What is wrong with the books; empty: nothing. For tests: it walks over everything.
+  std::string inconsistency() const;
+
+ private:
+  struct UnderWay {
+    uint64_t step;
+    StepMix mix;
+    std::vector<std::pair<RequestId, size_t>> rows;  // of each part
+  };
+  class Builder;  // of one plan
+
+  void admit();
+  FairQueue::Turn admit_one(Sequence& sequence);
+  size_t match_prefix(const Sequence& sequence, std::vector<PagePool::Published>& matched) const;
+  bool is_being_read(const Sequence& sequence, size_t pages) const;
+  size_t pages_for(size_t positions) const;
+  size_t pages_promised() const;
+  bool hold_pages(Sequence& sequence, size_t positions, bool may_preempt);
+  void publish(Sequence& sequence);
+  void preempt(Sequence& sequence);
+  void give_back(Sequence& sequence);
+  void guess(Builder& builder, std::vector<Sequence*>& streams);
+  size_t prompt_rows(const Builder& builder) const;
+  void read_prompts(Builder& builder, size_t budget, size_t sequences_max);
+
+  size_t page_positions_;
+  size_t steps_max_;
+  SchedulerOptions options_;
+  PagePool pool_;
+  FairQueue queue_;
+  std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
+  std::vector<Sequence*> running_;  // oldest first
+  std::vector<uint32_t> free_slots_;
+  std::vector<KvCommand> commands_;  // for the next step
+  std::vector<UnderWay> under_way_;  // oldest first
+  StepTimes times_;
+  SchedulerStats stats_;
+  uint64_t epoch_ = 1;
+  uint64_t next_step_ = 1;
+};
+
+}  // namespace butterfly::runtime

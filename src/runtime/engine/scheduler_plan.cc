@@ -1,0 +1,271 @@
+// The scheduler's choice of the next step.
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/checked.h"
+#include "runtime/engine/scheduler.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr size_t kFirstPromptRows = 32;  // before it is known what a row takes
+constexpr size_t kRowGrain = 4;          // prompt rows come in multiples, so that few shapes of steps occur
+constexpr uint64_t kPromptRefresh = 64;  // steps after which the time of streams alone is measured again,
+constexpr uint64_t kDraftRefresh = 256;  // while prompts are read, while guesses are made
+
+}  // namespace
+
+// Collects the parts of one step.
+class Scheduler::Builder {
+ public:
+  size_t rows() const { return plan.request.rows.size(); }
+
+  // Rows for the next `count` positions of the log, and for the draft behind them.
+  void add(Sequence& sequence, size_t count) {
+    StepPart part{
+        .id = sequence.id(), .first_position = sequence.computed, .row_count = 0, .draft = sequence.draft};
+    const size_t end = sequence.computed + count;
+    part.chooses = sequence.request.generates && end == sequence.tokens.size();
+    for (size_t position = sequence.computed; position < end + part.draft.size(); ++position) {
+      const bool chooses = part.chooses && position + 1 >= sequence.tokens.size();
+      RowOutput output = RowOutput::kNone;
+      if (chooses) {
+        output = RowOutput::kLogits;
+      } else if (position >= sequence.outputs_from && position < sequence.prompt_size) {
+        output = sequence.request.prompt_output;
+      }
+      part.logit_rows += output == RowOutput::kLogits;
+      part.hidden_rows += output == RowOutput::kHidden;
+      const int32_t token = position < end ? sequence.tokens[position] : part.draft[position - end];
+      plan.request.rows.push_back({token, *sequence.slot, static_cast<uint32_t>(position), output});
+    }
+    part.row_count = count + part.draft.size();
+    under_way.rows.emplace_back(part.id, part.row_count);
+    under_way.mix.drafts += part.draft.size();
+    (sequence.is_stream() ? under_way.mix.streams : under_way.mix.prompt) += count;
+    sequence.in_flight = true;
+    plan.parts.push_back(std::move(part));
+  }
+
+  StepPlan plan;
+  UnderWay under_way;
+};
+
+size_t Scheduler::pages_for(size_t positions) const { return ceil_div(positions, page_positions_); }
+
+// Pages that running requests still need to read what is in their logs.
+size_t Scheduler::pages_promised() const {
+  size_t promised = 0;
+  for (const Sequence* sequence : running_) {
+    const size_t needed = pages_for(sequence->tokens.size());
+    if (needed > sequence->pages.size()) promised += needed - sequence->pages.size();
+  }
+  return promised;
+}
+
+// Published pages that hold the beginning of the log; at least its last position is left to compute, since
+// its logits are wanted, and everything whose output is wanted.
+size_t Scheduler::match_prefix(const Sequence& sequence, std::vector<PagePool::Published>& matched) const {
+  matched.clear();
+  if (!options_.reuse_prefix || !sequence.request.reuse_prefix) return 0;
+  const size_t usable = std::min(sequence.tokens.size() - 1, sequence.outputs_from) / page_positions_;
+  const std::span<const int32_t> tokens(sequence.tokens);
+  PagePool::NodeId node = PagePool::kRoot;
+  while (matched.size() < usable) {
+    const auto found = pool_.find(node, tokens.subspan(matched.size() * page_positions_, page_positions_));
+    if (!found) break;
+    matched.push_back(*found);
+    node = found->node;
+  }
+  return usable;
+}
+
+// True if a running request is about to compute the page behind the first `pages` of this log.
+bool Scheduler::is_being_read(const Sequence& sequence, size_t pages) const {
+  const size_t end = (pages + 1) * page_positions_;
+  return std::ranges::any_of(running_, [&](const Sequence* other) {
+    return other->remaining() > 1 && other->computed < end && other->tokens.size() >= end &&
+           other->request.reuse_prefix &&
+           std::equal(other->tokens.begin(), other->tokens.begin() + static_cast<ptrdiff_t>(end),
+                      sequence.tokens.begin());
+  });
+}
+
+FairQueue::Turn Scheduler::admit_one(Sequence& sequence) {
+  if (free_slots_.empty()) return FairQueue::Turn::kStop;
+  std::vector<PagePool::Published> matched;
+  const size_t usable = match_prefix(sequence, matched);
+  // What another one is reading need not be read twice: wait until it has. That one advances, or loses its
+  // place.
+  if (matched.size() < usable && is_being_read(sequence, matched.size())) return FairQueue::Turn::kSkip;
+  size_t needed = pages_for(sequence.tokens.size());
+  for (const auto& page : matched) needed -= pool_.users(page.page) > 0;
+  // A page for each running text besides, so that it is not sent away again at once.
+  if (!running_.empty() && pages_promised() + needed + running_.size() > pool_.available())
+    return FairQueue::Turn::kStop;
+
+  sequence.slot = free_slots_.back();
+  free_slots_.pop_back();
+  commands_.push_back({KvCommand::Kind::kForget, *sequence.slot});
+  for (const auto& [page, node] : matched) {
+    pool_.add_user(page);
+    commands_.push_back(
+        {KvCommand::Kind::kPlace, *sequence.slot, static_cast<uint32_t>(sequence.pages.size()), page});
+    sequence.pages.push_back(page);
+    sequence.nodes.push_back(node);
+  }
+  sequence.computed = matched.size() * page_positions_;
+  if (!sequence.began) {
+    sequence.began = true;
+    sequence.cached_tokens = sequence.computed;
+    stats_.prompt_tokens += sequence.prompt_size;
+    stats_.cached_tokens += sequence.computed;
+  }
+  queue_.charge(sequence.request.client, sequence.remaining());
+  running_.insert(std::ranges::upper_bound(running_, sequence.id(), {}, &Sequence::id), &sequence);
+  return FairQueue::Turn::kTake;
+}
+
+void Scheduler::admit() {
+  queue_.offer([this](RequestId id) { return admit_one(*sequences_.at(id)); });
+}
+
+bool Scheduler::hold_pages(Sequence& sequence, size_t positions, bool may_preempt) {
+  while (sequence.pages.size() < pages_for(positions)) {
+    if (const auto page = pool_.allocate()) {
+      commands_.push_back(
+          {KvCommand::Kind::kPlace, *sequence.slot, static_cast<uint32_t>(sequence.pages.size()), *page});
+      sequence.pages.push_back(*page);
+      continue;
+    }
+    if (!may_preempt) return false;
+    const auto victim = std::find_if(running_.rbegin(), running_.rend(),
+                                     [](const Sequence* other) { return !other->in_flight; });
+    if (*victim == &sequence && !under_way_.empty())
+      return false;  // others are under way: their pages may return
+    const bool own = *victim == &sequence;
+    preempt(**victim);
+    if (own) return false;
+  }
+  return true;
+}
+
+void Scheduler::publish(Sequence& sequence) {
+  if (!options_.reuse_prefix || !sequence.request.reuse_prefix) return;
+  const std::span<const int32_t> tokens(sequence.tokens);
+  while ((sequence.nodes.size() + 1) * page_positions_ <= sequence.computed) {
+    const size_t block = sequence.nodes.size();
+    const uint32_t own = sequence.pages[block];
+    const auto published = pool_.publish(block == 0 ? PagePool::kRoot : sequence.nodes.back(),
+                                         tokens.subspan(block * page_positions_, page_positions_), own);
+    if (published.page != own) {  // equal bits: one copy is enough
+      pool_.add_user(published.page);
+      pool_.release(own);
+      sequence.pages[block] = published.page;
+      commands_.push_back(
+          {KvCommand::Kind::kPlace, *sequence.slot, static_cast<uint32_t>(block), published.page});
+    }
+    sequence.nodes.push_back(published.node);
+  }
+}
+
+void Scheduler::guess(Builder& builder, std::vector<Sequence*>& streams) {
+  const bool allowed = options_.speculate && !times_.is_stale(streams.size(), kDraftRefresh);
+  const double row_cost = times_.draft_row_tokens(streams.size());
+  size_t room = options_.rows_max - builder.rows() - streams.size();
+  for (Sequence* stream : streams) {
+    size_t most = std::min({options_.draft_max, room,
+                            options_.context - std::min(options_.context, stream->tokens.size()),
+                            stream->request.tokens_max - stream->generated() - 1});
+    if (!allowed || !stream->request.speculate) most = 0;
+    stream->drafter.propose(stream->tokens, most, row_cost, stream->draft);
+    while (!stream->draft.empty() &&
+           !hold_pages(*stream, stream->tokens.size() + stream->draft.size(), false))
+      stream->draft.pop_back();
+    room -= stream->draft.size();
+  }
+}
+
+// How many prompt rows to add to the streams of this step.
+size_t Scheduler::prompt_rows(const Builder& builder) const {
+  const size_t streams = builder.under_way.mix.streams;
+  const size_t room = options_.rows_max - builder.rows();
+  const double row = times_.prompt_row_seconds(streams > 0);
+  double rows = kFirstPromptRows;
+  if (streams > 0) {
+    if (times_.is_stale(streams, kPromptRefresh)) return 0;
+    if (row > 0) rows = (options_.stall_max - 1) * *times_.stream_seconds(streams) / row;
+  } else if (row > 0) {
+    rows = std::chrono::duration<double>(options_.prompt_step_time).count() / row;
+  }
+  const size_t least = streams > 0 ? kRowGrain : kFirstPromptRows;
+  const auto wanted = static_cast<size_t>(std::min(rows, 1e6)) / kRowGrain * kRowGrain;
+  return std::min(std::max(wanted, least), room);
+}
+
+// Half of the budget for the oldest, so that it ends; the rest for those that need least, so that short
+// prompts do not wait for long ones.
+void Scheduler::read_prompts(Builder& builder, size_t budget, size_t sequences_max) {
+  std::vector<Sequence*> readers;
+  for (Sequence* sequence : running_)
+    if (!sequence->in_flight && !sequence->is_stream()) readers.push_back(sequence);
+  if (readers.empty() || budget == 0) return;
+  const auto rows_of = [&](const Sequence& sequence, size_t most) {
+    size_t rows = std::min(sequence.remaining(), most);
+    if (sequence.request.prompt_output == RowOutput::kLogits) rows = std::min(rows, options_.logit_rows_max);
+    return rows;
+  };
+  std::stable_sort(readers.begin() + 1, readers.end(),
+                   [](const Sequence* a, const Sequence* b) { return a->remaining() < b->remaining(); });
+  std::vector<size_t> rows(readers.size(), 0);
+  size_t left =
+      budget - (rows[0] = rows_of(*readers[0], readers.size() == 1 ? budget : ceil_div(budget, size_t{2})));
+  for (size_t i = 1; i < readers.size() && left > 0; ++i) left -= rows[i] = rows_of(*readers[i], left);
+  rows[0] = rows_of(*readers[0], rows[0] + left);
+  for (size_t i = 0; i < readers.size() && i < sequences_max; ++i) {
+    Sequence& reader = *readers[i];
+    // As many as pages can be had for; plan() has seen to the first.
+    if (!hold_pages(reader, reader.computed + rows[i], false))
+      rows[i] = std::min(rows[i], reader.pages.size() * page_positions_ - reader.computed);
+    if (rows[i] > 0) builder.add(reader, rows[i]);
+  }
+}
+
+std::optional<StepPlan> Scheduler::plan() {
+  if (under_way_.size() >= steps_max_) return std::nullopt;
+  admit();
+  // Pages for at least one more row of everyone, oldest first. The list shrinks from its end.
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Sequence& sequence = *running_[i];
+    if (!sequence.in_flight && !hold_pages(sequence, sequence.computed + 1, true) && i < running_.size() &&
+        running_[i] != &sequence)
+      --i;
+  }
+  Builder builder;
+  // With several steps under way each takes its share.
+  const size_t share = ceil_div(running_.size(), steps_max_);
+  std::vector<Sequence*> streams;
+  bool reading = false;
+  for (Sequence* sequence : running_) {
+    if (sequence->in_flight || sequence->pages.size() * page_positions_ <= sequence->computed) continue;
+    if (!sequence->is_stream()) {
+      reading = true;
+    } else if (streams.size() < share) {
+      streams.push_back(sequence);
+    }
+  }
+  if (!reading) guess(builder, streams);
+  for (Sequence* stream : streams) builder.add(*stream, 1);
+  if (reading && streams.size() < share) read_prompts(builder, prompt_rows(builder), share - streams.size());
+  if (builder.plan.parts.empty()) return std::nullopt;
+
+  builder.plan.request.epoch = epoch_;
+  builder.plan.request.step = builder.under_way.step = next_step_++;
+  builder.plan.request.commands = std::exchange(commands_, {});
+  ++stats_.steps;
+  stats_.rows += builder.rows();
+  under_way_.push_back(std::move(builder.under_way));
+  return std::move(builder.plan);
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,247 @@
+// The scheduler without threads, clocks or models: who runs, what is read once, what happens when pages run
+// short.
+#include "runtime/engine/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/engine/testing/scheduler_driver.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using testing::FakeStageOptions;
+using testing::greedy_text;
+using ::testing::HasSubstr;
+using testing::SchedulerDriver;
+
+std::vector<int32_t> tokens(size_t count, int32_t seed) {
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < count; ++i)
+    ids.push_back(static_cast<int32_t>(random_u64(static_cast<uint64_t>(seed), 0, i) % 64));
+  return ids;
+}
+
+TEST(Scheduler, ReadsThePromptThenGoesOnOneByOne) {
+  SchedulerDriver driver({}, {});
+  ASSERT_TRUE(driver.submit(1, tokens(10, 1), 5));
+  const size_t steps = driver.run();
+  EXPECT_EQ(driver.texts[RequestId{1}], greedy_text({}, tokens(10, 1), 5));
+  EXPECT_EQ(steps, 5u) << "one to read, which gives the first token, and four more";
+  EXPECT_EQ(driver.scheduler.pages().used(), 0u);
+  EXPECT_FALSE(driver.scheduler.knows(RequestId{1}));
+}
+
+TEST(Scheduler, RefusesWhatNeverFitsWithBothNumbers) {
+  SchedulerDriver driver({.pages = 4, .page_positions = 4}, {});
+  EXPECT_EQ(driver.scheduler.context(), 16u);
+  const Status status = driver.submit(1, tokens(17, 1), 5);
+  EXPECT_EQ(status.code(), Errc::kInvalidArgument);
+  EXPECT_THAT(status.text(), HasSubstr("17 tokens"));
+  EXPECT_THAT(status.text(), HasSubstr("holds 16"));
+  EXPECT_EQ(driver.submit(2, {}, 5).code(), Errc::kInvalidArgument);
+  EXPECT_TRUE(driver.submit(3, tokens(16, 1), 1)) << "exactly full";
+  driver.run();
+  EXPECT_EQ(driver.texts[RequestId{3}].size(), 1u);
+}
+
+TEST(Scheduler, TheQueueIsBoundedInRequestsAndInTokens) {
+  SchedulerDriver driver({}, {.waiting_max = 3, .waiting_tokens_max = 40});
+  EXPECT_TRUE(driver.submit(1, tokens(50, 1), 1)) << "alone it may be larger than the bound";
+  EXPECT_EQ(driver.submit(2, tokens(1, 1), 1).code(), Errc::kQueueFull);
+  driver.run();
+  for (uint64_t id = 3; id < 6; ++id) EXPECT_TRUE(driver.submit(id, tokens(10, 1), 1));
+  const Status full = driver.submit(6, tokens(1, 1), 1);
+  EXPECT_EQ(full.code(), Errc::kQueueFull);
+  EXPECT_THAT(full.text(), HasSubstr("at most 3"));
+  EXPECT_TRUE(driver.scheduler.finish(RequestId{3}));
+  const Status long_one = driver.submit(7, tokens(21, 1), 1);
+  EXPECT_EQ(long_one.code(), Errc::kQueueFull);
+  EXPECT_THAT(long_one.text(), HasSubstr("21 more"));
+  EXPECT_TRUE(driver.submit(8, tokens(20, 1), 1));
+}
+
+TEST(Scheduler, ASecondRequestStartsWhereTheFirstHasBeen) {
+  SchedulerDriver driver({}, {});
+  auto prompt = tokens(18, 1);
+  ASSERT_TRUE(driver.submit(1, prompt, 3));
+  driver.run();
+  const auto first = driver.texts[RequestId{1}];
+  const uint64_t rows = driver.scheduler.stats().rows;
+  prompt.insert(prompt.end(), first.begin(), first.end());  // the next turn of a conversation
+  prompt.push_back(9);
+  ASSERT_TRUE(driver.submit(2, prompt, 2));
+  ASSERT_TRUE(driver.begin());
+  EXPECT_EQ(driver.scheduler.sequence(RequestId{2}).cached_tokens, 20u) << "five whole pages of four";
+  driver.end();
+  driver.run();
+  EXPECT_EQ(driver.scheduler.stats().rows - rows, 22u - 20u + 1u);
+  EXPECT_EQ(driver.texts[RequestId{2}], greedy_text({}, prompt, 2));
+}
+
+TEST(Scheduler, EqualPromptsAreReadOnceEvenWhenTheyComeTogether) {
+  SchedulerDriver driver({.pages = 256}, {});
+  for (uint64_t id = 1; id <= 8; ++id) ASSERT_TRUE(driver.submit(id, tokens(41, 1), 2));
+  driver.run();
+  for (uint64_t id = 1; id <= 8; ++id)
+    EXPECT_EQ(driver.texts[RequestId{id}], greedy_text({}, tokens(41, 1), 2));
+  EXPECT_EQ(driver.scheduler.stats().rows, 41u + 7 * 1 + 8 * 1)
+      << "41 once, the last position of each, one more each";
+}
+
+TEST(Scheduler, WithoutReuseEverythingIsComputed) {
+  SchedulerDriver driver({}, {.reuse_prefix = false});
+  for (uint64_t id = 1; id <= 2; ++id) {
+    ASSERT_TRUE(driver.submit(id, tokens(18, 1), 1));
+    driver.run();
+  }
+  EXPECT_EQ(driver.scheduler.stats().rows, 36u);
+  EXPECT_EQ(driver.scheduler.pages().kept(), 0u);
+}
+
+TEST(Scheduler, WhenPagesRunShortTheYoungestGoesAndComesBack) {
+  const FakeStageOptions stage{.pages = 8, .page_positions = 4};
+  SchedulerDriver driver(stage, {});
+  for (uint64_t id = 1; id <= 4; ++id)
+    ASSERT_TRUE(driver.submit(id, tokens(3, static_cast<int32_t>(id)), 20));
+  while (driver.step()) ASSERT_EQ(driver.scheduler.inconsistency(), "");
+  EXPECT_GT(driver.scheduler.stats().preemptions, 0u);
+  EXPECT_EQ(driver.finished.front(), RequestId{1}) << "the oldest is never sent away";
+  for (uint64_t id = 1; id <= 4; ++id)
+    EXPECT_EQ(driver.texts[RequestId{id}], greedy_text(stage, tokens(3, static_cast<int32_t>(id)), 20));
+  EXPECT_EQ(driver.scheduler.pages().used(), 0u);
+}
+
+TEST(Scheduler, ClientsGetEqualTurnsHoweverManyRequestsTheyHave) {
+  SchedulerDriver driver({}, {.running_max = 2});
+  for (uint64_t id = 1; id <= 20; ++id)
+    ASSERT_TRUE(driver.submit(id, tokens(8, static_cast<int32_t>(id)), 8, 7));
+  driver.step();
+  for (uint64_t id = 21; id <= 24; ++id)
+    ASSERT_TRUE(driver.submit(id, tokens(8, static_cast<int32_t>(id)), 8, 8));
+  driver.run();
+  const auto place = [&](uint64_t id) {
+    return std::ranges::find(driver.finished, RequestId{id}) - driver.finished.begin();
+  };
+  EXPECT_LT(place(24), 10) << "the second client's four are not behind the first one's twenty";
+  EXPECT_EQ(driver.finished.size(), 24u);
+}
+
+TEST(Scheduler, ALongPromptDoesNotStallStreams) {
+  // 10 ms for a step and 1 ms for each row.
+  const FakeStageOptions stage{.pages = 1024, .rows_max = 512};
+  SchedulerDriver driver(stage, {});
+  for (uint64_t id = 1; id <= 4; ++id)
+    ASSERT_TRUE(driver.submit(id, tokens(8, static_cast<int32_t>(id)), 400));
+  while (driver.scheduler.stats().generated_tokens < 40) driver.step();
+  const Duration alone = driver.last_time;
+  ASSERT_TRUE(driver.submit(9, tokens(2000, 9), 1));
+  Duration longest{}, total{};
+  size_t steps = 0;
+  while (driver.scheduler.knows(RequestId{9})) {
+    driver.step();
+    longest = std::max(longest, driver.last_time);
+    total += driver.last_time;
+    ++steps;
+  }
+  EXPECT_LE(longest, 3 * alone);
+  EXPECT_GT(total / static_cast<int64_t>(steps), 2 * alone) << "and what is allowed is used";
+  EXPECT_EQ(driver.texts[RequestId{1}].size(), driver.texts[RequestId{4}].size());
+}
+
+TEST(Scheduler, AShortPromptDoesNotWaitForALongOne) {
+  SchedulerDriver driver({.pages = 1024, .rows_max = 64}, {});
+  ASSERT_TRUE(driver.submit(1, tokens(2000, 1), 1));
+  driver.step();
+  ASSERT_TRUE(driver.submit(2, tokens(20, 2), 1));
+  driver.run();
+  EXPECT_EQ(driver.finished.front(), RequestId{2});
+}
+
+TEST(Scheduler, PromptStepsStayShort) {
+  SchedulerDriver driver({.pages = 4096, .rows_max = 2048}, {});
+  ASSERT_TRUE(driver.submit(1, tokens(4000, 1), 1));
+  Duration longest{};
+  while (driver.step()) longest = std::max(longest, driver.last_time);
+  EXPECT_LE(longest, std::chrono::milliseconds(600));
+  EXPECT_GE(longest, std::chrono::milliseconds(300));
+}
+
+TEST(Scheduler, GuessesSaveStepsAndChangeNothing) {
+  const FakeStageOptions stage{.loops = true};
+  const auto steps = [&](bool speculate) {
+    SchedulerDriver driver(stage, {.speculate = speculate});
+    EXPECT_TRUE(driver.submit(1, tokens(5, 1), 150));
+    const size_t count = driver.run();
+    EXPECT_EQ(driver.texts[RequestId{1}], greedy_text(stage, tokens(5, 1), 150));
+    EXPECT_EQ(driver.scheduler.stats().draft_accepted > 0, speculate);
+    return count;
+  };
+  EXPECT_LT(steps(true) * 3, steps(false));
+}
+
+TEST(Scheduler, GuessesThatAreNeverRightCostAlmostNothing) {
+  // Text without repetition but for pairs that mislead.
+  const FakeStageOptions stage{.vocab = 3};
+  SchedulerDriver driver(stage, {});
+  EXPECT_TRUE(driver.submit(1, tokens(5, 1), 200));
+  driver.base = std::chrono::milliseconds(20);
+  driver.per_row = std::chrono::milliseconds(5);
+  driver.run();
+  const auto& stats = driver.scheduler.stats();
+  const double lost =
+      0.2 * static_cast<double>(stats.draft_tokens) - static_cast<double>(stats.draft_accepted);
+  EXPECT_LT(lost, 0.03 * 200);
+}
+
+TEST(Scheduler, SeveralStepsUnderWayShareTheStreams) {
+  const FakeStageOptions stage{.steps_max = 3};
+  SchedulerDriver driver(stage, {});
+  for (uint64_t id = 1; id <= 6; ++id)
+    ASSERT_TRUE(driver.submit(id, tokens(4, static_cast<int32_t>(id)), 30));
+  size_t most = 0;
+  for (;;) {
+    while (driver.begin()) {
+    }
+    most = std::max(most, driver.scheduler.in_flight());
+    if (driver.plans.empty()) break;
+    driver.end();
+    ASSERT_EQ(driver.scheduler.inconsistency(), "");
+  }
+  EXPECT_EQ(most, 3u);
+  for (uint64_t id = 1; id <= 6; ++id)
+    EXPECT_EQ(driver.texts[RequestId{id}], greedy_text(stage, tokens(4, static_cast<int32_t>(id)), 30));
+}
+
+TEST(Scheduler, AfterAResetEverythingIsReadAgainFromTheLogs) {
+  SchedulerDriver driver({}, {});
+  for (uint64_t id = 1; id <= 3; ++id)
+    ASSERT_TRUE(driver.submit(id, tokens(9, static_cast<int32_t>(id)), 12));
+  for (int i = 0; i < 4; ++i) driver.step();
+  ASSERT_TRUE(driver.begin());  // and one is under way
+  driver.reset();
+  EXPECT_EQ(driver.scheduler.inconsistency(), "");
+  EXPECT_EQ(driver.scheduler.pages().used(), 0u);
+  EXPECT_EQ(driver.scheduler.epoch(), 2u);
+  driver.run();
+  for (uint64_t id = 1; id <= 3; ++id)
+    EXPECT_EQ(driver.texts[RequestId{id}], greedy_text({}, tokens(9, static_cast<int32_t>(id)), 12));
+}
+
+TEST(Scheduler, DeadlinesAreFound) {
+  SchedulerDriver driver({}, {});
+  const TimePoint start{};
+  Submission submission;
+  submission.id = RequestId{1};
+  submission.prompt = tokens(4, 1);
+  submission.deadline = start + std::chrono::seconds(2);
+  ASSERT_TRUE(driver.scheduler.submit(submission));
+  ASSERT_TRUE(driver.submit(2, tokens(4, 2), 3));
+  EXPECT_EQ(driver.scheduler.next_deadline(), submission.deadline);
+  EXPECT_THAT(driver.scheduler.expired(start + std::chrono::seconds(1)), ::testing::IsEmpty());
+  EXPECT_THAT(driver.scheduler.expired(start + std::chrono::seconds(2)),
+              ::testing::ElementsAre(RequestId{1}));
+}
+
+}  // namespace
+}  // namespace butterfly::runtime

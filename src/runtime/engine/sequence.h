@@ -1,0 +1,52 @@
+// One request as the scheduler sees it: its token log, and where its positions are in the cache.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/engine/drafter.h"
+#include "runtime/engine/page_pool.h"
+#include "runtime/engine/request.h"
+#include "runtime/engine/step.h"
+
+namespace butterfly::runtime {
+
+// What the scheduler must know of a request.
+struct Submission {
+  RequestId id{};
+  std::vector<int32_t> prompt;
+  bool generates = true;                       // false: it ends when its prompt is read
+  RowOutput prompt_output = RowOutput::kNone;  // of every prompt row,
+  bool last_output_only = false;               // or of the last one only
+  size_t tokens_max = SIZE_MAX;                // to generate
+  uint64_t client = 0;
+  std::optional<TimePoint> deadline;
+  bool reuse_prefix = true;
+  bool speculate = true;
+};
+
+struct Sequence {
+  Submission request;           // without the prompt
+  std::vector<int32_t> tokens;  // the log: prompt, then what was chosen
+  size_t prompt_size = 0;
+  size_t outputs_from = 0;  // rows before it need not answer any more, should they be computed again
+  size_t cached_tokens = 0;
+  bool began = false;
+
+  // While running.
+  std::optional<uint32_t> slot;  // its number at the stages
+  size_t computed = 0;           // positions in the cache
+  std::vector<uint32_t> pages;
+  std::vector<PagePool::NodeId> nodes;  // of its first pages, as far as they are published
+  bool in_flight = false;
+  std::vector<int32_t> draft;  // of the step under way
+  Drafter drafter;
+
+  RequestId id() const { return request.id; }
+  size_t remaining() const { return tokens.size() - computed; }
+  // Continues a text, one position at a time; otherwise it reads.
+  bool is_stream() const { return request.generates && remaining() == 1; }
+  size_t generated() const { return tokens.size() - prompt_size; }
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,179 @@
+#include "runtime/engine/session.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace butterfly::runtime {
+namespace {
+
+void check_tokens(std::span<const int32_t> tokens, size_t vocab) {
+  for (const int32_t token : tokens)
+    if (token < 0 || static_cast<size_t>(token) >= vocab)
+      fail(Errc::kInvalidArgument, "token {} is outside the vocabulary of {}", token, vocab);
+}
+
+}  // namespace
+
+std::string_view finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEndOfText:
+      return "end of text";
+    case FinishReason::kStopString:
+      return "stop string";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kContext:
+      return "context full";
+    case FinishReason::kEmbedded:
+      return "embedded";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kDeadline:
+      return "deadline";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "unknown";
+}
+
+Session::Session(EngineRequest request, const model::Tokenizer* tokenizer, const StageInfo& stage,
+                 size_t context)
+    : request_(std::move(request)),
+      tokenizer_(tokenizer),
+      vocab_(stage.vocab),
+      dim_(stage.dim),
+      context_(context),
+      pools_last_(stage.pools_last),
+      prompt_size_(request_.prompt.size()),
+      history_(std::move(request_.prompt)),
+      sampler_(request_.sampling),
+      stops_(request_.stops) {
+  check_tokens(history_, vocab_);
+  for (const auto& [id, bias] : request_.sampling.logit_bias) check_tokens({&id, 1}, vocab_);
+  if (tokenizer_ == nullptr && !request_.stops.empty())
+    fail(Errc::kInvalidArgument, "stop strings need a tokenizer, the model has none");
+  if (request_.kind == RequestKind::kEmbed && (request_.constraint || request_.prompt_logprobs))
+    fail(Errc::kInvalidArgument, "an embedding has neither a constraint nor logarithms of probabilities");
+  request_.logprobs = request_.logprobs || request_.top_logprobs > 0;
+  if (request_.constraint) mask_.resize(model::mask_words(vocab_));
+  if (tokenizer_ != nullptr) {
+    const bool at_start = std::ranges::all_of(history_, [&](int32_t id) { return id == tokenizer_->bos(); });
+    stream_.emplace(*tokenizer_, at_start, model::DecodeOptions{request_.show_special});
+  }
+}
+
+Submission Session::submission(RequestId id) const {
+  Submission submission;
+  submission.id = id;
+  submission.prompt = history_;
+  const bool embeds = request_.kind == RequestKind::kEmbed;
+  submission.generates = !embeds && request_.tokens_max > 0;
+  if (embeds) submission.prompt_output = RowOutput::kHidden;
+  submission.last_output_only = embeds && pools_last_;
+  if (request_.prompt_logprobs) submission.prompt_output = RowOutput::kLogits;
+  submission.tokens_max = request_.tokens_max;
+  submission.client = request_.client;
+  submission.deadline = request_.deadline;
+  submission.reuse_prefix = request_.reuse_prefix;
+  submission.speculate = request_.speculate;
+  return submission;
+}
+
+Session::Outcome Session::take(const StepPart& part, std::span<const float> logits,
+                               std::span<const float> hidden) {
+  BF_CHECK(logits.size() == part.logit_rows * vocab_ && hidden.size() == part.hidden_rows * dim_)
+      << "outputs of another size";
+  Outcome outcome;
+  if (part.hidden_rows > 0) embedding_.add(hidden, dim_);
+  const size_t choices = part.chooses ? 1 + part.draft.size() : 0;
+  const size_t prompt_rows = part.logit_rows - choices;
+  if (prompt_rows > 0) take_prompt(part, logits.first(prompt_rows * vocab_));
+  const bool read = part.first_position + part.row_count >= prompt_size_;
+  if (read && request_.prompt_logprobs && generated() == 0) outcome.prompt = std::move(prompt_events_);
+  if (read && request_.kind == RequestKind::kEmbed) outcome.finish = FinishReason::kEmbedded;
+  if (read && request_.tokens_max == 0) outcome.finish = FinishReason::kLength;
+  // A guess is right if it is what would be chosen anyway: choose, and go on as long as it agrees.
+  for (size_t i = 0; i < choices && !outcome.finish; ++i) {
+    const auto row = logits.subspan((prompt_rows + i) * vocab_, vocab_);
+    const int32_t token = choose(row);
+    if (mask_is_empty_) {
+      outcome.finish = FinishReason::kEndOfText;
+      break;
+    }
+    TokenEvent& event = outcome.events.emplace_back();
+    event.token = token;
+    if (request_.logprobs) add_logprobs(row, event);
+    outcome.tokens.push_back(token);
+    outcome.finish = append(token, event);
+    if (i < part.draft.size() && token != part.draft[i]) break;
+  }
+  return outcome;
+}
+
+int32_t Session::choose(std::span<const float> logits) {
+  if (!request_.constraint) return sampler_.sample(logits, history_, history_.size());
+  request_.constraint->mask(mask_);
+  mask_is_empty_ = std::ranges::all_of(mask_, [](uint64_t word) { return word == 0; });
+  return mask_is_empty_ ? 0 : sampler_.sample(logits, history_, history_.size(), mask_);
+}
+
+// Row i is at position first + i and speaks of the token behind it.
+void Session::take_prompt(const StepPart& part, std::span<const float> logits) {
+  const size_t rows = logits.size() / vocab_;
+  for (size_t i = 0; i < rows; ++i) {
+    const size_t next = prompt_events_.size() + 1;  // one for each token but the first
+    if (next >= prompt_size_) return;
+    BF_CHECK(part.first_position + part.row_count >= next) << "logits of rows that are not there";
+    TokenEvent& event = prompt_events_.emplace_back();
+    event.token = history_[next];
+    add_logprobs(logits.subspan(i * vocab_, vocab_), event);
+  }
+}
+
+void Session::add_logprobs(std::span<const float> logits, TokenEvent& event) {
+  logprobs_.set(logits);
+  event.logprob = logprobs_.of(event.token);
+  if (request_.top_logprobs == 0) return;
+  logprobs_.top(request_.top_logprobs, top_);
+  for (const model::Candidate& candidate : top_) event.top.push_back({candidate.id, candidate.logit});
+}
+
+bool Session::ends_text(int32_t token) const {
+  if (tokenizer_ == nullptr || !tokenizer_->is_end_of_generation(token)) return false;
+  return !request_.ignore_eos || request_.constraint != nullptr;
+}
+
+// The token goes into the history; the reason if it was the last.
+std::optional<FinishReason> Session::append(int32_t token, TokenEvent& event) {
+  history_.push_back(token);
+  if (ends_text(token)) {
+    event.ends_text = true;
+    return FinishReason::kEndOfText;
+  }
+  if (request_.constraint && !request_.constraint->accept(token))
+    fail(Errc::kInvalidArgument, "token {}: the constraint's mask allowed it, but its rules do not", token);
+  if (stream_) event.text = stops_.push(stream_->push(token));
+  if (stops_.stopped()) return FinishReason::kStopString;
+  if (generated() >= request_.tokens_max) return FinishReason::kLength;
+  if (history_.size() > context_) return FinishReason::kContext;
+  return std::nullopt;
+}
+
+FinishEvent Session::finish(FinishReason reason, Status status) {
+  FinishEvent event;
+  event.reason = reason;
+  event.status = std::move(status);
+  if (stops_.stopped()) {
+    event.stop = stops_.stop();
+  } else if (stream_) {
+    event.text = stops_.push(stream_->flush());
+    event.text += stops_.flush();
+  }
+  if (reason == FinishReason::kEmbedded) event.embedding = embedding_.result();
+  event.usage.prompt_tokens = prompt_size_;
+  return event;
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,68 @@
+// What a request is to its reader: turns logits into tokens, text and logarithms, and knows when the text is
+// over.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "model/sampling/logprobs.h"
+#include "model/sampling/stop_matcher.h"
+#include "model/tokenizer/token_stream.h"
+#include "runtime/engine/embedding.h"
+#include "runtime/engine/request.h"
+#include "runtime/engine/scheduler.h"
+
+namespace butterfly::runtime {
+
+// Everything here depends on the request and the logits alone, not on steps, batches or guesses. One thread
+// at a time. Borrows the tokenizer.
+class Session {
+ public:
+  // Throws Error kInvalidArgument that says what is wrong with the request.
+  Session(EngineRequest request, const model::Tokenizer* tokenizer, const StageInfo& stage, size_t context);
+
+  // What the scheduler must know; takes the prompt from here.
+  Submission submission(RequestId id) const;
+
+  struct Outcome {
+    std::vector<int32_t> tokens;     // chosen
+    std::vector<TokenEvent> events;  // one for each
+    std::optional<std::vector<TokenEvent>>
+        prompt;  // once, when the prompt is read and its logprobs were wanted
+    std::optional<FinishReason> finish;
+  };
+  // The results of one part of a step. Throws Error for logits that are not numbers.
+  Outcome take(const StepPart& part, std::span<const float> logits, std::span<const float> hidden);
+
+  // The end: whatever text was held back, and the embedding.
+  FinishEvent finish(FinishReason reason, Status status);
+
+  const EngineRequest& request() const { return request_; }
+  size_t generated() const { return history_.size() - prompt_size_; }
+
+ private:
+  void take_prompt(const StepPart& part, std::span<const float> logits);
+  int32_t choose(std::span<const float> logits);
+  void add_logprobs(std::span<const float> logits, TokenEvent& event);
+  std::optional<FinishReason> append(int32_t token, TokenEvent& event);
+  bool ends_text(int32_t token) const;
+
+  EngineRequest request_;  // without the prompt, which is the beginning of history_
+  const model::Tokenizer* tokenizer_;
+  size_t vocab_, dim_, context_;
+  bool pools_last_;
+  size_t prompt_size_;
+  std::vector<int32_t> history_;
+  model::Sampler sampler_;
+  model::StopMatcher stops_;
+  std::optional<model::TokenStream> stream_;
+  std::vector<uint64_t> mask_;
+  bool mask_is_empty_ = false;
+  model::Logprobs logprobs_;
+  std::vector<model::Candidate> top_;
+  std::vector<TokenEvent> prompt_events_;
+  EmbeddingPool embedding_;
+};
+
+}  // namespace butterfly::runtime

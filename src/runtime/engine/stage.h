@@ -1,0 +1,46 @@
+// What the engine drives: layers that compute steps, on this machine or on others.
+#pragma once
+#include <cstddef>
+
+#include "base/clock.h"
+#include "runtime/engine/step.h"
+
+namespace butterfly::runtime {
+
+struct StageInfo {
+  size_t vocab = 0;
+  size_t dim = 0;             // of hidden rows
+  size_t context = 0;         // positions the model can have in one text
+  size_t pages = 0;           // of the key/value cache: the fewest of all stages
+  size_t page_positions = 0;  // per page
+  size_t sequences = 0;       // texts in the cache at once
+  size_t rows_max = 0;        // per step
+  size_t steps_max = 1;       // worth having under way at once: as many as there are stages in the chain
+  bool pools_last = false;    // embeddings are the last token's, not the mean
+};
+
+// A chain of stages as the engine sees it: tokens in at the front, logits out at the end. Rows travel from
+// stage to stage without passing the engine.
+//
+// Steps run in the order of submit(), whole or not at all. One thread calls everything but close(). After an
+// error of receive() nothing is known of the cache: reset(), then begin every text again.
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  virtual const StageInfo& info() const = 0;
+
+  // Begins a step; may return before anything is computed. At most info().steps_max are under way.
+  virtual Status submit(const StepRequest& request) = 0;
+
+  // The result of the oldest step under way. Waits at most `timeout`, then the status is kTimeout. The other
+  // statuses: kPeerLost, or what the stage found wrong with the request.
+  virtual StepResult receive(Duration timeout) = 0;
+
+  // Drops steps under way and the cache's contents; results of older epochs do not come any more.
+  virtual Status reset(uint64_t epoch, Duration timeout) = 0;
+
+  // Wakes a receive(), which then returns kCancelled. From any thread; safe to call twice.
+  virtual void close() = 0;
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,56 @@
+// One step of the engine as a message: what to place in the cache, what to compute, what to answer.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+
+namespace butterfly::runtime {
+
+// Where a text's positions are kept. Applied in order, before the rows. Two texts that share a page have it
+// placed in both; who may write where is the sender's business, and rows only ever write positions that no
+// other text holds.
+struct KvCommand {
+  enum class Kind : uint8_t {
+    kForget,  // sequence `sequence` is empty
+    kPlace,   // its positions from block * page size on are in page `page`
+  };
+  Kind kind;
+  uint32_t sequence;
+  uint32_t block = 0;
+  uint32_t page = 0;
+};
+
+enum class RowOutput : uint8_t {
+  kNone,
+  kLogits,  // [vocab]
+  kHidden,  // [dim]: what the head reads, after the last norm
+};
+
+// A token at a position of a sequence. Rows of one sequence stand together, in order of position.
+struct StepRow {
+  int32_t token;
+  uint32_t sequence;
+  uint32_t position;
+  RowOutput output;
+};
+
+// Plain values only: no pointer and no size that the receiver does not know already.
+struct StepRequest {
+  uint64_t epoch = 0;  // of the placement of stages; a stage drops what is older than its own
+  uint64_t step = 0;   // counts up within the epoch
+  std::vector<KvCommand> commands;
+  std::vector<StepRow> rows;
+};
+
+// The rows' outputs in the order of the rows. Borrowed from the stage until its next receive().
+struct StepResult {
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+  Status status;
+  std::span<const float> logits;  // [rows with kLogits, vocab]
+  std::span<const float> hidden;  // [rows with kHidden, dim]
+};
+
+}  // namespace butterfly::runtime

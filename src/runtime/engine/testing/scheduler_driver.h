@@ -1,0 +1,107 @@
+// Runs a scheduler on a fake stage in one thread, choosing greedily. For tests.
+#pragma once
+#include <algorithm>
+#include <map>
+
+#include "runtime/engine/scheduler.h"
+#include "runtime/engine/testing/fake_stage.h"
+
+namespace butterfly::runtime::testing {
+
+inline int32_t greedy_choice(std::span<const float> logits) {
+  return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+}
+
+// What a text must become, computed without pages, batches or guesses.
+inline std::vector<int32_t> greedy_text(const FakeStageOptions& stage, std::vector<int32_t> prompt,
+                                        size_t count) {
+  std::vector<int32_t> generated;
+  for (size_t i = 0; i < count; ++i) {
+    generated.push_back(greedy_choice(FakeStage::logits_after(stage, prompt)));
+    prompt.push_back(generated.back());
+  }
+  return generated;
+}
+
+class SchedulerDriver {
+ public:
+  SchedulerDriver(const FakeStageOptions& on, const SchedulerOptions& options)
+      : stage_options(on), stage(on), scheduler(stage.info(), options) {}
+
+  Status submit(uint64_t id, std::vector<int32_t> prompt, size_t tokens_max, uint64_t client = 0) {
+    Submission submission;
+    submission.id = RequestId{id};
+    submission.prompt = std::move(prompt);
+    submission.tokens_max = tokens_max;
+    submission.client = client;
+    Status status = scheduler.submit(submission);
+    if (status) limits[submission.id] = tokens_max;
+    return status;
+  }
+
+  // Begins one step; false: there was nothing to begin.
+  bool begin() {
+    auto plan = scheduler.plan();
+    if (!plan) return false;
+    stage.submit(plan->request).or_throw();
+    plans.push_back(std::move(*plan));
+    return true;
+  }
+  // Ends the oldest step. Time of a step: `base` and so much for each row.
+  void end() {
+    const StepPlan plan = std::move(plans.front());
+    plans.erase(plans.begin());
+    const StepResult result = stage.receive(Duration(0));
+    std::vector<PartOutcome> outcomes;
+    size_t row = 0;
+    for (const StepPart& part : plan.parts) {
+      PartOutcome& outcome = outcomes.emplace_back();
+      outcome.id = part.id;
+      const auto& text = texts[part.id];
+      for (size_t i = 0; part.chooses && i <= part.draft.size() && !outcome.finished; ++i) {
+        outcome.tokens.push_back(
+            greedy_choice(result.logits.subspan((row + i) * stage_options.vocab, stage_options.vocab)));
+        outcome.finished = text.size() + outcome.tokens.size() == limits[part.id];
+        if (i < part.draft.size() && outcome.tokens.back() != part.draft[i]) break;
+      }
+      row += part.logit_rows;
+    }
+    for (const PartOutcome& outcome : outcomes)
+      if (scheduler.knows(outcome.id)) {
+        auto& text = texts[outcome.id];
+        text.insert(text.end(), outcome.tokens.begin(), outcome.tokens.end());
+        if (outcome.finished) finished.push_back(outcome.id);
+      }
+    last_time = base + per_row * static_cast<int64_t>(plan.request.rows.size());
+    scheduler.complete(plan.request.step, last_time, outcomes);
+    last = plan;
+  }
+  bool step() {
+    if (!begin() && plans.empty()) return false;
+    end();
+    return true;
+  }
+  // Steps until nothing is left; the number of steps.
+  size_t run(size_t steps_max = 100000) {
+    size_t steps = 0;
+    while (steps < steps_max && step()) ++steps;
+    return steps;
+  }
+  void reset() {
+    stage.reset(scheduler.reset(), Duration(0)).or_throw();
+    plans.clear();
+  }
+
+  FakeStageOptions stage_options;
+  FakeStage stage;
+  Scheduler scheduler;
+  std::vector<StepPlan> plans;  // under way
+  StepPlan last;
+  Duration last_time{};
+  std::map<RequestId, size_t> limits;
+  std::map<RequestId, std::vector<int32_t>> texts;
+  std::vector<RequestId> finished;
+  Duration base = std::chrono::milliseconds(10), per_row = std::chrono::milliseconds(1);
+};
+
+}  // namespace butterfly::runtime::testing
