@@ -167,6 +167,24 @@ TEST(Sampler, LogitBiasForcesAndForbids) {
   EXPECT_THROW(Sampler(settings).sample(kLogits, {}, 0), Error);
 }
 
+TEST(Sampler, OnlyAllowedTokensAreChosen) {
+  std::vector<float> logits(130);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i);
+  const std::vector<uint64_t> some = {uint64_t{1} << 63, ~uint64_t{0}, 0};  // 63 to 127
+  SamplerSettings settings = plain();
+  settings.logit_bias = {{129, 1000.0f}};
+  Sampler sampler(settings);
+  for (uint64_t position = 0; position < 200; ++position) {
+    const int32_t token = sampler.sample(logits, {}, position, some);
+    EXPECT_GE(token, 63);
+    EXPECT_LE(token, 127) << "a bias does not lift the mask";
+  }
+  settings.temperature = 0;
+  EXPECT_EQ(Sampler(settings).sample(logits, {}, 0, some), 127);
+  EXPECT_EQ(Sampler(settings).sample(logits, {}, 0, std::vector<uint64_t>{8, 0, 0}), 3);
+  EXPECT_THROW(Sampler(settings).sample(logits, {}, 0, std::vector<uint64_t>{0, 0, 0}), Error);
+}
+
 TEST(Sampler, SeedAndPositionDecide) {
   SamplerSettings settings = plain();
   const std::vector<float> logits(1000, 0.0f);

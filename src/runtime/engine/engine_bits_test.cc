@@ -140,6 +140,26 @@ TEST_P(EngineBits, EqualsThePlainLoop) {
   }
 }
 
+TEST_P(EngineBits, StopStringsEndTextsAsInThePlainLoop) {
+  RandomModel model(GetParam());
+  const auto engine = make_local_engine(*model.loaded().model, model.loaded().pool);
+  auto whole = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request(1), whole).ok());
+  whole->wait();
+  const std::string text = whole->text();
+  ASSERT_GT(text.size(), 12u);
+  const std::string stop = text.substr(text.size() / 2, 3);  // spans tokens
+  auto sink = std::make_shared<Collector>();
+  EngineRequest r = request(1);
+  r.stops = {"never there", stop};
+  ASSERT_TRUE(engine->submit(std::move(r), sink).ok());
+  const FinishEvent& end = sink->wait();
+  EXPECT_EQ(end.reason, FinishReason::kStopString);
+  EXPECT_EQ(end.stop, stop);
+  EXPECT_EQ(sink->text(), text.substr(0, text.find(stop)));
+  EXPECT_LT(sink->tokens().size(), whole->tokens().size());
+}
+
 TEST_P(EngineBits, EmbeddingsDoNotDependOnPiecesOrCompany) {
   RandomModel model(GetParam());
   const auto embed = [&](size_t rows_max, size_t company) {
