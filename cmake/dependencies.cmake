@@ -6,6 +6,7 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(hwy REQUIRED)
+find_package(OpenSSL REQUIRED)  # SHA-256 of checkpoints
 find_package(PNG REQUIRED)   # training data: images
 find_package(JPEG REQUIRED)
 find_package(ZLIB REQUIRED)  # IDX files are usually gzipped

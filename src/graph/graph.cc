@@ -84,6 +84,24 @@ int32_t Graph::bind(ValueId value) {
   return slot;
 }
 
+Graph Graph::assemble(std::vector<Node> nodes, std::vector<Value> values, size_t slot_count) {
+  Graph graph;
+  graph.nodes_ = std::move(nodes);
+  graph.values_ = std::move(values);
+  graph.slot_count_ = static_cast<int32_t>(slot_count);
+  std::vector<bool> made(graph.values_.size(), false);
+  for (size_t v = 0; v < made.size(); ++v) made[v] = graph.values_[v].producer < 0;
+  for (size_t i = 0; i < graph.nodes_.size(); ++i) {
+    for (const ValueId input : graph.nodes_[i].inputs)
+      BF_CHECK(made[input.index]) << graph.nodes_[i].name << " reads a value before it is made";
+    for (const ValueId output : graph.nodes_[i].outputs) {
+      graph.values_[output.index].producer = static_cast<int32_t>(i);
+      made[output.index] = true;
+    }
+  }
+  return graph;
+}
+
 Cost Graph::cost(const CostContext& context) const {
   Cost total;
   for (const Node& node : nodes_) total += node.op->cost(*this, node, context);

@@ -34,8 +34,8 @@ struct ValueType {
   size_t bytes() const { return rows() * row_bytes(); }
 };
 
-// What memory is for: planned, shown and bounded apart. What lasts has a region of its own (memory_plan.h), so
-// that it can be saved, sent or updated as one run of bytes.
+// What memory is for: planned, shown and bounded apart. What lasts has a region of its own (memory_plan.h),
+// so that it can be saved, sent or updated as one run of bytes.
 enum class MemoryClass : uint8_t { kActivations, kWeights, kGradients, kOptimizer, kCommunication };
 inline constexpr size_t kMemoryClasses = 5;
 std::string_view memory_class_name(MemoryClass memory);
@@ -77,6 +77,9 @@ class Graph {
   // slot.
   int32_t bind(ValueId value);
   size_t slot_count() const { return static_cast<size_t>(slot_count_); }
+
+  // For transformations: these nodes in this order. Values keep their places; who makes them is found anew.
+  static Graph assemble(std::vector<Node> nodes, std::vector<Value> values, size_t slot_count);
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Value>& values() const { return values_; }

@@ -56,6 +56,15 @@ ValueId taken_over(const Graph& graph, const Lives& lives, uint32_t v) {
   return dies_here && once && alike ? from : ValueId{};
 }
 
+std::vector<uint32_t> in_order(const Graph& graph) {
+  std::vector<uint32_t> order;
+  for (uint32_t v = 0; v < graph.values().size(); ++v)
+    if (graph.values()[v].producer < 0) order.push_back(v);
+  for (const Node& node : graph.nodes())
+    for (const ValueId v : node.outputs) order.push_back(v.index);
+  return order;
+}
+
 // Gives the buffers of one class their offsets, behind what is already in the arena.
 void place_region(MemoryPlan& plan, MemoryClass memory) {
   std::vector<BufferLife> lives;
@@ -88,7 +97,8 @@ MemoryPlan plan_memory(const Graph& graph, size_t threads) {
   MemoryPlan plan;
   std::vector<uint32_t> buffer_of(values.size());
   std::set<int32_t> counted;  // slots: several values may share one
-  for (uint32_t v = 0; v < values.size(); ++v) {
+  // In the order in which they are made: a value may take over what was made before it.
+  for (const uint32_t v : in_order(graph)) {
     const ValueId from = taken_over(graph, lives, v);
     if (from.valid()) {
       buffer_of[v] = buffer_of[from.index];

@@ -1,0 +1,16 @@
+// The rules of the corpus: each makes one item.
+#pragma once
+#include "train/corpus/corpus.h"
+#include "train/corpus/draw.h"
+
+namespace butterfly::train {
+
+struct Story {
+  std::string hero;
+  std::string text;
+};
+Story make_story(Draw& draw);
+// A question of any kind.
+CorpusItem make_question(Draw& draw);
+
+}  // namespace butterfly::train
