@@ -2,7 +2,7 @@
 
 namespace butterfly::graph {
 
-extern const OpType kAddBiasOp, kAddOp, kAddScaledOp, kCachedAttentionOp, kCausalAttentionGradOp,
+extern const OpType kApplyOp, kAddBiasOp, kAddOp, kAddScaledOp, kCachedAttentionOp, kCausalAttentionGradOp,
     kCausalAttentionOp, kColumnSumOp, kCrossEntropyOp, kDropoutOp, kEmbeddingOp, kExpertMatmulOp,
     kGatherSlotsOp, kGegluGradOp, kGegluOp, kGeluGradOp, kGeluOp, kLayerNormGradOp, kLayerNormOp,
     kLinearCrossEntropyOp, kLinearDwOp, kLinearDxAddOp, kLinearDxOp, kLinearOp, kMatmulDxAddOp, kMatmulDxOp,
@@ -14,6 +14,7 @@ namespace {
 
 constexpr const OpType* kOps[] = {
     &kAddBiasOp,
+    &kApplyOp,
     &kAddOp,
     &kAddScaledOp,
     &kCachedAttentionOp,

@@ -1,10 +1,12 @@
 // The operations, as functions that add a node to a graph. One file each in ops/, one row each in
 // op_table.cc.
 #pragma once
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "graph/graph.h"
 #include "graph/parameter.h"
 #include "kernels/attention.h"
@@ -91,6 +93,10 @@ ValueId causal_attention(Graph& g, ValueId q, ValueId k, ValueId v, const Attent
 // Zeroes values with probability `rate` and scales the others by 1 / (1 - rate). `key` [2] of i32 is an input
 // of the run; `stream` tells layers apart.
 ValueId dropout(Graph& g, ValueId x, ValueId key, float rate, uint32_t stream, std::string name);
+
+// Calls `function` with the value's floats at this place of every run.
+using Apply = std::function<void(const float* values, ThreadPool& pool)>;
+void apply(Graph& g, ValueId value, Apply function, const Cost& cost, std::string name);
 
 // Losses are sums over rows times the value of `factor` [1]: with 1 / (targets of the whole step)
 // micro-batches of unequal size add up to the mean.

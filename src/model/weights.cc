@@ -20,6 +20,25 @@ void WeightLoader::loaded(const Tensor& tensor) {
   if (progress_) progress_(std::min(done_bytes_, total_bytes_), total_bytes_);
 }
 
+Tensor WeightLoader::tensor(const std::string& name, const Shape& shape) {
+  if (!training_) return file_.tensor(name, shape);
+  auto [it, fresh] = masters_.try_emplace(name);
+  if (!fresh) return it->second;
+  const Tensor stored = file_.tensor(name, shape);
+  if (stored.dtype() == DType::kF32 && stored.buffer().writable()) {
+    it->second = stored;
+  } else {
+    it->second = Tensor::zeros(DType::kF32, stored.shape());
+    MappedFile::guard([&] {
+      kernels::to_float(stored.dtype(), stored.raw(), it->second.data<float>(),
+                        static_cast<size_t>(stored.count()));
+    });
+  }
+  resident_bytes_ += it->second.bytes();
+  loaded(stored);
+  return it->second;
+}
+
 kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix) {
   auto packed = kernels::PackedMatrix::uninitialised(matrix);
   resident_bytes_ += packed.bytes();
@@ -36,8 +55,9 @@ kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix) {
 }
 
 graph::Parameter WeightLoader::matrix(const std::string& name, size_t out, size_t in) {
-  const Tensor tensor = file_.tensor(name, {static_cast<int64_t>(out), static_cast<int64_t>(in)});
-  return {.name = name, .value = {}, .packed = pack(tensor)};
+  const Tensor values = tensor(name, {static_cast<int64_t>(out), static_cast<int64_t>(in)});
+  if (training_) return {.name = name, .value = values, .trainable = true};
+  return {.name = name, .value = {}, .packed = pack(values)};
 }
 
 nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out,
@@ -47,12 +67,13 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
   const Tensor part =
       out == rows ? whole : whole.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out));
   nn::Linear linear;
-  linear.weight = {.name = name, .value = {}, .packed = pack(part)};
+  linear.weight = training_ ? graph::Parameter{.name = name, .value = part, .trainable = true}
+                            : graph::Parameter{.name = name, .value = {}, .packed = pack(part)};
   if (graph::Parameter bias = optional_vector(stem + ".bias", rows)) {
     linear.bias = {
         .name = bias.name,
         .value = bias.value.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out)),
-        .packed = {}};
+        .trainable = training_};
   }
   for (const Adapter& adapter : adapters_)
     if (const LoraPair* pair = adapter.find(adapted)) {
@@ -64,8 +85,7 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
 
 nn::Linear WeightLoader::head(size_t vocab, size_t dim) {
   const std::string stem = has("output.weight") ? "output" : "token_embd";
-  const Tensor whole =
-      file_.tensor(stem + ".weight", {static_cast<int64_t>(vocab), static_cast<int64_t>(dim)});
+  const Tensor whole = tensor(stem + ".weight", {static_cast<int64_t>(vocab), static_cast<int64_t>(dim)});
   return linear_rows(stem, whole, 0, vocab, "output.weight");
 }
 
@@ -77,8 +97,7 @@ std::vector<nn::Linear> WeightLoader::fused_linear(const std::string& stem, std:
                                                    size_t in) {
   size_t total = 0;
   for (size_t out : outs) total += out;
-  const Tensor whole =
-      file_.tensor(stem + ".weight", {static_cast<int64_t>(total), static_cast<int64_t>(in)});
+  const Tensor whole = tensor(stem + ".weight", {static_cast<int64_t>(total), static_cast<int64_t>(in)});
   std::vector<nn::Linear> layers;
   size_t begin = 0;
   for (size_t out : outs) {
@@ -115,14 +134,15 @@ graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t exp
 }
 
 graph::Parameter WeightLoader::vector(const std::string& name, size_t count) {
-  const Tensor tensor = file_.tensor(name, {static_cast<int64_t>(count)});
-  const DType dtype = tensor.dtype();
+  const Tensor values = tensor(name, {static_cast<int64_t>(count)});
+  if (training_) return {.name = name, .value = values, .trainable = true};
+  const DType dtype = values.dtype();
   if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16)
     fail(Errc::kUnsupported, "{}: tensor {}: expected type F32, F16 or BF16, found {}", file_.path().string(),
          name, dtype_name(dtype));
-  Tensor floats = Tensor::zeros(DType::kF32, tensor.shape());
-  MappedFile::guard([&] { kernels::to_float(dtype, tensor.raw(), floats.data<float>(), count); });
-  loaded(tensor);
+  Tensor floats = Tensor::zeros(DType::kF32, values.shape());
+  MappedFile::guard([&] { kernels::to_float(dtype, values.raw(), floats.data<float>(), count); });
+  loaded(values);
   resident_bytes_ += floats.bytes();
   return {.name = name, .value = floats, .packed = {}};
 }
@@ -132,10 +152,11 @@ graph::Parameter WeightLoader::optional_vector(const std::string& name, size_t c
 }
 
 graph::Parameter WeightLoader::table(const std::string& name, size_t rows, size_t cols) {
-  const Tensor tensor = file_.tensor(name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
-  loaded(tensor);
-  resident_bytes_ += tensor.bytes();
-  return {.name = name, .value = tensor, .packed = {}};
+  const Tensor values = tensor(name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
+  if (training_) return {.name = name, .value = values, .trainable = true};
+  loaded(values);
+  resident_bytes_ += values.bytes();
+  return {.name = name, .value = values, .packed = {}};
 }
 
 std::vector<nn::LowRank> WeightLoader::embedding_adapters(size_t vocab, size_t dim) {

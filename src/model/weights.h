@@ -1,6 +1,7 @@
 // Weights on their way from a model file into layers: shapes checked, matrices packed.
 #pragma once
 #include <functional>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -27,6 +28,12 @@ class WeightLoader {
 
   // From now on matrices get their sizes and memory nobody touches, but no values: what a planner needs.
   void leave_values() { with_values_ = false; }
+
+  // From now on weights are plain floats that learn, and one memory under one name: what a tied head and the
+  // embedding read, and what masters() lists. Floats in writable memory are taken as they are.
+  void keep_for_training() { training_ = true; }
+  // The tensors that were asked for, by name, whole.
+  const std::map<std::string, Tensor>& masters() const { return masters_; }
 
   bool has(const std::string& name) const { return file_.has(name); }
   // [out, in], packed for products; the file's pages are released afterwards.
@@ -61,6 +68,8 @@ class WeightLoader {
 
  private:
   void loaded(const Tensor& tensor);
+  // The file's tensor, or its master.
+  Tensor tensor(const std::string& name, const Shape& shape);
   // Packs a matrix that lies in the file's tensor `name`.
   kernels::PackedMatrix pack(const Tensor& matrix);
   // Rows [begin, begin + out) of the tensor and of what belongs to it; `adapted` is the name adapters have it
@@ -78,6 +87,8 @@ class WeightLoader {
   uint64_t packed_bytes_ = 0;
   uint64_t resident_bytes_ = 0;
   bool with_values_ = true;
+  bool training_ = false;
+  std::map<std::string, Tensor> masters_;
 };
 
 }  // namespace butterfly::model

@@ -12,7 +12,7 @@ ValueId Attention::build(Builder& b, ValueId x, ValueId turns) const {
   };
   const ValueId queries = placed(qkv[0], q_norm, ".q_rope");
   const ValueId keys = placed(qkv[1], k_norm, ".k_rope");
-  return out.build(b, graph::cached_attention(g, queries, keys, qkv[2], shape, name + ".attention"));
+  return out.build(b, b.attention(queries, keys, qkv[2], shape, name + ".attention"));
 }
 
 }  // namespace butterfly::nn

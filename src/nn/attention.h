@@ -1,5 +1,5 @@
-// Multi-head attention with grouped KV heads over the cache of the run; rotary positions and normalised
-// queries and keys where a model has them.
+// Multi-head attention with grouped KV heads (over the cache of the run, or within sequences); rotary
+// positions and normalised queries and keys where a model has them.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
-// Building a graph from layers. Remembers which quantised forms of a value exist, so that layers that share
-// an input share them.
+// Building a graph from layers, for runs over a cache or for training. Remembers which quantised forms of a
+// value exist, so that layers that share an input share them.
 #pragma once
 #include <map>
 #include <string>
@@ -13,17 +13,33 @@ using graph::Graph;
 using graph::Parameter;
 using graph::ValueId;
 
-// Lives while one graph is being built.
+// Rows are whole sequences, one behind the other: attention needs no cache.
+struct Training {
+  size_t length = 0;  // of a sequence
+  float dropout = 0;  // rate, of what is added to the residual stream
+  ValueId key = {};   // [2] i32: what dropout draws from; only with a rate
+};
+
+// Lives while one graph is being built. What a layer's weights are (packed, or plain floats that may be
+// trained) says which product it becomes; the rest of the mode is here.
 class Builder {
  public:
   explicit Builder(Graph& graph) : graph_(graph) {}
+  Builder(Graph& graph, const Training& training) : graph_(graph), training_(training) {}
   Graph& graph() { return graph_; }
+
+  // Over the cache of the run, or within sequences when training.
+  ValueId attention(ValueId q, ValueId k, ValueId v, const graph::AttentionShape& shape, std::string name);
+  // x itself unless training with a rate.
+  ValueId dropout(ValueId x, const std::string& name);
 
   // x as rows that weights of this kind multiply: x itself, or its quantised form, made once.
   ValueId rows_for(ValueId x, kernels::ActKind kind);
 
  private:
   Graph& graph_;
+  Training training_;
+  uint32_t dropouts_ = 0;
   std::map<std::pair<uint32_t, kernels::ActKind>, ValueId> forms_;
 };
 

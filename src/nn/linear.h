@@ -7,6 +7,9 @@
 
 namespace butterfly::nn {
 
+// x W^T: with packed weights, or with plain floats.
+ValueId build_product(Builder& b, ValueId x, const Parameter& weight);
+
 // Adds scale * B (A x). The product B A is never formed: at rank r it costs r (in + out) per row instead of
 // in * out.
 struct LowRank {
@@ -22,8 +25,8 @@ struct Linear {
   std::vector<LowRank> adapters = {};
 
   explicit operator bool() const { return static_cast<bool>(weight); }
-  size_t in() const { return weight.packed.cols(); }
-  size_t out() const { return weight.packed.rows(); }
+  size_t in() const { return weight.cols(); }
+  size_t out() const { return weight.rows(); }
   ValueId build(Builder& b, ValueId x) const;
 };
 

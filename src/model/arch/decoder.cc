@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+
 namespace butterfly::model {
 
 Decoder::Decoder(const ModelConfig& model_config, WeightLoader& weights, LayerRange layers,
@@ -19,6 +21,53 @@ Decoder::Decoder(const ModelConfig& model_config, WeightLoader& weights, LayerRa
   }
 }
 
+graph::ValueId Decoder::build_embedding(nn::Builder& b, graph::ValueId tokens,
+                                        graph::ValueId row_positions) const {
+  graph::Graph& g = b.graph();
+  graph::ValueId x = graph::embedding(g, tokens, embedding, "embedding");
+  for (const nn::LowRank& adapter : embedding_adapters) {
+    const graph::ValueId low = graph::embedding(g, tokens, adapter.a, adapter.a.name);
+    x = graph::add_scaled(g, x, nn::build_product(b, low, adapter.b), adapter.scale, adapter.b.name + ".add");
+  }
+  if (embedding_scale != 1) x = graph::scale(g, x, embedding_scale, "embedding_scale");
+  if (positions)
+    x = graph::add(g, x, graph::embedding(g, row_positions, positions, "positions"), "positions.add");
+  return b.dropout(x, "embedding");
+}
+
+graph::ValueId Decoder::build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions) const {
+  std::vector<graph::ValueId> turns;
+  for (const kernels::Rope& rope : ropes)
+    turns.push_back(graph::rope_turns(b.graph(), row_positions, rope, "rope_turns"));
+  for (size_t i = 0; i < blocks.size(); ++i)
+    x = blocks[i].build(
+        b, x, turns.empty() ? graph::ValueId{} : turns[rope_of_block.empty() ? 0 : rope_of_block[i]]);
+  return x;
+}
+
+TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& shape) const {
+  using graph::Elem;
+  if (!first() || !last()) fail(Errc::kUnsupported, "training needs all layers of the model");
+  if (logit_cap > 0) fail(Errc::kUnsupported, "training: models that cap their logits cannot be trained yet");
+  if (!head.adapters.empty()) fail(Errc::kUnsupported, "training: adapters of the output layer");
+  const auto n = static_cast<int64_t>(shape.sequences * shape.length);
+  TrainingValues values;
+  values.positions = g.input("positions", {Elem::kI32, {n}});
+  values.tokens = g.input("tokens", {Elem::kI32, {n}});
+  values.targets = g.input("targets", {Elem::kI32, {n}});
+  values.factor = g.input("factor", {Elem::kF32, {1}});
+  if (shape.dropout > 0) values.dropout_key = g.input("dropout_key", {Elem::kI32, {2}});
+  nn::Builder b(g, {shape.length, shape.dropout, values.dropout_key});
+  graph::ValueId x = build_embedding(b, values.tokens, values.positions);
+  x = norm.build(b, build_blocks(b, x, values.positions));
+  values.loss = graph::linear_cross_entropy(g, x, head.weight, values.targets, values.factor, shape.gradients,
+                                            head.weight.name);
+  g.mark_output(values.loss.loss);
+  g.mark_output(values.loss.correct);
+  g.mark_output(values.loss.rows);
+  return values;
+}
+
 StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, size_t normed_rows) const {
   using graph::Elem;
   const auto n = static_cast<int64_t>(rows);
@@ -28,26 +77,12 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, siz
   graph::ValueId x;
   if (first()) {
     values.tokens = g.input("tokens", {Elem::kI32, {n}});
-    x = graph::embedding(g, values.tokens, embedding, "embedding");
-    for (const nn::LowRank& adapter : embedding_adapters) {
-      const graph::Parameter* up = &adapter.b;
-      const graph::ValueId low = graph::embedding(g, values.tokens, adapter.a, adapter.a.name);
-      const graph::ValueId delta = graph::matmul(g, b.rows_for(low, up->packed.act()), {&up, 1}, up->name)[0];
-      x = graph::add_scaled(g, x, delta, adapter.scale, up->name + ".add");
-    }
-    if (embedding_scale != 1) x = graph::scale(g, x, embedding_scale, "embedding_scale");
-    if (positions)
-      x = graph::add(g, x, graph::embedding(g, values.positions, positions, "positions"), "positions.add");
+    x = build_embedding(b, values.tokens, values.positions);
   } else {
     values.hidden = x = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.dim)}});
   }
   if (last()) values.selected = g.input("selected", {Elem::kI32, {static_cast<int64_t>(output_rows)}});
-  std::vector<graph::ValueId> turns;
-  for (const kernels::Rope& rope : ropes)
-    turns.push_back(graph::rope_turns(g, values.positions, rope, "rope_turns"));
-  for (size_t i = 0; i < blocks.size(); ++i)
-    x = blocks[i].build(
-        b, x, turns.empty() ? graph::ValueId{} : turns[rope_of_block.empty() ? 0 : rope_of_block[i]]);
+  x = build_blocks(b, x, values.positions);
   if (last() && normed_rows > 0) {
     values.normed_selected = g.input("normed_selected", {Elem::kI32, {static_cast<int64_t>(normed_rows)}});
     values.normed = norm.build(b, graph::select_rows(g, x, values.normed_selected, "normed_rows"));

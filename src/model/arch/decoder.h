@@ -17,6 +17,7 @@ struct Decoder : Network {
           nn::NormKind norm_kind = nn::NormKind::kRms);
 
   StageValues build(graph::Graph& graph, size_t rows, size_t output_rows, size_t normed_rows) const override;
+  TrainingValues build_training(graph::Graph& graph, const TrainingShape& shape) const override;
   bool first() const { return range.begin == 0; }
   bool last() const { return range.end == config.layers; }
 
@@ -32,6 +33,10 @@ struct Decoder : Network {
   nn::Norm norm;
   nn::Linear head;
   float logit_cap = 0;  // 0: none
+
+ private:
+  graph::ValueId build_embedding(nn::Builder& b, graph::ValueId tokens, graph::ValueId row_positions) const;
+  graph::ValueId build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions) const;
 };
 
 // Layers of block `layer` of the file, under llama.cpp's names without "blk.N.". Lives while a model loads.

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "graph/graph.h"
+#include "graph/ops.h"
 #include "model/arch/model_config.h"
 #include "model/weights.h"
 
@@ -29,6 +29,24 @@ struct StageValues {
   graph::ValueId normed;           // [normed_rows, dim]: those, after the last norm
 };
 
+// A batch of whole sequences of one length.
+struct TrainingShape {
+  size_t sequences = 1;
+  size_t length = 0;
+  float dropout = 0;
+  bool gradients = true;  // false: for evaluation, without room for them
+};
+
+// Inputs and results of a training graph. Rows are positions of sequences, one behind the other.
+struct TrainingValues {
+  graph::ValueId tokens;       // [rows] i32
+  graph::ValueId positions;    // [rows] i32
+  graph::ValueId targets;      // [rows] i32; graph::kNoTarget where there is none
+  graph::ValueId factor;       // [1]: of the loss, usually 1 / targets of the step
+  graph::ValueId dropout_key;  // [2] i32, with dropout only
+  graph::Loss loss;
+};
+
 class Network {
  public:
   virtual ~Network() = default;
@@ -36,6 +54,9 @@ class Network {
   // embeddings.
   virtual StageValues build(graph::Graph& graph, size_t rows, size_t output_rows,
                             size_t normed_rows = 0) const = 0;
+  // The same blocks for training. The weights that learn are those marked trainable: see
+  // WeightLoader::keep_for_training().
+  virtual TrainingValues build_training(graph::Graph& graph, const TrainingShape& shape) const = 0;
 };
 
 // One architecture: files name it in general.architecture.

@@ -1,0 +1,42 @@
+// What the trainer needs of a network, whatever it is: a graph for a micro-batch, and its weights.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "graph/ops.h"
+#include "tensor/tensor.h"
+
+namespace butterfly::train {
+
+// Items that go through the network together. Borrowed for the call.
+struct MicroBatch {
+  std::span<const int32_t> tokens;   // transformers: items * length
+  std::span<const float> pixels;     // image networks: items * pixels of one, channels last
+  std::span<const int32_t> targets;  // tokens: one each; images: one per item. Negative: takes no part
+};
+
+// Inputs and results of a built graph; invalid where a network has no such thing.
+struct BuiltNetwork {
+  graph::ValueId tokens;     // [items * length] i32
+  graph::ValueId positions;  // the same, 0 .. length - 1 for each item
+  graph::ValueId pixels;     // [items, pixels]
+  graph::ValueId targets;    // i32
+  graph::ValueId factor;     // [1]
+  graph::ValueId dropout_key;
+  graph::Loss loss;
+  size_t length = 1;  // targets per item
+};
+
+// Owns its weights, which the trainer changes in place.
+class TrainableNetwork {
+ public:
+  virtual ~TrainableNetwork() = default;
+  // `training`: with dropout, batch statistics and room for gradients; else for evaluation.
+  virtual BuiltNetwork build(graph::Graph& graph, size_t items, bool training) const = 0;
+  // All weights by name, whole, for checkpoints and export.
+  virtual const std::map<std::string, Tensor>& weights() const = 0;
+};
+
+}  // namespace butterfly::train

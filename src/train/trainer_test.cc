@@ -1,0 +1,211 @@
+// Tiny networks learn, and their weights do not depend on workers, threads or how the memory is used.
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/testing/temp_dir.h"
+#include "train/transformer.h"
+
+namespace butterfly::train {
+namespace {
+
+constexpr size_t kLength = 16;
+constexpr int32_t kVocabulary = 48;
+
+model::RandomModelOptions tiny(const std::string& architecture) {
+  model::RandomModelOptions sizes;
+  sizes.architecture = architecture;
+  sizes.vocabulary_size = kVocabulary;
+  sizes.context_length = 32;
+  sizes.embedding_length = 32;
+  sizes.block_count = 2;
+  sizes.feed_forward_length = 64;
+  sizes.head_count = 4;
+  sizes.head_count_kv = architecture == "gpt2" ? 4 : 2;
+  sizes.tied = architecture == "gpt2";
+  return sizes;
+}
+
+// Sequences in which the next token is a fixed function of the last two: can be learnt, but not from one
+// token.
+struct Tokens {
+  std::vector<int32_t> tokens, targets;
+  Tokens(size_t items, uint64_t seed) {
+    for (size_t i = 0; i < items; ++i) {
+      auto a = static_cast<int32_t>(random_u64(seed, i, 0) % 7),
+           b = static_cast<int32_t>(random_u64(seed, i, 1) % 7);
+      for (size_t t = 0; t < kLength; ++t) {
+        const int32_t next = (3 * a + 5 * b + 1) % kVocabulary;
+        tokens.push_back(b);
+        targets.push_back(next);
+        a = b;
+        b = next;
+      }
+    }
+  }
+  // Cut into micro-batches of these numbers of items.
+  std::vector<MicroBatch> cut(const std::vector<size_t>& items) const {
+    std::vector<MicroBatch> batches;
+    size_t at = 0;
+    for (const size_t count : items) {
+      batches.push_back({.tokens = std::span(tokens).subspan(at, count * kLength),
+                         .pixels = {},
+                         .targets = std::span(targets).subspan(at, count * kLength)});
+      at += count * kLength;
+    }
+    return batches;
+  }
+};
+
+std::vector<std::byte> weights_of(const Transformer& network) {
+  std::vector<std::byte> bytes;
+  for (const auto& [name, tensor] : network.weights())
+    bytes.insert(bytes.end(), tensor.raw(), tensor.raw() + tensor.bytes());
+  return bytes;
+}
+
+TEST(Trainer, TinyTransformersLearnABatchByHeart) {
+  for (const char* architecture : {"gpt2", "llama"}) {
+    Transformer network(untrained_model(tiny(architecture), {}), {.length = kLength});
+    Trainer trainer(
+        network,
+        {.optimizer = {.weight_decay = 0.01}, .schedule = {.lr = 1e-2, .warmup_steps = 5}, .clip_norm = 1});
+    const Tokens data(8, 1);
+    const auto batches = data.cut({8});
+    const double first = trainer.step(batches).loss;
+    EXPECT_NEAR(first, std::log(kVocabulary), 0.3) << architecture;  // knows nothing yet
+    StepReport last;
+    for (int i = 0; i < 120; ++i) last = trainer.step(batches);
+    EXPECT_LT(last.loss, 0.1) << architecture;
+    const StepReport learnt = trainer.evaluate(batches);
+    EXPECT_GT(learnt.correct, learnt.targets * 95 / 100) << architecture;
+    EXPECT_LT(learnt.loss, 0.1) << architecture;
+  }
+}
+
+std::vector<std::byte> train(const TrainerOptions& options, const std::vector<size_t>& cuts, float dropout) {
+  Transformer network(untrained_model(tiny("llama"), {}), {.length = kLength, .dropout = dropout});
+  Trainer trainer(network, options);
+  for (uint64_t step = 0; step < 4; ++step) {
+    const Tokens data(14, 10 + step);
+    trainer.step(data.cut(cuts));
+  }
+  return weights_of(network);
+}
+
+TEST(Trainer, WeightsDoNotDependOnWorkersAndThreads) {
+  for (const std::vector<size_t>& cuts :
+       {std::vector<size_t>{2, 2, 2, 2, 2, 2, 2}, std::vector<size_t>{3, 1, 5, 5}}) {
+    TrainerOptions options{.schedule = {.lr = 1e-3}, .clip_norm = 0.5};
+    options.workers = 1;
+    options.threads_per_worker = 1;
+    const auto one = train(options, cuts, 0.1f);
+    for (const auto& [workers, threads] : {std::pair{1, 2}, {2, 1}, {4, 1}, {2, 2}, {3, 1}}) {
+      options.workers = static_cast<size_t>(workers);
+      options.threads_per_worker = static_cast<size_t>(threads);
+      EXPECT_EQ(train(options, cuts, 0.1f), one) << workers << " workers, " << threads << " threads";
+    }
+  }
+}
+
+TEST(Trainer, UpdatesInTheBackwardPassGiveTheSameWeights) {
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    TrainerOptions options{.optimizer = {.kind = kind, .momentum = 0.9, .weight_decay = 0.1},
+                           .schedule = {.lr = 1e-3}};
+    const auto apart = train(options, {14}, 0);
+    options.update_in_backward = true;
+    EXPECT_EQ(train(options, {14}, 0), apart) << optimizer_name(kind);
+  }
+  TrainerOptions wrong{.clip_norm = 1, .update_in_backward = true};
+  EXPECT_THROW(train(wrong, {14}, 0), Error);
+}
+
+// Targets count the same in micro-batches of unequal size.
+TEST(Trainer, MicroBatchesAddUpToTheWholeBatch) {
+  const Tokens data(6, 3);
+  const auto after = [&](const std::vector<size_t>& cuts) {
+    Transformer network(untrained_model(tiny("gpt2"), {}), {.length = kLength});
+    Trainer trainer(network, {.optimizer = {.kind = OptimizerKind::kSgd}, .schedule = {.lr = 0.1}});
+    const double norm = trainer.step(data.cut(cuts)).grad_norm;
+    const double loss = trainer.evaluate(data.cut({6})).loss;
+    return std::pair{norm, loss};
+  };
+  const auto [norm, loss] = after({6});
+  const auto [norm_cut, loss_cut] = after({1, 3, 2});
+  EXPECT_NEAR(norm_cut, norm, 1e-5 * norm);
+  EXPECT_NEAR(loss_cut, loss, 1e-6);
+}
+
+TEST(Trainer, GoesOnFromItsState) {
+  const Tokens data(4, 5);
+  const auto batches = data.cut({2, 2});
+  const TrainerOptions options{.schedule = {.kind = ScheduleKind::kCosine, .lr = 1e-3, .total_steps = 6}};
+  Transformer network(untrained_model(tiny("llama"), {}), {.length = kLength, .dropout = 0.2f});
+  Trainer trainer(network, options);
+  for (int i = 0; i < 3; ++i) trainer.step(batches);
+  std::map<std::string, std::vector<std::byte>> saved;
+  for (const StateArray& array : trainer.state())
+    saved[array.name] = {array.bytes.begin(), array.bytes.end()};
+  for (int i = 0; i < 3; ++i) trainer.step(batches);
+
+  Transformer other(untrained_model(tiny("llama"), {}), {.length = kLength, .dropout = 0.2f});
+  Trainer resumed(other, options);
+  for (const StateArray& array : resumed.state())
+    std::copy(saved.at(array.name).begin(), saved.at(array.name).end(), array.bytes.begin());
+  resumed.set_step_count(3);
+  for (int i = 0; i < 3; ++i) resumed.step(batches);
+  EXPECT_EQ(weights_of(other), weights_of(network));
+}
+
+TEST(Transformer, WritesWhatItLearntAsGguf) {
+  const testing::TempDir folder;
+  Transformer network(untrained_model(tiny("gpt2"), {}), {.length = kLength});
+  Trainer trainer(network, {.schedule = {.lr = 1e-2}});
+  const Tokens data(4, 1);
+  trainer.step(data.cut({4}));
+  const auto path = folder.path() / "model.gguf";
+  network.write_gguf(path);
+  const model::ModelFile file = model::open_model(path);
+  EXPECT_EQ(file.architecture(), "gpt2");
+  for (const auto& [name, tensor] : network.weights())
+    EXPECT_EQ(std::memcmp(file.tensor(name, tensor.shape()).raw(), tensor.raw(), tensor.bytes()), 0) << name;
+  // A transformer made from the file knows the same.
+  Transformer again(file, {.length = kLength});
+  Trainer other(again, {});
+  EXPECT_EQ(other.evaluate(data.cut({4})).loss, trainer.evaluate(data.cut({4})).loss);
+}
+
+TEST(Trainer, MistakesAreErrorsInWords) {
+  Transformer network(untrained_model(tiny("llama"), {}), {.length = kLength});
+  Trainer trainer(network, {});
+  const Tokens data(2, 1);
+  EXPECT_THROW(trainer.step({}), Error);
+  MicroBatch half = data.cut({1})[0];
+  half.targets = half.targets.subspan(3);
+  EXPECT_THROW(trainer.evaluate({&half, 1}), Error);
+  EXPECT_THROW(Transformer(untrained_model(tiny("llama"), {}), {.length = 1000}), Error);
+  EXPECT_THROW(untrained_model(tiny("nonsense"), {}), Error);
+}
+
+TEST(Schedule, WarmsUpAndComesDown) {
+  Schedule schedule{
+      .kind = ScheduleKind::kCosine, .lr = 1, .warmup_steps = 4, .total_steps = 14, .min_ratio = 0.1};
+  EXPECT_DOUBLE_EQ(schedule.rate(0), 0.25);
+  EXPECT_DOUBLE_EQ(schedule.rate(3), 1);
+  EXPECT_DOUBLE_EQ(schedule.rate(4), 1);
+  EXPECT_NEAR(schedule.rate(9), 0.55, 1e-12);
+  EXPECT_NEAR(schedule.rate(14), 0.1, 1e-12);
+  EXPECT_NEAR(schedule.rate(1000), 0.1, 1e-12);
+  schedule.kind = ScheduleKind::kLinear;
+  EXPECT_NEAR(schedule.rate(9), 0.55, 1e-12);
+  EXPECT_EQ(schedule_by_name("linear"), ScheduleKind::kLinear);
+  EXPECT_THROW(schedule_by_name("steps"), Error);
+}
+
+}  // namespace
+}  // namespace butterfly::train

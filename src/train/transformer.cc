@@ -1,0 +1,108 @@
+#include "train/transformer.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/thread_pool.h"
+#include "model/formats/gguf_writer.h"
+#include "model/weights.h"
+
+namespace butterfly::train {
+namespace {
+
+const model::RandomArchitecture& architecture_named(const std::string& name) {
+  std::string known;
+  for (const model::RandomArchitecture& row : model::random_architectures()) {
+    if (row.name == name) return row;
+    known += known.empty() ? std::string(row.name) : ", " + std::string(row.name);
+  }
+  fail(Errc::kUnsupported, "architecture '{}': expected one of {}", name, known);
+}
+
+// FNV-1a of the name: a tensor's numbers depend on what it is called, not on where it stands.
+uint64_t stream_of(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+struct Start {
+  float mean, deviation;
+};
+
+Start start_of(const std::string& name, const Shape& shape, uint32_t blocks) {
+  if (name.ends_with("_norm.weight") || name == "rope_freqs.weight") return {1, 0};
+  if (shape.rank() < 2) return {0, 0};
+  const bool adds = name.ends_with("attn_output.weight") || name.ends_with("ffn_down.weight");
+  return {0, adds ? 0.02f / std::sqrt(2 * static_cast<float>(blocks)) : 0.02f};
+}
+
+}  // namespace
+
+model::ModelFile untrained_model(const model::RandomModelOptions& sizes, const model::Metadata& keys) {
+  const model::RandomArchitecture& architecture = architecture_named(sizes.architecture);
+  model::Metadata metadata("untrained model");
+  metadata.set("general.architecture", std::string(architecture.architecture));
+  metadata.set("general.file_type", uint32_t{0});
+  architecture.add_metadata(sizes, metadata);
+  for (const auto& entry : keys.entries()) metadata.set(entry.key, entry.value);
+  ThreadPool pool;
+  std::vector<model::NamedTensor> tensors;
+  for (const model::TensorPlan& plan : architecture.plan(sizes)) {
+    Tensor tensor = Tensor::zeros(DType::kF32, plan.shape);
+    const Start start = start_of(plan.name, plan.shape, sizes.block_count);
+    const uint64_t stream = stream_of(plan.name);
+    auto* values = tensor.data<float>();
+    pool.parallel_for(static_cast<size_t>(tensor.count()), 4096, [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i)
+        values[i] = start.deviation == 0
+                        ? start.mean
+                        : start.mean + start.deviation * random_normal(sizes.seed, stream, i);
+    });
+    tensors.emplace_back(plan.name, tensor, 0);
+  }
+  return model::ModelFile("memory", "untrained model", std::move(metadata), std::move(tensors), {});
+}
+
+Transformer::Transformer(const model::ModelFile& file, const TransformerOptions& options)
+    : file_(file), config_(model::read_config(file)), options_(options) {
+  if (options.length == 0 || options.length > config_.context)
+    fail(Errc::kInvalidArgument, "sequences of {}: expected 1 to {}, the model's context", options.length,
+         config_.context);
+  ThreadPool pool(1);
+  model::WeightLoader weights(file_, pool);
+  weights.keep_for_training();
+  network_ = model::architecture_of(file_).load(config_, weights, {0, config_.layers});
+  weights_ = weights.masters();
+}
+
+BuiltNetwork Transformer::build(graph::Graph& graph, size_t items, bool training) const {
+  const model::TrainingValues values =
+      network_->build_training(graph, {.sequences = items,
+                                       .length = options_.length,
+                                       .dropout = training ? options_.dropout : 0,
+                                       .gradients = training});
+  return {.tokens = values.tokens,
+          .positions = values.positions,
+          .pixels = {},
+          .targets = values.targets,
+          .factor = values.factor,
+          .dropout_key = values.dropout_key,
+          .loss = values.loss,
+          .length = options_.length};
+}
+
+void Transformer::write_gguf(const std::filesystem::path& path) const {
+  model::Metadata metadata = file_.metadata();
+  metadata.set("general.file_type", uint32_t{0});
+  model::GgufWriter writer(std::move(metadata));
+  // In the file's order; tensors that no layer learns (frequency factors) as they were.
+  for (const model::NamedTensor& tensor : file_.tensors()) {
+    const auto it = weights_.find(tensor.name);
+    writer.add_tensor(tensor.name, it != weights_.end() ? it->second : file_.tensor(tensor.name));
+  }
+  writer.write(path);
+}
+
+}  // namespace butterfly::train

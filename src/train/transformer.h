@@ -1,0 +1,47 @@
+// Transformers that learn: any architecture of model/arch, with fresh weights or those of a file.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "model/arch/network.h"
+#include "model/formats/model_file.h"
+#include "model/synthetic/random_model.h"
+#include "train/network.h"
+
+namespace butterfly::train {
+
+// A model of these sizes with fresh weights, in memory: normal with deviation 0.02 (matrices that add to the
+// residual stream: divided by the square root of twice the blocks), norms 1, biases 0. A weight is a function
+// of (seed, tensor name, index). `keys` are added to the metadata: the tokenizer, say. Element types in
+// `sizes` are not used.
+model::ModelFile untrained_model(const model::RandomModelOptions& sizes, const model::Metadata& keys);
+
+struct TransformerOptions {
+  size_t length = 0;  // of a sequence; up to the model's context
+  float dropout = 0;
+};
+
+class Transformer : public TrainableNetwork {
+ public:
+  // All weights of the file become floats that learn. Floats in memory are taken as they are, so one
+  // untrained_model() serves one Transformer.
+  Transformer(const model::ModelFile& file, const TransformerOptions& options);
+
+  BuiltNetwork build(graph::Graph& graph, size_t items, bool training) const override;
+  const std::map<std::string, Tensor>& weights() const override { return weights_; }
+  const model::ModelConfig& config() const { return config_; }
+
+  // A GGUF file with the weights as they are now, as F32.
+  void write_gguf(const std::filesystem::path& path) const;
+
+ private:
+  model::ModelFile file_;
+  model::ModelConfig config_;
+  TransformerOptions options_;
+  std::map<std::string, Tensor> weights_;
+  std::unique_ptr<model::Network> network_;
+};
+
+}  // namespace butterfly::train
