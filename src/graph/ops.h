@@ -10,6 +10,8 @@
 #include "graph/graph.h"
 #include "graph/parameter.h"
 #include "kernels/attention.h"
+#include "kernels/conv2d.h"
+#include "kernels/pool2d.h"
 #include "kernels/rope.h"
 
 namespace butterfly::graph {
@@ -93,6 +95,29 @@ ValueId causal_attention(Graph& g, ValueId q, ValueId k, ValueId v, const Attent
 // Zeroes values with probability `rate` and scales the others by 1 / (1 - rate). `key` [2] of i32 is an input
 // of the run; `stream` tells layers apart.
 ValueId dropout(Graph& g, ValueId x, ValueId key, float rate, uint32_t stream, std::string name);
+
+// Softmax of every row.
+ValueId softmax(Graph& g, ValueId x, std::string name);
+
+// Images are [items, height, width, channels]; sizes of the input in `conv` and `pool` are filled in.
+// The bias may be empty; `relu` is done in the same pass.
+ValueId conv2d(Graph& g, ValueId x, const kernels::Conv2d& conv, const Parameter& weight,
+               const Parameter& bias, bool relu, std::string name);
+ValueId max_pool2d(Graph& g, ValueId x, const kernels::Pool2d& pool, std::string name);
+ValueId avg_pool2d(Graph& g, ValueId x, const kernels::Pool2d& pool, std::string name);
+// [items, channels, height, width] as [items, height, width, channels]. Has no gradient: for inputs.
+ValueId channels_last(Graph& g, ValueId x, std::string name);
+struct BatchNormParameters {
+  const Parameter* weight;
+  const Parameter* bias;
+  const Parameter* mean;      // statistic
+  const Parameter* variance;  // statistic
+};
+// Channels are the last axis.
+ValueId batch_norm(Graph& g, ValueId x, const BatchNormParameters& parameters, float eps, bool training,
+                   std::string name);
+ValueId group_norm(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias, size_t groups,
+                   float eps, std::string name);
 
 // Calls `function` with the value's floats at this place of every run.
 using Apply = std::function<void(const float* values, ThreadPool& pool)>;

@@ -14,6 +14,8 @@ struct Parameter {
   Tensor value;                       // matrices may drop it once packed
   kernels::PackedMatrix packed = {};  // matrices only; without it products read `value`, as floats
   bool trainable = false;             // gradients are wanted; `value` holds floats
+  // With `trainable`: not learnt but measured (a running mean); its gradient is the value of the batch.
+  bool statistic = false;
   explicit operator bool() const { return value || packed; }
   // Of a matrix.
   size_t rows() const { return packed ? packed.rows() : static_cast<size_t>(value.size(0)); }

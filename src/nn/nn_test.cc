@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "graph/executor.h"
+#include "graph/gradients.h"
 #include "kernels/quant/quant.h"
 #include "nn/transformer_block.h"
 
@@ -50,6 +51,69 @@ TEST(Linear, LayersOfOneKindShareAProductAndItsInput) {
   EXPECT_EQ(quantised, 1u);
   EXPECT_EQ(biases, 1u);
   EXPECT_EQ(outputs.size(), 3u);
+}
+
+// Frozen weights with an adapter that learns: dX = dY W + s (dY B) A, dB = s dY^T (X A^T), dA = s (dY B)^T X.
+TEST(Linear, AdaptersLearnAndTheProductOfTheirMatricesIsNeverFormed) {
+  constexpr size_t kRows = 3, kIn = 64, kOut = 32, kRank = 4;
+  for (DType dtype : {DType::kF32, DType::kF16}) {
+    Linear layer{.weight = matrix("w", dtype, kOut, kIn, 1)};
+    LowRank adapter{.a = matrix("a", DType::kF32, kRank, kIn, 2),
+                    .b = matrix("b", DType::kF32, kOut, kRank, 3),
+                    .scale = 0.5f};
+    for (Parameter* p : {&adapter.a, &adapter.b}) {
+      p->packed = {};
+      p->trainable = true;
+    }
+    layer.adapters.push_back(adapter);
+    Graph g;
+    Builder builder(g, Training{.length = 1});
+    const ValueId x = g.input("x", {Elem::kF32, {kRows, kIn}}),
+                  target = g.input("t", {Elem::kF32, {kRows, kOut}}),
+                  factor = g.input("f", {Elem::kF32, {1}});
+    const ValueId y = layer.build(builder, x);
+    const graph::Gradients found =
+        graph::gradients(g, graph::mse(g, y, target, factor, "loss"), {.inputs = {x}});
+    ASSERT_EQ(found.parameters.size(), 2u);
+    g.mark_output(y);
+    g.mark_output(found.inputs[0]);
+    for (const auto& gradient : found.parameters) g.mark_output(gradient.value);
+    for (const auto& value : g.values())
+      EXPECT_LT(value.type.bytes(), kIn * kOut * sizeof(float)) << value.name;
+    Arena arena;
+    ThreadPool pool(2);
+    Executor run(std::move(g), arena, pool);
+    std::vector<float> xs(kRows * kIn);
+    for (size_t i = 0; i < xs.size(); ++i)
+      reinterpret_cast<float*>(run.input(x))[i] = xs[i] = random_normal(5, 0, i);
+    std::fill_n(reinterpret_cast<float*>(run.input(target)), kRows * kOut, 0.0f);
+    *reinterpret_cast<float*>(run.input(factor)) = 0.5f;  // dY = Y
+    run.run(nullptr);
+    std::vector<float> w(kOut * kIn);
+    kernels::to_float(dtype, layer.weight.value.raw(), w.data(), w.size());
+    const float* a = adapter.a.value.data<float>();
+    const float* b = adapter.b.value.data<float>();
+    const float* dy = run.output(y);
+    for (size_t i = 0; i < kRows; ++i)
+      for (size_t c = 0; c < kIn; ++c) {
+        double sum = 0;
+        for (size_t o = 0; o < kOut; ++o) {
+          double full = w[o * kIn + c];
+          for (size_t r = 0; r < kRank; ++r) full += 0.5 * b[o * kRank + r] * a[r * kIn + c];
+          sum += dy[i * kOut + o] * full;
+        }
+        ASSERT_NEAR(run.output(found.inputs[0])[i * kIn + c], sum, 1e-4);
+      }
+    for (size_t r = 0; r < kRank; ++r)
+      for (size_t c = 0; c < kIn; ++c) {
+        double sum = 0;
+        for (size_t i = 0; i < kRows; ++i)
+          for (size_t o = 0; o < kOut; ++o)
+            sum += 0.5 * dy[i * kOut + o] * b[o * kRank + r] * xs[i * kIn + c];
+        const size_t index = found.parameters[0].parameter->name == "a" ? 0 : 1;
+        ASSERT_NEAR(run.output(found.parameters[index].value)[r * kIn + c], sum, 1e-4);
+      }
+  }
 }
 
 // A block with a cache of its own: runs rows in pieces and returns all outputs.

@@ -13,7 +13,7 @@ namespace butterfly::train {
 // Items that go through the network together. Borrowed for the call.
 struct MicroBatch {
   std::span<const int32_t> tokens;   // transformers: items * length
-  std::span<const float> pixels;     // image networks: items * pixels of one, channels last
+  std::span<const float> pixels;     // image networks: items * planes of channels
   std::span<const int32_t> targets;  // tokens: one each; images: one per item. Negative: takes no part
 };
 
@@ -21,7 +21,7 @@ struct MicroBatch {
 struct BuiltNetwork {
   graph::ValueId tokens;     // [items * length] i32
   graph::ValueId positions;  // the same, 0 .. length - 1 for each item
-  graph::ValueId pixels;     // [items, pixels]
+  graph::ValueId pixels;     // [items, channels, height, width]
   graph::ValueId targets;    // i32
   graph::ValueId factor;     // [1]
   graph::ValueId dropout_key;

@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 
@@ -73,8 +72,10 @@ Trainer::Trainer(const TrainableNetwork& network, const TrainerOptions& options)
   for (size_t i = 0; i < options.workers; ++i)
     workers_.push_back(
         std::make_unique<Worker>(ThreadPool::Options{.threads = threads, .pin = options.workers == 1}));
-  if (options.workers > 1)
-    outer_ = std::make_unique<ThreadPool>(ThreadPool::Options{.threads = options.workers, .pin = false});
+  if (options.workers == 1) return;
+  threads_ = std::make_unique<Workers>(options.workers);
+  update_pool_ =
+      std::make_unique<ThreadPool>(ThreadPool::Options{.threads = options.workers * threads, .pin = false});
 }
 
 Trainer::~Trainer() = default;
@@ -154,28 +155,22 @@ StepReport Trainer::run_all(std::span<const MicroBatch> batches, bool training) 
   for (const MicroBatch& batch : batches) total.targets += count_targets(batch);
   if (total.targets == 0) fail(Errc::kInvalidArgument, "no target in {} micro-batches", batches.size());
   const float factor = 1.0f / static_cast<float>(total.targets);
-  const auto start = Clock::now();
   std::vector<StepReport> reports(batches.size());
-  std::vector<double> busy(workers_.size(), 0);
-  std::atomic<size_t> next{0};
-  const auto work = [&](size_t w) {
-    for (size_t i = next.fetch_add(1); i < batches.size(); i = next.fetch_add(1)) {
-      const auto begin = Clock::now();
-      run_batch(*workers_[w], batches[i], i, factor, training, reports[i]);
-      busy[w] += seconds_since(begin);
-    }
+  const auto work = [&](size_t worker, size_t item) {
+    run_batch(*workers_[worker], batches[item], item, factor, training, reports[item]);
   };
-  if (outer_ == nullptr) {
-    work(0);
+  if (threads_ == nullptr) {
+    for (size_t i = 0; i < batches.size(); ++i) work(0, i);
+    total.utilisation = 1;
   } else {
-    outer_->run(work);
+    threads_->reset_times();
+    threads_->run(batches.size(), work);
+    total.utilisation = threads_->times().utilisation();
   }
   for (const StepReport& report : reports) {
     total.loss += report.loss;
     total.correct += report.correct;
   }
-  const double wall = seconds_since(start);
-  for (const double time : busy) total.utilisation += time / (wall * static_cast<double>(workers_.size()));
   return total;
 }
 
@@ -188,11 +183,12 @@ StepReport Trainer::step(std::span<const MicroBatch> batches) {
   if (!options_.update_in_backward) tree_->begin(batches.size());
   StepReport report = run_all(batches, true);
   if (!options_.update_in_backward) {
-    ThreadPool& pool = outer_ == nullptr ? workers_[0]->pool : *outer_;
+    ThreadPool& pool = update_pool_ == nullptr ? workers_[0]->pool : *update_pool_;
     Buffer gradients = tree_->result();
     const auto* values = reinterpret_cast<const float*>(gradients.data());
     report.grad_norm = gradient_norm(*layout_, values, pool);
-    optimizer_->update_all(values, lr_, step_ + 1, clip_scale(report.grad_norm, options_.clip_norm), pool);
+    optimizer_->update_all(values, lr_, step_ + 1, clip_scale(report.grad_norm, options_.clip_norm),
+                           batches.size(), pool);
     tree_->release(std::move(gradients));
   }
   ++step_;

@@ -9,6 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "graph/executor.h"
+#include "train/data/workers.h"
 #include "train/gradient_tree.h"
 #include "train/network.h"
 #include "train/optim/optimizer.h"
@@ -87,7 +88,9 @@ class Trainer {
   std::unique_ptr<ParameterLayout> layout_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientTree> tree_;
-  std::unique_ptr<ThreadPool> outer_;  // one thread per worker
+  // With several workers: their threads, and a pool for the update after them.
+  std::unique_ptr<Workers> threads_;
+  std::unique_ptr<ThreadPool> update_pool_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

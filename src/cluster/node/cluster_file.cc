@@ -3,7 +3,7 @@
 #include <map>
 
 #include "base/mapped_file.h"
-#include "cluster/node/toml_table.h"
+#include "base/toml_table.h"
 
 namespace butterfly::cluster {
 namespace {

@@ -1,7 +1,7 @@
 #include "cluster/sim/workload_file.h"
 
 #include "base/mapped_file.h"
-#include "cluster/node/toml_table.h"
+#include "base/toml_table.h"
 
 namespace butterfly::cluster {
 namespace {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "kernels/elementwise.h"
 #include "kernels/optimizer_update.h"
 
 namespace butterfly::train {
@@ -51,6 +52,13 @@ Optimizer::Optimizer(const OptimizerOptions& options, const ParameterLayout& lay
 void Optimizer::update(size_t parameter, const float* gradient, double lr, uint64_t step, float grad_scale,
                        ThreadPool& pool) {
   const graph::Parameter& target = layout_.parameter(parameter);
+  if (target.statistic) {
+    constexpr float kMove = 0.1f;
+    auto* values = target.value.data<float>();
+    kernels::scale(values, 1 - kMove, values, layout_.count(parameter));
+    kernels::add_scaled(values, gradient, kMove * grad_scale, values, layout_.count(parameter));
+    return;
+  }
   const bool decays = options_.decay_vectors || target.value.rank() > 1;
   const double decay = decays ? options_.weight_decay : 0;
   float* weights = target.value.data<float>();
@@ -77,9 +85,10 @@ void Optimizer::update(size_t parameter, const float* gradient, double lr, uint6
 }
 
 void Optimizer::update_all(const float* gradients, double lr, uint64_t step, float grad_scale,
-                           ThreadPool& pool) {
+                           size_t micro_batches, ThreadPool& pool) {
   for (size_t i = 0; i < layout_.size(); ++i)
-    update(i, gradients + layout_.offset(i), lr, step, grad_scale, pool);
+    update(i, gradients + layout_.offset(i), lr, step,
+           layout_.parameter(i).statistic ? 1.0f / static_cast<float>(micro_batches) : grad_scale, pool);
 }
 
 std::vector<StateArray> Optimizer::state() {
@@ -96,7 +105,8 @@ std::vector<StateArray> Optimizer::state() {
 double gradient_norm(const ParameterLayout& layout, const float* gradients, ThreadPool& pool) {
   double squares = 0;
   for (size_t i = 0; i < layout.size(); ++i)
-    squares += kernels::sum_squares_blocks(gradients + layout.offset(i), layout.count(i), pool);
+    if (!layout.parameter(i).statistic)
+      squares += kernels::sum_squares_blocks(gradients + layout.offset(i), layout.count(i), pool);
   return std::sqrt(squares);
 }
 

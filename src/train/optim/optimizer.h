@@ -56,11 +56,13 @@ class Optimizer {
  public:
   Optimizer(const OptimizerOptions& options, const ParameterLayout& layout);
 
-  // One parameter, with its gradient (as many floats as it has). `step` counts from 1; `lr` is its rate.
+  // One parameter, with its gradient (as many floats as it has). `step` counts from 1; `lr` is its rate. A
+  // statistic moves a tenth of the way to grad_scale * gradient instead.
   void update(size_t parameter, const float* gradient, double lr, uint64_t step, float grad_scale,
               ThreadPool& pool);
-  // All, from a flat array.
-  void update_all(const float* gradients, double lr, uint64_t step, float grad_scale, ThreadPool& pool);
+  // All, from a flat array: the sum over `micro_batches`, of which statistics take the mean.
+  void update_all(const float* gradients, double lr, uint64_t step, float grad_scale, size_t micro_batches,
+                  ThreadPool& pool);
 
   const OptimizerOptions& options() const { return options_; }
   std::vector<StateArray> state();

@@ -8,11 +8,12 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/units.h"
 
-namespace butterfly::cluster {
+namespace butterfly {
 
 class TomlTable {
  public:
@@ -48,6 +49,20 @@ class TomlTable {
     if (!value || *value < static_cast<int64_t>(least) || *value > 1'000'000'000)
       wrong(node, key, fmt::format("a whole number from {}", least));
     return static_cast<size_t>(*value);
+  }
+  // The whole numbers of an array.
+  std::vector<size_t> counts(std::string_view key, size_t least) {
+    const toml::node& node = required(key);
+    const std::string expected = fmt::format("an array of whole numbers from {}", least);
+    std::vector<size_t> out;
+    if (!node.is_array()) wrong(node, key, expected);
+    for (const toml::node& element : *node.as_array()) {
+      const auto value = element.value_exact<int64_t>();
+      if (!value || *value < static_cast<int64_t>(least) || *value > 1'000'000'000)
+        wrong(element, key, expected);
+      out.push_back(static_cast<size_t>(*value));
+    }
+    return out;
   }
   bool flag_or(std::string_view key, bool otherwise) {
     if (!has(key)) return otherwise;
@@ -145,4 +160,4 @@ inline toml::table parse_toml(std::string_view text, std::string_view name) {
   }
 }
 
-}  // namespace butterfly::cluster
+}  // namespace butterfly

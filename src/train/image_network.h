@@ -1,0 +1,74 @@
+// Image networks described in TOML: layers one behind the other, with names where ways part and meet.
+//
+//   input = [28, 28, 1]          # height, width, channels
+//   [[layer]]
+//   type = "conv2d"              # out, kernel, stride, padding, dilation, groups, bias, activation
+//   out = 32
+//   kernel = 3
+//   activation = "relu"
+//   [[layer]]
+//   type = "max_pool"            # kernel, stride, padding; also avg_pool, global_avg_pool
+//   kernel = 2
+//   [[layer]]
+//   type = "linear"              # out, bias, activation
+//   out = 10
+//
+// Others: depthwise_conv2d (multiplier), batch_norm, group_norm (groups), relu, silu, gelu, dropout (rate),
+// flatten, add (from). Every layer may have a `name`, and an `input`: the name of an earlier layer instead of
+// the one before. Sizes with two values are [height, width]. The last layer's values are the classes' logits.
+#pragma once
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "kernels/conv2d.h"
+#include "kernels/pool2d.h"
+#include "train/network.h"
+
+namespace butterfly::train {
+
+class ImageNetwork : public TrainableNetwork {
+ public:
+  // Throws Error kInvalidArgument with file, line, layer, expected and found. Weights are a function of
+  // (seed, name, index): normal, with the variance that keeps that of the values.
+  ImageNetwork(std::string_view text, std::string_view file_name, uint64_t seed);
+  static ImageNetwork from_file(const std::filesystem::path& path, uint64_t seed);
+  ImageNetwork(const ImageNetwork&) = delete;
+  ImageNetwork(ImageNetwork&&) = default;
+
+  BuiltNetwork build(graph::Graph& graph, size_t items, bool training) const override;
+  const std::map<std::string, Tensor>& weights() const override { return weights_; }
+  size_t height() const { return height_; }
+  size_t width() const { return width_; }
+  size_t channels() const { return channels_; }
+  size_t classes() const { return classes_; }
+  size_t parameter_count() const;
+  // One line per layer: name, type, shape of the result, weights.
+  std::string summary() const;
+
+  struct Layer {
+    std::string type, name, input, from, activation;
+    size_t out = 0, groups = 1;
+    bool bias = true;
+    float rate = 0;
+    kernels::Conv2d conv;
+    kernels::Pool2d pool;
+    graph::Parameter weight, bias_values, mean, variance;
+    Shape shape;  // of one item's result
+    uint32_t line = 0;
+  };
+
+ private:
+  graph::Parameter make(const std::string& name, Shape shape, float mean, float deviation);
+  void make_weights(Layer& layer, const Shape& in);
+
+  std::deque<Layer> layers_;  // graphs keep addresses of their parameters
+  std::map<std::string, Tensor> weights_;
+  std::string file_name_;
+  uint64_t seed_;
+  size_t height_ = 0, width_ = 0, channels_ = 0, classes_ = 0;
+};
+
+}  // namespace butterfly::train
