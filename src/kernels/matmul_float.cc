@@ -1,4 +1,6 @@
 // F32, F16 and BF16 panels: each output is one chain of FMAs over the columns, in order.
+#include <vector>
+
 #include "kernels/pack_table.h"
 #include "kernels/panel_layout.h"
 #include "kernels/ref/matmul.h"
@@ -34,8 +36,9 @@ struct BF16 {
 // Rows of activations and panels that one inner loop holds in registers.
 #if HWY_TARGET == HWY_AVX3_DL
 inline constexpr size_t kGridRows = 14, kGridPanels = 2;
-inline constexpr size_t kWide = 4;      // panels side by side for few rows
-inline constexpr size_t kGridFrom = 8;  // rows that are many
+inline constexpr size_t kWide = 4;       // panels side by side for few rows
+inline constexpr size_t kGridFrom = 17;  // rows that are many
+inline constexpr size_t kStreamFrom = 5;
 #elif HWY_TARGET == HWY_AVX2
 inline constexpr size_t kGridRows = 6, kGridPanels = 1;
 inline constexpr size_t kWide = 2;
@@ -113,11 +116,6 @@ HWY_INLINE void FewRows(const MatmulJob& job, size_t panel_index) {
   for (; row < job.m; ++row) FloatTile<Format, 1, kPanels>(job, row, panel_index);
 }
 
-// ---- Many rows: blocks of columns, packed so that the inner loop reads two straight lines. Sums rest in y
-// between blocks; a float stored and loaded is the same float.
-inline constexpr size_t kDepth = 256;     // columns per block: two panels of them as floats are 32 KiB
-inline constexpr size_t kPassTiles = 12;  // tiles of rows that share the widened weights
-
 // Rows [row, row + height) of one block, column by column. Rows that do not exist repeat the last one.
 HWY_INLINE void PackActs(const MatmulJob& job, size_t row, size_t height, size_t k0, size_t depth,
                          float* to) {
@@ -127,6 +125,76 @@ HWY_INLINE void PackActs(const MatmulJob& job, size_t row, size_t height, size_t
     for (size_t k = 0; k < depth; ++k) to[k * height + m] = x[k];
   }
 }
+
+// ---- 5 to 16 rows, where the registers hold them all: weights straight from the panels, once, with the next
+// ones on their way meanwhile. Activations stand column by column, so that a step reads one line.
+#if HWY_TARGET == HWY_AVX3_DL
+template <class Format, size_t kRows, size_t kPanels>
+HWY_NOINLINE void StreamTile(const MatmulJob& job, const float* acts, size_t panel_index) {
+  using Value = typename Format::Value;
+  const Value* w[kPanels];
+  VF acc[kRows][kPanels];
+  BF_UNROLL
+  for (size_t n = 0; n < kPanels; ++n) {
+    w[n] = reinterpret_cast<const Value*>(job.panels + (panel_index + n) * job.panel_bytes);
+    BF_UNROLL
+    for (size_t m = 0; m < kRows; ++m) acc[m][n] = hn::Zero(DF());
+  }
+  constexpr size_t kAheadBytes = 4096, kLineColumns = HWY_MAX(64 / (kPanelRows * sizeof(Value)), 1);
+  for (size_t k = 0; k < job.cols; ++k) {
+    if (k % kLineColumns == 0) {
+      BF_UNROLL
+      for (size_t n = 0; n < kPanels; ++n)
+        __builtin_prefetch(reinterpret_cast<const std::byte*>(w[n] + k * kPanelRows) + kAheadBytes, 0, 2);
+    }
+    VF values[kPanels];
+    BF_UNROLL
+    for (size_t n = 0; n < kPanels; ++n) values[n] = Format::Load(w[n] + k * kPanelRows);
+    BF_UNROLL
+    for (size_t m = 0; m < kRows; ++m) {
+      const VF a = hn::Set(DF(), acts[k * kRows + m]);
+      BF_UNROLL
+      for (size_t n = 0; n < kPanels; ++n) acc[m][n] = Fma(a, values[n], acc[m][n]);
+    }
+  }
+  BF_UNROLL
+  for (size_t n = 0; n < kPanels; ++n) {
+    const TileOut out = OutOf(job, 0, panel_index + n);
+    BF_UNROLL
+    for (size_t m = 0; m < kRows; ++m)
+      if (m < job.m) out.Store(m, 0, acc[m][n]);
+  }
+}
+
+template <class Format, size_t kRows, size_t kPanels>
+HWY_INLINE void StreamRows(const MatmulJob& job) {
+  thread_local std::vector<float> acts;
+  acts.resize(kRows * job.cols);
+  PackActs(job, 0, kRows, 0, job.cols, acts.data());
+  size_t panel_index = job.panel_begin;
+  for (; panel_index + kPanels <= job.panel_end; panel_index += kPanels)
+    StreamTile<Format, kRows, kPanels>(job, acts.data(), panel_index);
+  if constexpr (kPanels > 1)
+    for (; panel_index < job.panel_end; ++panel_index)
+      StreamTile<Format, kRows, 1>(job, acts.data(), panel_index);
+}
+
+// The lowest tile that holds all rows; the rows it has too many repeat the last one.
+template <class Format>
+void Stream(const MatmulJob& job) {
+  if (job.m <= 6) return StreamRows<Format, 6, 2>(job);
+  if (job.m <= 8) return StreamRows<Format, 8, 2>(job);
+  if (job.m <= 10) return StreamRows<Format, 10, 2>(job);
+  if (job.m <= 12) return StreamRows<Format, 12, 2>(job);
+  if (job.m <= 14) return StreamRows<Format, 14, 2>(job);
+  return StreamRows<Format, 16, 1>(job);
+}
+#endif
+
+// ---- Many rows: blocks of columns, packed so that the inner loop reads two straight lines. Sums rest in y
+// between blocks; a float stored and loaded is the same float.
+inline constexpr size_t kDepth = 256;     // columns per block: two panels of them as floats are 32 KiB
+inline constexpr size_t kPassTiles = 12;  // tiles of rows that share the widened weights
 
 template <class Format, size_t kPanels>
 HWY_INLINE void Widen(const MatmulJob& job, size_t panel_index, size_t k0, size_t depth, float* to) {
@@ -141,9 +209,21 @@ HWY_INLINE void Widen(const MatmulJob& job, size_t panel_index, size_t k0, size_
   }
 }
 
+// The weights that will be widened next, asked for while the first tile multiplies.
+struct GridAhead {
+  const std::byte* from[kGridPanels] = {};  // null: nothing is asked for
+  size_t column_bytes = 0;
+
+  HWY_INLINE void Column(size_t k) const {
+    if (from[0] == nullptr || k * column_bytes % 64 != 0) return;
+    BF_UNROLL
+    for (size_t n = 0; n < kGridPanels; ++n) __builtin_prefetch(from[n] + k * column_bytes, 0, 2);
+  }
+};
+
 template <size_t kRows, size_t kPanels>
 HWY_NOINLINE void GridTile(const float* acts, const float* weights, size_t depth, const TileOut* out,
-                           size_t rows, bool first_block) {
+                           size_t rows, bool first_block, const GridAhead& ahead) {
   VF acc[kRows][kPanels][kParts];
   BF_UNROLL
   for (size_t m = 0; m < kRows; ++m) BF_UNROLL
@@ -151,6 +231,7 @@ HWY_NOINLINE void GridTile(const float* acts, const float* weights, size_t depth
   for (size_t p = 0; p < kParts; ++p)
     acc[m][n][p] = first_block || m >= rows ? hn::Zero(DF()) : out[n].Load(m, p);
   for (size_t k = 0; k < depth; ++k) {
+    ahead.Column(k);
     VF w[kPanels][kParts];
     BF_UNROLL
     for (size_t n = 0; n < kPanels; ++n) BF_UNROLL
@@ -174,7 +255,7 @@ HWY_NOINLINE void GridTile(const float* acts, const float* weights, size_t depth
 // The lowest tile that holds `height` rows.
 template <size_t kPanels>
 struct Grid {
-  using Tile = void (*)(const float*, const float*, size_t, const TileOut*, size_t, bool);
+  using Tile = void (*)(const float*, const float*, size_t, const TileOut*, size_t, bool, const GridAhead&);
   size_t rows;
   Tile tile;
   static Grid For(size_t height) {
@@ -205,11 +286,19 @@ template <class Format, size_t kPanels>
 HWY_NOINLINE void GridPanels(const GridPass& pass, size_t panel_index) {
   Widen<Format, kPanels>(pass.job, panel_index, pass.k0, pass.depth, pass.weights);
   const auto tile = Grid<kPanels>::For(pass.height).tile;
+  // Behind the last panels come the first ones of the next columns.
+  const MatmulJob& job = pass.job;
+  const bool last = panel_index + kPanels >= job.panel_end;
+  const size_t next = last ? job.panel_begin : panel_index + kPanels;
+  GridAhead ahead{.from = {}, .column_bytes = kPanelRows * sizeof(typename Format::Value)};
+  for (size_t n = 0; n < kGridPanels; ++n)
+    ahead.from[n] = job.panels + std::min(next + n, job.panel_end - 1) * job.panel_bytes +
+                    (pass.k0 + (last ? pass.depth : 0)) * ahead.column_bytes;
   for (size_t row = pass.row0; row < pass.row1; row += pass.height) {
     TileOut out[kPanels];
     for (size_t n = 0; n < kPanels; ++n) out[n] = OutOf(pass.job, row, panel_index + n);
     tile(pass.acts + (row - pass.row0) * kDepth, pass.weights, pass.depth, out,
-         std::min(pass.height, pass.row1 - row), pass.k0 == 0);
+         std::min(pass.height, pass.row1 - row), pass.k0 == 0, row == pass.row0 ? ahead : GridAhead());
   }
 }
 
@@ -241,6 +330,9 @@ void GridRows(const MatmulJob& job) {
 template <class Format>
 HWY_NOINLINE void FloatPanels(const MatmulJob& job) {
   if (job.m >= kGridFrom) return GridRows<Format>(job);
+#if HWY_TARGET == HWY_AVX3_DL
+  if (job.m >= kStreamFrom) return Stream<Format>(job);
+#endif
   size_t panel_index = job.panel_begin;
   for (; panel_index + kWide <= job.panel_end; panel_index += kWide) FewRows<Format, kWide>(job, panel_index);
   for (; panel_index < job.panel_end; ++panel_index) FewRows<Format, 1>(job, panel_index);
