@@ -15,11 +15,12 @@ BF_AMX_INLINE __m512i load_chunk(const uint8_t* from) { return _mm512_loadu_si51
 BF_AMX_INLINE __m512i low_nibbles(__m512i v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
 BF_AMX_INLINE __m512i high_nibbles(__m512i v) { return low_nibbles(_mm512_srli_epi16(v, 4)); }
 
-// Q4_0: nibbles less 8.
-BF_AMX inline void unpack_q4_0(const uint8_t* quants, size_t cols, int8_t* to) {
+// 32 columns of Q4_0 (and, less 8, of Q4_K): nibbles less 8.
+BF_AMX_INLINE void unpack_q4_0(const uint8_t* sub, int8_t* to) {
   const __m512i offset = _mm512_set1_epi8(8);
-  for (size_t i = 0; i < cols / 8; ++i) {
-    const __m512i both = load_chunk(quants + i * panel::kChunkBytes);
+  BF_UNROLL
+  for (size_t i = 0; i < 4; ++i) {
+    const __m512i both = load_chunk(sub + i * panel::kChunkBytes);
     _mm512_store_si512(to + i * 128, _mm512_sub_epi8(low_nibbles(both), offset));
     _mm512_store_si512(to + i * 128 + 64, _mm512_sub_epi8(high_nibbles(both), offset));
   }
@@ -34,11 +35,11 @@ BF_AMX_INLINE __m512i five_bits(const uint8_t* sub, size_t chunk) {
   return _mm512_mask_add_epi8(nibble, set, nibble, _mm512_set1_epi8(16));
 }
 
-// Q5_0: five bits less 16.
-BF_AMX inline void unpack_q5_0(const uint8_t* quants, size_t cols, int8_t* to) {
-  for (size_t i = 0; i < cols / 4; ++i)
-    _mm512_store_si512(to + i * 64, _mm512_sub_epi8(five_bits(quants + i / 8 * panel::kFiveBitSub, i % 8),
-                                                    _mm512_set1_epi8(16)));
+// 32 columns of Q5_0: five bits less 16.
+BF_AMX_INLINE void unpack_q5_0(const uint8_t* sub, int8_t* to) {
+  BF_UNROLL
+  for (size_t i = 0; i < 8; ++i)
+    _mm512_store_si512(to + i * 64, _mm512_sub_epi8(five_bits(sub, i), _mm512_set1_epi8(16)));
 }
 
 // Chunk `chunk` (0 to 7) of a sub-block of Q4_K, Q5_K or Q6_K; signed for Q6_K.

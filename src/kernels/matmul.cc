@@ -25,7 +25,7 @@ void matmul(const PackedMatrix& weights, const std::byte* acts, size_t act_strid
                       .m = m,
                       .y = y,
                       .y_stride = y_stride};
-  if (tiles_chosen() && amx::takes(weights.dtype(), m)) {
+  if (tiles_chosen() && weights.cols() > 0 && amx::takes(weights.dtype(), m)) {
     amx::matmul(weights.dtype(), job);
   } else if (weights.repacked()) {
     weights.format()->matmul(job);
