@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "tensor/buffer.h"
+#include "tensor/huge_pages.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -31,7 +32,7 @@ std::byte* map_pages(size_t bytes) {
       round_up(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
   if (before > 0) munmap(begin, before);
   if (before < kHugePage) munmap(begin + before + *size, kHugePage - before);
-  madvise(begin + before, *size, MADV_HUGEPAGE);  // a wish: small pages work too
+  huge_pages::prepare(begin + before, *size);
   return begin + before;
 }
 
@@ -47,6 +48,7 @@ std::byte* allocate_memory(size_t bytes, Contents contents) {
 
 void free_memory(std::byte* data, size_t bytes) {
   if (bytes >= kMapFrom) {
+    huge_pages::forget(data);
     munmap(data, round_up(bytes, kPage));
   } else {
     std::free(data);
