@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   CLI::App app("Races dense kernels against installed libraries; prints medians of rounds.");
   std::string race = "gemm", target;
   bench::RaceOptions options;
-  app.add_option("race", race, "gemm or conv");
+  app.add_option("race", race, "gemm, conv or memory");
   app.add_option("--threads", options.threads, "thread counts");
   app.add_option("--rounds", options.rounds, "rounds; the median counts");
   app.add_option("--seconds", options.seconds, "per runner and round");
@@ -25,4 +25,5 @@ int main(int argc, char** argv) {
   }
   if (race == "gemm") bench::gemm_race(options);
   if (race == "conv") bench::conv_race(options);
+  if (race == "memory") bench::memory_race(options);
 }

@@ -14,5 +14,6 @@ struct RaceOptions {
 
 void gemm_race(const RaceOptions& options);
 void conv_race(const RaceOptions& options);
+void memory_race(const RaceOptions& options);
 
 }  // namespace butterfly::bench

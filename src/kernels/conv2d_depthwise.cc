@@ -1,5 +1,6 @@
 #include "kernels/conv2d_depthwise.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/conv2d_gather.h"
@@ -21,168 +22,229 @@ void depthwise_sums(const Conv2d&, const float*, const float*, bool, float*, Thr
 
 namespace {
 
+inline constexpr size_t kWindowFloats = 64 << 10;  // of the source at a time
+
 // Up to kVF channels of a pixel.
+template <bool kWhole>
 HWY_INLINE VF LoadChannels(const float* from, size_t count) {
-  return count >= kVF ? hn::LoadU(DF(), from) : LoadTail(from, count);
+  if constexpr (kWhole) return hn::LoadU(DF(), from);
+  return LoadTail(from, count);
 }
+template <bool kWhole>
 HWY_INLINE void StoreChannels(VF v, float* to, size_t count) {
-  if (count >= kVF) return hn::StoreU(v, DF(), to);
+  if constexpr (kWhole) return hn::StoreU(v, DF(), to);
   StoreTail(v, to, count);
 }
 
-// Pixels of a source row, or a row of zeros.
-struct SourceRow {
-  const float* pixels;  // null: outside
-  size_t width, stride;
-  HWY_INLINE VF At(ptrdiff_t x, size_t count) const {
-    if (pixels == nullptr || x < 0 || x >= static_cast<ptrdiff_t>(width)) return hn::Zero(DF());
-    return LoadChannels(pixels + static_cast<size_t>(x) * stride, count);
+// Where every tap stands from the lowest one.
+std::vector<ptrdiff_t> TapOffsets(const TapSource& s) {
+  std::vector<ptrdiff_t> offsets;
+  for (ptrdiff_t y : s.h.taps)
+    for (ptrdiff_t x : s.w.taps)
+      offsets.push_back((y - s.h.lowest()) * static_cast<ptrdiff_t>(s.row_stride()) +
+                        (x - s.w.lowest()) * static_cast<ptrdiff_t>(s.pixel_stride()));
+  return offsets;
+}
+
+struct DepthPlan {
+  const TapJob& job;
+  std::vector<ptrdiff_t> taps;
+  size_t row_step, column_step;  // of the source, from output to output
+  std::vector<float> weights;    // [channel vectors][taps][kVF]
+
+  explicit DepthPlan(const TapJob& j) : job(j), taps(TapOffsets(j.source)) {
+    const TapSource& s = job.source;
+    row_step = s.h.step * s.row_stride();
+    column_step = s.w.step * s.pixel_stride();
+    weights.resize((s.channels + kVF - 1) / kVF * kVF * taps.size());
+    for (size_t c = 0; c < s.channels; ++c) {
+      float* to = weights.data() + c / kVF * kVF * taps.size() + c % kVF;
+      for (size_t ky : s.h.kernel)
+        for (size_t kx : s.w.kernel) {
+          *to = job.weights.data[c * job.weights.output_stride + ky * job.weights.kernel_w + kx];
+          to += kVF;
+        }
+    }
   }
 };
 
-// Outputs [column, column + kOutputs) of one row, one vector of channels. `weights` is [taps][kVF].
-template <size_t kOutputs>
-HWY_INLINE void DepthwisePixels(const TapJob& job, const SourceRow* rows, const float* weights, size_t column,
-                                size_t count, float* const* to) {
-  const TapAxis& w = job.source.w;
+// kOutputs neighbouring outputs of one vector of channels; `to_step` floats apart in the target.
+template <size_t kOutputs, bool kWhole>
+HWY_INLINE void DepthPixels(const DepthPlan& plan, const float* from, const float* weights, size_t count,
+                            float* to, size_t to_step) {
   VF acc[kOutputs];
   BF_UNROLL
   for (size_t j = 0; j < kOutputs; ++j) acc[j] = hn::Zero(DF());
-  for (size_t ky = 0; ky < job.source.h.taps.size(); ++ky)
-    for (size_t kx = 0; kx < w.taps.size(); ++kx, weights += kVF) {
-      const VF tap = hn::LoadU(DF(), weights);
-      const ptrdiff_t x = static_cast<ptrdiff_t>(column * w.step) + w.taps[kx];
-      BF_UNROLL
-      for (size_t j = 0; j < kOutputs; ++j)
-        acc[j] = Fma(rows[ky].At(x + static_cast<ptrdiff_t>(j * w.step), count), tap, acc[j]);
-    }
+  for (ptrdiff_t tap : plan.taps) {
+    const VF w = hn::LoadU(DF(), weights);
+    weights += kVF;
+    BF_UNROLL
+    for (size_t j = 0; j < kOutputs; ++j)
+      acc[j] = Fma(LoadChannels<kWhole>(from + tap + j * plan.column_step, count), w, acc[j]);
+  }
   BF_UNROLL
-  for (size_t j = 0; j < kOutputs; ++j) StoreChannels(acc[j], to[j], count);
+  for (size_t j = 0; j < kOutputs; ++j) StoreChannels<kWhole>(acc[j], to + j * to_step, count);
 }
 
-// Row `row` of outputs of one image. `weights` is [channel vectors][taps][kVF].
-HWY_NOINLINE void DepthwiseRow(const TapJob& job, size_t image, size_t row, const float* weights) {
-  const TapSource& s = job.source;
-  const TapTarget& t = job.target;
-  std::vector<SourceRow> rows;
-  for (ptrdiff_t tap : s.h.taps) {
-    const ptrdiff_t y = static_cast<ptrdiff_t>(row * s.h.step) + tap;
-    const bool inside = y >= 0 && y < static_cast<ptrdiff_t>(s.h.source);
-    rows.push_back({inside
-                        ? s.images + (image * s.h.source + static_cast<size_t>(y)) * s.w.source * s.channels
-                        : nullptr,
-                    s.w.source, s.channels});
+template <bool kWhole>
+HWY_INLINE void DepthColumns(const DepthPlan& plan, const float* from, const float* weights, size_t count,
+                             float* to, size_t to_step) {
+  constexpr size_t kAtOnce = 8;
+  const size_t columns = plan.job.source.w.outputs;
+  size_t j = 0;
+  for (; j + kAtOnce <= columns; j += kAtOnce)
+    DepthPixels<kAtOnce, kWhole>(plan, from + j * plan.column_step, weights, count, to + j * to_step,
+                                 to_step);
+  for (; j < columns; ++j)
+    DepthPixels<1, kWhole>(plan, from + j * plan.column_step, weights, count, to + j * to_step, to_step);
+}
+
+// One row of outputs, from its window.
+HWY_NOINLINE void DepthRow(const DepthPlan& plan, const float* from, size_t image, size_t row) {
+  const TapTarget& t = plan.job.target;
+  const size_t channels = plan.job.source.channels, to_step = t.column_step * t.channels;
+  const size_t at = ((image * t.height + t.row0 + row * t.row_step) * t.width + t.column0) * t.channels;
+  const float* weights = plan.weights.data();
+  size_t c = 0;
+  for (; c + kVF <= channels; c += kVF, weights += plan.taps.size() * kVF)
+    DepthColumns<true>(plan, from + c, weights, kVF, t.images + at + c, to_step);
+  if (c < channels) DepthColumns<false>(plan, from + c, weights, channels - c, t.images + at + c, to_step);
+  if (!HasEffect(plan.job.epilogue)) return;
+  for (size_t j = 0; j < plan.job.source.w.outputs; ++j) {
+    float* pixel = t.images + at + j * to_step;
+    FinishRow(plan.job.epilogue, pixel, 0, at + j * to_step, channels, pixel);
   }
-  const size_t taps = s.h.taps.size() * s.w.taps.size();
-  const size_t start = (image * t.height + t.row0 + row * t.row_step) * t.width + t.column0;
-  const auto at = [&](size_t column) { return (start + column * t.column_step) * t.channels; };
-  for (size_t c = 0; c < s.channels; c += kVF) {
-    const size_t count = std::min(kVF, s.channels - c);
-    size_t column = 0;
-    for (; column + 4 <= s.w.outputs; column += 4) {
-      float* to[4];
-      for (size_t j = 0; j < 4; ++j) to[j] = t.images + at(column + j) + c;
-      DepthwisePixels<4>(job, rows.data(), weights, column, count, to);
-    }
-    for (; column < s.w.outputs; ++column) {
-      float* to = t.images + at(column) + c;
-      DepthwisePixels<1>(job, rows.data(), weights, column, count, &to);
-    }
-    weights += taps * kVF;
-    for (SourceRow& source : rows)
-      if (source.pixels != nullptr) source.pixels += kVF;
+}
+
+// Floats that belong to one thread.
+float* ThreadFloats(size_t count) {
+  thread_local std::vector<float> floats;
+  if (floats.size() < count) floats.resize(count);
+  return floats.data();
+}
+
+HWY_NOINLINE void DepthRows(const DepthPlan& plan, size_t begin, size_t end) {
+  const TapSource& s = plan.job.source;
+  const size_t rows_max = std::max<size_t>(kWindowFloats / std::max<size_t>(plan.row_step, 1), 1);
+  float* copy = ThreadFloats(s.copy_floats(rows_max));
+  for (size_t row = begin; row < end;) {
+    const size_t image = row / s.h.outputs, first = row % s.h.outputs;
+    const size_t rows = std::min({rows_max, end - row, s.h.outputs - first});
+    const float* window = s.window(image, first, rows, copy);
+    for (size_t i = 0; i < rows; ++i) DepthRow(plan, window + i * plan.row_step, image, first + i);
+    row += rows;
   }
-  if (HasEffect(job.epilogue))
-    for (size_t column = 0; column < s.w.outputs; ++column)
-      FinishRow(job.epilogue, t.images + at(column), 0, at(column), s.channels, t.images + at(column));
+}
+
+// ---- Gradient to the weights, one vector of channels: taps side by side, positions in order.
+struct DepthSums {
+  const Conv2d& c;
+  TapSource source;  // these channels of x
+  std::vector<ptrdiff_t> taps;
+  const float* dy;
+  size_t count;  // channels
+  size_t row_step, column_step;
+  std::vector<const float*> rows;  // windows of rows of outputs from first_row on
+  size_t first_row = 0;
+
+  // One block of positions joins the totals of kTaps taps.
+  template <size_t kTaps, bool kWhole>
+  HWY_INLINE void Block(size_t begin, size_t end, size_t tap, float* totals) const {
+    const size_t width = source.w.outputs;
+    VF acc[kTaps];
+    BF_UNROLL
+    for (size_t t = 0; t < kTaps; ++t) acc[t] = hn::Zero(DF());
+    for (size_t position = begin; position < end;) {
+      const size_t row = position / width, column = position % width;
+      const size_t length = std::min(end - position, width - column);
+      const float* x = rows[row - first_row] + column * column_step;
+      const float* d = dy + position * c.out_c;
+      for (size_t i = 0; i < length; ++i, x += column_step, d += c.out_c) {
+        const VF v = LoadChannels<kWhole>(d, count);
+        BF_UNROLL
+        for (size_t t = 0; t < kTaps; ++t)
+          acc[t] = Fma(v, LoadChannels<kWhole>(x + taps[tap + t], count), acc[t]);
+      }
+      position += length;
+    }
+    BF_UNROLL
+    for (size_t t = 0; t < kTaps; ++t) {
+      float* total = totals + (tap + t) * kVF;
+      hn::StoreU(hn::Add(hn::LoadU(DF(), total), acc[t]), DF(), total);
+    }
+  }
+  template <bool kWhole>
+  HWY_INLINE void AllTaps(size_t begin, size_t end, float* totals) const {
+    size_t tap = 0;
+    for (; tap + 9 <= taps.size(); tap += 9) Block<9, kWhole>(begin, end, tap, totals);
+    for (; tap + 3 <= taps.size(); tap += 3) Block<3, kWhole>(begin, end, tap, totals);
+    for (; tap < taps.size(); ++tap) Block<1, kWhole>(begin, end, tap, totals);
+  }
+
+  HWY_NOINLINE void Run(float* totals) {
+    const size_t width = source.w.outputs, height = source.h.outputs, positions = c.positions();
+    const size_t rows_max = std::max<size_t>(kWindowFloats / 4 / std::max<size_t>(row_step, 1), 1);
+    const size_t step = std::max<size_t>(rows_max * width / kPositionBlock, 1) * kPositionBlock;
+    for (size_t at = 0; at < positions; at += step) {
+      const size_t end = std::min(positions, at + step), last_row = (end - 1) / width;
+      first_row = at / width;
+      float* copy = ThreadFloats((last_row - first_row + 1) * source.copy_floats(1));
+      rows.clear();
+      for (size_t row = first_row; row <= last_row;) {
+        const size_t many = std::min(last_row + 1 - row, height - row % height);
+        const float* window = source.window(row / height, row % height, many, copy);
+        for (size_t i = 0; i < many; ++i) rows.push_back(window + i * row_step);
+        copy += source.copy_floats(many);
+        row += many;
+      }
+      for (size_t begin = at; begin < end; begin += kPositionBlock) {
+        const size_t stop = std::min(end, begin + kPositionBlock);
+        count == kVF ? AllTaps<true>(begin, stop, totals) : AllTaps<false>(begin, stop, totals);
+      }
+    }
+  }
+};
+
+HWY_NOINLINE void SumChannels(const Conv2d& c, const float* x, const float* dy, bool accumulate, float* dw,
+                              size_t channel) {
+  const size_t count = std::min(kVF, c.out_c - channel), tap_count = c.kernel_h * c.kernel_w;
+  DepthSums sums{c,
+                 {.h = forward_axis(c.out_h(), c.in_h, c.kernel_h, c.stride_h, c.pad_top, c.dilation_h),
+                  .w = forward_axis(c.out_w(), c.in_w, c.kernel_w, c.stride_w, c.pad_left, c.dilation_w),
+                  .images = x,
+                  .image_channels = c.in_c,
+                  .first_channel = channel,
+                  .channels = count},
+                 {},
+                 dy + channel,
+                 count,
+                 0,
+                 0,
+                 {}};
+  sums.taps = TapOffsets(sums.source);
+  sums.row_step = sums.source.h.step * sums.source.row_stride();
+  sums.column_step = sums.source.w.step * sums.source.pixel_stride();
+  std::vector<float> totals(tap_count * kVF);
+  for (size_t t = 0; accumulate && t < tap_count; ++t)
+    for (size_t i = 0; i < count; ++i) totals[t * kVF + i] = dw[(channel + i) * tap_count + t];
+  sums.Run(totals.data());
+  for (size_t t = 0; t < tap_count; ++t)
+    for (size_t i = 0; i < count; ++i) dw[(channel + i) * tap_count + t] = totals[t * kVF + i];
 }
 
 }  // namespace
 
 void depthwise_gather(const TapJob& job, ThreadPool& pool) {
-  const TapSource& s = job.source;
-  const size_t taps = s.h.taps.size() * s.w.taps.size();
-  std::vector<float> weights((s.channels + kVF - 1) / kVF * kVF * taps);
-  for (size_t c = 0; c < s.channels; ++c) {
-    float* to = weights.data() + c / kVF * kVF * taps + c % kVF;
-    for (size_t ky : s.h.kernel)
-      for (size_t kx : s.w.kernel) {
-        *to = job.weights.data[c * job.weights.output_stride + ky * job.weights.kernel_w + kx];
-        to += kVF;
-      }
-  }
-  pool.parallel_for(job.batch * s.h.outputs, 1, [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; ++row)
-      DepthwiseRow(job, row / s.h.outputs, row % s.h.outputs, weights.data());
-  });
+  const DepthPlan plan(job);
+  if (job.source.w.outputs == 0) return;
+  pool.parallel_for(job.batch * job.source.h.outputs, 1,
+                    [&](size_t begin, size_t end) { DepthRows(plan, begin, end); });
 }
-
-namespace {
-
-// ---- Gradient to the weights: one vector of channels, kTaps neighbouring taps of one kernel row.
-template <size_t kTaps>
-HWY_INLINE void TapSumsOf(const Conv2d& c, const float* x, const float* dy, size_t ky, size_t kx,
-                          size_t count, VF* totals) {
-  const size_t width = c.out_w(), height = c.out_h(), positions = c.positions();
-  for (size_t begin = 0; begin < positions; begin += kPositionBlock) {
-    const size_t end = std::min(positions, begin + kPositionBlock);
-    VF acc[kTaps];
-    BF_UNROLL
-    for (size_t t = 0; t < kTaps; ++t) acc[t] = hn::Zero(DF());
-    for (size_t position = begin; position < end;) {
-      const size_t row = position / width, first = position % width;
-      const size_t last = std::min(width, first + (end - position));
-      const ptrdiff_t y = static_cast<ptrdiff_t>(row % height * c.stride_h + ky * c.dilation_h) -
-                          static_cast<ptrdiff_t>(c.pad_top);
-      const bool inside = y >= 0 && y < static_cast<ptrdiff_t>(c.in_h);
-      const SourceRow source{
-          inside ? x + (row / height * c.in_h + static_cast<size_t>(y)) * c.in_w * c.in_c : nullptr, c.in_w,
-          c.in_c};
-      for (size_t ox = first; ox < last; ++ox) {
-        const VF d = LoadChannels(dy + (row * width + ox) * c.out_c, count);
-        const ptrdiff_t at =
-            static_cast<ptrdiff_t>(ox * c.stride_w + kx * c.dilation_w) - static_cast<ptrdiff_t>(c.pad_left);
-        BF_UNROLL
-        for (size_t t = 0; t < kTaps; ++t)
-          acc[t] = Fma(d, source.At(at + static_cast<ptrdiff_t>(t * c.dilation_w), count), acc[t]);
-      }
-      position += last - first;
-    }
-    BF_UNROLL
-    for (size_t t = 0; t < kTaps; ++t) totals[t] = hn::Add(totals[t], acc[t]);
-  }
-}
-
-HWY_NOINLINE void DepthwiseSums(const Conv2d& c, const float* x, const float* dy, bool accumulate, float* dw,
-                                size_t channel) {
-  const size_t count = std::min(kVF, c.out_c - channel), taps = c.kernel_h * c.kernel_w;
-  for (size_t ky = 0; ky < c.kernel_h; ++ky)
-    for (size_t kx = 0; kx < c.kernel_w;) {
-      const size_t width = c.kernel_w - kx >= 5 ? 5 : c.kernel_w - kx >= 3 ? 3 : 1;
-      VF totals[5];
-      alignas(64) float lanes[kVF] = {};
-      for (size_t t = 0; t < width; ++t) {
-        for (size_t i = 0; accumulate && i < count; ++i)
-          lanes[i] = dw[(channel + i) * taps + ky * c.kernel_w + kx + t];
-        totals[t] = hn::Load(DF(), lanes);
-      }
-      if (width == 5) TapSumsOf<5>(c, x + channel, dy + channel, ky, kx, count, totals);
-      if (width == 3) TapSumsOf<3>(c, x + channel, dy + channel, ky, kx, count, totals);
-      if (width == 1) TapSumsOf<1>(c, x + channel, dy + channel, ky, kx, count, totals);
-      for (size_t t = 0; t < width; ++t) {
-        hn::Store(totals[t], DF(), lanes);
-        for (size_t i = 0; i < count; ++i) dw[(channel + i) * taps + ky * c.kernel_w + kx + t] = lanes[i];
-      }
-      kx += width;
-    }
-}
-
-}  // namespace
 
 void depthwise_sums(const Conv2d& c, const float* x, const float* dy, bool accumulate, float* dw,
                     ThreadPool& pool) {
   pool.parallel_for((c.out_c + kVF - 1) / kVF, 1, [&](size_t begin, size_t end) {
-    for (size_t v = begin; v < end; ++v) DepthwiseSums(c, x, dy, accumulate, dw, v * kVF);
+    for (size_t v = begin; v < end; ++v) SumChannels(c, x, dy, accumulate, dw, v * kVF);
   });
 }
 #endif

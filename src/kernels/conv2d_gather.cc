@@ -21,6 +21,15 @@ void run_taps(const TapJob&, ThreadPool&) {}  // the plain loops are called inst
 namespace {
 
 inline constexpr size_t kBandFloats = 160 << 10;  // of the source, per band
+inline constexpr size_t kStepsMax = 1152;  // per visit to the outputs: weights stay in the second cache
+inline constexpr size_t kNearWeights = 48
+                                       << 10;  // floats that stay in the second cache beside everything else
+
+// Some steps of the sums: these offsets, `run` floats each, from step `begin` on.
+struct Piece {
+  std::vector<ptrdiff_t> offsets;
+  size_t run, begin;
+};
 
 // What all threads of one job share.
 struct TapPlan {
@@ -29,6 +38,7 @@ struct TapPlan {
   size_t depth;  // steps of a sum
   size_t panels;
   bool in_order;  // consecutive outputs are neighbours in the target
+  std::vector<Piece> pieces;
   const float* packed = nullptr;
 
   explicit TapPlan(const TapJob& j) : job(j), offsets(j.source.offsets()) {
@@ -37,9 +47,27 @@ struct TapPlan {
     const TapTarget& t = job.target;
     in_order = t.row_step == 1 && t.column_step == 1 && job.source.h.outputs == t.height &&
                job.source.w.outputs == t.width;
+    cut();
+  }
+
+ private:
+  // Several whole offsets, or parts of a long one.
+  void cut() {
+    const size_t run = offsets.run;
+    const size_t count = run == 0 ? 1 : std::max<size_t>(kStepsMax / run, 1);
+    const size_t parts = (run + kStepsMax - 1) / kStepsMax, part = parts == 0 ? 0 : (run + parts - 1) / parts;
+    for (size_t o = 0; o < offsets.at.size(); o += count)
+      for (size_t start = 0; start < run; start += part) {
+        Piece piece{{}, std::min(part, run - start), o * run + start};
+        for (size_t i = o; i < std::min(o + count, offsets.at.size()); ++i)
+          piece.offsets.push_back(offsets.at[i] + static_cast<ptrdiff_t>(start));
+        pieces.push_back(std::move(piece));
+      }
+    if (pieces.empty()) pieces.push_back({{}, 0, 0});  // sums of nothing
   }
 };
 
+// A panel whose outputs are far apart in memory: their channels are neighbours.
 HWY_NOINLINE void PackTapPanel(const TapPlan& plan, size_t panel, float* to) {
   const TapWeights& w = plan.job.weights;
   const TapSource& s = plan.job.source;
@@ -48,43 +76,73 @@ HWY_NOINLINE void PackTapPanel(const TapPlan& plan, size_t panel, float* to) {
   for (size_t ky : s.h.kernel)
     for (size_t kx : s.w.kernel) {
       const float* from = w.data + (ky * w.kernel_w + kx) * w.tap_stride + first * w.output_stride;
-      if (w.channel_stride == 1) {
-        PackRows([&](size_t r) { return from + r * w.output_stride; }, cols, s.channels, at, kTileCols);
-      } else {
-        PackColumns(from, w.channel_stride, cols, w.outputs - first, s.channels, at, kTileCols);
-      }
+      PackRows([&](size_t r) { return from + r * w.output_stride; }, cols, s.channels, at, kTileCols);
       at += s.channels * kTileCols;
     }
   PadSteps(to, cols, kTileCols, plan.depth);
+}
+
+// Some steps of all panels, where outputs are neighbours in memory.
+HWY_NOINLINE void PackTapSteps(const TapPlan& plan, size_t begin, size_t end, float* to) {
+  const TapWeights& w = plan.job.weights;
+  const TapSource& s = plan.job.source;
+  for (size_t step = begin; step < end; ++step) {
+    const size_t tap = step / s.channels, kx = s.w.kernel[tap % s.w.kernel.size()],
+                 ky = s.h.kernel[tap / s.w.kernel.size()];
+    const float* from = w.data + (ky * w.kernel_w + kx) * w.tap_stride + step % s.channels * w.channel_stride;
+    for (size_t panel = 0; panel < plan.panels; ++panel) {
+      const size_t first = panel * kTileCols, cols = std::min(kTileCols, w.outputs - first);
+      float* at = to + (panel * plan.depth + step) * kTileCols;
+      PackColumns(from + first, 0, cols, w.outputs - first, 1, at, kTileCols);
+      PadSteps(at, cols, kTileCols, 1);
+    }
+  }
 }
 
 // The outputs of one band.
 struct Band {
   std::vector<const float*> from;  // the lowest tap of each
   std::vector<size_t> to;          // its first channel in the target
+  std::vector<float> sums;         // [outputs][kTileCols], where they cannot rest in the target
 };
 
-HWY_NOINLINE void MultiplyBand(const TapPlan& plan, const Band& band) {
+// One tile of a band, one panel, one piece of the sums.
+HWY_INLINE void MultiplyTile(const TapPlan& plan, Band& band, size_t begin, size_t height, size_t panel,
+                             const Piece& piece) {
   const TapTarget& target = plan.job.target;
-  const Tiling tiling(band.from.size());
-  alignas(64) float tile[kTileHeight * kTileCols];
-  for (size_t panel = 0; panel < plan.panels; ++panel) {
-    const size_t first = panel * kTileCols, cols = std::min(kTileCols, plan.job.weights.outputs - first);
-    const float* b = plan.packed + panel * plan.depth * kTileCols;
-    const bool straight = plan.in_order && cols == kTileCols;
-    for (size_t t = 0; t < tiling.tiles; ++t) {
-      const size_t begin = tiling.begin(t), height = tiling.height(t);
-      float* c = straight ? target.images + band.to[begin] + first : tile;
-      RowTileFor(height)(band.from.data() + begin, plan.offsets.at.data(), plan.offsets.at.size(),
-                         plan.offsets.run, b, c, straight ? target.channels : kTileCols, Chain::kFresh);
-      if (straight && !HasEffect(plan.job.epilogue)) continue;
-      for (size_t m = 0; m < height; ++m) {
-        const size_t at = band.to[begin + m] + first;
-        FinishRow(plan.job.epilogue, straight ? target.images + at : tile + m * kTileCols,
-                  target.first_channel + first, at, cols, target.images + at);
-      }
-    }
+  const size_t first = panel * kTileCols, cols = std::min(kTileCols, plan.job.weights.outputs - first);
+  const bool straight = plan.in_order && cols == kTileCols;
+  const size_t stride = straight ? target.channels : kTileCols;
+  float* c = straight ? target.images + band.to[begin] + first : band.sums.data() + begin * kTileCols;
+  RowTileFor(height)(band.from.data() + begin, piece.offsets.data(), piece.offsets.size(), piece.run,
+                     plan.packed + (panel * plan.depth + piece.begin) * kTileCols, c, stride,
+                     piece.begin == 0 ? Chain::kFresh : Chain::kContinue);
+  if (&piece != &plan.pieces.back() || (straight && !HasEffect(plan.job.epilogue))) return;
+  for (size_t m = 0; m < height; ++m) {
+    const size_t at = band.to[begin + m] + first;
+    FinishRow(plan.job.epilogue, c + m * stride, target.first_channel + first, at, cols, target.images + at);
   }
+}
+
+HWY_NOINLINE void MultiplyBand(const TapPlan& plan, Band& band) {
+  const Tiling tiling(band.from.size());
+  band.sums.resize(band.from.size() * kTileCols);
+  // Few weights stay near, and every output is finished in one visit; many are met once per band.
+  if (plan.pieces.size() == 1 && plan.panels * plan.depth * kTileCols <= kNearWeights) {
+    for (size_t t = 0; t < tiling.tiles; ++t)
+      for (size_t panel = 0; panel < plan.panels; ++panel)
+        MultiplyTile(plan, band, tiling.begin(t), tiling.height(t), panel, plan.pieces.front());
+    return;
+  }
+  for (size_t panel = 0; panel < plan.panels; ++panel)
+    for (const Piece& piece : plan.pieces)
+      for (size_t t = 0; t < tiling.tiles; ++t)
+        MultiplyTile(plan, band, tiling.begin(t), tiling.height(t), panel, piece);
+}
+
+// Without taps and epilogue there are only zeros.
+HWY_NOINLINE void ClearBand(const TapPlan& plan, const Band& band) {
+  for (size_t at : band.to) std::fill_n(plan.job.target.images + at, plan.job.weights.outputs, 0.0f);
 }
 
 // Rows of outputs, counted through the batch.
@@ -117,7 +175,7 @@ HWY_NOINLINE void RunRows(const TapPlan& plan, size_t begin, size_t end) {
       copy += s.copy_floats(rows);
       row += rows;
     }
-    MultiplyBand(plan, band);
+    plan.depth == 0 && !HasEffect(plan.job.epilogue) ? ClearBand(plan, band) : MultiplyBand(plan, band);
   }
 }
 
@@ -132,10 +190,14 @@ void run_taps(const TapJob& job, ThreadPool& pool) {
   if (packed.size() < floats * sizeof(float)) packed = Buffer::allocate(floats * sizeof(float));
   auto* to = reinterpret_cast<float*>(packed.data());
   plan.packed = to;
-  pool.parallel_for(plan.panels, 1, [&](size_t begin, size_t end) {
-    for (size_t panel = begin; panel < end; ++panel)
-      PackTapPanel(plan, panel, to + panel * plan.depth * kTileCols);
-  });
+  if (job.weights.output_stride == 1) {
+    pool.parallel_for(plan.depth, 64, [&](size_t begin, size_t end) { PackTapSteps(plan, begin, end, to); });
+  } else {
+    pool.parallel_for(plan.panels, 1, [&](size_t begin, size_t end) {
+      for (size_t panel = begin; panel < end; ++panel)
+        PackTapPanel(plan, panel, to + panel * plan.depth * kTileCols);
+    });
+  }
   pool.parallel_for(rows, 1, [&](size_t begin, size_t end) { RunRows(plan, begin, end); });
 }
 #endif

@@ -1,6 +1,6 @@
-// Sums rest transposed, [taps * channels][outputs], so that outputs are vector lanes and the pixels of x are
-// read where they stand: a tile is 14 neighbouring channels (or taps of few channels) by 32 outputs. Threads
-// split the tiles; each walks all positions.
+// Sums rest transposed, [taps * channels][outputs], so that outputs are vector lanes: a tile is up to 14
+// neighbouring channels (or taps of few channels) by 32 outputs. A block of positions packs some panels of
+// dy, then tile by tile the pixels it needs. Threads split the tiles; each walks all positions.
 #include "kernels/conv2d_weights.h"
 
 #include <algorithm>
@@ -24,6 +24,7 @@ void run_sums(const TapSums&, ThreadPool&) {}  // the plain loops are called ins
 namespace {
 
 inline constexpr size_t kWindowFloats = 128 << 10;  // of x at a time
+inline constexpr size_t kPanelsAtOnce = 16;         // of dy, packed together: half a megabyte with AVX-512
 
 // Rows [row, row + height) of the transposed sums, which read x at `offset` from a position's lowest tap.
 struct SumTile {
@@ -38,16 +39,26 @@ struct SumPlan {
   size_t rows, columns;  // of the transposed sums; whole panels
   size_t positions, width;
   size_t row_step, column_step;  // of x, from output to output
+  // Many outputs pay for packing a tile's pixels; pixels far apart would fight for lines of the first cache.
+  bool packs_pixels;
   float* sums = nullptr;
 
-  explicit SumPlan(const TapSums& j) : job(j), offsets(j.source.offsets()) {
+  SumPlan(const TapSums& j, size_t threads) : job(j), offsets(j.source.offsets()) {
     rows = offsets.at.size() * offsets.run;
     columns = (job.outputs + kTileCols - 1) / kTileCols * kTileCols;
     width = job.source.w.outputs;
     positions = job.batch * job.source.h.outputs * width;
     row_step = job.source.h.step * job.source.row_stride();
     column_step = job.source.w.step * job.source.pixel_stride();
-    const Tiling tiling(offsets.run);
+    packs_pixels = job.outputs > 128 || column_step >= 256;
+    // A few more tiles than needed, if the threads then have equally many.
+    size_t parts = Tiling(offsets.run).tiles;
+    for (size_t more = parts; more < parts + threads && offsets.run / more >= kTileHeight / 2; ++more)
+      if (offsets.at.size() * more % threads == 0) {
+        parts = more;
+        break;
+      }
+    const Tiling tiling(offsets.run, parts);
     for (size_t o = 0; o < offsets.at.size(); ++o)
       for (size_t t = 0; t < tiling.tiles; ++t)
         tiles.push_back({o * offsets.run + tiling.begin(t), tiling.height(t),
@@ -70,13 +81,29 @@ HWY_INLINE void FindStretches(const SumPlan& plan, size_t begin, size_t end, Win
 
 // Memory of one thread.
 struct SumScratch {
-  Buffer copies, dy;
+  Buffer copies, dy, x;
   std::vector<const float*> rows;
   std::vector<Stretch> stretches, moved;
 };
-inline float* Floats(Buffer& buffer, size_t count) {
+float* Floats(Buffer& buffer, size_t count) {
   if (buffer.size() < count * sizeof(float)) buffer = Buffer::allocate(count * sizeof(float));
   return reinterpret_cast<float*>(buffer.data());
+}
+
+// The pixels of one tile: positions from `begin` on, `height` floats each. Whole vectors are read where more
+// floats follow: behind any of the positions but the last 32, one float per position at least.
+HWY_INLINE void PackPixels(const SumPlan& plan, const std::vector<Stretch>& stretches, size_t begin,
+                           const SumTile& tile, float* to) {
+  const size_t open_end = plan.positions < 32 ? 0 : plan.positions - 32;
+  for (const Stretch& s : stretches) {
+    const float* from = s.data + tile.offset;
+    const size_t open = std::min(s.length, open_end > begin ? open_end - begin : 0);
+    PackColumns(from, plan.column_step, tile.height, 2 * kTileHeight, open, to, tile.height);
+    PackColumns(from + open * plan.column_step, plan.column_step, tile.height, tile.height, s.length - open,
+                to + open * tile.height, tile.height);
+    to += s.length * tile.height;
+    begin += s.length;
+  }
 }
 
 // One block of positions joins the sums of some tiles.
@@ -84,18 +111,32 @@ HWY_NOINLINE void SumBlock(const SumPlan& plan, size_t begin, size_t end, size_t
                            SumScratch& scratch) {
   const TapSums& job = plan.job;
   const size_t depth = end - begin;
-  float* dy = Floats(scratch.dy, kPositionBlock * kTileCols + kPackSlack);
-  for (size_t first = 0; first < job.outputs; first += kTileCols) {
-    const size_t cols = std::min(kTileCols, job.outputs - first);
-    PackColumns(job.dy + begin * job.dy_stride + first, job.dy_stride, cols, job.outputs - first, depth, dy,
-                kTileCols);
-    PadSteps(dy, cols, kTileCols, depth);
+  const Chain chain = begin == 0 && !job.accumulate ? Chain::kFirst : Chain::kAdd;
+  float* dy = Floats(scratch.dy, kPanelsAtOnce * kPositionBlock * kTileCols);
+  float* x = Floats(scratch.x, kPositionBlock * kTileHeight + kPackSlack);
+  for (size_t group = 0; group < job.outputs; group += kPanelsAtOnce * kTileCols) {
+    const size_t group_end = std::min(job.outputs, group + kPanelsAtOnce * kTileCols);
+    for (size_t first = group; first < group_end; first += kTileCols) {
+      const size_t cols = std::min(kTileCols, job.outputs - first);
+      float* panel = dy + (first - group) * kPositionBlock;
+      PackColumns(job.dy + begin * job.dy_stride + first, job.dy_stride, cols, job.outputs - first, depth,
+                  panel, kTileCols);
+      PadSteps(panel, cols, kTileCols, depth);
+    }
     for (size_t i = tile_begin; i < tile_end; ++i) {
       const SumTile& tile = plan.tiles[i];
       scratch.moved.clear();
-      for (const Stretch& s : scratch.stretches) scratch.moved.push_back({s.data + tile.offset, s.length});
-      StretchTileFor(tile.height)(scratch.moved.data(), scratch.moved.size(), plan.column_step, dy,
-                                  plan.sums + tile.row * plan.columns + first, plan.columns, Chain::kAdd);
+      if (plan.packs_pixels) {
+        PackPixels(plan, scratch.stretches, begin, tile, x);
+        scratch.moved.push_back({x, depth});
+      } else {
+        for (const Stretch& s : scratch.stretches) scratch.moved.push_back({s.data + tile.offset, s.length});
+      }
+      for (size_t first = group; first < group_end; first += kTileCols)
+        StretchTileFor(tile.height)(scratch.moved.data(), scratch.moved.size(),
+                                    plan.packs_pixels ? tile.height : plan.column_step,
+                                    dy + (first - group) * kPositionBlock,
+                                    plan.sums + tile.row * plan.columns + first, plan.columns, chain);
     }
   }
 }
@@ -111,7 +152,7 @@ HWY_NOINLINE void SumTiles(const SumPlan& plan, size_t tile_begin, size_t tile_e
   for (size_t at = 0; at < plan.positions; at += blocks * kPositionBlock) {
     const size_t end = std::min(plan.positions, at + blocks * kPositionBlock);
     const size_t first_row = at / plan.width, last_row = (end - 1) / plan.width;
-    float* copy = Floats(scratch.copies, (last_row - first_row + 1) * s.copy_floats(1));
+    float* copy = Floats(scratch.copies, (last_row - first_row + 1) * s.copy_floats(1) + kPackSlack);
     scratch.rows.clear();
     for (size_t row = first_row; row <= last_row;) {
       const size_t rows = std::min(last_row + 1 - row, height - row % height);
@@ -130,27 +171,38 @@ HWY_NOINLINE void SumTiles(const SumPlan& plan, size_t tile_begin, size_t tile_e
   }
 }
 
+// Outputs [begin, end) of the sums go to dw.
+HWY_NOINLINE void TurnSums(const SumPlan& plan, size_t begin, size_t end) {
+  float* dw = plan.job.dw;
+  size_t row = 0;
+  for (; row + kVF <= plan.rows; row += kVF) {
+    const auto from = [&](size_t r) { return plan.sums + (row + r) * plan.columns; };
+    size_t o = begin;
+    for (; o + 4 <= end; o += 4) PackFourSteps(from, 0, kVF - 1, o, dw + o * plan.rows + row, plan.rows);
+    for (; o < end; ++o)
+      for (size_t r = 0; r < kVF; ++r) dw[o * plan.rows + row + r] = from(r)[o];
+  }
+  for (; row < plan.rows; ++row)
+    for (size_t o = begin; o < end; ++o) dw[o * plan.rows + row] = plan.sums[row * plan.columns + o];
+}
+
 }  // namespace
 
 void run_sums(const TapSums& job, ThreadPool& pool) {
-  SumPlan plan(job);
+  SumPlan plan(job, pool.size());
   thread_local Buffer buffer;
   plan.sums = Floats(buffer, plan.rows * plan.columns + kPackSlack);
   float* dw = job.dw;
   const size_t rows = plan.rows, columns = plan.columns;
   pool.parallel_for(plan.tiles.size(), 1, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
+    for (size_t i = begin; job.accumulate && i < end; ++i) {
       const SumTile& tile = plan.tiles[i];
-      for (size_t row = tile.row; row < tile.row + tile.height; ++row)
-        for (size_t o = 0; o < columns; ++o)
-          plan.sums[row * columns + o] = job.accumulate && o < job.outputs ? dw[o * rows + row] : 0.0f;
+      PackRows([&](size_t o) { return dw + o * rows + tile.row; }, job.outputs, tile.height,
+               plan.sums + tile.row * columns, columns);
     }
     SumTiles(plan, begin, end);
   });
-  pool.parallel_for(job.outputs, 1, [&](size_t begin, size_t end) {
-    for (size_t o = begin; o < end; ++o)
-      for (size_t row = 0; row < rows; ++row) dw[o * rows + row] = plan.sums[row * columns + o];
-  });
+  pool.parallel_for(job.outputs, 4, [&](size_t begin, size_t end) { TurnSums(plan, begin, end); });
 }
 #endif
 

@@ -4,6 +4,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/digest_train.h"
 #include "kernels/elementwise.h"
 #include "kernels/gather.h"
 #include "kernels/layer_norm.h"
@@ -221,6 +222,13 @@ constexpr DigestRow kDigests[] = {
     {"gather, quantise", gathers},
     {"matmul", matmuls},
     {"attention", attentions},
+    {"gemm", digest_gemm},
+    {"conv2d", digest_conv2d},
+    {"pool2d", digest_pool2d},
+    {"activation_backward", digest_activation_backward},
+    {"norm_backward, batch_norm", digest_norm_backward},
+    {"attention_train", digest_attention_train},
+    {"cross_entropy, optimizer_update", digest_loss_and_optimizer},
 };
 
 }  // namespace
