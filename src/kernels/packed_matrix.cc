@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/pack_full.h"
 #include "kernels/pack_table.h"
+#include "tensor/memory.h"
 
 namespace butterfly::kernels {
 namespace {
@@ -46,11 +47,20 @@ PackedMatrix PackedMatrix::uninitialised(const Tensor& weights) {
 
 void PackedMatrix::pack_panels(const Tensor& weights, size_t panel_begin, size_t panel_end) {
   if (format_ == nullptr) return;
+  // Panels whose pages are brought in together: cleared pages are still in the second-level cache when they
+  // are filled.
+  constexpr size_t kTogether = size_t{512} << 10;
+  const size_t step = std::max<size_t>(1, kTogether / std::max<size_t>(1, panel_bytes_));
   const size_t row_bytes = rows_ == 0 ? 0 : weights.bytes() / rows_;
   for (size_t i = panel_begin; i < panel_end; ++i) {
     const size_t first = i * kPanelRows;
     const std::byte* from = weights.raw() + first * row_bytes;
     std::byte* to = data_.data() + i * panel_bytes_;
+    if ((i - panel_begin) % step == 0) {
+      const size_t count = std::min(step, panel_end - i);
+      bring_in_for_reading(from, std::min(count * kPanelRows, rows_ - first) * row_bytes);
+      bring_in_for_writing(to, count * panel_bytes_);
+    }
     if (first + kPanelRows <= rows_) {
       format_->pack_full({from, row_bytes, cols_, to});
     } else {

@@ -10,6 +10,11 @@
 #include "tensor/buffer.h"
 #include "tensor/huge_pages.h"
 
+#ifndef MADV_POPULATE_READ  // Linux 5.14
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #endif
@@ -36,6 +41,12 @@ std::byte* map_pages(size_t bytes) {
   return begin + before;
 }
 
+void advise_whole_pages(const std::byte* data, size_t bytes, int advice) {
+  const auto begin = round_up(reinterpret_cast<uintptr_t>(data), kPage);
+  const auto end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
 }  // namespace
 
 std::byte* allocate_memory(size_t bytes, Contents contents) {
@@ -53,6 +64,13 @@ void free_memory(std::byte* data, size_t bytes) {
   } else {
     std::free(data);
   }
+}
+
+void bring_in_for_reading(const std::byte* data, size_t bytes) {
+  advise_whole_pages(data, bytes, MADV_POPULATE_READ);
+}
+void bring_in_for_writing(std::byte* data, size_t bytes) {
+  advise_whole_pages(data, bytes, MADV_POPULATE_WRITE);
 }
 
 #ifdef __SANITIZE_ADDRESS__

@@ -14,6 +14,11 @@ void free_memory(std::byte* data, size_t bytes);
 
 inline constexpr size_t kMapFrom = size_t{4} << 20;
 
+// Brings in the pages of memory that will be read, or written, at once: one call instead of a fault for each
+// page. A hint that changes nothing; only whole pages inside [data, data + bytes).
+void bring_in_for_reading(const std::byte* data, size_t bytes);
+void bring_in_for_writing(std::byte* data, size_t bytes);
+
 // Under the address sanitizer, touching forbidden memory is reported; otherwise these do nothing.
 void forbid_access(const std::byte* data, size_t bytes);
 void permit_access(const std::byte* data, size_t bytes);
