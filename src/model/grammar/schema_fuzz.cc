@@ -1,0 +1,15 @@
+// libFuzzer target: any bytes as a JSON schema and as choices of tokens under it, separated by a zero byte.
+// Allowed outcomes are an Error and texts that follow the masks.
+//
+//   cmake --preset fuzz && cmake --build build/fuzz --target schema_fuzz
+//   build/fuzz/bin/schema_fuzz -runs=1000000 -max_len=512 corpus-folder src/model/grammar/schema_fuzz_corpus
+#include <cstdint>
+
+#include "model/grammar/testing/fuzz_walk.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace butterfly::model::grammar;
+  static const auto index = small_vocabulary();
+  fuzz_walk(data, size, *index, [&](std::string_view text) { return compile_schema(text, index); });
+  return 0;
+}

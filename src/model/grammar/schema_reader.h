@@ -1,0 +1,94 @@
+// Internal to the schema loader: what keyword readers share.
+#pragma once
+#include <deque>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "model/grammar/number_dfa.h"
+#include "model/grammar/schema_loader.h"
+#include "model/grammar/schema_refs.h"
+
+namespace butterfly::model::grammar {
+
+class SchemaReader {
+ public:
+  SchemaReader(const SchemaJson& document, const SchemaOptions& options);
+  SchemaGraph read();
+
+  // One keyword of one schema. `node` changes place when other nodes are added, so it goes by index.
+  struct Keyword {
+    SchemaReader& reader;
+    NodeId node;
+    const SchemaJson& schema;  // the object the keyword stands in
+    const SchemaJson& value;
+    const std::string& name;
+    const std::string& base;
+
+    SchemaNode& to() const { return reader.graph_.nodes[node]; }
+    std::string place() const { return reader.graph_.nodes[node].pointer + "/" + name; }
+    [[noreturn]] void bad(std::string_view expected) const;
+    [[noreturn]] void unsupported(std::string_view why = {}) const;
+
+    NodeId child() const { return reader.load(value, place(), base); }
+    std::vector<NodeId> children() const;
+    uint64_t count() const;
+    Decimal number() const;
+    const std::string& text() const;
+    std::vector<std::string> texts() const;
+    // Runs `make`, with this place before the text of an Error that it throws.
+    template <typename Make>
+    auto here(Make&& make) const;
+  };
+
+  NodeId load(const SchemaJson& schema, const std::string& pointer, const std::string& base);
+  // A schema that only this value satisfies.
+  NodeId constant(const SchemaJson& value, const std::string& pointer, int depth = 0);
+  NodeId add(const std::string& pointer);
+  DfaPtr expression(const std::string& text);
+  const SchemaOptions& options() const { return options_; }
+  // Before draft 2019-09 nothing beside a $ref counted.
+  bool ref_stands_alone() const { return ref_stands_alone_; }
+  // True if a dynamic reference can only mean one place.
+  bool is_static(std::string_view reference) const { return refs_.is_static(reference); }
+  void queue_ref(NodeId node, const std::string& reference, const std::string& base);
+
+ private:
+  struct PendingRef {
+    NodeId node;
+    std::string reference, base;
+  };
+
+  const SchemaJson& document_;
+  SchemaOptions options_;
+  SchemaRefs refs_;
+  SchemaGraph graph_;
+  bool ref_stands_alone_ = false;
+  std::unordered_map<const SchemaJson*, NodeId> loaded_;
+  std::deque<PendingRef> pending_;
+  std::map<std::string, DfaPtr> expressions_;
+};
+
+// One row per keyword that means something here; others are notes.
+struct SchemaKeyword {
+  std::string_view name;
+  void (*read)(const SchemaReader::Keyword& keyword);
+};
+const SchemaKeyword* find_schema_keyword(std::string_view name);
+
+// Before parsing: what walks a document may then recurse. Throws Error kOutOfMemory.
+void check_schema_depth(std::string_view text);
+std::string rethrow_text(std::string_view place, std::string_view what);
+
+template <typename Make>
+auto SchemaReader::Keyword::here(Make&& make) const {
+  try {
+    return make();
+  } catch (const Error& error) {
+    throw Error(error.code(), rethrow_text(place(), error.what()));
+  }
+}
+
+}  // namespace butterfly::model::grammar

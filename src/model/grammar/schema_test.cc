@@ -1,0 +1,118 @@
+// JSON schemas: what is accepted, what is refused, and in which words.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "model/grammar/testing/small_vocabulary.h"
+
+namespace butterfly::model::grammar {
+namespace {
+
+std::string why_not(std::string_view schema) {
+  try {
+    SchemaSets sets(load_schema(schema));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Schema, PropertiesComeInAnyOrder) {
+  const char* schema = R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},
+                           "required":["a","b"],"additionalProperties":false})";
+  EXPECT_TRUE(accepts_json(schema, R"({"a":1,"b":"x"})"));
+  EXPECT_TRUE(accepts_json(schema, R"({"b":"x","a":1})"));
+  EXPECT_TRUE(accepts_json(schema, "{\n  \"b\": \"x\",\n  \"a\": 1\n}"));
+  EXPECT_FALSE(accepts_json(schema, R"({"b":"x"})"));
+  EXPECT_FALSE(accepts_json(schema, R"({"a":1,"b":"x","c":1})"));
+  EXPECT_FALSE(accepts_json(schema, R"({"a":1,"a":2,"b":"x"})"));  // twice
+}
+
+TEST(Schema, KeysAndTextsMayBeEscaped) {
+  const char* schema =
+      R"({"properties":{"a\"b":{"const":"é\n"}},"required":["a\"b"],"additionalProperties":false})";
+  EXPECT_TRUE(accepts_json(schema, R"({"a\"b":"é\n"})"));
+  EXPECT_TRUE(accepts_json(schema, R"({"\u0061\u0022b":"\u00E9\u000a"})"));
+  EXPECT_FALSE(accepts_json(schema, R"({"\u0062":1})"));
+  EXPECT_FALSE(accepts_json("{}", R"("\ud83d")"));  // half of a pair
+  EXPECT_TRUE(accepts_json("{}", R"("\ud83d\ude00")"));
+  EXPECT_TRUE(accepts_json(R"({"maxLength":1})", R"("\ud83d\ude00")"));
+  EXPECT_FALSE(accepts_json(R"({"maxLength":1})", R"("ab")"));
+}
+
+TEST(Schema, OnlyBeginningsThatCanEnd) {
+  // Typing "\u00" is possible only while some character would fit.
+  const JsonMatcher matcher(SchemaSets(load_schema(R"({"enum":["abc","abd"]})")));
+  EXPECT_EQ(follow(matcher, R"("ab)"), 3);
+  EXPECT_EQ(follow(matcher, R"("x)"), 1);
+  EXPECT_EQ(follow(matcher, R"("\u006)"), 6);
+  EXPECT_EQ(follow(matcher, R"("\u01)"), 4);
+  EXPECT_EQ(follow(matcher, R"("abc\)"), 4);
+  // A key that has been used leads nowhere, and neither does a comma when no key is left.
+  const JsonMatcher object(SchemaSets(load_schema(
+      R"({"type":"object","properties":{"name":{},"id":{}},"additionalProperties":false,"required":["id"]})")));
+  EXPECT_EQ(follow(object, R"({"id":1,"i)"), 9);
+  EXPECT_EQ(follow(object, R"({"id":1,"name":2,)"), 16);
+  EXPECT_EQ(follow(object, R"({"name":1})"), 9);
+  // maxProperties keeps room for what is required.
+  const JsonMatcher room(SchemaSets(load_schema(R"({"type":"object","required":["id"],"maxProperties":1})")));
+  EXPECT_EQ(follow(room, R"({"x)"), 2);
+  EXPECT_EQ(follow(room, R"({"id":1})"), -1);
+}
+
+TEST(Schema, LogicIsExact) {
+  EXPECT_FALSE(accepts_json(R"({"oneOf":[{"minimum":2},{"maximum":5}],"type":"number"})", "3"));
+  EXPECT_TRUE(accepts_json(R"({"oneOf":[{"minimum":2},{"maximum":5}],"type":"number"})", "7"));
+  EXPECT_TRUE(accepts_json(R"({"not":{"pattern":"^a"}})", R"("b")"));
+  EXPECT_FALSE(accepts_json(R"({"not":{"pattern":"^a"}})", R"("ab")"));
+  const char* conditional = R"({"if":{"properties":{"k":{"const":1}},"required":["k"]},
+                                "then":{"required":["a"]},"else":{"required":["b"]}})";
+  EXPECT_TRUE(accepts_json(conditional, R"({"k":1,"a":0})"));
+  EXPECT_FALSE(accepts_json(conditional, R"({"k":1,"b":0})"));
+  EXPECT_TRUE(accepts_json(conditional, R"({"b":0,"k":2})"));
+  EXPECT_TRUE(accepts_json(R"({"not":{"additionalProperties":{"type":"string"}}})", R"({"a":"x","b":1})"));
+  EXPECT_FALSE(accepts_json(R"({"not":{"additionalProperties":{"type":"string"}}})", R"({"a":"x","b":"y"})"));
+}
+
+TEST(Schema, RecursionEnds) {
+  const char* list =
+      R"({"$ref":"#/$defs/n","$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"}},
+                         "additionalProperties":false}}})";
+  EXPECT_TRUE(accepts_json(list, R"({"next":{"next":{}}})"));
+  EXPECT_NE(why_not(R"({"type":"object","required":["a"],"properties":{"a":{"$ref":"#"}}})").find("no value"),
+            std::string::npos);
+  EXPECT_EQ(why_not(R"({"$ref":"#"})"), "");
+  EXPECT_EQ(why_not(R"({"propertyNames":{"$ref":"#"}})"), "");
+}
+
+TEST(Schema, RefusalsNameKeywordAndPlace) {
+  EXPECT_NE(why_not(R"({"properties":{"a":{"$recursiveRef":"#"}}})").find("'/properties/a/$recursiveRef'"),
+            std::string::npos);
+  EXPECT_NE(why_not(R"({"items":{"pattern":"(a)\\1"}})").find("'/items/pattern'"), std::string::npos);
+  EXPECT_NE(why_not(R"({"$ref":"http://example.com/x"})").find("another document"), std::string::npos);
+  EXPECT_NE(why_not(R"({"$ref":"#/$defs/x"})").find("nowhere"), std::string::npos);
+  EXPECT_NE(why_not(R"({"type":"strin"})").find("'/type'"), std::string::npos);
+  EXPECT_NE(why_not(R"({"minLength":-1})").find("'/minLength'"), std::string::npos);
+  EXPECT_NE(why_not("{").find("not JSON"), std::string::npos);
+  EXPECT_NE(why_not("false").find("no value"), std::string::npos);
+  EXPECT_NE(why_not(R"({"type":"string","enum":[1]})").find("no value"), std::string::npos);
+}
+
+TEST(Schema, LimitsHold) {
+  std::string deep;
+  for (int i = 0; i < 60'000; ++i) deep += R"({"not":)";
+  EXPECT_NE(why_not(deep).find("nested"), std::string::npos);
+  EXPECT_NE(why_not(std::string(1 << 20, ' ')).find("bytes"), std::string::npos);
+  // 40 pairs that overlap: 2^40 ways.
+  std::string pairs = R"({"allOf":[)";
+  for (int i = 0; i < 40; ++i)
+    pairs += (i ? "," : "") + std::string(R"({"anyOf":[{"required":["a)") + std::to_string(i) +
+             R"("]},{"required":["b)" + std::to_string(i) + R"("]}]})";
+  EXPECT_NE(why_not(pairs + "]}").find("ways"), std::string::npos);
+  // Depth of a text.
+  EXPECT_TRUE(accepts_json("{}", std::string(200, '[') + std::string(200, ']')));
+  EXPECT_FALSE(accepts_json("{}", std::string(201, '[') + std::string(201, ']')));
+  EXPECT_FALSE(accepts_json("{}", "[" + std::string(200, ' ') + "]"));
+}
+
+}  // namespace
+}  // namespace butterfly::model::grammar

@@ -1,0 +1,98 @@
+#include "model/grammar/token_index.h"
+
+#include <algorithm>
+#include <map>
+
+#include "model/grammar/dfa.h"
+#include "model/grammar/string_escape.h"
+#include "model/sampling/token_constraint.h"
+
+namespace butterfly::model::grammar {
+
+TokenIndex::TokenIndex(const Tokenizer& tokenizer) {
+  for (size_t i = 0; i < tokenizer.vocab_size(); ++i) {
+    const auto id = static_cast<int32_t>(i);
+    pieces_.emplace_back(tokenizer.piece(id));
+    if (tokenizer.is_end_of_generation(id)) ends_.push_back(static_cast<uint32_t>(i));
+  }
+  build();
+}
+
+TokenIndex::TokenIndex(std::vector<std::string> pieces, std::vector<uint32_t> ends)
+    : pieces_(std::move(pieces)), ends_(std::move(ends)) {
+  build();
+}
+
+void TokenIndex::build() {
+  ends_text_.assign(pieces_.size(), false);
+  for (const uint32_t token : ends_) ends_text_[token] = true;
+  std::vector<std::pair<std::string_view, uint32_t>> entries;
+  for (uint32_t i = 0; i < pieces_.size(); ++i)
+    if (!ends_text_[i]) entries.emplace_back(pieces_[i], i);
+  trie_ = TokenTrie(std::move(entries));
+  sort_into_strings();
+}
+
+void TokenIndex::sort_into_strings() {
+  content_.assign(mask_words(pieces_.size()), 0);
+  std::map<std::string_view, uint32_t> rests{{std::string_view(), 0}};
+  const Dfa& any = any_text();
+  for (uint32_t token = 0; token < pieces_.size(); ++token) {
+    const std::string_view piece = pieces_[token];
+    if (piece.empty() || ends_text_[token]) continue;
+    StringEscape escape;
+    uint32_t state = any.start, characters = 0;
+    size_t i = 0;
+    bool good = true;
+    for (; i < piece.size() && good; ++i) {
+      const auto byte = static_cast<uint8_t>(piece[i]);
+      if (escape.active()) {
+        uint32_t character = 0;
+        const auto result = escape.feed(byte, character);
+        good = result != StringEscape::Result::kBad;
+        continue;
+      }
+      if (byte == '"') break;
+      if (byte == '\\') {
+        good = any.label[state] != 0;  // not inside of a character
+        escape.begin();
+        ++characters;
+        continue;
+      }
+      state = any.step(state, byte);
+      good = state != 0 && byte >= 0x20;
+      characters += (byte & 0xC0) != 0x80;
+    }
+    if (!good) continue;
+    if (i == piece.size()) {
+      set_bit(content_, token);
+      content_lengths_.emplace_back(characters, token);
+    } else if (any.label[state] != 0 && i < 0xFFFF) {
+      const auto [found, is_new] =
+          rests.try_emplace(piece.substr(i + 1), static_cast<uint32_t>(rests.size()));
+      exits_.push_back({token, static_cast<uint16_t>(i), static_cast<uint16_t>(characters), found->second});
+    }
+  }
+  std::sort(content_lengths_.begin(), content_lengths_.end());
+  std::vector<std::pair<std::string_view, uint32_t>> entries(rests.begin(), rests.end());
+  rest_count_ = rests.size();
+  rests_ = TokenTrie(std::move(entries));
+}
+
+std::shared_ptr<const TokenBits> TokenIndex::content_up_to(uint64_t characters) const {
+  if (content_lengths_.empty() || characters >= content_lengths_.back().first)
+    return {std::shared_ptr<const TokenBits>(), &content_};
+  const std::scoped_lock lock(mutex_);
+  auto& made = by_length_[characters];
+  if (!made) {
+    auto bits = std::make_shared<TokenBits>(content_.size(), 0);
+    for (const auto& [length, token] : content_lengths_) {
+      if (length > characters) break;
+      set_bit(*bits, token);
+    }
+    made = std::move(bits);
+  }
+  return made;
+}
+
+}  // namespace butterfly::model::grammar

@@ -1,0 +1,72 @@
+// A vocabulary prepared for masks: its byte strings as a tree, and how they fit into JSON strings.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/grammar/token_trie.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace butterfly::model::grammar {
+
+using TokenBits = std::vector<uint64_t>;
+inline void set_bit(std::span<uint64_t> bits, uint32_t token) {
+  bits[token / 64] |= uint64_t{1} << (token % 64);
+}
+inline void clear_bit(std::span<uint64_t> bits, uint32_t token) {
+  bits[token / 64] &= ~(uint64_t{1} << (token % 64));
+}
+
+// Immutable, but for masks made on first use, which a lock guards.
+class TokenIndex {
+ public:
+  // A token that ends a JSON string: content, a quote, and a rest behind it.
+  struct Exit {
+    uint32_t token = 0;
+    uint16_t content_bytes = 0;
+    uint16_t characters = 0;  // of the content
+    uint32_t rest = 0;        // value in rests()
+  };
+
+  explicit TokenIndex(const Tokenizer& tokenizer);
+  // From the bytes of each token (empty: never allowed by its bytes) and the tokens that end a text.
+  TokenIndex(std::vector<std::string> pieces, std::vector<uint32_t> ends);
+
+  size_t vocab_size() const { return pieces_.size(); }
+  std::string_view piece(uint32_t token) const { return pieces_[token]; }
+  bool ends_text(uint32_t token) const { return ends_text_[token]; }
+  const std::vector<uint32_t>& ends() const { return ends_; }
+  const TokenTrie& trie() const { return trie_; }
+
+  // Tokens that stay inside of a string that may be anything: all bytes are content.
+  const TokenBits& content() const { return content_; }
+  // Those of them with at most so many characters, begun ones included.
+  std::shared_ptr<const TokenBits> content_up_to(uint64_t characters) const;
+  const std::vector<Exit>& exits() const { return exits_; }
+  // What is behind the quote in `exits`, each text once.
+  const TokenTrie& rests() const { return rests_; }
+  size_t rest_count() const { return rest_count_; }  // rest 0 is the empty one, which the tree leaves out
+
+ private:
+  void build();
+  void sort_into_strings();
+
+  std::vector<std::string> pieces_;
+  std::vector<uint32_t> ends_;
+  std::vector<bool> ends_text_;
+  TokenTrie trie_;
+  TokenBits content_;
+  std::vector<std::pair<uint32_t, uint32_t>> content_lengths_;  // (characters, token), sorted
+  std::vector<Exit> exits_;
+  size_t rest_count_ = 0;
+  TokenTrie rests_;
+
+  mutable std::mutex mutex_;
+  mutable std::map<uint64_t, std::shared_ptr<const TokenBits>> by_length_;
+};
+
+}  // namespace butterfly::model::grammar
