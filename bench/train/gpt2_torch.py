@@ -8,13 +8,13 @@ With --weights, FOLDER holds <tensor>.npy under GGUF's names (what gpt2_step --d
 are the same function of the step as in gpt2_step. One line per step: step, loss, seconds. Exit code 77: no PyTorch here.
 """
 import argparse
+import ast
 import os
 import resource
 import sys
 import time
 
 try:
-    import numpy as np
     import torch
     import torch.nn.functional as F
 except ImportError as error:
@@ -32,9 +32,18 @@ torch.set_num_threads(args.threads)
 torch.manual_seed(1)
 
 
+def read_npy(path):
+    """A .npy file of floats; numpy may not be installed."""
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    begin = 10 + int.from_bytes(data[8:10], "little")
+    shape = ast.literal_eval(data[10:begin].decode())["shape"]
+    return torch.frombuffer(data, dtype=torch.float32, offset=begin).view(shape)
+
+
 def load(name, *shape):
     if args.weights:
-        value = torch.from_numpy(np.load(os.path.join(args.weights, name + ".npy")))
+        value = read_npy(os.path.join(args.weights, name + ".npy"))
     elif len(shape) == 1:
         value = torch.ones(shape) if name.endswith("norm.weight") else torch.zeros(shape)
     else:

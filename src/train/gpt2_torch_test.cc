@@ -20,7 +20,7 @@ TEST(Gpt2, TenLossesEqualTorchs) {
   for (const auto& [name, tensor] : network.weights())
     testing::write_npy(folder.path() / (name + ".npy"), tensor);
   const std::string command =
-      "python3 " BUTTERFLY_SOURCE_DIR
+      "/usr/bin/python3 " BUTTERFLY_SOURCE_DIR
       "/bench/train/gpt2_torch.py --layers 2 --dim 64 --heads 4 --vocab 256 --context 64 "
       "--batch 4 --length 32 --steps 10 --lr 1e-3 --weights " +
       folder.path().string() + " 2>&1";

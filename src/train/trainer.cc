@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "graph/gradients.h"
+#include "graph/recompute.h"
 
 namespace butterfly::train {
 namespace {
@@ -114,7 +115,13 @@ Trainer::Lane& Trainer::lane(Worker& worker, size_t items, bool training) {
   lane.built = network_.build(graph, items, training);
   for (size_t i = 0; i < items; ++i)
     for (size_t t = 0; t < lane.built.length; ++t) lane.positions.push_back(static_cast<int32_t>(t));
+  const size_t forward_nodes = graph.nodes().size();
   if (training) bind_gradients(graph, lane.built);
+  if (training && options_.recompute) {
+    const graph::RecomputeChoice choice =
+        graph::choose_recompute(graph, forward_nodes, {.threads = worker.pool.size()});
+    if (!choice.segments.empty()) graph = graph::recompute(graph, forward_nodes, choice.segments);
+  }
   lane.executor = std::make_unique<graph::Executor>(std::move(graph), worker.arena, worker.pool);
   return lane;
 }

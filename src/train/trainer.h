@@ -18,8 +18,8 @@
 namespace butterfly::train {
 
 struct TrainerOptions {
-  OptimizerOptions optimizer;
-  Schedule schedule;
+  OptimizerOptions optimizer = {};
+  Schedule schedule = {};
   double clip_norm = 0;  // of all gradients together; 0: none
   uint64_t seed = 1;     // of dropout
   // Workers take micro-batches, each with threads of its own inside the ops. The weights do not depend on
@@ -30,6 +30,9 @@ struct TrainerOptions {
   // once: with Adam a quarter less memory. Only without clipping, with one worker and one micro-batch a step;
   // the weights are the same, bit for bit.
   bool update_in_backward = false;
+  // Values of the forward pass are computed again in the backward pass where that saves memory
+  // (graph/recompute.h). The weights are the same, bit for bit.
+  bool recompute = false;
 };
 
 struct StepReport {

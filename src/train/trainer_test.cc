@@ -125,6 +125,37 @@ TEST(Trainer, UpdatesInTheBackwardPassGiveTheSameWeights) {
   EXPECT_THROW(train(wrong, {14}, 0), Error);
 }
 
+TEST(Trainer, ComputingAgainGivesTheSameWeightsInLessMemory) {
+  model::RandomModelOptions sizes = tiny("llama");
+  sizes.block_count = 8;
+  std::vector<std::vector<std::byte>> weights;
+  std::vector<size_t> bytes;
+  for (const bool again : {false, true}) {
+    Transformer network(untrained_model(sizes, {}), {.length = kLength, .dropout = 0.1f});
+    TrainerOptions options{.schedule = {.lr = 1e-3}};
+    options.recompute = again;
+    Trainer trainer(network, options);
+    const Tokens data(8, 1);
+    for (int i = 0; i < 2; ++i) trainer.step(data.cut({8}));
+    weights.push_back(weights_of(network));
+    bytes.push_back(trainer.memory().activations);
+  }
+  EXPECT_EQ(weights[1], weights[0]);
+  EXPECT_LT(bytes[1], bytes[0] * 2 / 3);
+}
+
+TEST(Trainer, LearnsWithHalfTheMemoryForMoments) {
+  Transformer network(untrained_model(tiny("llama"), {}), {.length = kLength});
+  Trainer trainer(
+      network,
+      {.optimizer = {.bf16_moments = true}, .schedule = {.lr = 1e-2, .warmup_steps = 5}, .clip_norm = 1});
+  EXPECT_EQ(trainer.memory().optimizer, trainer.layout().total() * 4);
+  const Tokens data(8, 1);
+  StepReport last;
+  for (int i = 0; i < 100; ++i) last = trainer.step(data.cut({8}));
+  EXPECT_LT(last.loss, 0.2);
+}
+
 // Targets count the same in micro-batches of unequal size.
 TEST(Trainer, MicroBatchesAddUpToTheWholeBatch) {
   const Tokens data(6, 3);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "kernels/adam_bf16.h"
 #include "kernels/elementwise.h"
 #include "kernels/optimizer_update.h"
 
@@ -44,7 +45,8 @@ ParameterLayout::ParameterLayout(std::span<const graph::Parameter* const> parame
 
 Optimizer::Optimizer(const OptimizerOptions& options, const ParameterLayout& layout)
     : options_(options), layout_(layout) {
-  const size_t bytes = layout.total() * sizeof(float);
+  const bool half = options.bf16_moments && options.kind != OptimizerKind::kSgd;
+  const size_t bytes = layout.total() * (half ? sizeof(uint16_t) : sizeof(float));
   if (options.kind != OptimizerKind::kSgd || options.momentum != 0) first_ = Buffer::allocate(bytes);
   if (options.kind != OptimizerKind::kSgd) second_ = Buffer::allocate(bytes);
 }
@@ -73,15 +75,21 @@ void Optimizer::update(size_t parameter, const float* gradient, double lr, uint6
                         gradient, weights, first_ ? floats(first_) + at : nullptr, count, pool);
     return;
   }
-  kernels::adam_update({.lr = lr,
-                        .beta1 = options_.beta1,
-                        .beta2 = options_.beta2,
-                        .eps = options_.eps,
-                        .decay = decay,
-                        .decoupled = options_.kind == OptimizerKind::kAdamW,
-                        .step = step,
-                        .grad_scale = grad_scale},
-                       gradient, weights, floats(first_) + at, floats(second_) + at, count, pool);
+  const kernels::AdamStep adam{.lr = lr,
+                               .beta1 = options_.beta1,
+                               .beta2 = options_.beta2,
+                               .eps = options_.eps,
+                               .decay = decay,
+                               .decoupled = options_.kind == OptimizerKind::kAdamW,
+                               .step = step,
+                               .grad_scale = grad_scale};
+  if (!options_.bf16_moments) {
+    kernels::adam_update(adam, gradient, weights, floats(first_) + at, floats(second_) + at, count, pool);
+    return;
+  }
+  const uint32_t key = kernels::mix_bits(static_cast<uint32_t>(parameter), static_cast<uint32_t>(step));
+  kernels::adam_update_bf16(adam, gradient, weights, reinterpret_cast<uint16_t*>(first_.data()) + at,
+                            reinterpret_cast<uint16_t*>(second_.data()) + at, count, key, pool);
 }
 
 void Optimizer::update_all(const float* gradients, double lr, uint64_t step, float grad_scale,
