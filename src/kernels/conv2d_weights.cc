@@ -41,6 +41,7 @@ struct SumPlan {
   size_t row_step, column_step;  // of x, from output to output
   // Many outputs pay for packing a tile's pixels; pixels far apart would fight for lines of the first cache.
   bool packs_pixels;
+  bool packs_dy;  // for many tiles; few read it where it stands
   float* sums = nullptr;
 
   SumPlan(const TapSums& j, size_t threads) : job(j), offsets(j.source.offsets()) {
@@ -63,6 +64,7 @@ struct SumPlan {
       for (size_t t = 0; t < tiling.tiles; ++t)
         tiles.push_back({o * offsets.run + tiling.begin(t), tiling.height(t),
                          offsets.at[o] + static_cast<ptrdiff_t>(tiling.begin(t))});
+    packs_dy = tiles.size() > 12 * threads || job.outputs % kTileCols != 0 || job.dy_stride >= 512;
   }
 };
 
@@ -116,7 +118,7 @@ HWY_NOINLINE void SumBlock(const SumPlan& plan, size_t begin, size_t end, size_t
   float* x = Floats(scratch.x, kPositionBlock * kTileHeight + kPackSlack);
   for (size_t group = 0; group < job.outputs; group += kPanelsAtOnce * kTileCols) {
     const size_t group_end = std::min(job.outputs, group + kPanelsAtOnce * kTileCols);
-    for (size_t first = group; first < group_end; first += kTileCols) {
+    for (size_t first = group; plan.packs_dy && first < group_end; first += kTileCols) {
       const size_t cols = std::min(kTileCols, job.outputs - first);
       float* panel = dy + (first - group) * kPositionBlock;
       PackColumns(job.dy + begin * job.dy_stride + first, job.dy_stride, cols, job.outputs - first, depth,
@@ -133,10 +135,11 @@ HWY_NOINLINE void SumBlock(const SumPlan& plan, size_t begin, size_t end, size_t
         for (const Stretch& s : scratch.stretches) scratch.moved.push_back({s.data + tile.offset, s.length});
       }
       for (size_t first = group; first < group_end; first += kTileCols)
-        StretchTileFor(tile.height)(scratch.moved.data(), scratch.moved.size(),
-                                    plan.packs_pixels ? tile.height : plan.column_step,
-                                    dy + (first - group) * kPositionBlock,
-                                    plan.sums + tile.row * plan.columns + first, plan.columns, chain);
+        StretchTileFor(tile.height)(
+            scratch.moved.data(), scratch.moved.size(), plan.packs_pixels ? tile.height : plan.column_step,
+            plan.packs_dy ? dy + (first - group) * kPositionBlock : job.dy + begin * job.dy_stride + first,
+            plan.packs_dy ? kTileCols : job.dy_stride, plan.sums + tile.row * plan.columns + first,
+            plan.columns, chain);
     }
   }
 }

@@ -75,12 +75,12 @@ HWY_INLINE void Multiply(const Gemm& job, size_t row, size_t height, size_t pane
   const Stretch stretch{a, steps.size()};
   float* c = job.c + at;
   if (cols == kTileCols) {
-    StretchTileFor(height)(&stretch, 1, height, b, c, job.c_stride, chain);
+    StretchTileFor(height)(&stretch, 1, height, b, kTileCols, c, job.c_stride, chain);
   } else {
     alignas(64) float edge[kTileHeight * kTileCols];
     if (chain != Chain::kFresh)
       for (size_t m = 0; m < height; ++m) std::copy_n(c + m * job.c_stride, cols, edge + m * kTileCols);
-    StretchTileFor(height)(&stretch, 1, height, b, edge, kTileCols, chain);
+    StretchTileFor(height)(&stretch, 1, height, b, kTileCols, edge, kTileCols, chain);
     for (size_t m = 0; m < height; ++m) std::copy_n(edge + m * kTileCols, cols, c + m * job.c_stride);
   }
   if (steps.end == job.k && HasEffect(job.epilogue))

@@ -1,8 +1,8 @@
 // The inner loops of gemm and conv2d: a tile of kRows x kTileCols outputs in registers, each a chain of FMAs.
 //
-// The columns' side is always packed: [depth][kTileCols] floats. The rows' side is either packed as well (or
-// something that looks packed: kRows neighbours per step), or kRows pointers into rows of the caller's
-// memory.
+// The columns' side is packed, [depth][kTileCols] floats, or rows of the caller's memory that are as wide.
+// The rows' side is either packed as well (or something that looks packed: kRows neighbours per step), or
+// kRows pointers into rows of the caller's memory.
 #if defined(BUTTERFLY_KERNELS_GEMM_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BUTTERFLY_KERNELS_GEMM_TILE_INL_H_
 #undef BUTTERFLY_KERNELS_GEMM_TILE_INL_H_
@@ -70,23 +70,24 @@ struct Stretch {
   size_t length;
 };
 
-// Several stretches after each other; `b` goes on through all of them. c need not be aligned.
+// Several stretches after each other; `b` goes on through all of them, b_step floats per step: kTileCols if
+// packed. Neither b nor c need be aligned.
 template <size_t kRows>
 HWY_NOINLINE void TileOfStretches(const Stretch* stretches, size_t stretch_count, size_t step, const float* b,
-                                  float* c, size_t c_stride, Chain chain) {
+                                  size_t b_step, float* c, size_t c_stride, Chain chain) {
   Accumulators<kRows> acc;
   acc.Begin(c, c_stride, chain);
   for (size_t s = 0; s < stretch_count; ++s) {
     const float* a = stretches[s].data;
     const float* end = a + stretches[s].length * step;
-    for (; a != end; a += step, b += kTileCols) {
+    for (; a != end; a += step, b += b_step) {
       // Both come from the second cache, and a little sooner than its prefetcher thinks: 1 %.
       __builtin_prefetch(a + 24 * step, 0, 3);
       BF_UNROLL
-      for (size_t n = 0; n < kTileCols; n += 16) __builtin_prefetch(b + 12 * kTileCols + n, 0, 3);
+      for (size_t n = 0; n < kTileCols; n += 16) __builtin_prefetch(b + 12 * b_step + n, 0, 3);
       VF w[kTileVectors];
       BF_UNROLL
-      for (size_t n = 0; n < kTileVectors; ++n) w[n] = hn::Load(DF(), b + n * kVF);
+      for (size_t n = 0; n < kTileVectors; ++n) w[n] = hn::LoadU(DF(), b + n * kVF);
       BF_UNROLL
       for (size_t m = 0; m < kRows; ++m) {
         const VF x = hn::Set(DF(), a[m]);
@@ -125,7 +126,7 @@ HWY_NOINLINE void TileOfRows(const float* const* rows, const ptrdiff_t* offsets,
 }
 
 // The functions for 1 .. kTileHeight rows.
-using StretchTile = void (*)(const Stretch*, size_t, size_t, const float*, float*, size_t, Chain);
+using StretchTile = void (*)(const Stretch*, size_t, size_t, const float*, size_t, float*, size_t, Chain);
 using RowTile = void (*)(const float* const*, const ptrdiff_t*, size_t, size_t, const float*, float*, size_t,
                          Chain);
 template <size_t... kRow>
