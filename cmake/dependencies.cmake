@@ -10,6 +10,7 @@ find_package(OpenSSL REQUIRED)  # SHA-256 of checkpoints
 find_package(PNG REQUIRED)   # training data: images
 find_package(JPEG REQUIRED)
 find_package(ZLIB REQUIRED)  # IDX files are usually gzipped
+find_package(yaml-cpp REQUIRED)  # training files
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)      # tokenizers: cutting texts into words
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)  # cluster and workload files

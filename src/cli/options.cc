@@ -55,7 +55,7 @@ Flag add_json_flag(CLI::App& app, bool& json) {
 std::string environment_name(std::string_view long_flag) {
   std::string name = "BUTTERFLY_";
   for (const char c : long_flag) {
-    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    name += c == '-' || c == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
   return name;
 }

@@ -6,8 +6,10 @@ namespace butterfly::cli {
 
 CommandBody setup_bench(CLI::App& app);
 CommandBody setup_convert(CLI::App& app);
+CommandBody setup_eval(CLI::App& app);
 CommandBody setup_import(CLI::App& app);
 CommandBody setup_list(CLI::App& app);
+CommandBody setup_make_corpus(CLI::App& app);
 CommandBody setup_make_model(CLI::App& app);
 CommandBody setup_perplexity(CLI::App& app);
 CommandBody setup_plan(CLI::App& app);
@@ -17,6 +19,8 @@ CommandBody setup_run(CLI::App& app);
 CommandBody setup_show(CLI::App& app);
 CommandBody setup_simulate(CLI::App& app);
 CommandBody setup_tokenize(CLI::App& app);
+CommandBody setup_train(CLI::App& app);
+CommandBody setup_train_tokenizer(CLI::App& app);
 CommandBody setup_version(CLI::App& app);
 
 }  // namespace butterfly::cli

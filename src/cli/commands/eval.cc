@@ -1,0 +1,117 @@
+// `butterfly eval`: how good a model is: the loss of a training run's model on its test data, or answers to
+// questions.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/commands/commands.h"
+#include "cli/exit_code.h"
+#include "cli/flags.h"
+#include "cli/interrupt.h"
+#include "cli/model_input.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/questions.h"
+#include "train/data/documents.h"
+#include "train/train_run.h"
+
+namespace butterfly::cli {
+namespace {
+
+struct EvalCommand {
+  std::string config, model, questions;
+  size_t threads = 0;
+  uint64_t show = 5;
+  bool json = false;
+};
+
+int eval_config(const EvalCommand& command) {
+  train::TrainConfig config;
+  train::read_config_file(command.config, config);
+  if (!command.model.empty()) config.base_model = command.model;  // this model on the run's test data
+  train::TrainRun run(config, command.model.empty());
+  const auto report = run.validate();
+  if (!report) fail(Errc::kInvalidArgument, "{}: names no test_datasets", command.config);
+  const double accuracy = static_cast<double>(report->correct) / static_cast<double>(report->targets);
+  if (command.json) {
+    fmt::print("{}\n", nlohmann::ordered_json{{"step", run.step()},
+                                              {"loss", report->loss},
+                                              {"perplexity", std::exp(report->loss)},
+                                              {"accuracy", accuracy},
+                                              {"targets", report->targets}}
+                           .dump());
+  } else {
+    fmt::print("step {}: loss {:.4f}, perplexity {:.3f}, {:.2f} % of {} tokens right\n", run.step(),
+               report->loss, std::exp(report->loss), 100 * accuracy, report->targets);
+  }
+  return kExitOk;
+}
+
+int eval_questions(const EvalCommand& command) {
+  const auto questions = read_questions(command.questions);
+  ThreadPool pool(command.threads);
+  ModelInput input;
+  input.path = command.model;
+  const auto model = input.load(pool);
+  const auto& tokenizer = model->tokenizer_or_throw();
+  const std::string chat = model->file.metadata().string_or("tokenizer.chat_template", train::kChatMl);
+  runtime::LocalStage stage(*model, pool,
+                            {.positions = std::min<size_t>(model->config.context, 1024),
+                             .sequences = 1,
+                             .kv_type = DType::kF16,
+                             .rows_max = 512});
+  QuestionResult result;
+  {
+    Progress bar("asking", questions.size());
+    result = ask_questions(stage, tokenizer, chat, questions, [&](size_t asked) {
+      bar.update(asked);
+      return !interrupted();
+    });
+  }
+  const auto percent = [](const QuestionScore& score) {
+    return score.asked == 0 ? 0 : 100.0 * static_cast<double>(score.right) / static_cast<double>(score.asked);
+  };
+  if (command.json) {
+    nlohmann::ordered_json json = {{"asked", result.all.asked}, {"right", result.all.right}};
+    for (const auto& [kind, score] : result.kinds)
+      json["kinds"][kind] = {{"asked", score.asked}, {"right", score.right}};
+    fmt::print("{}\n", json.dump());
+  } else {
+    for (const auto& [kind, score] : result.kinds)
+      fmt::print("{:<12} {:>4} of {:>4}  {:5.1f} %\n", kind, score.right, score.asked, percent(score));
+    fmt::print("{:<12} {:>4} of {:>4}  {:5.1f} %\n", "all", result.all.right, result.all.asked,
+               percent(result.all));
+    for (size_t i = 0; i < std::min<size_t>(command.show, result.wrong.size()); ++i)
+      fmt::print("wrong: {}\n  expected {}\n  found    {}\n", result.wrong[i].question.question,
+                 result.wrong[i].question.answer, result.wrong[i].found);
+  }
+  return interrupted() ? kExitInterrupted : kExitOk;
+}
+
+int eval(const EvalCommand& command) {
+  if (!command.questions.empty()) {
+    if (command.model.empty()) fail(Errc::kInvalidArgument, "--questions needs a model: -m FILE");
+    return eval_questions(command);
+  }
+  if (command.config.empty())
+    fail(Errc::kInvalidArgument, "expected the YAML file of a training run, or -m FILE --questions FILE");
+  return eval_config(command);
+}
+
+}  // namespace
+
+CommandBody setup_eval(CLI::App& app) {
+  auto command = std::make_shared<EvalCommand>();
+  add_option(app, "CONFIG", command->config, "YAML file of a training run: loss on its test_datasets")
+      .type_name("FILE");
+  add_option(app, "-m,--model", command->model, "Model to ask").type_name("FILE");
+  add_option(app, "--questions", command->questions, "Lines of {\"question\", \"answer\"}").type_name("FILE");
+  add_option(app, "--show", command->show, "Wrong answers to show").type_name("N").show_default();
+  add_threads_flag(app, command->threads);
+  add_json_flag(app, command->json);
+  return [command] { return eval(*command); };
+}
+
+}  // namespace butterfly::cli

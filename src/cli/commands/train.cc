@@ -1,0 +1,121 @@
+// `butterfly train`: a training run from a YAML file. Every key of the file is a flag too.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/commands/commands.h"
+#include "cli/exit_code.h"
+#include "cli/flags.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "train/train_run.h"
+
+namespace butterfly::cli {
+namespace {
+
+struct TrainCommand {
+  std::string config;
+  std::map<std::string, std::optional<std::string>> values;  // by key, where a flag was given
+  bool dry_run = false;
+};
+
+train::TrainConfig config_of(const TrainCommand& command) {
+  train::TrainConfig config;
+  if (!command.config.empty()) train::read_config_file(command.config, config);
+  for (const auto& [key, value] : command.values)
+    if (value) train::set_config_value(config, key, *value);
+  return config;
+}
+
+std::string line_of(const train::RunProgress& p) {
+  const double left = p.items_per_second == 0
+                          ? 0
+                          : static_cast<double>((p.steps - p.step) * p.report.targets) / p.items_per_second;
+  std::string line = fmt::format(
+      "step {}/{}  loss {:.4f}  {} tok/s  norm {:.2f}  lr {:.2e}  busy {:.0f} %  ETA {}", p.step, p.steps,
+      p.report.loss, format_count(static_cast<uint64_t>(p.items_per_second)), p.report.grad_norm, p.report.lr,
+      100 * p.report.utilisation, format_duration(std::chrono::seconds(static_cast<int64_t>(left))));
+  if (p.valid) line += fmt::format("  validation {:.4f}", *p.valid);
+  return line;
+}
+
+// One line that is written over and over for a person; plain lines, about a hundred in all, for a file.
+class LiveLine {
+ public:
+  LiveLine() : live_(is_terminal(STDERR_FILENO)) {}
+  ~LiveLine() {
+    if (live_ && drawn_) fmt::print(stderr, "\n");
+  }
+  void show(const train::RunProgress& progress) {
+    if (live_) {
+      std::string line = line_of(progress);
+      line.resize(std::min(line.size(), terminal_width(STDERR_FILENO) - 1));
+      fmt::print(stderr, "\r\033[K{}{}", line, progress.valid ? "\n" : "");
+      std::fflush(stderr);
+      drawn_ = !progress.valid;
+    } else if (progress.valid || progress.step == progress.steps ||
+               progress.step % std::max<uint64_t>(1, progress.steps / 100) == 0) {
+      fmt::print(stderr, "{}\n", line_of(progress));
+    }
+  }
+
+ private:
+  bool live_;
+  bool drawn_ = false;
+};
+
+int train_model(const TrainCommand& command) {
+  const train::TrainConfig config = config_of(command);
+  train::TrainRun run(config);
+  for (const std::string& note : run.notes()) fmt::print(stderr, "passed over: {}\n", note);
+  if (command.dry_run) {
+    fmt::print("{}", run.report());
+    std::filesystem::create_directories(config.output_dir);
+    const auto picture = std::filesystem::path(config.output_dir) / "memory.svg";
+    std::ofstream(picture, std::ios::binary) << run.memory_picture();
+    fmt::print("picture  {}\n", picture.string());
+    return kExitOk;
+  }
+  if (run.step() > 0) fmt::print(stderr, "goes on from step {}\n", run.step());
+  train::RunResult result;
+  {
+    LiveLine line;
+    result = run.run([&](const train::RunProgress& progress) {
+      line.show(progress);
+      return !interrupted();
+    });
+  }
+  if (!result.finished) {
+    fmt::print(stderr, "stopped at step {}; the same command goes on from there\n", result.step);
+    return kExitInterrupted;
+  }
+  fmt::print("{}\n", result.model.string());
+  return kExitOk;
+}
+
+}  // namespace
+
+CommandBody setup_train(CLI::App& app) {
+  auto command = std::make_shared<TrainCommand>();
+  add_option(app, "CONFIG", command->config, "YAML file; keys as in axolotl and TRL").type_name("FILE");
+  add_flag(app, "--dry-run", command->dry_run, "Only say what would be done: data, steps, memory");
+  train::TrainConfig defaults;
+  train::visit_fields(defaults, [&](std::string_view name, auto&, std::string_view words) {
+    add_option(app, "--" + std::string(name), command->values[std::string(name)], std::string(words))
+        .type_name("VALUE")
+        .group("Keys of the file");
+  });
+  set_footer(app,
+             "Started again with the same output_dir, a run goes on from its newest checkpoint and ends with "
+             "the same "
+             "bytes.");
+  return [command] { return train_model(*command); };
+}
+
+}  // namespace butterfly::cli

@@ -1,0 +1,123 @@
+// `butterfly train-tokenizer` and `butterfly make-corpus`: what a model needs before it can be trained.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/commands/commands.h"
+#include "cli/exit_code.h"
+#include "cli/flags.h"
+#include "cli/interrupt.h"
+#include "model/formats/gguf_writer.h"
+#include "train/corpus/corpus.h"
+#include "train/tokenizer_trainer.h"
+
+namespace butterfly::cli {
+namespace {
+
+struct TokenizerOptions {
+  std::string out;
+  std::vector<std::string> files;
+  uint64_t vocabulary = 1024;
+  std::string pre = "gpt-2";
+  std::vector<std::string> special = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+  std::string bos, eos = "<|endoftext|>";
+};
+
+// The texts of one line of a .jsonl file, whatever they are called.
+void add_strings(const nlohmann::json& json, train::BpeTrainer& trainer) {
+  if (json.is_string()) trainer.add_text(json.get_ref<const std::string&>());
+  if (json.is_structured())
+    for (const auto& item : json.items())
+      if (item.key() != "role" && item.key() != "kind") add_strings(item.value(), trainer);
+}
+
+void add_file(const std::string& path, train::BpeTrainer& trainer) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail(Errc::kNotFound, "{}: cannot be opened", path);
+  if (!path.ends_with(".jsonl")) {
+    std::ostringstream text;
+    text << in.rdbuf();
+    trainer.add_text(text.str());
+    return;
+  }
+  size_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    throw_if_interrupted();
+    ++number;
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_discarded()) fail(Errc::kCorrupt, "{}:{}: is no JSON", path, number);
+    add_strings(json, trainer);
+  }
+}
+
+int train_tokenizer(const TokenizerOptions& options) {
+  train::BpeTrainer trainer(
+      {.vocabulary = options.vocabulary, .special = options.special, .pre_tokenizer = options.pre});
+  for (const std::string& file : options.files) add_file(file, trainer);
+  const train::BpeVocabulary vocabulary = trainer.train();
+  model::Metadata metadata;
+  metadata.set("general.architecture", std::string("llama"));
+  metadata.set("general.name", std::string("tokenizer"));
+  train::add_tokenizer_metadata(vocabulary, {.bos = options.bos, .eos = options.eos, .padding = options.eos},
+                                metadata);
+  model::GgufWriter(std::move(metadata)).write(options.out);
+  fmt::print(stderr, "{}: {} tokens, {} merges learned from {} distinct words\n", options.out,
+             vocabulary.size(), vocabulary.merges.size(), trainer.word_count());
+  return kExitOk;
+}
+
+struct CorpusCommand {
+  std::string folder;
+  train::CorpusOptions options;
+};
+
+int make_corpus(const CorpusCommand& command) {
+  const train::CorpusReport report = train::write_corpus(command.folder, command.options);
+  fmt::print(stderr, "{}: {} items to train on ({}), {} for validation, {} questions\n", command.folder,
+             report.items, format_bytes(report.bytes), report.valid_items, report.question_items);
+  return kExitOk;
+}
+
+}  // namespace
+
+CommandBody setup_train_tokenizer(CLI::App& app) {
+  auto options = std::make_shared<TokenizerOptions>();
+  add_option(app, "-o,--out", options->out, "The GGUF file to write: a vocabulary without tensors")
+      .type_name("FILE")
+      .required();
+  add_option(app, "FILES", options->files, "Texts (.txt), or lines of JSON whose strings are texts (.jsonl)")
+      .type_name("FILE")
+      .required();
+  add_option(app, "--vocab", options->vocabulary, "Tokens in all").type_name("N").show_default();
+  add_option(app, "--pre", options->pre, "How texts are cut into words: gpt-2, llama-bpe, qwen2 ...")
+      .type_name("NAME")
+      .show_default();
+  add_option(app, "--special", options->special, "Special tokens, in order")
+      .type_name("TOKEN")
+      .show_default();
+  add_option(app, "--bos", options->bos, "Which of them begins a text (default: none)").type_name("TOKEN");
+  add_option(app, "--eos", options->eos, "Which of them ends a text").type_name("TOKEN").show_default();
+  return [options] { return train_tokenizer(*options); };
+}
+
+CommandBody setup_make_corpus(CLI::App& app) {
+  auto command = std::make_shared<CorpusCommand>();
+  add_option(app, "FOLDER", command->folder, "Where train.jsonl, valid.jsonl and questions.jsonl go")
+      .required();
+  add_option(app, "-s,--seed", command->options.seed, "Same flags, same bytes").type_name("N").show_default();
+  add_option(app, "--items", command->options.items, "Items to train on").type_name("N").show_default();
+  add_option(app, "--valid", command->options.valid_items, "Items for validation")
+      .type_name("N")
+      .show_default();
+  add_option(app, "--questions", command->options.question_items, "Held-out questions")
+      .type_name("N")
+      .show_default();
+  return [command] { return make_corpus(*command); };
+}
+
+}  // namespace butterfly::cli

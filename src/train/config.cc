@@ -1,0 +1,153 @@
+#include "train/config.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <charconv>
+#include <fstream>
+#include <sstream>
+#include <type_traits>
+
+#include "base/error.h"
+
+namespace butterfly::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <typename T>
+void parse(const std::string& where, const std::string& text, T& value) {
+  const auto wrong = [&](const char* expected) {
+    fail(Errc::kInvalidArgument, "{} is '{}', expected {}", where, text, expected);
+  };
+  if constexpr (std::is_same_v<T, std::string>) {
+    value = text;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    if (text == "true" || text == "yes" || text == "1") {
+      value = true;
+    } else if (text == "false" || text == "no" || text == "0") {
+      value = false;
+    } else {
+      wrong("true or false");
+    }
+  } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+    value.clear();
+    std::istringstream parts(text);
+    for (std::string part; std::getline(parts, part, ',');) value.push_back(part);
+  } else {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size())
+      wrong(std::is_floating_point_v<T> ? "a number" : "a whole number from 0 on");
+  }
+}
+
+// Values that are files; in a config file they are relative to it.
+bool is_path(std::string_view key) {
+  return key == "base_model" || key == "tokenizer" || key == "datasets" || key == "test_datasets" ||
+         key == "output_dir";
+}
+
+std::string from_folder(const fs::path& folder, const std::string& path) {
+  if (path.empty() || fs::path(path).is_absolute()) return path;
+  return (folder / path).lexically_normal().string();
+}
+
+struct Reader {
+  const fs::path& path;
+  TrainConfig& config;
+
+  std::string place(const YAML::Node& node) const {
+    return fmt::format("{}:{}", path.string(), node.Mark().line + 1);
+  }
+
+  // A list of texts, or of maps with a key "path" as axolotl has them.
+  std::string joined(const std::string& key, const YAML::Node& list) const {
+    std::string all;
+    for (const YAML::Node& item : list) {
+      const YAML::Node text = item.IsMap() ? item["path"] : item;
+      if (!text || !text.IsScalar())
+        fail(Errc::kInvalidArgument, "{}: an entry of {} has no path", place(item), key);
+      all += (all.empty() ? "" : ",") + from_folder(path.parent_path(), text.Scalar());
+    }
+    return all;
+  }
+
+  void read(const std::string& key, const YAML::Node& node) {
+    if (node.IsMap()) {
+      for (const auto& entry : node)
+        read(key.empty() ? entry.first.Scalar() : key + "." + entry.first.Scalar(), entry.second);
+      return;
+    }
+    std::string text;
+    if (node.IsSequence()) {
+      text = joined(key, node);
+    } else if (!node.IsNull()) {
+      text = is_path(key) ? from_folder(path.parent_path(), node.Scalar()) : node.Scalar();
+    }
+    try {
+      set_config_value(config, key, text);
+    } catch (const Error& error) {
+      fail(error.code(), "{}: {}", place(node), error.what());
+    }
+  }
+};
+
+}  // namespace
+
+void set_config_value(TrainConfig& config, std::string_view key, const std::string& value) {
+  bool found = false;
+  visit_fields(config, [&](std::string_view name, auto& field, std::string_view) {
+    if (name != key) return;
+    parse(std::string(key), value, field);
+    found = true;
+  });
+  if (!found) fail(Errc::kInvalidArgument, "unknown key '{}'", key);
+}
+
+void read_config_file(const fs::path& path, TrainConfig& config) {
+  std::ifstream in(path);
+  if (!in) fail(Errc::kNotFound, "{}: cannot be opened", path.string());
+  std::ostringstream text;
+  text << in.rdbuf();
+  YAML::Node root;
+  try {
+    root = YAML::Load(text.str());
+  } catch (const YAML::Exception& error) {
+    fail(Errc::kInvalidArgument, "{}:{}: {}", path.string(), error.mark.line + 1, error.msg);
+  }
+  if (!root.IsMap()) fail(Errc::kInvalidArgument, "{}: expected keys and values", path.string());
+  Reader{path, config}.read("", root);
+}
+
+std::string config_text(const TrainConfig& config) {
+  std::string text;
+  visit_fields(config, [&](std::string_view name, const auto& field, std::string_view) {
+    using T = std::decay_t<decltype(field)>;
+    if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+      text += fmt::format("{}: {}\n", name, fmt::join(field, ","));
+    } else {
+      text += fmt::format("{}: {}\n", name, field);
+    }
+  });
+  return text;
+}
+
+void check_config(const TrainConfig& c) {
+  const auto need = [](bool good, std::string_view key, std::string_view expected) {
+    if (!good) fail(Errc::kInvalidArgument, "{}: expected {}", key, expected);
+  };
+  need(!c.datasets.empty(), "datasets", "at least one file");
+  need(!c.base_model.empty() || !c.tokenizer.empty(), "tokenizer", "a file, as there is no base_model");
+  need(c.sequence_len > 0, "sequence_len", "1 or more");
+  need(c.micro_batch_size > 0, "micro_batch_size", "1 or more");
+  need(c.gradient_accumulation_steps > 0, "gradient_accumulation_steps", "1 or more");
+  need(c.max_steps > 0 || c.num_epochs > 0, "num_epochs", "more than 0, or max_steps");
+  need(c.learning_rate > 0, "learning_rate", "more than 0");
+  need(c.save_total_limit > 0, "save_total_limit", "1 or more");
+  need(c.workers > 0 && c.workers <= 1024, "workers", "1 to 1024");
+  need(c.dropout >= 0 && c.dropout < 1, "dropout", "0 to below 1");
+  need(c.logging_steps > 0, "logging_steps", "1 or more");
+  need(c.dataloader_prefetch_factor > 0, "dataloader_prefetch_factor", "1 or more");
+}
+
+}  // namespace butterfly::train

@@ -1,0 +1,126 @@
+// What a training run is told: a YAML file with the names that axolotl, TRL and Hugging Face use, or flags.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace butterfly::train {
+
+// One line here, one in visit_fields(): file, flags, help and print follow. Nested keys are joined with a
+// dot: "model.hidden_size".
+struct TrainConfig {
+  std::string base_model;     // a model file to go on from; empty: fresh weights of `model`
+  std::string tokenizer;      // a file with one; empty: that of base_model
+  std::string chat_template;  // Jinja, or the name of a file with it; empty: the tokenizer's, or ChatML
+
+  struct Model {
+    std::string model_type = "llama";
+    uint32_t hidden_size = 256;
+    uint32_t intermediate_size = 768;
+    uint32_t num_hidden_layers = 4;
+    uint32_t num_attention_heads = 8;
+    uint32_t num_key_value_heads = 0;  // 0: as many as heads
+    uint32_t max_position_embeddings = 512;
+    double rope_theta = 10000;
+    bool tie_word_embeddings = true;
+  } model;
+
+  std::vector<std::string> datasets;       // .jsonl, .txt, .u16, .u32
+  std::vector<std::string> test_datasets;  // for validation
+  bool train_on_inputs = true;             // false: only answers are learned
+  uint64_t sequence_len = 256;
+
+  uint64_t micro_batch_size = 8;
+  uint64_t gradient_accumulation_steps = 1;
+  double num_epochs = 1;
+  uint64_t max_steps = 0;  // 0: by epochs
+  std::string optimizer = "adamw";
+  double learning_rate = 1e-3;
+  std::string lr_scheduler = "cosine";
+  uint64_t warmup_steps = 0;
+  double cosine_min_lr_ratio = 0.1;
+  double weight_decay = 0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double momentum = 0;
+  double max_grad_norm = 1;
+  double dropout = 0;
+  uint64_t seed = 42;
+  bool gradient_checkpointing = false;  // less memory, more arithmetic, the same weights
+
+  std::string output_dir = "out";
+  uint64_t logging_steps = 1;
+  uint64_t eval_steps = 0;  // 0: at the end only
+  uint64_t save_steps = 0;  // 0: at the end only
+  uint64_t save_total_limit = 2;
+  std::string export_type = "F16";      // of the GGUF file
+  uint64_t workers = 1;                 // how many micro-batches run at once; the weights do not depend on it
+  uint64_t threads = 0;                 // of each worker; 0: all CPUs shared out
+  uint64_t dataloader_num_workers = 1;  // threads that make batches ahead; 0: none
+  uint64_t dataloader_prefetch_factor = 128;  // batches ready at most
+};
+
+// Calls visit(name, field, words) for every field.
+template <typename Config, typename Visit>
+void visit_fields(Config& c, Visit&& visit) {
+  visit("base_model", c.base_model, "Model file to go on from; empty: fresh weights");
+  visit("tokenizer", c.tokenizer, "File with the tokenizer (default: that of base_model)");
+  visit("chat_template", c.chat_template, "Jinja template, or a file with it");
+  visit("model.model_type", c.model.model_type, "Architecture of a fresh model: llama, gpt2, qwen2 ...");
+  visit("model.hidden_size", c.model.hidden_size, "Values of a token between the layers");
+  visit("model.intermediate_size", c.model.intermediate_size, "Values inside the feed-forward layers");
+  visit("model.num_hidden_layers", c.model.num_hidden_layers, "Blocks");
+  visit("model.num_attention_heads", c.model.num_attention_heads, "Attention heads");
+  visit("model.num_key_value_heads", c.model.num_key_value_heads, "Key and value heads; 0: all");
+  visit("model.max_position_embeddings", c.model.max_position_embeddings, "Context length");
+  visit("model.rope_theta", c.model.rope_theta, "Rope frequency base");
+  visit("model.tie_word_embeddings", c.model.tie_word_embeddings, "Embedding and output share a matrix");
+  visit("datasets", c.datasets, "Files to learn from: .jsonl, .txt, .u16, .u32");
+  visit("test_datasets", c.test_datasets, "Files for validation");
+  visit("train_on_inputs", c.train_on_inputs, "false: learn only the answers of chats");
+  visit("sequence_len", c.sequence_len, "Tokens of a window");
+  visit("micro_batch_size", c.micro_batch_size, "Windows that run together");
+  visit("gradient_accumulation_steps", c.gradient_accumulation_steps, "Micro-batches of a step");
+  visit("num_epochs", c.num_epochs, "Passes over the data");
+  visit("max_steps", c.max_steps, "Steps in all; 0: by num_epochs");
+  visit("optimizer", c.optimizer, "adamw, adam or sgd");
+  visit("learning_rate", c.learning_rate, "The highest rate");
+  visit("lr_scheduler", c.lr_scheduler, "cosine, linear or constant");
+  visit("warmup_steps", c.warmup_steps, "Steps in which the rate rises");
+  visit("cosine_min_lr_ratio", c.cosine_min_lr_ratio, "What the rate ends at, as part of the highest");
+  visit("weight_decay", c.weight_decay, "Of matrices");
+  visit("adam_beta1", c.adam_beta1, "");
+  visit("adam_beta2", c.adam_beta2, "");
+  visit("adam_epsilon", c.adam_epsilon, "");
+  visit("momentum", c.momentum, "Of sgd");
+  visit("max_grad_norm", c.max_grad_norm, "Gradients are scaled down to this norm; 0: never");
+  visit("dropout", c.dropout, "Part of the values that are zeroed while learning");
+  visit("seed", c.seed, "Of weights, order and dropout");
+  visit("gradient_checkpointing", c.gradient_checkpointing, "Compute values again instead of keeping them");
+  visit("output_dir", c.output_dir, "Where checkpoints, metrics, plot and model go");
+  visit("logging_steps", c.logging_steps, "Steps between lines of metrics.jsonl");
+  visit("eval_steps", c.eval_steps, "Steps between validations; 0: at the end only");
+  visit("save_steps", c.save_steps, "Steps between checkpoints; 0: at the end only");
+  visit("save_total_limit", c.save_total_limit, "Checkpoints kept, besides the best");
+  visit("export_type", c.export_type, "Types of the GGUF file: F32, F16, Q8_0 ...");
+  visit("workers", c.workers, "Micro-batches that run at once");
+  visit("threads", c.threads, "Threads of each worker; 0: all CPUs shared out");
+  visit("dataloader_num_workers", c.dataloader_num_workers, "Threads that make batches ahead; 0: none");
+  visit("dataloader_prefetch_factor", c.dataloader_prefetch_factor, "Batches ready at most");
+}
+
+// Reads a file into `config`; keys that are not there keep their values. Paths in it are taken from the
+// file's folder. Throws Error that names file, line and key: unknown keys, values of the wrong kind, broken
+// YAML.
+void read_config_file(const std::filesystem::path& path, TrainConfig& config);
+// One key, as from a flag.
+void set_config_value(TrainConfig& config, std::string_view key, const std::string& value);
+// "key: value" lines, sorted as above: what decides the result. For checkpoints and reports.
+std::string config_text(const TrainConfig& config);
+// Throws Error kInvalidArgument naming the key for values that cannot be.
+void check_config(const TrainConfig& config);
+
+}  // namespace butterfly::train

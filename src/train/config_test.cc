@@ -1,0 +1,88 @@
+// Config files: keys of nested maps, lists of data sets, paths, and errors that name file, line and key.
+#include "train/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/testing/temp_dir.h"
+
+namespace butterfly::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct ConfigTest : ::testing::Test {
+  TrainConfig read(const std::string& text) {
+    TrainConfig config;
+    read_config_file(dir.write("cfg.yml", text), config);
+    return config;
+  }
+  std::string error_of(const std::string& text) {
+    try {
+      read(text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  butterfly::testing::TempDir dir;
+};
+
+TEST_F(ConfigTest, KeysListsAndNestedMaps) {
+  const TrainConfig config = read(
+      "learning_rate: 2e-4\nmodel:\n  hidden_size: 96\n  tie_word_embeddings: false\n"
+      "datasets:\n  - path: a.jsonl\n    type: chat_template\n  - /data/b.txt\noutput_dir: out\nseed: 7\n"
+      "train_on_inputs: false\nchat_template:\n");
+  EXPECT_EQ(config.learning_rate, 2e-4);
+  EXPECT_EQ(config.model.hidden_size, 96u);
+  EXPECT_FALSE(config.model.tie_word_embeddings);
+  EXPECT_FALSE(config.train_on_inputs);
+  EXPECT_THAT(config.datasets, ElementsAre((dir / "a.jsonl").string(), "/data/b.txt"));
+  EXPECT_EQ(config.output_dir, (dir / "out").string());
+  EXPECT_EQ(config.seed, 7u);
+  EXPECT_EQ(config.micro_batch_size, TrainConfig().micro_batch_size);
+}
+
+TEST_F(ConfigTest, MistakesAreNamed) {
+  EXPECT_THAT(error_of("seed: 1\nlearning_rat: 1\n"),
+              AllOf(HasSubstr("cfg.yml:2: "), HasSubstr("'learning_rat'")));
+  EXPECT_THAT(error_of("seed: many\n"), HasSubstr("seed is 'many', expected a whole number"));
+  EXPECT_THAT(error_of("seed: -1\n"), HasSubstr("seed is '-1'"));
+  EXPECT_THAT(error_of("dropout: 0.1x\n"), HasSubstr("expected a number"));
+  EXPECT_THAT(error_of("train_on_inputs: perhaps\n"), HasSubstr("expected true or false"));
+  EXPECT_THAT(error_of("datasets:\n  - type: x\n"), HasSubstr("has no path"));
+  EXPECT_THAT(error_of("a: [1\n"), HasSubstr("cfg.yml:"));
+  EXPECT_THAT(error_of("just words\n"), HasSubstr("expected keys and values"));
+}
+
+TEST_F(ConfigTest, EveryKeyCanBeSetFromItsText) {
+  TrainConfig config;
+  set_config_value(config, "model.num_hidden_layers", "3");
+  set_config_value(config, "datasets", "a,b");
+  EXPECT_EQ(config.model.num_hidden_layers, 3u);
+  EXPECT_THAT(config.datasets, ElementsAre("a", "b"));
+  // What is printed can be read again, key by key.
+  TrainConfig again;
+  std::istringstream lines(config_text(config));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(": ");
+    set_config_value(again, line.substr(0, colon), line.substr(colon + 2));
+  }
+  EXPECT_EQ(config_text(again), config_text(config));
+}
+
+TEST_F(ConfigTest, WhatCannotBeIsRefused) {
+  TrainConfig config;
+  EXPECT_THROW(check_config(config), Error);  // no data
+  config.datasets = {"a"};
+  config.tokenizer = "t";
+  check_config(config);
+  config.dropout = 1;
+  EXPECT_THROW(check_config(config), Error);
+}
+
+}  // namespace
+}  // namespace butterfly::train

@@ -1,0 +1,158 @@
+#include "train/data/documents.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace butterfly::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+std::string read_text(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail(Errc::kNotFound, "{}: cannot be opened", path.string());
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class Encoder {
+ public:
+  Encoder(const model::Tokenizer& tokenizer, const model::ChatTemplate& chat, const DocumentOptions& options)
+      : tokenizer_(tokenizer), chat_(chat), options_(options) {
+    if (tokenizer.bos()) template_options_.bos_token = tokenizer.token_text(*tokenizer.bos());
+    if (tokenizer.eos()) template_options_.eos_token = tokenizer.token_text(*tokenizer.eos());
+  }
+
+  Document text(const std::string& text) const {
+    Document document{tokenizer_.encode(text), 0};
+    if (tokenizer_.eos()) document.ids.push_back(*tokenizer_.eos());
+    return document;
+  }
+
+  // The prompt is rendered alone too, to see how many ids it has: what is left is the answer.
+  Document chat(const Json& messages) const {
+    model::ChatTemplateOptions options = template_options_;
+    options.add_generation_prompt = false;
+    const std::string whole = chat_.render(messages.dump(), "", options);
+    Document document{encode(whole), 0};
+    if (options_.train_on_inputs) return document;
+    Json before = messages;
+    while (!before.empty() && before.back().value("role", "") == "assistant") before.erase(before.size() - 1);
+    options.add_generation_prompt = true;
+    const std::string prompt = before.empty() ? "" : chat_.render(before.dump(), "", options);
+    if (whole.starts_with(prompt)) {
+      document.ids = encode(prompt);
+      document.ignored = document.ids.size();
+      const auto answer =
+          tokenizer_.encode(whole.substr(prompt.size()), {.add_bos = false, .parse_special = true});
+      document.ids.insert(document.ids.end(), answer.begin(), answer.end());
+    }
+    return document;
+  }
+
+  Document line(const Json& json) const {
+    if (json.contains("messages")) return chat(json.at("messages"));
+    if (json.contains("prompt"))
+      return chat({{{"role", "user"}, {"content", json.at("prompt")}},
+                   {{"role", "assistant"}, {"content", json.at("completion")}}});
+    return text(json.at("text").get<std::string>());
+  }
+
+ private:
+  std::vector<int32_t> encode(const std::string& text) const {
+    // A template that writes the beginning-of-text token itself does not get a second one.
+    const bool has_bos =
+        !template_options_.bos_token.empty() && text.starts_with(template_options_.bos_token);
+    model::EncodeOptions options{.add_bos = {}, .add_eos = false, .parse_special = true};
+    if (has_bos) options.add_bos = false;
+    return tokenizer_.encode(text, options);
+  }
+
+  const model::Tokenizer& tokenizer_;
+  const model::ChatTemplate& chat_;
+  DocumentOptions options_;
+  model::ChatTemplateOptions template_options_;
+};
+
+class JoinedDataset final : public Dataset {
+ public:
+  explicit JoinedDataset(std::vector<std::unique_ptr<Dataset>> parts) : parts_(std::move(parts)) {
+    for (const auto& part : parts_) {
+      BF_CHECK(part->shape() == parts_[0]->shape()) << "data sets of different shapes";
+      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part->size());
+    }
+  }
+  uint64_t size() const override { return ends_.back(); }
+  ItemShape shape() const override { return parts_[0]->shape(); }
+  void read(uint64_t item, const ItemView& into) const override {
+    size_t part = 0;
+    while (item >= ends_[part]) ++part;
+    parts_[part]->read(item - (part == 0 ? 0 : ends_[part - 1]), into);
+  }
+  std::string describe() const override {
+    std::string text;
+    for (const auto& part : parts_) text += (text.empty() ? "" : "; ") + part->describe();
+    return text;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Dataset>> parts_;
+  std::vector<uint64_t> ends_;
+};
+
+}  // namespace
+
+const std::string_view kChatMl =
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor "
+    "%}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+std::vector<Document> read_documents(const fs::path& path, const model::Tokenizer& tokenizer,
+                                     const model::ChatTemplate& chat, const DocumentOptions& options) {
+  const Encoder encoder(tokenizer, chat, options);
+  if (path.extension() != ".jsonl") return {encoder.text(read_text(path))};
+  std::vector<Document> documents;
+  std::istringstream lines(read_text(path));
+  size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      documents.push_back(encoder.line(Json::parse(line)));
+    } catch (const Json::exception& error) {
+      fail(Errc::kCorrupt, "{}:{}: {}", path.string(), number, error.what());
+    } catch (const Error& error) {
+      fail(error.code(), "{}:{}: {}", path.string(), number, error.what());
+    }
+  }
+  return documents;
+}
+
+std::unique_ptr<Dataset> open_dataset(const fs::path& path, size_t length, const model::Tokenizer& tokenizer,
+                                      const model::ChatTemplate& chat, const DocumentOptions& options) {
+  const std::string ending = path.extension().string();
+  if (ending == ".u16" || ending == ".u32")
+    return TokenDataset::open(path, ending == ".u16" ? TokenWidth::kU16 : TokenWidth::kU32, length,
+                              tokenizer.vocab_size());
+  std::vector<Document> documents = read_documents(path, tokenizer, chat, options);
+  if (ending == ".jsonl")
+    return std::make_unique<DocumentDataset>(documents, length, tokenizer.eos().value_or(0), path.string());
+  return std::make_unique<TokenDataset>(std::move(documents[0].ids), length, tokenizer.vocab_size(),
+                                        path.string());
+}
+
+std::unique_ptr<Dataset> joined(std::vector<std::unique_ptr<Dataset>> parts) {
+  BF_CHECK(!parts.empty()) << "no data set";
+  if (parts.size() == 1) return std::move(parts[0]);
+  return std::make_unique<JoinedDataset>(std::move(parts));
+}
+
+}  // namespace butterfly::train

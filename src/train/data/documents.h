@@ -1,0 +1,36 @@
+// Texts and chats in files, as documents of token ids.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/chat_template/chat_template.h"
+#include "model/tokenizer/tokenizer.h"
+#include "train/data/token_dataset.h"
+
+namespace butterfly::train {
+
+struct DocumentOptions {
+  bool train_on_inputs = true;  // false: in chats only what follows the last user message is learned
+};
+
+// Lines {"text": …}, {"messages": […]} or {"prompt": …, "completion": …} of a .jsonl file, or a .txt file as
+// one document. Texts end with the end-of-text token, chats as the template ends them. Throws Error naming
+// file and line.
+std::vector<Document> read_documents(const std::filesystem::path& path, const model::Tokenizer& tokenizer,
+                                     const model::ChatTemplate& chat, const DocumentOptions& options);
+
+// Of a file by its ending: .jsonl packed, .txt as one run, .u16 and .u32 as token files.
+std::unique_ptr<Dataset> open_dataset(const std::filesystem::path& path, size_t length,
+                                      const model::Tokenizer& tokenizer, const model::ChatTemplate& chat,
+                                      const DocumentOptions& options);
+
+// Several as one, one behind the other. They must have the same shape.
+std::unique_ptr<Dataset> joined(std::vector<std::unique_ptr<Dataset>> parts);
+
+// A plain template: <|im_start|>role, the message, <|im_end|>.
+extern const std::string_view kChatMl;
+
+}  // namespace butterfly::train

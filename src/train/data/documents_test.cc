@@ -1,0 +1,95 @@
+// Documents of files: lines of JSON, plain texts, chats through a template, and what is learned of them.
+#include "train/data/documents.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/testing/temp_dir.h"
+#include "train/tokenizer_trainer.h"
+
+namespace butterfly::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct DocumentsTest : ::testing::Test {
+  DocumentsTest() {
+    BpeTrainer trainer({.vocabulary = 259, .special = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}});
+    model::Metadata metadata;
+    add_tokenizer_metadata(trainer.train(), {.bos = "", .eos = "<|endoftext|>", .padding = ""}, metadata);
+    tokenizer = model::make_tokenizer(metadata);
+  }
+  std::vector<Document> documents(const char* name, const std::string& text, bool train_on_inputs = true) {
+    return read_documents(dir.write(name, text), *tokenizer, chat, {.train_on_inputs = train_on_inputs});
+  }
+  std::string text_of(const Document& document) const {
+    return tokenizer->decode(document.ids, {.show_special = true});
+  }
+  butterfly::testing::TempDir dir;
+  std::unique_ptr<model::Tokenizer> tokenizer;
+  model::ChatTemplate chat = model::ChatTemplate::compile(kChatMl);
+};
+
+constexpr const char* kChat =
+    R"({"messages":[{"role":"user","content":"Two?"},{"role":"assistant","content":"Three."}]})";
+
+TEST_F(DocumentsTest, LinesOfJson) {
+  const auto all = documents("a.jsonl", std::string(R"({"text":"A story."})") + "\n\n" + kChat + "\n" +
+                                            R"({"prompt":"Hi","completion":"Ho"})" + "\n");
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(text_of(all[0]), "A story.<|endoftext|>");
+  EXPECT_EQ(text_of(all[1]), "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\nThree.<|im_end|>\n");
+  EXPECT_EQ(text_of(all[2]), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHo<|im_end|>\n");
+  for (const Document& document : all) EXPECT_EQ(document.ignored, 0u);
+}
+
+TEST_F(DocumentsTest, OnlyAnswersAreLearnedWhenAsked) {
+  const auto all = documents("a.jsonl", kChat, false);
+  ASSERT_EQ(all.size(), 1u);
+  const Document& document = all[0];
+  EXPECT_EQ(tokenizer->decode(std::span(document.ids).subspan(document.ignored), {.show_special = true}),
+            "Three.<|im_end|>\n");
+  EXPECT_EQ(text_of(document), text_of(documents("a.jsonl", kChat)[0]));
+}
+
+// A user cannot forge turns: special tokens written in a plain text are letters there.
+TEST_F(DocumentsTest, TextsHoldNoSpecialTokens) {
+  const auto all = documents("a.jsonl", R"({"text":"<|im_end|>"})");
+  EXPECT_GT(all[0].ids.size(), 5u);
+}
+
+TEST_F(DocumentsTest, DataSetsByEnding) {
+  const auto packed = open_dataset(dir.write("a.jsonl", kChat), 16, *tokenizer, chat, {});
+  EXPECT_THAT(packed->describe(), HasSubstr("1 documents"));
+  const auto text = open_dataset(dir.write("a.txt", std::string(100, 'x')), 16, *tokenizer, chat, {});
+  EXPECT_EQ(text->size(), 6u);
+  write_token_file(dir / "a.u16", std::vector<int32_t>(33, 7), TokenWidth::kU16);
+  EXPECT_EQ(open_dataset(dir / "a.u16", 16, *tokenizer, chat, {})->size(), 2u);
+  std::vector<std::unique_ptr<Dataset>> parts;
+  parts.push_back(open_dataset(dir / "a.txt", 16, *tokenizer, chat, {}));
+  parts.push_back(open_dataset(dir / "a.u16", 16, *tokenizer, chat, {}));
+  const auto both = joined(std::move(parts));
+  EXPECT_EQ(both->size(), 8u);
+  Batch batch;
+  batch.resize(1, both->shape());
+  both->read(7, batch.row(0));
+  EXPECT_EQ(batch.ids[0], 7);
+}
+
+TEST_F(DocumentsTest, BadLinesAreNamed) {
+  const auto error = [&](const std::string& text) {
+    try {
+      documents("bad.jsonl", text);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(error(std::string(kChat) + "\n{\"text\": 1}\n"), HasSubstr("bad.jsonl:2: "));
+  EXPECT_THAT(error("{\"other\": \"x\"}\n"), HasSubstr("bad.jsonl:1: "));
+  EXPECT_THAT(error("not json\n"), HasSubstr("bad.jsonl:1: "));
+}
+
+}  // namespace
+}  // namespace butterfly::train

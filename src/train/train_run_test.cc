@@ -1,0 +1,133 @@
+// Whole small runs: the same model file whatever stopped, resumed or shared the work.
+#include "train/train_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/testing/temp_dir.h"
+#include "model/formats/gguf_writer.h"
+#include "train/corpus/corpus.h"
+#include "train/metrics.h"
+#include "train/tokenizer_trainer.h"
+
+namespace butterfly::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+struct TrainRunTest : ::testing::Test {
+  TrainRunTest() {
+    write_corpus(dir / "corpus", {.seed = 1, .items = 300, .valid_items = 20, .question_items = 5});
+    BpeTrainer trainer({.vocabulary = 300, .special = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}});
+    trainer.add_text(read_file(dir / "corpus/train.jsonl"));
+    model::Metadata metadata;
+    metadata.set("general.architecture", std::string("llama"));
+    add_tokenizer_metadata(trainer.train(), {.bos = "", .eos = "<|endoftext|>", .padding = ""}, metadata);
+    model::GgufWriter(std::move(metadata)).write(dir / "tokenizer.gguf");
+  }
+
+  TrainConfig config(const char* out) const {
+    TrainConfig c;
+    c.tokenizer = (dir / "tokenizer.gguf").string();
+    c.datasets = {(dir / "corpus/train.jsonl").string()};
+    c.test_datasets = {(dir / "corpus/valid.jsonl").string()};
+    c.model.hidden_size = 32;
+    c.model.intermediate_size = 64;
+    c.model.num_hidden_layers = 2;
+    c.model.num_attention_heads = 2;
+    c.model.max_position_embeddings = 64;
+    c.sequence_len = 32;
+    c.micro_batch_size = 2;
+    c.gradient_accumulation_steps = 3;
+    c.max_steps = 6;
+    c.learning_rate = 1e-2;
+    c.dropout = 0.1;
+    c.save_steps = 2;
+    c.eval_steps = 3;
+    c.threads = 1;
+    c.output_dir = (dir / out).string();
+    return c;
+  }
+  // Stopped after each of these steps, started again each time.
+  RunResult train(const TrainConfig& c, std::vector<uint64_t> stops = {}) const {
+    for (const uint64_t stop : stops) {
+      const RunResult part = TrainRun(c).run([&](const RunProgress& p) { return p.step < stop; });
+      EXPECT_FALSE(part.finished);
+      EXPECT_EQ(part.step, stop);
+    }
+    return TrainRun(c).run([](const RunProgress&) { return true; });
+  }
+
+  butterfly::testing::TempDir dir;
+};
+
+TEST_F(TrainRunTest, TheModelFileIsTheSameHoweverItWasMade) {
+  const RunResult plain = train(config("plain"));
+  ASSERT_TRUE(plain.finished);
+  EXPECT_EQ(plain.step, 6u);
+  ASSERT_TRUE(plain.valid.has_value());
+  const std::string expected = read_file(plain.model);
+  EXPECT_GT(expected.size(), 10000u);
+
+  EXPECT_EQ(read_file(train(config("stopped"), {1, 3}).model), expected);
+  TrainConfig other = config("workers");
+  other.workers = 4;
+  other.dataloader_num_workers = 0;
+  EXPECT_EQ(read_file(train(other).model), expected);
+  other = config("prefetch");
+  other.workers = 2;
+  other.dataloader_num_workers = 3;
+  other.dataloader_prefetch_factor = 2;
+  other.gradient_checkpointing = true;
+  EXPECT_EQ(read_file(train(other, {4}).model), expected);
+
+  other = config("seed");
+  other.seed = 43;
+  EXPECT_NE(read_file(train(other).model), expected);
+}
+
+TEST_F(TrainRunTest, LeavesMetricsAndAPlot) {
+  const TrainConfig c = config("out");
+  const RunResult result = train(c, {4});
+  const auto lines = read_metrics(dir / "out/metrics.jsonl");
+  ASSERT_EQ(lines.size(), 6u);  // no step twice, though it was stopped
+  for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i].step, i + 1);
+  EXPECT_LT(lines[5].loss, lines[0].loss);
+  EXPECT_TRUE(lines[2].valid && lines[5].valid);
+  EXPECT_EQ(*lines[5].valid, *result.valid);
+  EXPECT_THAT(read_file(dir / "out/loss.svg"), HasSubstr("validation"));
+}
+
+TEST_F(TrainRunTest, ARunWithOtherSettingsIsNotContinued) {
+  TrainConfig c = config("out");
+  TrainRun(c).run([](const RunProgress& p) { return p.step < 2; });
+  c.learning_rate = 2e-2;
+  try {
+    TrainRun run(c);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("learning_rate = 0.01, now it is 0.02"));
+  }
+}
+
+TEST_F(TrainRunTest, TheDryRunSaysWhatWouldBeDone) {
+  TrainRun run(config("out"));
+  const std::string report = run.report();
+  for (const char* words : {"parameters", "windows of 32", "6 of 192 tokens", "activations", "pool/LOAD"})
+    EXPECT_THAT(report, HasSubstr(words));
+  EXPECT_THAT(run.memory_picture(), HasSubstr("</svg>"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "out/model.gguf"));
+}
+
+}  // namespace
+}  // namespace butterfly::train
