@@ -29,7 +29,7 @@ TEST(Mnist, AtLeast99PercentOfTheTestSet) {
       trainer.step({&batch, 1});
     }
     result = trainer.evaluate(held_out);
-    std::printf("epoch %zu: %zu of %zu\n", epoch + 1, result.correct, result.targets);
+    std::fprintf(stderr, "epoch %zu: %zu of %zu\n", epoch + 1, result.correct, result.targets);
   }
   EXPECT_GE(result.correct, 9900u);
 }
