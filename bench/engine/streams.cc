@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/load.h"
 
@@ -27,18 +28,19 @@ void measure_streams(const Setup& setup) {
       streams.push_back(start(*engine, std::move(request)));
     }
     for (auto& stream : streams) stream->wait();
-    // As others count: prompts until all have their first token, then what comes after.
-    Seconds all_began = 0, end = 0;
+    // Prompts: until all have their first token. Decode: while all of them run.
+    Seconds all_began = 0, end = 0, first_end = std::numeric_limits<Seconds>::infinity();
     std::vector<Seconds> first;
     for (auto& stream : streams) {
       first.push_back(stream->arrivals().front().when - begin);
       all_began = std::max(all_began, stream->arrivals().front().when);
       end = std::max(end, stream->finished());
+      first_end = std::min(first_end, stream->finished());
     }
-    size_t after = 0;
+    size_t together = 0;
     for (auto& stream : streams)
       for (const auto& arrival : stream->arrivals())
-        if (arrival.when > all_began) after += arrival.tokens;
+        if (arrival.when > all_began && arrival.when <= first_end) together += arrival.tokens;
     std::ranges::sort(first);
     const runtime::EngineStats stats = engine->stats();
     if (round == 0) continue;
@@ -46,7 +48,8 @@ void measure_streams(const Setup& setup) {
     fmt::print(
         "{:>5} {:>12.2f} {:>12.2f} {:>12.2f} {:>12.2f} {:>14.0f}\n", round,
         static_cast<double>(setup.streams * setup.prompt) / (all_began - begin),
-        static_cast<double>(after) / (end - all_began), tokens / (end - begin), first[first.size() / 2],
+        first_end > all_began ? static_cast<double>(together) / (first_end - all_began) : 0.0,
+        tokens / (end - begin), first[first.size() / 2],
         1e6 * std::chrono::duration<double>(stats.engine_time).count() / static_cast<double>(stats.steps));
     std::fflush(stdout);
   }

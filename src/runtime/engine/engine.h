@@ -21,7 +21,7 @@ struct EngineOptions {
   size_t step_rows_max = 0;             // rows in one step; 0: as many as the stage takes
   // While others read their prompts in, a step takes at most so many times what the running streams alone
   // would take.
-  double stall_max = 2.5;
+  double stall_max = 2.0;
   bool reuse_prefix = true;
   bool speculate = true;
   size_t draft_max = 15;  // tokens guessed ahead for one request

@@ -1,14 +1,27 @@
 #include "runtime/engine/local_engine.h"
 
+#include <algorithm>
+
 #include "runtime/engine/paged_stage.h"
+#include "runtime/stage.h"
 
 namespace butterfly::runtime {
+namespace {
+
+// Four whole contexts, unless the model's context is so long that nobody would want to pay for that at once.
+size_t default_positions(const LoadedModel& model, DType kv_type) {
+  constexpr size_t kContexts = 4, kPositionsLeast = 4096;
+  constexpr size_t kBytesMax = size_t{2} << 30;
+  const size_t affordable = kBytesMax / model::kv_bytes_per_position(kv_shape(model, kv_type));
+  return std::min(kContexts * model.config.context, std::max(affordable, kPositionsLeast));
+}
+
+}  // namespace
 
 std::unique_ptr<Engine> make_local_engine(const LoadedModel& model, ThreadPool& pool,
                                           const LocalEngineOptions& options) {
-  constexpr size_t kContexts = 4;
   PagedStageOptions stage;
-  stage.positions = options.positions == 0 ? kContexts * model.config.context : options.positions;
+  stage.positions = options.positions == 0 ? default_positions(model, options.kv_type) : options.positions;
   stage.sequences = options.engine.running_max;
   stage.kv_type = options.kv_type;
   stage.rows_max = options.rows_max;

@@ -11,8 +11,8 @@ namespace butterfly::runtime {
 
 struct LocalEngineOptions {
   EngineOptions engine;
-  size_t positions = 0;  // of the key/value cache, shared by all requests; 0: the model's context for each of
-                         // four running requests
+  // Of the key/value cache, shared by all requests. 0: four times the model's context, at most 2 GiB of it.
+  size_t positions = 0;
   DType kv_type = DType::kF16;
   size_t rows_max = 512;  // per step
   // Engines that share a thread pool share this too: a step holds it while it computes. Null: the pool is the

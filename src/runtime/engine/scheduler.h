@@ -21,7 +21,7 @@ struct SchedulerOptions {
   size_t context = 0;  // positions of one request
   size_t rows_max = 512;
   size_t logit_rows_max = 64;  // of one prompt in one step: logits are large
-  double stall_max = 2.5;
+  double stall_max = 2.0;
   // A step that only reads prompts takes about this long: new requests and cancellations wait for its end.
   Duration prompt_step_time = std::chrono::milliseconds(400);
   bool reuse_prefix = true;
@@ -117,7 +117,7 @@ class Scheduler {
   void publish(Sequence& sequence);
   void preempt(Sequence& sequence);
   void give_back(Sequence& sequence);
-  void guess(Builder& builder, std::vector<Sequence*>& streams);
+  void guess(std::vector<Sequence*>& streams);
   size_t prompt_rows(const Builder& builder) const;
   void read_prompts(Builder& builder, size_t budget, size_t sequences_max);
 
