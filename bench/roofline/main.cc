@@ -21,6 +21,7 @@
 #include "kernels/quant/quant.h"
 #include "kernels/rms_norm.h"
 #include "kernels/target.h"
+#include "tensor/huge_pages.h"
 
 using namespace butterfly;
 
@@ -179,7 +180,9 @@ class Bench {
     for (size_t i = 0; i < kCols; ++i) row[i] = random_normal(1, 1, i);
     kernels::from_float(dtype, row.data(), w.raw(), kCols);
     for (size_t r = 1; r < kRows; ++r) std::copy_n(w.raw(), row_bytes, w.raw() + r * row_bytes);
-    return kernels::PackedMatrix(w);
+    kernels::PackedMatrix packed(w);
+    huge_pages::wait_settled(std::chrono::seconds(60));
+    return packed;
   }
 
   // Bytes of weights where they are streamed, else operations.

@@ -9,6 +9,7 @@
 #include "kernels/pack_table.h"
 #include "kernels/quant/quant.h"
 #include "kernels/target.h"
+#include "tensor/huge_pages.h"
 
 namespace butterfly::kernels {
 namespace {
@@ -26,6 +27,7 @@ std::vector<PackedMatrix> matrices(DType dtype, size_t copies) {
   for (size_t r = 1; r < kRows; ++r) std::copy_n(w.raw(), row_bytes, w.raw() + r * row_bytes);
   std::vector<PackedMatrix> all;
   for (size_t i = 0; i < copies; ++i) all.emplace_back(w);
+  huge_pages::wait_settled(std::chrono::seconds(60));
   return all;
 }
 

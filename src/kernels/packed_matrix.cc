@@ -36,7 +36,7 @@ PackedMatrix PackedMatrix::uninitialised(const Tensor& weights) {
   if (packed.format_ != nullptr) {
     // Panels start at whole cache lines.
     packed.panel_bytes_ = round_up(packed.format_->panel_bytes(packed.cols_), 64);
-    packed.data_ = Buffer::allocate(packed.panels() * packed.panel_bytes_);
+    packed.data_ = allocate_lasting(packed.panels() * packed.panel_bytes_);
   } else {
     packed.panel_bytes_ = kPanelRows * (packed.rows_ == 0 ? 0 : weights.bytes() / packed.rows_);
     packed.data_ = weights.buffer();

@@ -25,9 +25,11 @@ Buffer Buffer::from_block(BufferBlock* block) {
   return buffer;
 }
 
-Buffer Buffer::allocate(size_t bytes) {
+namespace {
+
+Buffer allocate_buffer(size_t bytes, huge_pages::When huge) {
   auto block = std::make_unique<BufferBlock>();
-  block->data = allocate_memory(bytes, Contents::kZeroed);
+  block->data = allocate_memory(bytes, Contents::kZeroed, huge);
   if (block->data == nullptr)
     fail(Errc::kOutOfMemory, "[buffer] the system has no {} bytes of memory to give", bytes);
   block->size = bytes;
@@ -35,8 +37,13 @@ Buffer Buffer::allocate(size_t bytes) {
     free_memory(self->data, self->size);
     delete self;
   };
-  return from_block(block.release());
+  return Buffer::from_block(block.release());
 }
+
+}  // namespace
+
+Buffer Buffer::allocate(size_t bytes) { return allocate_buffer(bytes, huge_pages::When::kAtOnce); }
+Buffer allocate_lasting(size_t bytes) { return allocate_buffer(bytes, huge_pages::When::kLater); }
 
 Buffer Buffer::mapped(std::shared_ptr<MappedFile> file, size_t offset, size_t bytes) {
   const size_t size = file->bytes().size();

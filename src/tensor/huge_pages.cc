@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -21,13 +22,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr size_t kHugePage = size_t{2} << 20;
-// Clearing 2 MiB takes 0.1 to 0.3 ms.
-constexpr auto kColdTouch = milliseconds(1);
-// How long huge pages are believed to stay as they were found. Trying cold ones costs 10 ms; trying warm ones
-// costs nothing but memory that may never be used.
-constexpr auto kColdFor = milliseconds(60000), kWarmFor = milliseconds(10);
 // Work starts when nothing was allocated for this long: a model that loads is filled first.
 constexpr auto kQuiet = milliseconds(300);
+// ... or when the oldest range has waited for this long.
+constexpr auto kWaitMax = milliseconds(5000);
 // The thread rests this many times as long as it worked.
 constexpr int kRest = 3;
 
@@ -37,7 +35,7 @@ Policy policy_from_environment() {
   return word == "now"     ? Policy::kNow
          : word == "later" ? Policy::kLater
          : word == "off"   ? Policy::kOff
-                           : Policy::kAuto;
+                           : Policy::kAsked;
 }
 std::atomic<Policy>& policy() {
   static std::atomic<Policy> chosen = policy_from_environment();
@@ -49,8 +47,9 @@ class Settler {
  public:
   void add(std::byte* data, size_t bytes) {
     const std::lock_guard lock(mutex_);
-    ranges_[data] = {.bytes = bytes, .done = 0};
     last_added_ = Clock::now();
+    if (ranges_.empty()) first_added_ = last_added_;
+    ranges_[data] = {.bytes = bytes, .done = 0};
     if (!running_) {
       running_ = true;
       std::thread([this] { work(); }).detach();
@@ -93,7 +92,8 @@ class Settler {
     std::unique_lock lock(mutex_);
     while (!ranges_.empty()) {
       const auto urgent = [&] { return waiters_ > 0; };
-      if (const auto start = last_added_ + kQuiet; !urgent() && Clock::now() < start) {
+      if (const auto start = std::min(last_added_ + kQuiet, first_added_ + kWaitMax);
+          !urgent() && Clock::now() < start) {
         changed_.wait_until(lock, start, urgent);
         continue;
       }
@@ -114,7 +114,7 @@ class Settler {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::byte*, Range> ranges_;
-  Clock::time_point last_added_;
+  Clock::time_point first_added_, last_added_;
   size_t waiters_ = 0;
   bool running_ = false;
 };
@@ -125,54 +125,23 @@ Settler& settler() {
   return *only;
 }
 
-// What the last touches of fresh huge pages told.
-class Weather {
- public:
-  // Whether fresh huge pages are slow now. Tries the first two of `data` when it is not known.
-  bool cold(std::byte* data) {
-    if (Clock::now().time_since_epoch().count() < known_until_.load(std::memory_order_relaxed))
-      return cold_.load(std::memory_order_relaxed);
-    madvise(data, 2 * kHugePage, MADV_HUGEPAGE);
-    const bool slow = touch(data) + touch(data + kHugePage) > 2 * kColdTouch;
-    // Later is possible where the system can turn small pages into huge ones when asked (Linux 6.1): then
-    // this succeeds for a page that is huge already.
-    cold_ = slow && madvise(data, kHugePage, MADV_COLLAPSE) == 0;
-    known_until_ = (Clock::now() + (cold_ ? kColdFor : kWarmFor)).time_since_epoch().count();
-    return cold_;
-  }
-
- private:
-  static Clock::duration touch(std::byte* data) {
-    const auto begin = Clock::now();
-    *static_cast<volatile std::byte*>(data) = std::byte{0};
-    return Clock::now() - begin;
-  }
-  std::atomic<bool> cold_{false};
-  std::atomic<Clock::rep> known_until_{0};
-};
-Weather& weather() {
-  static Weather only;
-  return only;
+// Whether the system turns small pages into huge ones when asked. Of no bytes it says only if it knows the
+// word.
+bool later_is_possible() {
+  static const bool answer = madvise(nullptr, 0, MADV_COLLAPSE) == 0;
+  return answer;
 }
 
 }  // namespace
 
 void choose(Policy chosen) { policy() = chosen; }
 
-void prepare(std::byte* data, size_t bytes) {
-  switch (policy().load(std::memory_order_relaxed)) {
-    case Policy::kOff:
-      return;
-    case Policy::kLater:
-      return settler().add(data, bytes);
-    case Policy::kNow:
-      madvise(data, bytes, MADV_HUGEPAGE);  // a wish: small pages work too
-      return;
-    case Policy::kAuto:
-      break;
-  }
-  if (weather().cold(data)) return settler().add(data, bytes);
-  madvise(data, bytes, MADV_HUGEPAGE);
+void prepare(std::byte* data, size_t bytes, When when) {
+  const Policy chosen = policy().load(std::memory_order_relaxed);
+  if (chosen == Policy::kOff) return;
+  const bool later = chosen == Policy::kLater || (chosen == Policy::kAsked && when == When::kLater);
+  if (later && later_is_possible()) return settler().add(data, bytes);
+  madvise(data, bytes, MADV_HUGEPAGE);  // a wish: small pages work too
 }
 
 void forget(const std::byte* data) { settler().remove(data); }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tensor/buffer.h"
+#include "tensor/memory.h"
 
 namespace butterfly::huge_pages {
 namespace {
@@ -20,7 +21,7 @@ constexpr std::chrono::minutes kLong{2};
 
 struct Chosen {
   explicit Chosen(Policy policy) { choose(policy); }
-  ~Chosen() { choose(Policy::kAuto); }
+  ~Chosen() { choose(Policy::kAsked); }
 };
 
 void fill(const Buffer& buffer, uint32_t seed) {
@@ -51,9 +52,9 @@ size_t huge_kilobytes(const std::byte* data) {
 }
 
 TEST(HugePages, EveryPolicyGivesZeroedMemoryThatKeepsItsContents) {
-  for (Policy policy : {Policy::kAuto, Policy::kNow, Policy::kLater, Policy::kOff}) {
+  for (Policy policy : {Policy::kAsked, Policy::kNow, Policy::kLater, Policy::kOff}) {
     const Chosen chosen(policy);
-    const Buffer buffer = Buffer::allocate(kBytes + 12345);
+    const Buffer buffer = allocate_lasting(kBytes + 12345);
     for (size_t i = 0; i < buffer.size(); i += 1000) ASSERT_EQ(buffer.data()[i], std::byte{0}) << i;
     fill(buffer, 1);
     EXPECT_TRUE(wait_settled(kLong));
@@ -62,8 +63,7 @@ TEST(HugePages, EveryPolicyGivesZeroedMemoryThatKeepsItsContents) {
 }
 
 TEST(HugePages, SmallPagesBecomeHugeOnes) {
-  const Chosen chosen(Policy::kLater);
-  const Buffer buffer = Buffer::allocate(kBytes);
+  const Buffer buffer = allocate_lasting(kBytes);
   fill(buffer, 2);
   ASSERT_TRUE(wait_settled(kLong));
   EXPECT_TRUE(filled(buffer, 2));

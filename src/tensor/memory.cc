@@ -8,7 +8,6 @@
 
 #include "base/checked.h"
 #include "tensor/buffer.h"
-#include "tensor/huge_pages.h"
 
 #ifndef MADV_POPULATE_READ  // Linux 5.14
 #define MADV_POPULATE_READ 22
@@ -26,7 +25,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kPage = 4096;  // rounding only: a system with larger pages rounds further itself
 
 // Takes 2 MiB more than needed and gives back what lies outside the aligned part.
-std::byte* map_pages(size_t bytes) {
+std::byte* map_pages(size_t bytes, huge_pages::When huge) {
   const auto size = checked_round_up(bytes, kPage);
   const auto with_slack = size ? checked_add(*size, kHugePage) : std::nullopt;
   if (!with_slack) return nullptr;
@@ -37,7 +36,7 @@ std::byte* map_pages(size_t bytes) {
       round_up(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
   if (before > 0) munmap(begin, before);
   if (before < kHugePage) munmap(begin + before + *size, kHugePage - before);
-  huge_pages::prepare(begin + before, *size);
+  huge_pages::prepare(begin + before, *size, huge);
   return begin + before;
 }
 
@@ -49,8 +48,8 @@ void advise_whole_pages(const std::byte* data, size_t bytes, int advice) {
 
 }  // namespace
 
-std::byte* allocate_memory(size_t bytes, Contents contents) {
-  if (bytes >= kMapFrom) return map_pages(bytes);  // fresh pages are zero
+std::byte* allocate_memory(size_t bytes, Contents contents, huge_pages::When huge) {
+  if (bytes >= kMapFrom) return map_pages(bytes, huge);  // fresh pages are zero
   const size_t size = bytes == 0 ? kAlignment : round_up(bytes, kAlignment);
   auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, size));
   if (data != nullptr && contents == Contents::kZeroed) std::memset(data, 0, size);
