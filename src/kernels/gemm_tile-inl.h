@@ -45,6 +45,7 @@ template <size_t kRows>
 struct Accumulators {
   VF v[kRows][kTileVectors];
 
+  HWY_INLINE Accumulators() {}  // one that the compiler makes has no target
   HWY_INLINE void Begin(const float* c, size_t c_stride, Chain chain) {
     BF_UNROLL
     for (size_t m = 0; m < kRows; ++m) BF_UNROLL
