@@ -6,7 +6,7 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(hwy REQUIRED)
-find_package(OpenSSL REQUIRED)  # SHA-256 of checkpoints
+find_package(OpenSSL 3 REQUIRED)  # SHA-256 of checkpoints and keys, HTTPS
 find_package(PNG REQUIRED)   # training data: images
 find_package(JPEG REQUIRED)
 find_package(ZLIB REQUIRED)  # IDX files are usually gzipped
@@ -15,6 +15,13 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)      # tokenizers: cutting texts into words
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)  # cluster and workload files
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)  # tokenizers: normal forms, classes of characters
+
+# HTTP: Boost.Beast and Asio (headers only).
+find_package(Boost 1.81 REQUIRED)
+add_library(butterfly_asio INTERFACE)
+target_link_libraries(butterfly_asio INTERFACE Boost::headers OpenSSL::SSL OpenSSL::Crypto Threads::Threads)
+target_compile_definitions(butterfly_asio INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_VISIBILITY)
+add_library(butterfly::asio ALIAS butterfly_asio)
 
 # SSSE3 and AVX3 without VNNI run the next lower target: four passes instead of six over every SIMD file.
 # HWY_WANT_AVX3_DL makes dispatch look for VNNI machines (Ice Lake, Zen 4 and later).

@@ -10,6 +10,9 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"run", "Text from a model: -p PROMPT, -f FILE or a pipe", "Use", true, setup_run},
+    {"serve", "Models over HTTP: OpenAI's and Ollama's interfaces", "Use", true, setup_serve},
+    {"ps", "What running servers do", "Use", false, setup_ps},
+    {"stop", "End a running server; requests are finished first", "Use", false, setup_stop},
     {"bench", "Speed of a model, in llama-bench's terms, or of the machine", "Use", true, setup_bench},
     {"plan", "Who would run what: a model on the machines of a file", "Use", true, setup_plan},
     {"simulate", "Play a workload against a plan: latency, load, failures", "Use", false, setup_simulate},
@@ -20,7 +23,7 @@ constexpr Command kCommands[] = {
     {"make-corpus", "Write stories and questions from a grammar, to train on", "Use", false,
      setup_make_corpus},
     {"show", "What a model file holds: architecture, sizes, types", "Models", true, setup_show},
-    {"tokenize", "A text as the token ids the model sees", "Models", true, setup_tokenize},
+    {"tokenize", "A text as the token ids the model sees", "Models", false, setup_tokenize},
     {"perplexity", "How well a model predicts a text: -f FILE", "Models", false, setup_perplexity},
     {"convert", "Write any readable model as a GGUF file", "Models", true, setup_convert},
     {"quantize", "Write a GGUF file with fewer bits per weight", "Models", true, setup_quantize},

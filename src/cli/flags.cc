@@ -48,6 +48,8 @@ Flag& Flag::excludes(const Flag& other) {
   return *this;
 }
 
+bool Flag::given() const { return option_->count() > 0; }
+
 Flag& Flag::repeatable() {
   option_->expected(1)->take_all();
   return *this;

@@ -24,6 +24,7 @@ class Flag {
   Flag& range(size_t min, size_t max);
   Flag& separator(char c);  // one argument may hold several values
   Flag& excludes(const Flag& other);
+  bool given() const;  // after the parse: on the command line, or in the environment
   Flag& repeatable();  // takes one value each time, keeps all; without it the last one counts
 
  private:

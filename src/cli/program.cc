@@ -48,6 +48,8 @@ int run_command(const Command& command, std::vector<std::string> arguments) {
   general.add_to(app);
   add_environment_names(app);
 
+  // llama.cpp's short flags of two letters, which CLI11 would read as two flags.
+  std::replace(arguments.begin(), arguments.end(), std::string("-np"), std::string("--parallel"));
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
   try {
     app.parse(arguments);

@@ -1,0 +1,114 @@
+// `butterfly serve`: models behind OpenAI's and Ollama's HTTP interfaces.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/commands/commands.h"
+#include "cli/exit_code.h"
+#include "cli/flags.h"
+#include "cli/interrupt.h"
+#include "cli/model_store.h"
+#include "cli/version.h"
+#include "server/access.h"
+#include "server/server.h"
+
+namespace butterfly::cli {
+namespace {
+
+struct ServeOptions {
+  server::Settings settings;
+  std::string config;
+  bool print_config = false;
+};
+
+// One flag for each row of the settings.
+struct AddFlag {
+  CLI::App& app;
+  const server::SettingRow& row;
+  server::Settings& settings;
+
+  Flag operator()(std::string server::Settings::*field) const {
+    return add_option(app, std::string(row.flags), settings.*field, std::string(row.help)).show_default();
+  }
+  Flag operator()(size_t server::Settings::*field) const {
+    return add_option(app, std::string(row.flags), settings.*field, std::string(row.help))
+        .show_default()
+        .range(row.min, row.max);
+  }
+  Flag operator()(bool server::Settings::*field) const {
+    return add_flag(app, std::string(row.flags), settings.*field, std::string(row.help));
+  }
+  Flag operator()(std::vector<std::string> server::Settings::*field) const {
+    return add_option(app, std::string(row.flags), settings.*field, std::string(row.help)).repeatable();
+  }
+};
+
+int make_key(const std::string& file) {
+  const std::string key = server::make_key_in(file);
+  fmt::print("{}\n", key);
+  fmt::print(stderr,
+             "This key is shown only now; {} keeps its hash. Serve with it:\n  butterfly serve ... "
+             "--api-key-file {}\n",
+             file, file);
+  return kExitOk;
+}
+
+// Where it is and how to try it: what somebody who just started it wants to know.
+void print_start(const server::Server& served) {
+  const std::string key = served.needs_key() ? " -H \"Authorization: Bearer $KEY\"" : "";
+  fmt::print(
+      stderr,
+      "Serving {} at {} (Ctrl-C stops)\nTry it:\n  curl {}/v1/chat/completions{} -H 'Content-Type: "
+      "application/json' \\\n"
+      "    -d '{{\"model\": \"{}\", \"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n",
+      served.first_model(), served.url(), served.url(), key, served.first_model());
+}
+
+int serve(ServeOptions& options) {
+  if (options.print_config) {
+    fmt::print("{}", server::settings_as_toml(options.settings));
+    return kExitOk;
+  }
+  if (!options.settings.make_key.empty()) return make_key(options.settings.make_key);
+  server::ServerOptions start;
+  start.settings = options.settings;
+  start.version = build_info().version;
+  start.resolve_model = resolve_model;
+  server::Server served(std::move(start));
+  throw_if_interrupted();
+  print_start(served);
+  std::fflush(stderr);
+  return served.run(true) ? kExitOk : kExitFailure;
+}
+
+}  // namespace
+
+CommandBody setup_serve(CLI::App& app) {
+  auto options = std::make_shared<ServeOptions>();
+  std::vector<std::pair<const server::SettingRow*, Flag>> flags;
+  for (const server::SettingRow& row : server::setting_table()) {
+    Flag flag = std::visit(AddFlag{app, row, options->settings}, row.field);
+    if (!row.type.empty()) flag.type_name(std::string(row.type));
+    flags.emplace_back(&row, flag.group(std::string(row.group)));
+  }
+  add_option(app, "--config", options->config, "TOML file with these settings; flags and environment win")
+      .type_name("FILE");
+  add_flag(app, "--print-config", options->print_config, "Show the settings as such a file, and end");
+  return [options, flags] {
+    if (!options->config.empty()) {
+      std::set<std::string, std::less<>> given;
+      for (const auto& [row, flag] : flags)
+        if (flag.given()) given.insert(std::string(row->key));
+      server::read_settings_file(options->config, given, options->settings);
+    }
+    // Requests are worth a line; --log-level says otherwise.
+    if (log_level() == LogLevel::kWarn) set_log_level(LogLevel::kInfo);
+    return serve(*options);
+  };
+}
+
+}  // namespace butterfly::cli

@@ -1,0 +1,67 @@
+#include "server/api/api_error.h"
+
+#include <nlohmann/json.hpp>
+
+#include "server/api/json.h"
+
+namespace butterfly::server {
+namespace {
+
+Json null_if_empty(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+}  // namespace
+
+void bad_field(const std::string& param, const std::string& message, const std::string& code) {
+  throw ApiError(400, "invalid_request_error", param.empty() ? message : param + ": " + message, param, code);
+}
+
+ApiError api_error_of(Errc code, const std::string& text) {
+  switch (code) {
+    case Errc::kInvalidArgument:
+    case Errc::kUnsupported:
+      return ApiError(400, "invalid_request_error", text);
+    case Errc::kNotFound:
+      return ApiError(404, "invalid_request_error", text, {}, "not_found");
+    case Errc::kQueueFull: {
+      ApiError error(429, "rate_limit_error", text, {}, "rate_limit_exceeded");
+      error.retry_after_s = 1;
+      return error;
+    }
+    case Errc::kCancelled: {
+      ApiError error(503, "server_error", text, {}, "shutting_down");
+      error.retry_after_s = 5;
+      return error;
+    }
+    case Errc::kOutOfMemory:
+    case Errc::kPeerLost: {
+      ApiError error(503, "server_error", text, {}, "unavailable");
+      error.retry_after_s = 5;
+      return error;
+    }
+    case Errc::kTimeout:
+      return ApiError(408, "server_error", text, {}, "timeout");
+    default:
+      return ApiError(500, "server_error", text);
+  }
+}
+
+std::string error_body(const ApiError& error, ErrorShape shape) {
+  if (shape == ErrorShape::kOllama) return to_text({{"error", error.what()}});
+  return to_text({{"error",
+                   {{"message", error.what()},
+                    {"type", error.type},
+                    {"param", null_if_empty(error.param)},
+                    {"code", null_if_empty(error.code)}}}});
+}
+
+HttpResponse error_response(const ApiError& error, ErrorShape shape) {
+  HttpResponse response;
+  response.status = error.status;
+  response.body = error_body(error, shape);
+  if (error.retry_after_s > 0)
+    response.fields.emplace_back("Retry-After", std::to_string(error.retry_after_s));
+  if (error.status == 401) response.fields.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+}  // namespace butterfly::server

@@ -1,0 +1,40 @@
+// Errors as clients of OpenAI's API know them: a status and {"error": {message, type, param, code}}.
+#pragma once
+#include <stdexcept>
+#include <string>
+
+#include "base/error.h"
+#include "server/http/http_message.h"
+
+namespace butterfly::server {
+
+// Thrown by routes, caught once by the dispatcher.
+class ApiError : public std::runtime_error {
+ public:
+  ApiError(int http_status, std::string error_type, const std::string& message, std::string field = {},
+           std::string error_code = {})
+      : std::runtime_error(message),
+        status(http_status),
+        type(std::move(error_type)),
+        param(std::move(field)),
+        code(std::move(error_code)) {}
+
+  int status;
+  std::string type;   // "invalid_request_error"
+  std::string param;  // the field that is wrong; empty: null
+  std::string code;   // for programs; empty: null
+  int retry_after_s = 0;
+};
+
+// A field of the request that cannot be served: 400.
+[[noreturn]] void bad_field(const std::string& param, const std::string& message,
+                            const std::string& code = {});
+
+// What an Error from below means to a client.
+ApiError api_error_of(Errc code, const std::string& text);
+
+enum class ErrorShape { kOpenAi, kOllama };  // Ollama's is {"error": "message"}
+std::string error_body(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
+HttpResponse error_response(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
+
+}  // namespace butterfly::server

@@ -1,0 +1,182 @@
+#include "server/api/fields.h"
+
+namespace butterfly::server {
+namespace {
+
+using enum FieldType;
+constexpr double kText = 8 << 20;  // a body is not longer
+constexpr double kName = 256;
+constexpr double kSeed = 9007199254740991.0;  // 2^53 - 1: what every JSON reader keeps
+
+constexpr FieldRow kSampling[] = {
+    {"max_tokens", kInteger, -1, 1 << 24, "-1", "tokens to generate; -1: until the text or the context ends"},
+    {"max_completion_tokens", kInteger, -1, 1 << 24, "",
+     "the same, by its new name; counts if both are there"},
+    {"temperature", kNumber, 0, 10, "0.8", "0: the likeliest token always"},
+    {"top_p", kNumber, 0, 1, "0.95", "only the likeliest tokens with this share"},
+    {"top_k", kInteger, -1, 1 << 24, "40", "only so many likeliest; 0 or -1: all"},
+    {"min_p", kNumber, 0, 1, "0.05", "only tokens with this share of the likeliest's probability"},
+    {"seed", kInteger, -kSeed, kSeed, "",
+     "the same seed gives the same text; absent or negative: a fresh one"},
+    {"frequency_penalty", kNumber, -2, 2, "0", "subtracted per occurrence"},
+    {"presence_penalty", kNumber, -2, 2, "0", "subtracted if it occurs"},
+    {"repeat_penalty", kNumber, 0.01, 10, "1", "divides the logits of repeated tokens"},
+    {"repeat_last_n", kInteger, -1, 1 << 24, "64", "tokens the penalties look back on; -1: all"},
+    {"logit_bias", kObject, 0, 1024, "", "token id to -100 .. 100, added to its logit; -100 forbids"},
+    {"stop", kStrings, 0, 16, "", "the text ends before these; each up to 256 bytes"},
+    {"ignore_eos", kBoolean, 0, 0, "false", "go on past the end of the text"},
+    {"n", kInteger, 1, 32, "1", "answers to the same prompt"},
+    {"stream", kBoolean, 0, 0, "false", "the answer in pieces, as server-sent events"},
+    {"stream_options", kObject, 0, 16, "", "`include_usage`: a last piece with the counts"},
+    {"grammar", kString, 0, 1 << 20, "", "GBNF: only texts of this grammar"},
+    {"user", kString, 0, 512, "", "accepted, not used"},
+};
+
+constexpr FieldRow kChat[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"messages", kArray, 1, 10000, "required",
+     "roles system, developer, user, assistant, tool; content as text or text parts"},
+    {"logprobs", kBoolean, 0, 0, "false", "log probabilities of the chosen tokens"},
+    {"top_logprobs", kInteger, 0, 20, "0", "and of so many likeliest"},
+    {"response_format", kObject, 0, 16, "", "`text`, `json_object`, or `json_schema` with a schema"},
+    {"tools", kArray, 0, 128, "", "functions the model may call"},
+    {"tool_choice", kAny, 0, 0, "", "`auto`, `none`, `required`, or one function"},
+    {"parallel_tool_calls", kBoolean, 0, 0, "true", "false: at most one call"},
+    {"chat_template_kwargs", kObject, 0, 64, "", "more variables for the model's template"},
+    {"reasoning_effort", kString, 0, 16, "", "handed to the template"},
+};
+
+constexpr FieldRow kCompletion[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"prompt", kAny, 0, 0, "required", "a string, token ids, or an array of either; up to 64 prompts"},
+    {"logprobs", kInteger, 0, 5, "", "log probabilities of the chosen and of so many likeliest tokens"},
+    {"echo", kBoolean, 0, 0, "false", "the prompt in front of the answer"},
+    {"best_of", kInteger, 1, 1, "1", "only 1"},
+    {"suffix", kString, 0, 0, "", "not supported: only the empty string"},
+    {"response_format", kObject, 0, 16, "", "as for chat"},
+};
+
+constexpr FieldRow kEmbedding[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"input", kAny, 0, 0, "required", "a string, token ids, or an array of either; up to 2048 inputs"},
+    {"encoding_format", kString, 0, 16, "\"float\"", "`float`, or `base64`: little-endian 32-bit floats"},
+    {"dimensions", kInteger, 1, 1 << 20, "", "keep only the first so many, of length 1 again"},
+    {"user", kString, 0, 512, "", "accepted, not used"},
+};
+
+constexpr FieldRow kResponse[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"input", kAny, 0, 0, "required", "a string, or messages with text parts"},
+    {"instructions", kString, 0, kText, "", "a system message in front"},
+    {"max_output_tokens", kInteger, 1, 1 << 24, "", "tokens to generate"},
+    {"text", kObject, 0, 16, "", "`format`: as response_format of chat"},
+    {"tools", kArray, 0, 128, "", "functions only"},
+    {"tool_choice", kAny, 0, 0, "", "as for chat"},
+    {"parallel_tool_calls", kBoolean, 0, 0, "true", "false: at most one call"},
+    {"previous_response_id", kString, 0, 0, "", "not supported: nothing is kept between requests"},
+    {"store", kBoolean, 0, 0, "false", "accepted; nothing is kept"},
+    {"metadata", kObject, 0, 16, "", "given back as it came"},
+    {"chat_template_kwargs", kObject, 0, 64, "", "more variables for the model's template"},
+};
+
+constexpr FieldRow kTokenize[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"content", kString, 0, kText, "", "the text (llama.cpp's name)"},
+    {"prompt", kString, 0, kText, "", "the same (vLLM's name)"},
+    {"add_special", kBoolean, 0, 0, "false", "with the tokens the model wants at the beginning"},
+    {"parse_special", kBoolean, 0, 0, "true", "control tokens written in the text become their ids"},
+    {"with_pieces", kBoolean, 0, 0, "false", "ids with their texts"},
+};
+
+constexpr FieldRow kDetokenize[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"tokens", kArray, 0, 1 << 20, "required", "ids"},
+};
+
+constexpr FieldRow kOllamaChat[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"messages", kArray, 0, 10000, "required", "as for chat"},
+    {"stream", kBoolean, 0, 0, "true", "one JSON object per line"},
+    {"format", kAny, 0, 0, "", "`json`, or a JSON schema"},
+    {"tools", kArray, 0, 128, "", "functions the model may call"},
+    {"options", kObject, 0, 64, "", "sampling, under Ollama's names; see options"},
+    {"keep_alive", kAny, 0, 0, "", "accepted, not used: models stay until memory is needed"},
+    {"think", kAny, 0, 0, "", "handed to the template as enable_thinking"},
+};
+
+constexpr FieldRow kOllamaGenerate[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"prompt", kString, 0, kText, "\"\"", "put into the chat template as a user's message, unless raw"},
+    {"system", kString, 0, kText, "", "a system message in front"},
+    {"suffix", kString, 0, 0, "", "not supported: only the empty string"},
+    {"raw", kBoolean, 0, 0, "false", "the prompt as it is"},
+    {"stream", kBoolean, 0, 0, "true", "one JSON object per line"},
+    {"format", kAny, 0, 0, "", "`json`, or a JSON schema"},
+    {"options", kObject, 0, 64, "", "sampling, under Ollama's names; see options"},
+    {"keep_alive", kAny, 0, 0, "", "accepted, not used"},
+    {"think", kAny, 0, 0, "", "handed to the template as enable_thinking"},
+};
+
+constexpr FieldRow kOllamaEmbed[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"input", kStrings, 0, 2048, "required", "texts"},
+    {"dimensions", kInteger, 1, 1 << 20, "", "keep only the first so many, of length 1 again"},
+    {"truncate", kBoolean, 0, 0, "false", "accepted; texts are never cut"},
+    {"options", kObject, 0, 64, "", "accepted, not used"},
+    {"keep_alive", kAny, 0, 0, "", "accepted, not used"},
+};
+
+constexpr FieldRow kOllamaShow[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"name", kString, 0, kName, "", "the same, by its old name"},
+    {"verbose", kBoolean, 0, 0, "false", "accepted, not used"},
+};
+
+constexpr FieldRow kOllamaOption[] = {
+    {"num_predict", kInteger, -2, 1 << 24, "-1",
+     "tokens to generate; negative: until the text or the context ends"},
+    {"num_ctx", kInteger, 0, 1 << 24, "", "accepted if the server's context is at least that"},
+    {"temperature", kNumber, 0, 10, "0.8", "0: the likeliest token always"},
+    {"top_p", kNumber, 0, 1, "0.9", "only the likeliest tokens with this share"},
+    {"top_k", kInteger, -1, 1 << 24, "40", "only so many likeliest; 0 or -1: all"},
+    {"min_p", kNumber, 0, 1, "0", "only tokens with this share of the likeliest's probability"},
+    {"seed", kInteger, -kSeed, kSeed, "",
+     "the same seed gives the same text; absent or negative: a fresh one"},
+    {"frequency_penalty", kNumber, -2, 2, "0", "subtracted per occurrence"},
+    {"presence_penalty", kNumber, -2, 2, "0", "subtracted if it occurs"},
+    {"repeat_penalty", kNumber, 0.01, 10, "1.1", "divides the logits of repeated tokens"},
+    {"repeat_last_n", kInteger, -1, 1 << 24, "64", "tokens the penalties look back on; -1: all"},
+    {"stop", kStrings, 0, 16, "", "the text ends before these"},
+    {"logit_bias", kObject, 0, 1024, "", "token id to -100 .. 100; ours, not Ollama's"},
+    {"grammar", kString, 0, 1 << 20, "", "GBNF: only texts of this grammar; ours, not Ollama's"},
+};
+
+constexpr FieldRow kLoad[] = {
+    {"model", kString, 1, kName, "required", "a name the server was started with"},
+};
+
+}  // namespace
+
+const FieldTable kChatFields{"POST /v1/chat/completions", kChat, kSampling};
+const FieldTable kCompletionFields{"POST /v1/completions", kCompletion, kSampling};
+const FieldTable kEmbeddingFields{"POST /v1/embeddings", kEmbedding, {}};
+const FieldTable kResponseFields{"POST /v1/responses", kResponse, kSampling};
+const FieldTable kTokenizeFields{"POST /tokenize", kTokenize, {}};
+const FieldTable kDetokenizeFields{"POST /detokenize", kDetokenize, {}};
+const FieldTable kOllamaChatFields{"POST /api/chat", kOllamaChat, {}};
+const FieldTable kOllamaGenerateFields{"POST /api/generate", kOllamaGenerate, {}};
+const FieldTable kOllamaEmbedFields{"POST /api/embed", kOllamaEmbed, {}};
+const FieldTable kOllamaShowFields{"POST /api/show", kOllamaShow, {}};
+const FieldTable kOllamaOptionFields{"options of /api/chat and /api/generate", kOllamaOption, {}};
+const FieldTable kLoadFields{"POST /manage/load and /manage/unload", kLoad, {}};
+
+std::span<const FieldTable* const> field_tables() {
+  static constexpr const FieldTable* kTables[] = {
+      &kChatFields,         &kCompletionFields,  &kEmbeddingFields,  &kResponseFields,
+      &kTokenizeFields,     &kDetokenizeFields,  &kOllamaChatFields, &kOllamaGenerateFields,
+      &kOllamaOptionFields, &kOllamaEmbedFields, &kOllamaShowFields, &kLoadFields,
+  };
+  return kTables;
+}
+
+}  // namespace butterfly::server

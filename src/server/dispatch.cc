@@ -1,0 +1,103 @@
+#include "server/dispatch.h"
+
+#include <fmt/format.h>
+
+#include <new>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "server/route_table.h"
+
+namespace butterfly::server {
+namespace {
+
+std::unique_ptr<HttpResponse> refusal(const ApiError& error, const HttpRequest& request,
+                                      ErrorShape shape = ErrorShape::kOpenAi) {
+  log_info("refused {:.10} {:.200}: {} {}", request.method, request.path, error.status, error.what());
+  return std::make_unique<HttpResponse>(error_response(error, shape));
+}
+
+// A browser asks before it sends JSON from an allowed page.
+std::unique_ptr<HttpResponse> preflight() {
+  auto response = std::make_unique<HttpResponse>();
+  response->status = 204;
+  response->content_type.clear();
+  response->fields = {{"Access-Control-Allow-Methods", "GET, POST"},
+                      {"Access-Control-Allow-Headers", "Authorization, Content-Type"},
+                      {"Access-Control-Max-Age", "600"}};
+  return response;
+}
+
+void answer_error(Exchange& exchange, const ApiError& error, ErrorShape shape) {
+  log_info("{} answered {}: {}", exchange.id(), error.status, error.what());
+  exchange.respond(error_response(error, shape));
+}
+
+void run_route(ServerContext& context, const Route& route, ExchangePtr exchange) {
+  const ErrorShape shape = (route.flags & kOllamaShape) != 0 ? ErrorShape::kOllama : ErrorShape::kOpenAi;
+  try {
+    route.run(context, exchange);
+  } catch (const ApiError& error) {
+    if (error.status == 429) ++context.counters.queue_full;
+    answer_error(*exchange, error, shape);
+  } catch (const Error& error) {
+    answer_error(*exchange, api_error_of(error.code(), error.what()), shape);
+  } catch (const std::bad_alloc&) {
+    answer_error(*exchange, api_error_of(Errc::kOutOfMemory, "out of memory for this request"), shape);
+  } catch (const std::exception& error) {
+    log_error("{} failed: {}", exchange->id(), error.what());
+    answer_error(*exchange,
+                 ApiError(500, "server_error", "something went wrong in the server; its log says more"),
+                 shape);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<HttpResponse> check_head(ServerContext& context, const HttpRequest& request, Door door) {
+  if (door == Door::kNetwork) {
+    if (const auto error = context.access.check_site(request)) return refusal(*error, request);
+    if (request.method == "OPTIONS" && request.field("origin") != nullptr) return preflight();
+  }
+  const RouteMatch match = find_route(request.method, request.path, door);
+  const bool open = match.route != nullptr && (match.route->flags & kPublic) != 0;
+  const ErrorShape shape = request.path.starts_with("/api/") ? ErrorShape::kOllama : ErrorShape::kOpenAi;
+  if (door == Door::kNetwork && !open) {
+    uint64_t owner;
+    if (const auto error = context.access.check_key(request, &owner)) return refusal(*error, request, shape);
+  }
+  if (match.route == nullptr && match.path_known) {
+    auto response = refusal(ApiError(405, "invalid_request_error",
+                                     fmt::format("{:.20} is not for {:.200}, only {}", request.method,
+                                                 request.path, match.allowed)),
+                            request, shape);
+    response->fields.emplace_back("Allow", match.allowed);
+    return response;
+  }
+  if (match.route == nullptr)
+    return refusal(ApiError(404, "invalid_request_error",
+                            fmt::format("there is nothing at {:.200}", request.path), {}, "unknown_url"),
+                   request, shape);
+  if (context.draining && (match.route->flags & (kQuick | kManagement)) == 0)
+    return refusal(api_error_of(Errc::kCancelled, "the server is shutting down"), request, shape);
+  return nullptr;
+}
+
+void dispatch(ServerContext& context, WorkQueue& queue, ExchangePtr exchange, Door door) {
+  ++context.counters.requests;
+  const Route* route = find_route(exchange->request().method, exchange->request().path, door).route;
+  BF_CHECK(route != nullptr) << "the head was checked";
+  if (log_enabled(LogLevel::kDebug))
+    log_debug("{} {} {}", exchange->id(), exchange->request().method, exchange->request().path);
+  if ((route->flags & kQuick) != 0) return run_route(context, *route, std::move(exchange));
+  const bool taken = queue.push([&context, route, exchange] {
+    if (!exchange->gone()) run_route(context, *route, exchange);
+  });
+  if (taken) return;
+  ++context.counters.queue_full;
+  const ErrorShape shape = (route->flags & kOllamaShape) != 0 ? ErrorShape::kOllama : ErrorShape::kOpenAi;
+  answer_error(*exchange, api_error_of(Errc::kQueueFull, "too many requests wait to be read; try again soon"),
+               shape);
+}
+
+}  // namespace butterfly::server

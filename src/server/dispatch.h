@@ -1,0 +1,17 @@
+// From requests to routes: who is let in, which function answers, what an exception becomes.
+#pragma once
+#include <memory>
+
+#include "server/http/http_server.h"
+#include "server/server_context.h"
+#include "server/work_queue.h"
+
+namespace butterfly::server {
+
+// Before the body is read: site, route, key. Null: go on.
+std::unique_ptr<HttpResponse> check_head(ServerContext& context, const HttpRequest& request, Door door);
+
+// Runs the route, here or on a thread of the queue.
+void dispatch(ServerContext& context, WorkQueue& queue, ExchangePtr exchange, Door door);
+
+}  // namespace butterfly::server

@@ -1,0 +1,217 @@
+#include "server/generation/answer.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "server/http/random_id.h"
+
+namespace butterfly::server {
+namespace {
+
+using runtime::FinishReason;
+
+constexpr size_t kUnderWayMax = 16;  // texts of one request
+
+std::string request_log_line(const Exchange& exchange, const Choice& choice) {
+  const runtime::FinishEvent& f = choice.finish;
+  const auto ms = [](Duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
+  return fmt::format(
+      "{} choice {}: {} after {} prompt tokens ({} cached), {} generated; queued {:.0f} ms, first token "
+      "{:.0f} ms, total {:.0f} ms",
+      exchange.id(), choice.index, runtime::finish_reason_name(f.reason), f.usage.prompt_tokens,
+      f.usage.cached_tokens, f.usage.generated_tokens, ms(f.timings.queued), ms(f.timings.first_token),
+      ms(f.timings.total));
+}
+
+}  // namespace
+
+std::string new_answer_id(std::string_view prefix) { return std::string(prefix) + random_id(24); }
+
+std::string Choice::finish_reason() const {
+  if (!calls.empty()) return "tool_calls";
+  return finish.reason == FinishReason::kLength || finish.reason == FinishReason::kContext ? "length"
+                                                                                           : "stop";
+}
+
+// Keeps the answer alive while the engine has work for it.
+class Answer::Sink : public runtime::EventSink {
+ public:
+  Sink(std::shared_ptr<Answer> answer, size_t index) : answer_(std::move(answer)), index_(index) {}
+  void on_prompt(runtime::RequestId, std::vector<runtime::TokenEvent> tokens) override {
+    answer_->prompt(index_, std::move(tokens));
+  }
+  void on_tokens(runtime::RequestId, std::vector<runtime::TokenEvent> tokens) override {
+    answer_->tokens(index_, std::move(tokens));
+  }
+  void on_finish(runtime::RequestId, runtime::FinishEvent event) override {
+    answer_->finish(index_, std::move(event));
+  }
+
+ private:
+  std::shared_ptr<Answer> answer_;
+  size_t index_;
+};
+
+Answer::Answer(ExchangePtr exchange, Generation generation, ErrorShape shape)
+    : created_(std::chrono::duration_cast<std::chrono::seconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
+                   .count()),
+      exchange_(std::move(exchange)),
+      generation_(std::move(generation)),
+      shape_(shape) {}
+
+void Answer::start() {
+  submit_all();
+  // After the lock is gone: where the client has left already this runs at once.
+  exchange_->on_gone([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) {
+      const std::lock_guard lock(self->mutex_);
+      self->ended_ = true;
+      log_info("{} client gone: cancelled", self->exchange_->id());
+      self->cancel_all();
+    }
+  });
+}
+
+void Answer::submit_all() {
+  const std::lock_guard lock(mutex_);  // events wait until this is done
+  choices_.resize(generation_.prompts.size() * generation_.n);
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].index = i;
+    choices_[i].prompt = i / generation_.n;
+    if (generation_.tools)
+      choices_[i].parser = make_tool_parser(generation_.tool_style, generation_.tool_names);
+  }
+  if (const auto error = submit_more()) {
+    ended_ = true;
+    cancel_all();
+    throw *error;
+  }
+  on_begin();
+}
+
+// A request with hundreds of texts must not fill the queue: so many of its own are under way at once, and
+// each that ends makes room for the next.
+std::optional<ApiError> Answer::submit_more() {
+  runtime::Engine& engine = generation_.model->engine();
+  for (; open_ < kUnderWayMax && submitted_ < choices_.size(); ++submitted_) {
+    Choice& choice = choices_[submitted_];
+    const auto id =
+        engine.submit(request_for(choice), std::make_shared<Sink>(shared_from_this(), choice.index));
+    if (id.ok()) {
+      choice.id = *id;
+      ++open_;
+      continue;
+    }
+    if (id.status().code() == Errc::kQueueFull && open_ > 0) break;  // again when one of ours ends
+    ApiError error = api_error_of(id.status().code(), id.status().text());
+    if (error.status == 400 && generation_.prompts[choice.prompt].size() >= engine.context())
+      error.code = "context_length_exceeded";
+    return error;
+  }
+  return std::nullopt;
+}
+
+runtime::EngineRequest Answer::request_for(const Choice& choice) const {
+  const runtime::EngineRequest& base = generation_.request;
+  runtime::EngineRequest request;
+  request.kind = base.kind;
+  request.prompt = generation_.prompts[choice.prompt];
+  request.sampling = base.sampling;
+  request.sampling.seed += choice.index % generation_.n;
+  request.tokens_max = base.tokens_max;
+  request.stops = base.stops;
+  request.ignore_eos = base.ignore_eos;
+  request.show_special = base.show_special;
+  request.logprobs = base.logprobs;
+  request.top_logprobs = base.top_logprobs;
+  request.prompt_logprobs = base.prompt_logprobs;
+  request.deadline = base.deadline;
+  request.client = base.client;
+  if (generation_.grammar != nullptr) request.constraint = generation_.grammar->start();
+  return request;
+}
+
+void Answer::prompt(size_t index, std::vector<runtime::TokenEvent> events) {
+  const std::lock_guard lock(mutex_);
+  choices_[index].prompt_tokens = std::move(events);
+}
+
+void Answer::tokens(size_t index, std::vector<runtime::TokenEvent> events) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return;
+  std::string text;
+  for (const runtime::TokenEvent& event : events) text += event.text;
+  Choice& choice = choices_[index];
+  give(choice, text, false, events);
+  if (keeps_tokens()) std::move(events.begin(), events.end(), std::back_inserter(choice.tokens));
+}
+
+void Answer::give(Choice& choice, std::string_view text, bool last,
+                  const std::vector<runtime::TokenEvent>& events) {
+  ToolDelta delta;
+  if (choice.parser == nullptr) {
+    delta.text = text;
+  } else {
+    delta = choice.parser->push(text);
+    if (last) delta.append(choice.parser->flush());
+  }
+  choice.text += delta.text;
+  choice.calls.insert(choice.calls.end(), delta.calls.begin(), delta.calls.end());
+  if (!delta.text.empty() || !delta.calls.empty() || (keeps_tokens() && !events.empty()))
+    on_delta(choice, delta.text, delta.calls, events);
+}
+
+void Answer::finish(size_t index, runtime::FinishEvent event) {
+  const std::lock_guard lock(mutex_);
+  Choice& choice = choices_[index];
+  choice.finished = true;
+  choice.finish = std::move(event);
+  --open_;
+  log_info("{}", request_log_line(*exchange_, choice));
+  if (ended_) return;
+  switch (choice.finish.reason) {
+    case FinishReason::kError:
+      return fail_with(api_error_of(choice.finish.status.code(), choice.finish.status.text()));
+    case FinishReason::kCancelled:
+      return fail_with(api_error_of(Errc::kCancelled, "the server is shutting down"));
+    case FinishReason::kDeadline:
+      return fail_with(api_error_of(Errc::kTimeout, "the request took longer than this server allows"));
+    default:
+      break;
+  }
+  // What was held back: for a stop string, an unfinished character, or what might have become a call.
+  give(choice, choice.finish.text, true, {});
+  on_choice_end(choice);
+  if (const auto error = submit_more()) return fail_with(*error);
+  if (open_ > 0) return;
+  ended_ = true;
+  on_complete();
+}
+
+void Answer::cancel_all() {
+  for (const Choice& choice : choices_)
+    if (choice.id != runtime::RequestId{} && !choice.finished) generation_.model->engine().cancel(choice.id);
+}
+
+void Answer::fail_with(const ApiError& error) {
+  ended_ = true;
+  cancel_all();
+  on_failure(error);
+}
+
+void Answer::on_failure(const ApiError& error) { exchange_->respond(error_response(error, shape_)); }
+
+runtime::Usage Answer::usage() const {
+  runtime::Usage sum;
+  for (const Choice& choice : choices_) {
+    if (choice.index % generation_.n == 0) {
+      sum.prompt_tokens += choice.finish.usage.prompt_tokens;
+      sum.cached_tokens += choice.finish.usage.cached_tokens;
+    }
+    sum.generated_tokens += choice.finish.usage.generated_tokens;
+  }
+  return sum;
+}
+
+}  // namespace butterfly::server

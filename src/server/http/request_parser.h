@@ -1,0 +1,48 @@
+// Bytes of a connection to requests, with limits. Boost.Beast's parser stands behind it.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/http/http_message.h"
+#include "server/http/limits.h"
+
+namespace butterfly::server {
+
+// Reads one request. After a failure the rest of the connection cannot be understood: answer and close it.
+//
+// The body grows as its bytes come: a promised length costs nothing. One thread.
+class RequestParser {
+ public:
+  enum class State {
+    kHead,  // not all of the head has come
+    kBody,  // the head is there: request() has everything but the body
+    kDone,
+    kFailed,  // failure() says how
+  };
+  struct Failure {
+    int status;
+    std::string words;
+  };
+
+  explicit RequestParser(const HttpLimits& limits);
+  ~RequestParser();
+
+  // Takes bytes from the front of `buffer`, which keeps what it did not take: the beginning of a line, or of
+  // the next request. Stops once at the end of the head, so that the caller can refuse before the body.
+  State feed(std::string& buffer);
+
+  State state() const;
+  const Failure& failure() const;
+  HttpRequest& request();
+  // As the head promised it; empty for chunked bodies.
+  std::optional<uint64_t> body_length() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace butterfly::server

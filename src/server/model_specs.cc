@@ -1,0 +1,85 @@
+#include "server/model_specs.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/adapter.h"
+
+namespace butterfly::server {
+namespace {
+
+struct NamedFile {
+  std::string name, file;
+};
+
+NamedFile split(const std::string& text) {
+  const size_t equals = text.find('=');
+  // A path may have '=' in it; a name has no '/' before it.
+  if (equals != std::string::npos && text.find('/') > equals)
+    return {text.substr(0, equals), text.substr(equals + 1)};
+  return {"", text};
+}
+
+std::string name_of(const std::filesystem::path& path) {
+  std::filesystem::path last = path.filename().empty() ? path.parent_path().filename() : path.filename();
+  const std::string ending = last.extension().string();
+  return ending == ".gguf" || ending == ".bin" || ending == ".safetensors" ? last.stem().string()
+                                                                           : last.string();
+}
+
+void check_name(const std::string& name) {
+  const bool plain =
+      std::all_of(name.begin(), name.end(), [](unsigned char c) { return c > ' ' && c != 127 && c != '"'; });
+  if (name.empty() || name.size() > 200 || !plain)
+    fail(Errc::kInvalidArgument,
+         "'{}' cannot be the name of a model: expected up to 200 characters without blanks", name);
+}
+
+}  // namespace
+
+std::vector<ModelSpec> model_specs(const Settings& settings,
+                                   const std::function<std::filesystem::path(const std::string&)>& resolve) {
+  if (settings.models.empty()) fail(Errc::kInvalidArgument, "no model to serve: give one with -m FILE");
+  std::vector<ModelSpec> specs;
+  for (const std::string& text : settings.models) {
+    const auto [name, file] = split(text);
+    ModelSpec spec;
+    spec.path = resolve(file);
+    spec.name = !name.empty() ? name : name_of(file);
+    spec.tokenizer = settings.tokenizer;
+    check_name(spec.name);
+    specs.push_back(std::move(spec));
+  }
+  const ModelSpec base = specs.front();
+  for (const std::string& text : settings.lora) {
+    const auto [name, file] = split(text);
+    ModelSpec spec = base;
+    spec.adapters.push_back(model::parse_adapter_spec(file));
+    spec.name = !name.empty() ? name : name_of(spec.adapters.back().path);
+    spec.parent = base.name;
+    check_name(spec.name);
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+ModelOptions model_options(const Settings& settings) {
+  const auto type = dtype_by_name(settings.cache_type);
+  if (!type || (*type != DType::kF16 && *type != DType::kF32 && *type != DType::kQ8_0))
+    fail(Errc::kInvalidArgument, "--cache-type {}: expected f16, f32 or q8_0", settings.cache_type);
+  ModelOptions options;
+  options.context = settings.context;
+  options.parallel = settings.parallel;
+  options.batch = settings.batch;
+  options.cache_positions = settings.cache_positions;
+  options.cache_type = *type;
+  options.queue = settings.queue;
+  options.queue_tokens = settings.queue_tokens;
+  options.reuse_prefix = !settings.no_prefix_reuse;
+  options.speculate = !settings.no_speculation;
+  options.access = settings.no_mmap ? FileAccess::kRead : FileAccess::kMap;
+  options.load_threads = settings.threads;
+  return options;
+}
+
+}  // namespace butterfly::server

@@ -1,0 +1,186 @@
+#include "server/models/model_pool.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "server/api/api_error.h"
+
+namespace butterfly::server {
+namespace {
+
+std::string plain_name(const std::string& name) {
+  constexpr std::string_view kLatest = ":latest";
+  return name.ends_with(kLatest) ? name.substr(0, name.size() - kLatest.size()) : name;
+}
+
+ApiError cannot_load(const std::string& name, const std::string& why) {
+  ApiError error(503, "server_error", fmt::format("the model '{}' cannot be loaded now: {}", name, why),
+                 "model", "model_not_loaded");
+  error.retry_after_s = 10;
+  return error;
+}
+
+}  // namespace
+
+std::string_view model_state_name(ModelState state) {
+  switch (state) {
+    case ModelState::kUnloaded:
+      return "unloaded";
+    case ModelState::kLoading:
+      return "loading";
+    case ModelState::kReady:
+      return "ready";
+    case ModelState::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+uint64_t available_memory_bytes() {
+  std::ifstream in("/proc/meminfo");
+  uint64_t available = UINT64_MAX;
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("MemAvailable:")) available = std::stoull(line.substr(13)) << 10;
+  return std::min(available, memory_limit_bytes());
+}
+
+ModelPool::ModelPool(std::vector<ModelSpec> specs, Options options) : options_(std::move(options)) {
+  for (ModelSpec& spec : specs) {
+    if (find(spec.name) != nullptr)
+      fail(Errc::kInvalidArgument, "two models are called '{}'; name them: -m NAME=FILE", spec.name);
+    entries_.emplace_back().info.spec = std::move(spec);
+  }
+}
+
+ModelPool::Entry* ModelPool::find(const std::string& name) {
+  if (name.empty()) return entries_.empty() ? nullptr : &entries_.front();
+  for (Entry& entry : entries_)
+    if (entry.info.spec.name == name) return &entry;
+  const std::string plain = plain_name(name);
+  for (Entry& entry : entries_)
+    if (entry.info.spec.name == plain) return &entry;
+  return nullptr;
+}
+
+// Unloads idle models, the longest unused first, until `bytes` fit.
+void ModelPool::make_room(uint64_t bytes, const Entry& for_whom, std::unique_lock<std::mutex>& lock) {
+  while (true) {
+    uint64_t used = 0;
+    Entry* oldest = nullptr;
+    for (Entry& entry : entries_) {
+      used += entry.info.bytes;
+      if (entry.info.model == nullptr || entry.info.model.use_count() > 1) continue;
+      if (oldest == nullptr || entry.info.used < oldest->info.used) oldest = &entry;
+    }
+    const uint64_t room = options_.memory_bytes > 0
+                              ? options_.memory_bytes - std::min(options_.memory_bytes, used)
+                              : available_memory_bytes();
+    if (bytes <= room) return;
+    if (oldest == nullptr)
+      throw cannot_load(for_whom.info.spec.name,
+                        fmt::format("it needs {}, {} are free, and no loaded model is idle",
+                                    format_bytes(bytes), format_bytes(room)));
+    log_info("{}: unloaded to make room for {}", oldest->info.spec.name, for_whom.info.spec.name);
+    ModelPtr gone = std::move(oldest->info.model);
+    oldest->info.model = nullptr;
+    oldest->info.state = ModelState::kUnloaded;
+    oldest->info.bytes = 0;
+    lock.unlock();  // ending an engine takes a step's time
+    gone.reset();
+    lock.lock();
+  }
+}
+
+ModelPtr ModelPool::acquire(const std::string& name) {
+  std::unique_lock lock(mutex_);
+  Entry* entry = find(name);
+  if (entry == nullptr) {
+    std::string names;
+    for (const Entry& known : entries_) names += (names.empty() ? "" : ", ") + known.info.spec.name;
+    throw ApiError(404, "invalid_request_error",
+                   fmt::format("the model '{:.200}' does not exist here; there are: {}", name, names),
+                   "model", "model_not_found");
+  }
+  loaded_.wait(lock, [&] { return entry->info.model != nullptr || !loading_; });
+  if (entry->info.model == nullptr) {
+    loading_ = true;
+    entry->info.state = ModelState::kLoading;
+    ModelPtr model;
+    std::string why;
+    try {
+      lock.unlock();  // reads the file's head
+      const uint64_t bytes = options_.forecast(entry->info.spec);
+      lock.lock();
+      make_room(bytes, *entry, lock);
+      lock.unlock();
+      model = options_.load(entry->info.spec);
+      lock.lock();
+    } catch (const std::exception& error) {
+      if (!lock.owns_lock()) lock.lock();
+      why = error.what();
+    }
+    loading_ = false;
+    entry->info.why = why;
+    entry->info.state = model != nullptr ? ModelState::kReady : ModelState::kFailed;
+    if (model != nullptr) {
+      entry->info.bytes = model->bytes();
+      entry->info.since = model->loaded_at();
+    }
+    entry->info.model = std::move(model);
+    loaded_.notify_all();
+    if (entry->info.model == nullptr) {
+      log_warn("{}: cannot be loaded: {}", entry->info.spec.name, why);
+      throw cannot_load(entry->info.spec.name, why);
+    }
+  }
+  entry->info.used = std::chrono::steady_clock::now();
+  return entry->info.model;
+}
+
+bool ModelPool::unload(const std::string& name) {
+  ModelPtr gone;
+  const std::lock_guard lock(mutex_);
+  Entry* entry = find(name);
+  if (entry == nullptr || entry->info.model == nullptr || entry->info.model.use_count() > 1) return false;
+  gone = std::move(entry->info.model);
+  entry->info.model = nullptr;
+  entry->info.state = ModelState::kUnloaded;
+  entry->info.bytes = 0;
+  return true;
+}
+
+std::vector<ModelInfo> ModelPool::list() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<ModelInfo> list;
+  for (const Entry& entry : entries_) {
+    list.push_back(entry.info);
+    list.back().uses =
+        entry.info.model == nullptr ? 0 : static_cast<size_t>(entry.info.model.use_count() - 2);
+  }
+  return list;
+}
+
+bool ModelPool::has(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  return const_cast<ModelPool*>(this)->find(name) != nullptr;
+}
+
+void ModelPool::clear() {
+  std::vector<ModelPtr> gone;
+  const std::lock_guard lock(mutex_);
+  for (Entry& entry : entries_) {
+    if (entry.info.model == nullptr) continue;
+    entry.info.model->engine().stop();
+    gone.push_back(std::move(entry.info.model));
+    entry.info.model = nullptr;
+    entry.info.state = ModelState::kUnloaded;
+    entry.info.bytes = 0;
+  }
+}
+
+}  // namespace butterfly::server

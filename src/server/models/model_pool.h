@@ -1,0 +1,72 @@
+// The models of a server by name: loaded when asked for, unloaded when idle and memory is needed.
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "server/models/served_model.h"
+
+namespace butterfly::server {
+
+enum class ModelState { kUnloaded, kLoading, kReady, kFailed };
+std::string_view model_state_name(ModelState state);
+
+struct ModelInfo {
+  ModelSpec spec;
+  ModelState state = ModelState::kUnloaded;
+  uint64_t bytes = 0;                             // in memory; 0 unless ready
+  std::string why;                                // the last load failed
+  std::chrono::system_clock::time_point since{};  // loaded
+  std::chrono::steady_clock::time_point used{};
+  size_t uses = 0;  // by requests, now
+  ModelPtr model;   // if ready
+};
+
+// Thread-safe. Loading blocks the thread that asks, and others that ask for the same model; at most one loads
+// at a time.
+class ModelPool {
+ public:
+  // How a model is made; tests count and fail.
+  using Load = std::function<ModelPtr(const ModelSpec& spec)>;
+  using Forecast = std::function<uint64_t(const ModelSpec& spec)>;
+  struct Options {
+    uint64_t memory_bytes = 0;  // of all models together; 0: what the machine has free
+    Load load;
+    Forecast forecast;
+  };
+  // Throws Error kInvalidArgument for a name that comes twice.
+  ModelPool(std::vector<ModelSpec> specs, Options options);
+
+  // The model of this name, loaded; "" is the first one, and Ollama's ":latest" is ignored. Keep the pointer
+  // while it is used: it is what makes a model not idle. Throws ApiError 404 (no such model) or 503 (it
+  // cannot be loaded now).
+  ModelPtr acquire(const std::string& name);
+  // False if it is in use or not loaded.
+  bool unload(const std::string& name);
+  std::vector<ModelInfo> list() const;
+  bool has(const std::string& name) const;
+  void clear();  // unloads all, also those in use: for the end
+
+ private:
+  struct Entry {
+    ModelInfo info;
+  };
+  Entry* find(const std::string& name);
+  void make_room(uint64_t bytes, const Entry& for_whom, std::unique_lock<std::mutex>& lock);
+
+  Options options_;
+  mutable std::mutex mutex_;
+  std::condition_variable loaded_;
+  bool loading_ = false;
+  std::list<Entry> entries_;
+};
+
+// Free memory of this machine, within the limits of this process.
+uint64_t available_memory_bytes();
+
+}  // namespace butterfly::server

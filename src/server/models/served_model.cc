@@ -1,0 +1,84 @@
+#include "server/models/served_model.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "model/kv_cache.h"
+#include "runtime/engine/local_engine.h"
+
+namespace butterfly::server {
+namespace {
+
+constexpr size_t kDefaultContexts = 4;  // that the cache holds
+
+size_t context_of(const ModelOptions& options, const model::ModelConfig& config) {
+  const size_t wanted = options.context > 0 ? options.context : std::min(config.context, kDefaultContext);
+  return config.positions_max > 0 ? std::min(wanted, config.positions_max) : wanted;
+}
+
+size_t positions_of(const ModelOptions& options, size_t context) {
+  const size_t wanted = options.cache_positions > 0 ? options.cache_positions : kDefaultContexts * context;
+  return std::max(wanted, context);
+}
+
+uint64_t cache_bytes(const ModelOptions& options, const model::ModelConfig& config) {
+  const model::KvShape shape{
+      .layers = config.layers, .kv_heads = config.kv_heads, .layout = {options.cache_type, config.head_dim}};
+  return uint64_t{model::kv_bytes_per_position(shape)} * positions_of(options, context_of(options, config));
+}
+
+}  // namespace
+
+ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, ThreadPool& pool,
+                         std::mutex& turn)
+    : spec_(spec) {
+  runtime::LoadOptions load;
+  load.tokenizer_path = spec.tokenizer;
+  load.access = options.access;
+  load.context = options.context;
+  load.adapters = spec.adapters;
+  {
+    ThreadPool loaders(options.load_threads);  // not the engines': they go on meanwhile
+    loaded_ = runtime::load_model(spec.path, loaders, load);
+  }
+  const std::string source = loaded_->file.metadata().string_or("tokenizer.chat_template", "");
+  prompter_ = std::make_unique<ChatPrompter>(tokenizer(), source);
+  if (!prompter_->own_template())
+    log_info("{}: has no chat template; conversations are written as ChatML", spec.name);
+  const size_t context = context_of(options, loaded_->config);
+  runtime::LocalEngineOptions engine;
+  engine.engine.running_max = options.parallel;
+  engine.engine.waiting_max = options.queue;
+  engine.engine.waiting_tokens_max = options.queue_tokens;
+  engine.engine.context = context;
+  engine.engine.reuse_prefix = options.reuse_prefix;
+  engine.engine.speculate = options.speculate;
+  engine.positions = positions_of(options, context);
+  engine.kv_type = options.cache_type;
+  engine.rows_max = options.batch;
+  engine.turn = &turn;
+  engine_ = runtime::make_local_engine(*loaded_, pool, engine);
+  bytes_ = loaded_->file.tensor_bytes() + cache_bytes(options, loaded_->config);
+  log_info("{}: loaded in {}: {} and {} tokens of context", spec.name, format_duration(loaded_->load_time),
+           format_bytes(bytes_), context);
+}
+
+ServedModel::~ServedModel() {
+  if (engine_ != nullptr) engine_->stop();
+}
+
+model::GrammarCompiler& ServedModel::grammars() {
+  std::call_once(grammars_made_,
+                 [this] { grammars_ = std::make_unique<model::GrammarCompiler>(tokenizer()); });
+  return *grammars_;
+}
+
+uint64_t forecast_bytes(const ModelSpec& spec, const ModelOptions& options) {
+  const model::ModelFile file =
+      model::open_model(spec.path, {.tokenizer_path = spec.tokenizer, .access = FileAccess::kMap});
+  return file.tensor_bytes() + cache_bytes(options, model::read_config(file, options.context));
+}
+
+}  // namespace butterfly::server

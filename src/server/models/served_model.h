@@ -1,0 +1,77 @@
+// A model that answers requests: weights, engine, template and rules for one name.
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "model/grammar/structured_output.h"
+#include "runtime/engine/engine.h"
+#include "runtime/loaded_model.h"
+#include "server/chat_prompt.h"
+
+namespace butterfly::server {
+
+// What the server was told about a model.
+struct ModelSpec {
+  std::string name;
+  std::filesystem::path path;
+  std::filesystem::path tokenizer;
+  std::vector<model::AdapterSpec> adapters;
+  std::string parent;  // of an adapter: the name of the model it belongs to
+};
+
+struct ModelOptions {
+  size_t context = 0;
+  size_t parallel = 16;
+  size_t batch = 512;
+  size_t cache_positions = 0;
+  DType cache_type = DType::kF16;
+  size_t queue = 64;
+  size_t queue_tokens = 1 << 18;
+  bool reuse_prefix = true;
+  bool speculate = true;
+  FileAccess access = FileAccess::kMap;
+  size_t load_threads = 0;
+};
+
+inline constexpr size_t kDefaultContext = 4096;  // where the model's is longer and nothing was asked for
+
+// Loaded in the constructor; ends its engine in the destructor. What is const may be used by any thread, and
+// the engine and the compiler look after themselves.
+class ServedModel {
+ public:
+  // Borrows the pool; `turn` is held by the engine that computes. Throws Error.
+  ServedModel(const ModelSpec& spec, const ModelOptions& options, ThreadPool& pool, std::mutex& turn);
+  ~ServedModel();
+
+  const std::string& name() const { return spec_.name; }
+  const ModelSpec& spec() const { return spec_; }
+  const runtime::LoadedModel& loaded() const { return *loaded_; }
+  const model::Tokenizer& tokenizer() const { return loaded_->tokenizer_or_throw(); }
+  const ChatPrompter& prompter() const { return *prompter_; }
+  runtime::Engine& engine() { return *engine_; }
+  // The vocabulary as a tree takes memory and time, so it is made when the first rules come.
+  model::GrammarCompiler& grammars();
+  uint64_t bytes() const { return bytes_; }
+  std::chrono::system_clock::time_point loaded_at() const { return loaded_at_; }
+
+ private:
+  const ModelSpec spec_;
+  std::unique_ptr<runtime::LoadedModel> loaded_;
+  std::unique_ptr<ChatPrompter> prompter_;
+  std::unique_ptr<runtime::Engine> engine_;
+  std::once_flag grammars_made_;
+  std::unique_ptr<model::GrammarCompiler> grammars_;
+  uint64_t bytes_ = 0;
+  std::chrono::system_clock::time_point loaded_at_ = std::chrono::system_clock::now();
+};
+
+using ModelPtr = std::shared_ptr<ServedModel>;
+
+// Memory that loading will take: weights and cache. Reads the head of the file only.
+uint64_t forecast_bytes(const ModelSpec& spec, const ModelOptions& options);
+
+}  // namespace butterfly::server

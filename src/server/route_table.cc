@@ -1,0 +1,63 @@
+#include "server/route_table.h"
+
+#include "server/routes/routes.h"
+
+namespace butterfly::server {
+namespace {
+
+constexpr Route kRoutes[] = {
+    {"GET", "/v1/models", kQuick, list_models, "the models"},
+    {"GET", "/v1/models/{id}", kQuick, show_model, "one of them"},
+    {"POST", "/v1/chat/completions", kPlain, chat_completions, "an answer to a conversation"},
+    {"POST", "/v1/completions", kPlain, completions, "a text goes on"},
+    {"POST", "/v1/embeddings", kPlain, embeddings, "texts as vectors"},
+    {"POST", "/v1/responses", kPlain, responses, "an answer, in OpenAI's newer form"},
+    {"GET", "/health", kPublic | kQuick, health, "200 if requests are worked on, 503 with the reason if not"},
+    {"GET", "/metrics", kQuick, metrics, "counters for Prometheus"},
+    {"POST", "/tokenize", kPlain, tokenize, "a text as token ids"},
+    {"POST", "/detokenize", kPlain, detokenize, "token ids as text"},
+    {"GET", "/", kPublic | kQuick, ollama_root, "a word that something runs here"},
+    {"GET", "/api/version", kQuick | kOllamaShape, ollama_version, "version"},
+    {"GET", "/api/tags", kQuick | kOllamaShape, ollama_tags, "the models"},
+    {"GET", "/api/ps", kQuick | kOllamaShape, ollama_ps, "the models in memory"},
+    {"POST", "/api/show", kOllamaShape, ollama_show, "about a model"},
+    {"POST", "/api/chat", kOllamaShape, ollama_chat, "an answer to a conversation"},
+    {"POST", "/api/generate", kOllamaShape, ollama_generate, "an answer to a prompt"},
+    {"POST", "/api/embed", kOllamaShape, ollama_embed, "texts as vectors"},
+    {"GET", "/manage/ps", kManagement | kQuick, manage_ps, "models, requests, memory"},
+    {"POST", "/manage/stop", kManagement | kQuick, manage_stop, "drain and end"},
+    {"POST", "/manage/load", kManagement, manage_load, "load a model"},
+    {"POST", "/manage/unload", kManagement, manage_unload, "unload an idle model"},
+};
+
+bool matches(const Route& route, std::string_view path) {
+  const size_t open = route.path.find('{');
+  if (open == std::string_view::npos) return path == route.path;
+  return path.size() > open && path.starts_with(route.path.substr(0, open));
+}
+
+}  // namespace
+
+std::span<const Route> route_table() { return kRoutes; }
+
+RouteMatch find_route(std::string_view method, std::string_view path, Door door) {
+  RouteMatch match;
+  const std::string_view wanted = method == "HEAD" ? "GET" : method;
+  for (const Route& route : kRoutes) {
+    if (((route.flags & kManagement) != 0 && door != Door::kManagement) || !matches(route, path)) continue;
+    match.path_known = true;
+    if (route.method == wanted) {
+      match.route = &route;
+      return match;
+    }
+    match.allowed += (match.allowed.empty() ? "" : ", ") + std::string(route.method);
+    if (route.method == "GET") match.allowed += ", HEAD";
+  }
+  return match;
+}
+
+std::string path_parameter(const Route& route, std::string_view path) {
+  return std::string(path.substr(route.path.find('{')));
+}
+
+}  // namespace butterfly::server

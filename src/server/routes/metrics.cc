@@ -1,0 +1,98 @@
+// GET /metrics: Prometheus' text form, under vLLM's names where they mean the same.
+#include <fmt/format.h>
+
+#include "server/health.h"
+#include "server/metrics_text.h"
+#include "server/routes/routes.h"
+
+namespace butterfly::server {
+
+void metrics(ServerContext& context, ExchangePtr exchange) {
+  MetricsText out;
+  const auto models = context.models->list();
+  const auto each = [&](std::string_view name, std::string_view type, std::string_view help, auto value) {
+    out.family(name, type, help);
+    for (const ModelInfo& info : models)
+      if (info.model != nullptr) value(info.spec.name, info.model->engine().stats());
+  };
+  const auto number = [&](std::string_view name, std::string_view type, std::string_view help, auto value) {
+    each(name, type, help, [&](const std::string& model, const runtime::EngineStats& stats) {
+      out.value(name, {{"model_name", model}}, static_cast<double>(value(stats)));
+    });
+  };
+  using Stats = const runtime::EngineStats&;
+  number("vllm:num_requests_running", "gauge", "Requests that advance in every step.",
+         [](Stats s) { return s.running; });
+  number("vllm:num_requests_waiting", "gauge", "Requests in the queue.", [](Stats s) { return s.waiting; });
+  number("vllm:kv_cache_usage_perc", "gauge",
+         "Share of the key/value pages that running requests hold, 0 to 1.", [](Stats s) {
+           return s.pages == 0 ? 0.0 : static_cast<double>(s.pages_used) / static_cast<double>(s.pages);
+         });
+  number("vllm:prompt_tokens_total", "counter", "Prompt tokens, cached ones included.",
+         [](Stats s) { return s.prompt_tokens; });
+  number("vllm:generation_tokens_total", "counter", "Tokens generated.",
+         [](Stats s) { return s.generated_tokens; });
+  number("vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked for in the cache.",
+         [](Stats s) { return s.prompt_tokens; });
+  number("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.",
+         [](Stats s) { return s.cached_tokens; });
+  number("vllm:num_preemptions_total", "counter",
+         "Requests that had to give their pages back and start again.",
+         [](Stats s) { return s.preemptions; });
+  number("vllm:spec_decode_num_draft_tokens_total", "counter", "Tokens guessed ahead.",
+         [](Stats s) { return s.draft_tokens; });
+  number("vllm:spec_decode_num_accepted_tokens_total", "counter", "Guesses that were right.",
+         [](Stats s) { return s.draft_accepted; });
+  const auto histogram = [&](std::string_view name, std::string_view help, auto member) {
+    each(name, "histogram", help, [&](const std::string& model, Stats stats) {
+      out.histogram(name, {{"model_name", model}}, stats.*member);
+    });
+  };
+  using S = runtime::EngineStats;
+  histogram("vllm:time_to_first_token_seconds", "From submission to the first token.", &S::first_token);
+  histogram("vllm:inter_token_latency_seconds", "Between tokens of one request.", &S::token_gap);
+  histogram("vllm:e2e_request_latency_seconds", "From submission to the end.", &S::request_time);
+  histogram("vllm:request_queue_time_seconds", "From submission to the first row computed.", &S::queue_time);
+  each("vllm:request_success_total", "counter", "Requests that ended, by reason.",
+       [&](const std::string& model, Stats stats) {
+         for (size_t i = 0; i < stats.finished.size(); ++i)
+           out.value("vllm:request_success_total",
+                     {{"model_name", model},
+                      {"finished_reason",
+                       std::string(runtime::finish_reason_name(static_cast<runtime::FinishReason>(i)))}},
+                     static_cast<double>(stats.finished[i]));
+       });
+  number("butterfly_engine_steps_total", "counter", "Steps of the engine.", [](Stats s) { return s.steps; });
+  number("butterfly_engine_rows_total", "counter", "Rows computed in them.", [](Stats s) { return s.rows; });
+  number("butterfly_requests_refused_total", "counter", "Requests refused because the queue was full.",
+         [](Stats s) { return s.refused; });
+
+  const auto plain = [&](std::string_view name, std::string_view type, std::string_view help, double value) {
+    out.family(name, type, help);
+    out.value(name, {}, value);
+  };
+  const HttpCounters& http = context.http->counters();
+  plain("butterfly_ready", "gauge", "1 if requests are taken and worked on.",
+        why_not_ready(context).empty() ? 1 : 0);
+  plain("butterfly_http_connections", "gauge", "Open connections.", static_cast<double>(http.connections));
+  plain("butterfly_http_connections_accepted_total", "counter", "Connections accepted.",
+        static_cast<double>(http.accepted));
+  plain("butterfly_http_connections_evicted_total", "counter", "Idle connections closed to make room.",
+        static_cast<double>(http.evicted));
+  plain("butterfly_http_timeouts_total", "counter",
+        "Connections closed because a request took too long to arrive.", static_cast<double>(http.timed_out));
+  plain("butterfly_http_slow_clients_total", "counter", "Clients cut because they did not read.",
+        static_cast<double>(http.slow_clients));
+  plain("butterfly_http_refused_heads_total", "counter", "Requests refused by host, origin, key or route.",
+        static_cast<double>(http.refused_heads));
+  out.family("butterfly_http_responses_total", "counter", "Answers by class of status.");
+  for (size_t i = 2; i < http.responses.size(); ++i)
+    out.value("butterfly_http_responses_total", {{"class", fmt::format("{}xx", i)}},
+              static_cast<double>(http.responses[i]));
+  HttpResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = out.take();
+  exchange->respond(std::move(response));
+}
+
+}  // namespace butterfly::server

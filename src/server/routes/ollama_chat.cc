@@ -1,0 +1,135 @@
+// Ollama's POST /api/chat and /api/generate: one JSON object per line, streamed unless refused.
+#include <nlohmann/json.hpp>
+
+#include "server/generation/pieces.h"
+#include "server/generation/read_request.h"
+#include "server/routes/routes.h"
+
+namespace butterfly::server {
+namespace {
+
+class OllamaAnswer final : public Answer {
+ public:
+  OllamaAnswer(ExchangePtr exchange, Generation generation, bool stream, bool chat)
+      : Answer(std::move(exchange), std::move(generation), ErrorShape::kOllama),
+        stream_(stream),
+        chat_(chat) {}
+
+ private:
+  void on_begin() override {
+    if (stream_) exchange().begin(ndjson_head(), "");  // a line of its own would break readers: no pings
+  }
+
+  void on_delta(Choice&, std::string_view text, const std::vector<ToolCall>& calls,
+                const std::vector<runtime::TokenEvent>&) override {
+    if (!stream_) return;
+    Json line = piece(text, calls);
+    line["done"] = false;
+    exchange().write(to_text(line) + "\n");
+  }
+
+  void on_complete() override {
+    const Choice& choice = choices()[0];
+    Json last = stream_ ? piece("", {}) : piece(choice.text, choice.calls);
+    const runtime::FinishEvent& finish = choice.finish;
+    const Duration prompt_time = finish.timings.first_token - finish.timings.queued;
+    last["done_reason"] = choice.finish_reason() == "length" ? "length" : "stop";
+    last["done"] = true;
+    last["total_duration"] = finish.timings.total.count();
+    last["load_duration"] = 0;
+    last["prompt_eval_count"] = finish.usage.prompt_tokens;
+    last["prompt_eval_duration"] = prompt_time.count();
+    last["eval_count"] = finish.usage.generated_tokens;
+    last["eval_duration"] = (finish.timings.total - finish.timings.first_token).count();
+    if (!stream_) return respond_json(exchange(), to_text(last));
+    exchange().write(to_text(last) + "\n");
+    exchange().end();
+  }
+
+  void on_failure(const ApiError& error) override {
+    if (!stream_) return Answer::on_failure(error);
+    exchange().write(error_body(error, ErrorShape::kOllama) + "\n");
+    exchange().end();
+  }
+
+  Json piece(std::string_view text, const std::vector<ToolCall>& calls) const {
+    Json json = {{"model", model().name()}, {"created_at", rfc3339_now()}};
+    if (!chat_) {
+      json["response"] = text;
+      return json;
+    }
+    json["message"] = {{"role", "assistant"}, {"content", text}};
+    for (const ToolCall& call : calls)
+      json["message"]["tool_calls"].push_back(
+          {{"function", {{"name", call.name}, {"arguments", Json::parse(call.arguments, nullptr, false)}}}});
+    return json;
+  }
+
+  const bool stream_, chat_;
+};
+
+// "think" as templates know it.
+Json template_variables(const Fields& fields) {
+  Json extra = Json::object();
+  if (const Json* think = fields.find("think"); think != nullptr && think->is_boolean())
+    extra["enable_thinking"] = *think;
+  return extra;
+}
+
+}  // namespace
+
+void ollama_chat(ServerContext& context, ExchangePtr exchange) {
+  const Json body = body_of(*exchange);
+  const Fields fields(body, kOllamaChatFields);
+  Generation generation = new_generation(context, *exchange, fields.string("model"));
+  const Json* messages = fields.find("messages");
+  if (messages->empty()) {  // how Ollama is asked to load a model
+    return respond_json(*exchange, to_text({{"model", generation.model->name()},
+                                            {"created_at", rfc3339_now()},
+                                            {"message", {{"role", "assistant"}, {"content", ""}}},
+                                            {"done_reason", "load"},
+                                            {"done", true}}));
+  }
+  const std::string grammar = read_ollama_options(fields.find("options"), generation);
+  const ToolRequest tools = read_tools(fields.find("tools"), nullptr, true);
+  set_rules(grammar, read_ollama_format(fields.find("format")), tools, generation);
+  const Json extra = template_variables(fields);
+  ChatPrompter::Request conversation;
+  conversation.messages = messages;
+  conversation.tools = tools.tools;
+  conversation.extra = &extra;
+  generation.prompts.push_back(generation.model->prompter().render(conversation));
+  std::make_shared<OllamaAnswer>(std::move(exchange), std::move(generation), fields.boolean("stream"), true)
+      ->start();
+}
+
+void ollama_generate(ServerContext& context, ExchangePtr exchange) {
+  const Json body = body_of(*exchange);
+  const Fields fields(body, kOllamaGenerateFields);
+  Generation generation = new_generation(context, *exchange, fields.string("model"));
+  const std::string prompt = fields.string("prompt");
+  if (prompt.empty())
+    return respond_json(*exchange, to_text({{"model", generation.model->name()},
+                                            {"created_at", rfc3339_now()},
+                                            {"response", ""},
+                                            {"done_reason", "load"},
+                                            {"done", true}}));
+  const std::string grammar = read_ollama_options(fields.find("options"), generation);
+  set_rules(grammar, read_ollama_format(fields.find("format")), {}, generation);
+  if (fields.boolean("raw") || !generation.model->prompter().own_template()) {
+    generation.prompts = read_prompts(Json(prompt), "prompt", 1, generation.model->tokenizer());
+  } else {
+    Json messages = Json::array();
+    if (fields.has("system")) messages.push_back({{"role", "system"}, {"content", fields.string("system")}});
+    messages.push_back({{"role", "user"}, {"content", prompt}});
+    const Json extra = template_variables(fields);
+    ChatPrompter::Request conversation;
+    conversation.messages = &messages;
+    conversation.extra = &extra;
+    generation.prompts.push_back(generation.model->prompter().render(conversation));
+  }
+  std::make_shared<OllamaAnswer>(std::move(exchange), std::move(generation), fields.boolean("stream"), false)
+      ->start();
+}
+
+}  // namespace butterfly::server

@@ -1,0 +1,135 @@
+// What Ollama's clients ask about the server and its models: GET /, /api/version, /api/tags, /api/ps; POST
+// /api/show.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "server/api/fields.h"
+#include "server/routes/routes.h"
+
+namespace butterfly::server {
+namespace {
+
+std::string rfc3339(std::chrono::system_clock::time_point time) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+}
+
+std::string modified(const ModelSpec& spec) {
+  std::error_code failed;
+  const auto time = std::filesystem::last_write_time(spec.path, failed);
+  if (failed) return rfc3339({});
+  return rfc3339(std::chrono::time_point_cast<std::chrono::system_clock::duration>(
+      std::chrono::file_clock::to_sys(time)));
+}
+
+uint64_t file_bytes(const ModelSpec& spec) {
+  std::error_code failed;
+  const uint64_t bytes = std::filesystem::file_size(spec.path, failed);
+  return failed ? 0 : bytes;
+}
+
+// Clients show it and compare it: a function of name, path and size stands in for the hash of gigabytes.
+std::string digest_of(const ModelSpec& spec) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  std::string digest;
+  const std::string text = fmt::format("{}\n{}\n{}", spec.name, spec.path.string(), file_bytes(spec));
+  for (int part = 0; part < 4; ++part) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    digest += fmt::format("{:016x}", hash);
+  }
+  return digest;
+}
+
+Json details_of(const ModelInfo& info) {
+  Json details = {{"parent_model", info.spec.parent}, {"format", "gguf"},     {"family", ""},
+                  {"families", Json::array()},        {"parameter_size", ""}, {"quantization_level", ""}};
+  if (info.model == nullptr) return details;
+  const model::ModelFile& file = info.model->loaded().file;
+  const auto shares = file.type_shares();
+  details["format"] = file.format().substr(0, file.format().find(' '));
+  details["family"] = file.architecture();
+  details["families"] = Json::array({file.architecture()});
+  details["parameter_size"] = format_count(file.parameter_count());
+  details["quantization_level"] = shares.empty() ? "" : shares.front().type;
+  return details;
+}
+
+Json row_of(const ModelInfo& info) {
+  return {{"name", info.spec.name},
+          {"model", info.spec.name},
+          {"size", file_bytes(info.spec)},
+          {"digest", digest_of(info.spec)},
+          {"details", details_of(info)}};
+}
+
+}  // namespace
+
+void ollama_root(ServerContext&, ExchangePtr exchange) {
+  HttpResponse response;
+  response.content_type = "text/plain; charset=utf-8";
+  response.body = "Butterfly is running\n";
+  exchange->respond(std::move(response));
+}
+
+void ollama_version(ServerContext& context, ExchangePtr exchange) {
+  respond_json(*exchange, to_text({{"version", context.version}}));
+}
+
+void ollama_tags(ServerContext& context, ExchangePtr exchange) {
+  Json rows = Json::array();
+  for (const ModelInfo& info : context.models->list()) {
+    Json row = row_of(info);
+    row["modified_at"] = modified(info.spec);
+    rows.push_back(std::move(row));
+  }
+  respond_json(*exchange, to_text({{"models", std::move(rows)}}));
+}
+
+void ollama_ps(ServerContext& context, ExchangePtr exchange) {
+  Json rows = Json::array();
+  for (const ModelInfo& info : context.models->list()) {
+    if (info.model == nullptr) continue;
+    Json row = row_of(info);
+    row["size"] = info.bytes;
+    row["size_vram"] = 0;
+    row["expires_at"] = "9999-12-31T23:59:59Z";  // it stays until memory is needed
+    row["context_length"] = info.model->engine().context();
+    rows.push_back(std::move(row));
+  }
+  respond_json(*exchange, to_text({{"models", std::move(rows)}}));
+}
+
+void ollama_show(ServerContext& context, ExchangePtr exchange) {
+  const Json body = body_of(*exchange);
+  const Fields fields(body, kOllamaShowFields);
+  const std::string name = fields.has("model") ? fields.string("model") : fields.string("name");
+  const ModelPtr model = context.models->acquire(name);
+  ModelInfo info;
+  info.spec = model->spec();
+  info.model = model;
+  Json capabilities = Json::array({"completion", "embedding"});
+  if (model->prompter().own_template()) capabilities.push_back("tools");
+  Json facts = Json::object();
+  // Vocabularies have a hundred thousand entries: clients want the numbers.
+  for (const model::Metadata::Entry& entry : model->loaded().file.metadata().entries()) {
+    if (std::holds_alternative<model::MetaArray>(entry.value)) continue;
+    std::visit(
+        [&](const auto& value) {
+          if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, model::MetaArray>)
+            facts[entry.key] = value;
+        },
+        entry.value);
+  }
+  respond_json(*exchange, to_text({{"modelfile", "FROM " + info.spec.name + "\n"},
+                                   {"parameters", ""},
+                                   {"template", model->prompter().source()},
+                                   {"details", details_of(info)},
+                                   {"model_info", std::move(facts)},
+                                   {"capabilities", std::move(capabilities)},
+                                   {"modified_at", modified(info.spec)}}));
+}
+
+}  // namespace butterfly::server

@@ -1,0 +1,172 @@
+#include "server/server.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "kernels/target.h"
+#include "server/dispatch.h"
+#include "server/model_specs.h"
+#include "server/server_context.h"
+
+namespace butterfly::server {
+namespace {
+
+constexpr size_t kPreparers = 4;
+constexpr std::chrono::milliseconds kFlushTime{3000};  // for the last bytes of answers after a drain
+constexpr std::chrono::milliseconds kFlushStep{10};
+
+// A connection is a descriptor: as many as the system lets us have.
+void raise_descriptor_limit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+size_t connection_bound(size_t wanted) {
+  rlimit limit;
+  constexpr size_t kOthers = 128;  // model files, logs, listeners
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
+  return std::min<size_t>(wanted, std::max<size_t>(limit.rlim_cur, kOthers + 16) - kOthers);
+}
+
+AccessOptions access_options(const Settings& settings) {
+  AccessOptions access;
+  for (const std::string& key : settings.api_keys) access.keys.add(key);
+  if (!settings.api_key_file.empty()) access.keys.add_file(settings.api_key_file);
+  access.hosts = settings.allow_hosts;
+  access.origins = settings.allow_origins;
+  if (access.keys.empty() && !is_loopback(settings.host))
+    fail(Errc::kInvalidArgument,
+         "{} can be reached by other machines, and there is no API key. Make one with 'butterfly serve "
+         "--make-key keys', then add "
+         "--api-key-file keys; or stay on 127.0.0.1",
+         settings.host);
+  return access;
+}
+
+HttpServerOptions http_options(const Settings& settings) {
+  HttpServerOptions options;
+  options.host = settings.host;
+  options.port = static_cast<uint16_t>(settings.port);
+  options.tls_certificate = settings.tls_cert;
+  options.tls_key = settings.tls_key;
+  options.unix_path = settings.management;
+  options.limits.connection_count = connection_bound(settings.connections);
+  return options;
+}
+
+}  // namespace
+
+struct Server::Impl {
+  ServerContext context;
+  std::unique_ptr<WorkQueue> queue;
+  std::thread drainer;
+  std::atomic<bool> clean{true};
+
+  // Takes nothing new, lets what runs end, then ends the network's thread.
+  void begin_drain() {
+    if (context.draining.exchange(true)) return;
+    log_info("draining: running requests have {} s", context.settings.drain_seconds);
+    context.http->stop_accepting();
+    drainer = std::thread([this] {
+      const TimePoint deadline =
+          SystemClock::instance().now() + std::chrono::seconds(context.settings.drain_seconds);
+      for (const ModelInfo& info : context.models->list())
+        if (info.model != nullptr && !info.model->engine().drain(deadline)) clean = false;
+      const TimePoint flushed = SystemClock::instance().now() + kFlushTime;
+      while (context.http->unanswered() > 0 && SystemClock::instance().now() < flushed)
+        std::this_thread::sleep_for(kFlushStep);
+      context.http->stop();
+    });
+  }
+
+  void on_signal() {
+    if (!context.draining) return begin_drain();
+    log_warn("ended at once");
+    ::unlink(context.settings.management.c_str());
+    ::_exit(1);
+  }
+};
+
+Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
+  ServerContext& context = impl_->context;
+  context.settings = std::move(options.settings);
+  context.version = options.version;
+  context.fingerprint = fmt::format("bf-{}-n{}", options.version, kernels::kNumericsId);
+  context.access = AccessPolicy(access_options(context.settings));
+  const ModelOptions model_settings = model_options(context.settings);
+  std::vector<ModelSpec> specs = model_specs(context.settings, options.resolve_model);
+  context.pool = std::make_unique<ThreadPool>(context.settings.threads);
+  ModelPool::Options pool;
+  if (!context.settings.memory.empty()) pool.memory_bytes = parse_bytes(context.settings.memory).or_throw();
+  pool.load = [&context, model_settings](const ModelSpec& spec) {
+    return std::make_shared<ServedModel>(spec, model_settings, *context.pool, context.turn);
+  };
+  pool.forecast = [model_settings](const ModelSpec& spec) { return forecast_bytes(spec, model_settings); };
+  std::vector<std::string> names;
+  for (const ModelSpec& spec : specs) names.push_back(spec.name);
+  context.models = std::make_unique<ModelPool>(std::move(specs), std::move(pool));
+
+  raise_descriptor_limit();
+  ::signal(SIGPIPE, SIG_IGN);
+  if (context.settings.management.empty() && context.settings.port != 0)
+    context.settings.management = default_management_path(context.settings.port).string();
+  impl_->queue = std::make_unique<WorkQueue>(kPreparers, HttpLimits().prepare_queue);
+  context.http = std::make_unique<HttpServer>(
+      http_options(context.settings),
+      [&context](const HttpRequest& request, Door door) { return check_head(context, request, door); },
+      [this, &context](ExchangePtr exchange, Door door) {
+        dispatch(context, *impl_->queue, std::move(exchange), door);
+      });
+  context.begin_drain = [this] { impl_->begin_drain(); };
+  // The first has to be there; others may not fit beside it and come when they are asked for.
+  if (!context.settings.lazy) {
+    for (const std::string& name : names) {
+      try {
+        context.models->acquire(name);
+      } catch (const ApiError& error) {
+        if (name == names.front()) fail(Errc::kInvalidArgument, "{}", error.what());
+      }
+    }
+  }
+}
+
+Server::~Server() {
+  if (impl_->drainer.joinable()) impl_->drainer.join();
+  ServerContext& context = impl_->context;
+  impl_->queue->stop();
+  context.models->clear();  // engines end, and let go of their exchanges
+  context.http.reset();
+}
+
+std::string Server::url() const {
+  const Settings& s = impl_->context.settings;
+  const bool v6 = s.host.find(':') != std::string::npos;
+  return fmt::format("{}://{}{}{}:{}", s.tls_cert.empty() ? "http" : "https", v6 ? "[" : "", s.host,
+                     v6 ? "]" : "", port());
+}
+
+uint16_t Server::port() const { return impl_->context.http->port(); }
+bool Server::needs_key() const { return impl_->context.access.needs_key(); }
+std::string Server::first_model() const { return impl_->context.models->list().front().spec.name; }
+std::string Server::management_path() const { return impl_->context.settings.management; }
+
+bool Server::run(bool signals) {
+  if (signals) impl_->context.http->on_signal([this](int) { impl_->on_signal(); });
+  impl_->context.http->run();
+  return impl_->clean;
+}
+
+void Server::stop() {
+  impl_->context.http->post([this] { impl_->begin_drain(); });
+}
+
+}  // namespace butterfly::server

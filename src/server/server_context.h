@@ -1,0 +1,35 @@
+// What routes work with.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "server/access.h"
+#include "server/http/http_server.h"
+#include "server/models/model_pool.h"
+#include "server/settings.h"
+
+namespace butterfly::server {
+
+// One per server; outlives every request.
+struct ServerContext {
+  Settings settings;
+  std::string version;      // "0.1.0"
+  std::string fingerprint;  // of the program: equal ones give equal bits
+  AccessPolicy access{AccessOptions{}};
+  std::unique_ptr<ThreadPool> pool;
+  std::mutex turn;  // of the engines
+  std::unique_ptr<ModelPool> models;
+  std::unique_ptr<HttpServer> http;
+  std::chrono::system_clock::time_point started = std::chrono::system_clock::now();
+  std::atomic<bool> draining{false};
+  std::function<void()> begin_drain;  // as SIGTERM does
+
+  struct Counters {
+    std::atomic<uint64_t> requests{0};
+    std::atomic<uint64_t> queue_full{0};
+  } counters;
+};
+
+}  // namespace butterfly::server

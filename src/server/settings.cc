@@ -1,0 +1,201 @@
+#include "server/settings.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <toml++/toml.h>
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace butterfly::server {
+namespace {
+
+using S = Settings;
+
+const SettingRow kSettings[] = {
+    {"-m,--model", "model", "[NAME=]FILE", "Models",
+     "Model: GGUF, folder, or name from the store (several: repeat)", &S::models},
+    {"--lora", "lora", "[NAME=]FILE[:SCALE]", "Models",
+     "Adapter, served as a model of its own over the first -m (repeat)", &S::lora},
+    {"--tokenizer", "tokenizer", "FILE", "Models", "Vocabulary of a llama2.c model", &S::tokenizer},
+    {"--no-mmap", "no_mmap", "", "Models", "Read the model's files instead of mapping them", &S::no_mmap},
+    {"--lazy", "lazy", "", "Models", "Load a model when it is first asked for", &S::lazy},
+    {"--memory", "memory", "BYTES", "Models",
+     "All models together, such as 12GiB; idle ones make room (default: what is free)", &S::memory},
+
+    {"--host", "host", "ADDRESS", "Network", "Address to listen on; others than 127.0.0.1 need an API key",
+     &S::host},
+    {"--port", "port", "N", "Network", "Port; 0: any free one", &S::port, 0, 65535},
+    {"--api-key", "api_key", "KEY", "Network", "Key clients must send (several: repeat)", &S::api_keys},
+    {"--api-key-file", "api_key_file", "FILE", "Network", "Keys or their hashes, one per line",
+     &S::api_key_file},
+    {"--make-key", "make_key", "FILE", "Network", "Make a key, add its hash to FILE, show it, and end",
+     &S::make_key},
+    {"--allow-host", "allow_host", "NAME", "Network", "Name clients may call this server by (repeat)",
+     &S::allow_hosts},
+    {"--allow-origin", "allow_origin", "URL", "Network", "Page that may use this server (repeat)",
+     &S::allow_origins},
+    {"--tls-cert", "tls_cert", "FILE", "Network", "HTTPS: certificate chain (PEM)", &S::tls_cert},
+    {"--tls-key", "tls_key", "FILE", "Network", "HTTPS: its key (PEM)", &S::tls_key},
+    {"--management", "management", "PATH", "Network", "Unix socket for ps and stop", &S::management},
+    {"--connections", "connections", "N", "Network", "Open connections; idle ones make room", &S::connections,
+     1, 1 << 20},
+
+    {"-t,--threads", "threads", "N", "Engine", "Compute threads; 0: every CPU this process may use",
+     &S::threads, 0, 1024},
+    {"-c,--ctx-size", "ctx_size", "N", "Engine", "Positions of one request; 0: the model's, at most 4096",
+     &S::context, 0, 1 << 24},
+    {"--parallel", "parallel", "N", "Engine", "Requests that advance at once", &S::parallel, 1, 1024},
+    {"-b,--batch-size", "batch_size", "N", "Engine", "Rows of one step", &S::batch, 1, 512},
+    {"--cache-positions", "cache_positions", "N", "Engine",
+     "Key/value cache, shared by all requests; 0: four contexts", &S::cache_positions, 0, 1 << 28},
+    {"--cache-type", "cache_type", "TYPE", "Engine", "Key/value cache: f16, f32 or q8_0", &S::cache_type},
+    {"--queue", "queue", "N", "Engine", "Requests that wait; more are answered 429", &S::queue, 0, 1 << 16},
+    {"--queue-tokens", "queue_tokens", "N", "Engine", "Prompt tokens that wait", &S::queue_tokens, 1,
+     SIZE_MAX >> 1},
+    {"--no-prefix-reuse", "no_prefix_reuse", "", "Engine", "Compute every prompt from its beginning",
+     &S::no_prefix_reuse},
+    {"--no-speculation", "no_speculation", "", "Engine", "Never guess tokens ahead", &S::no_speculation},
+    {"--request-time", "request_time", "SECONDS", "Engine", "A request ends after so long; 0: no bound",
+     &S::request_seconds, 0, 1 << 24},
+    {"--drain-time", "drain_time", "SECONDS", "Engine", "After SIGTERM running requests have so long",
+     &S::drain_seconds, 0, 3600},
+};
+
+template <typename... F>
+struct Overload : F... {
+  using F::operator()...;
+};
+template <typename... F>
+Overload(F...) -> Overload<F...>;
+
+std::string type_word(const toml::node& node) {
+  std::ostringstream out;
+  out << node.type();
+  return out.str();
+}
+
+class Reader {
+ public:
+  Reader(std::string file, Settings& settings) : file_(std::move(file)), settings_(settings) {}
+
+  void read(const SettingRow& row, const toml::node& node) const {
+    const auto wrong = [&](std::string_view expected) {
+      fail(Errc::kInvalidArgument, "{}:{}: {}: expected {}, found {}", file_, node.source().begin.line,
+           row.key, expected, type_word(node));
+    };
+    std::visit(Overload{
+                   [&](std::string S::*field) {
+                     const auto value = node.value_exact<std::string>();
+                     if (!value) wrong("a string");
+                     settings_.*field = *value;
+                   },
+                   [&](size_t S::*field) {
+                     const auto value = node.value_exact<int64_t>();
+                     if (!value) wrong("an integer");
+                     if (*value < 0 || static_cast<size_t>(*value) < row.min ||
+                         static_cast<size_t>(*value) > row.max)
+                       fail(Errc::kInvalidArgument, "{}:{}: {}: expected {} to {}, found {}", file_,
+                            node.source().begin.line, row.key, row.min, row.max, *value);
+                     settings_.*field = static_cast<size_t>(*value);
+                   },
+                   [&](bool S::*field) {
+                     const auto value = node.value_exact<bool>();
+                     if (!value) wrong("true or false");
+                     settings_.*field = *value;
+                   },
+                   [&](std::vector<std::string> S::*field) {
+                     std::vector<std::string> list;
+                     if (const auto one = node.value_exact<std::string>()) {
+                       list.push_back(*one);
+                     } else if (const toml::array* array = node.as_array()) {
+                       for (const toml::node& element : *array) {
+                         const auto value = element.value_exact<std::string>();
+                         if (!value) wrong("strings");
+                         list.push_back(*value);
+                       }
+                     } else {
+                       wrong("a string or an array of strings");
+                     }
+                     settings_.*field = std::move(list);
+                   },
+               },
+               row.field);
+  }
+
+ private:
+  std::string file_;
+  Settings& settings_;
+};
+
+std::string quoted(const std::string& text) {
+  std::ostringstream out;
+  out << toml::node_view(toml::value<std::string>(text));
+  return out.str();
+}
+
+}  // namespace
+
+std::span<const SettingRow> setting_table() { return kSettings; }
+
+void read_settings_file(const std::filesystem::path& file, const std::set<std::string, std::less<>>& given,
+                        Settings& settings) {
+  toml::table table;
+  try {
+    table = toml::parse_file(file.string());
+  } catch (const toml::parse_error& error) {
+    fail(Errc::kInvalidArgument, "{}:{}: {}", file.string(), error.source().begin.line, error.description());
+  }
+  const Reader reader(file.string(), settings);
+  for (const auto& [key, node] : table) {
+    const auto row = std::find_if(std::begin(kSettings), std::end(kSettings),
+                                  [&](const SettingRow& r) { return r.key == key.str(); });
+    if (row == std::end(kSettings))
+      fail(Errc::kInvalidArgument, "{}:{}: no setting '{}'; --print-config shows them all", file.string(),
+           node.source().begin.line, key.str());
+    if (!given.contains(row->key)) reader.read(*row, node);
+  }
+}
+
+std::string settings_as_toml(const Settings& settings) {
+  std::string out, group;
+  for (const SettingRow& row : kSettings) {
+    if (row.key == "api_key" || row.key == "make_key") continue;
+    if (row.group != group) {
+      out += fmt::format("{}# {}\n", group.empty() ? "" : "\n", row.group);
+      group = row.group;
+    }
+    std::visit(
+        Overload{
+            [&](std::string S::*field) { out += fmt::format("{} = {}", row.key, quoted(settings.*field)); },
+            [&](size_t S::*field) { out += fmt::format("{} = {}", row.key, settings.*field); },
+            [&](bool S::*field) { out += fmt::format("{} = {}", row.key, settings.*field); },
+            [&](std::vector<std::string> S::*field) {
+              out += fmt::format("{} = [", row.key);
+              for (size_t i = 0; i < (settings.*field).size(); ++i)
+                out += (i == 0 ? "" : ", ") + quoted((settings.*field)[i]);
+              out += "]";
+            },
+        },
+        row.field);
+    out += fmt::format("  # {}\n", row.help);
+  }
+  return out;
+}
+
+std::filesystem::path default_management_path(size_t port) {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  std::filesystem::path folder;
+  if (runtime != nullptr && *runtime == '/') {
+    folder = std::filesystem::path(runtime) / "butterfly";
+  } else {
+    folder = std::filesystem::temp_directory_path() / fmt::format("butterfly-{}", getuid());
+  }
+  return folder / fmt::format("serve-{}.sock", port);
+}
+
+}  // namespace butterfly::server

@@ -1,0 +1,74 @@
+// Everything `serve` can be told, one row each: flag, environment, TOML key, help and bounds come from the
+// same place.
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace butterfly::server {
+
+struct Settings {
+  std::vector<std::string> models;  // "FILE" or "name=FILE"
+  std::vector<std::string> lora;    // "FILE" or "name=FILE[:SCALE]": a model of its own over the first one
+  std::string tokenizer;
+  bool no_mmap = false;
+  bool lazy = false;  // load models when they are first asked for
+
+  std::string host = "127.0.0.1";
+  size_t port = 8080;
+  std::vector<std::string> api_keys;
+  std::string api_key_file;
+  std::string make_key;
+  std::vector<std::string> allow_hosts;
+  std::vector<std::string> allow_origins;
+  std::string tls_cert;
+  std::string tls_key;
+  std::string management;  // path of the unix socket; empty: default_management_path()
+
+  size_t threads = 0;
+  size_t context = 0;
+  size_t parallel = 16;
+  size_t batch = 512;
+  size_t cache_positions = 0;
+  std::string cache_type = "f16";
+  size_t queue = 64;
+  size_t queue_tokens = 1 << 18;
+  bool no_prefix_reuse = false;
+  bool no_speculation = false;
+  std::string memory;  // "12GiB": bound for all models together; empty: what the machine has free
+  size_t request_seconds = 0;
+  size_t drain_seconds = 60;
+  size_t connections = 4096;
+};
+
+struct SettingRow {
+  std::string_view flags;  // as CLI11 wants them: "-m,--model"
+  std::string_view key;    // in TOML, and the long flag with '_': "model"
+  std::string_view type;   // word in the help: "FILE"
+  std::string_view group;
+  std::string_view help;
+  std::variant<std::string Settings::*, size_t Settings::*, bool Settings::*,
+               std::vector<std::string> Settings::*>
+      field;
+  size_t min = 0, max = SIZE_MAX;  // of numbers
+};
+std::span<const SettingRow> setting_table();
+
+// Fills what is not in `given` (keys) from a TOML file. Throws Error that names file, key, expected and
+// found; also for a key that no row has.
+void read_settings_file(const std::filesystem::path& file, const std::set<std::string, std::less<>>& given,
+                        Settings& settings);
+
+// The settings as such a file. API keys are left out.
+std::string settings_as_toml(const Settings& settings);
+
+// Where a server on this port has its unix socket: in $XDG_RUNTIME_DIR, or a folder of the user's own in
+// /tmp.
+std::filesystem::path default_management_path(size_t port);
+
+}  // namespace butterfly::server

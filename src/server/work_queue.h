@@ -1,0 +1,34 @@
+// A few threads that read, check and prepare requests, so that the network's thread never works.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace butterfly::server {
+
+// Thread-safe. What a job throws is a mistake of ours: jobs catch their own errors.
+class WorkQueue {
+ public:
+  WorkQueue(size_t threads, size_t waiting_max);
+  ~WorkQueue();  // stop()
+
+  // False: full, or stopped.
+  [[nodiscard]] bool push(std::function<void()> job);
+  // Jobs under way are finished, those that wait are dropped.
+  void stop();
+
+ private:
+  void work();
+
+  const size_t waiting_max_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  bool stopped_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace butterfly::server
