@@ -112,7 +112,7 @@ std::string overview(bool all) {
       group = command.group;
       out += fmt::format("\n{}:\n", group);
     }
-    out += fmt::format("  {:<12}{}\n", command.name, command.help);
+    out += fmt::format("  {:<17}{}\n", command.name, command.help);
   }
   out +=
       "\nbutterfly <command> --help shows its flags. Each flag can also be set in the environment:\n"

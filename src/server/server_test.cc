@@ -179,8 +179,7 @@ TEST_F(ServerTest, ErrorsHaveOpenAisShape) {
   const Reply method = running->get("/v1/chat/completions");
   EXPECT_EQ(method.status, 405);
   EXPECT_EQ(method.fields.at("allow"), "POST");
-  EXPECT_EQ(running->post("/v1/chat/completions", "x", "Content-Type: text/plain\r\n").status, 400)
-      << "two content types";
+  EXPECT_EQ(running->post("/v1/chat/completions", "x", "Content-Type: text/plain\r\n").status, 415);
 }
 
 TEST_F(ServerTest, ATooLongPromptIsRefusedWithBothNumbers) {
@@ -266,11 +265,12 @@ TEST_F(ServerTest, JsonBySchemaAndForcedTools) {
 
   const std::string tools =
       R"("tools":[{"type":"function","function":{"name":"light","parameters":{"type":"object","properties":{"on":{"type":"boolean"}},"required":["on"],"additionalProperties":false}}}],"tool_choice":"required")";
+  // Weights that know nothing like blanks: what there may be of them fits.
   const std::string base =
-      R"({"messages":[{"role":"user","content":"x"}],"seed":3,"max_tokens":200,)" + tools;
+      R"({"messages":[{"role":"user","content":"x"}],"seed":3,"max_tokens":300,)" + tools;
   const Json called = json_of(running->post("/v1/chat/completions", base + "}"));
   ASSERT_TRUE(called.contains("choices")) << called.dump();
-  EXPECT_EQ(called["choices"][0]["finish_reason"], "tool_calls");
+  ASSERT_EQ(called["choices"][0]["finish_reason"], "tool_calls") << called.dump();
   const Json& call = called["choices"][0]["message"]["tool_calls"][0];
   EXPECT_EQ(call["function"]["name"], "light");
   EXPECT_TRUE(Json::parse(call["function"]["arguments"].get<std::string>())["on"].is_boolean());

@@ -20,7 +20,9 @@ bool is_blank(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\t'
 
 bool blank(JsonState& state, uint8_t byte) {
   // Bounded, or a model that likes blanks would never come to an end.
-  return ++state.blanks <= kBlanksMax && (byte != '\n' || ++state.breaks <= kLineBreaksMax);
+  if (byte == '\n' && ++state.breaks > kLineBreaksMax) return false;
+  const auto indent = static_cast<int>(kBlanksInLineMax * (1 + state.frame->depth));
+  return ++state.blanks <= (state.breaks > 0 ? std::min(indent, kBlanksMax) : kBlanksInLineMax);
 }
 
 void enter(JsonState& state, JsonPhase phase) {

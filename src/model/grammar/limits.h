@@ -17,6 +17,7 @@ inline constexpr size_t kAlternativesMax = 400;       // ways to satisfy one suc
 inline constexpr size_t kExpansionStepsMax = 50'000;  // spent on finding them
 inline constexpr size_t kDepthMax = 200;              // of arrays and objects in a generated text
 inline constexpr int kBlanksMax = 160;                // white space in one place of a generated text
+inline constexpr int kBlanksInLineMax = 8;            // before a line break; behind it so many for each level
 inline constexpr int kLineBreaksMax = 2;              // among it
 inline constexpr size_t kDigitsMax = 400;             // of a bound of numbers
 

@@ -105,7 +105,9 @@ RC_GTEST_PROP(RequestParser, PiecesDoNotMatter, (std::string noise)) {
   RequestParser whole({}), bytes({});
   const State a = feed_in_steps(whole, text, text.size());
   const State b = feed_in_steps(bytes, text, 1);
-  RC_ASSERT(a == b);
+  // How soon a head without end is seen to be wrong may differ; what is taken for a request may not.
+  RC_ASSERT((a == State::kDone) == (b == State::kDone));
+  RC_ASSERT((a == State::kBody) == (b == State::kBody));
   if (a == State::kDone) RC_ASSERT(whole.request().body == bytes.request().body);
 }
 
