@@ -92,7 +92,7 @@ TEST_P(MatmulTypes, EveryTargetAndShapeEqualsThePlainLoops) {
   const DType dtype = GetParam();
   const size_t block = dtype_info(dtype).block_values;
   for (size_t cols : {block == 1 ? size_t{1} : block, block == 1 ? size_t{67} : 3 * block})
-    for (int64_t rows : {1, 16, 17, 83}) {
+    for (int64_t rows : {1, 15, 16, 17, 32, 83, 150}) {
       const Tensor w = random_weights(dtype, rows, static_cast<int64_t>(cols), 11);
       const PackedMatrix packed(w);
       for (size_t m : {1, 2, 3, 5, 6, 7, 8, 9, 11, 13, 15, 16, 17, 21, 40}) {

@@ -22,21 +22,21 @@ void WeightLoader::loaded(const Tensor& tensor) {
 
 Tensor WeightLoader::tensor(const std::string& name, const Shape& shape) {
   if (!training_) return file_.tensor(name, shape);
-  auto [it, fresh] = masters_.try_emplace(name);
-  if (!fresh) return it->second;
+  const auto found = masters_.find(name);
+  if (found != masters_.end()) return found->second;
   const Tensor stored = file_.tensor(name, shape);
-  if (stored.dtype() == DType::kF32 && stored.buffer().writable()) {
-    it->second = stored;
-  } else {
-    it->second = Tensor::zeros(DType::kF32, stored.shape());
+  Tensor master = stored;
+  if (stored.dtype() != DType::kF32 || !stored.buffer().writable()) {
+    master = Tensor::zeros(DType::kF32, stored.shape());
     MappedFile::guard([&] {
-      kernels::to_float(stored.dtype(), stored.raw(), it->second.data<float>(),
+      kernels::to_float(stored.dtype(), stored.raw(), master.data<float>(),
                         static_cast<size_t>(stored.count()));
     });
   }
-  resident_bytes_ += it->second.bytes();
+  masters_.emplace(name, master);
+  resident_bytes_ += master.bytes();
   loaded(stored);
-  return it->second;
+  return master;
 }
 
 kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix) {
