@@ -127,12 +127,7 @@ class GbnfConstraint : public TokenConstraint {
 
   void mask(std::span<uint64_t> allowed) override {
     const std::scoped_lock lock(grammar_->mutex());
-    move_on();
-    std::fill(allowed.begin(), allowed.end(), 0);
-    if (can_end_)
-      for (const uint32_t token : grammar_->index().ends()) set_bit(allowed, token);
-    // A grammar too ambiguous to follow ends the text.
-    if (!grammar_->mask(*workspace_, set_, allowed)) std::fill(allowed.begin(), allowed.end(), 0);
+    mask_locked(allowed);
   }
 
   bool accept(int32_t token) override {
@@ -144,7 +139,7 @@ class GbnfConstraint : public TokenConstraint {
     move_on();
     SetId next = set_;
     for (const char c : piece) next = workspace_->step(next, static_cast<uint8_t>(c));
-    if (next == 0) return false;
+    if (next == 0) return workspace_->exhausted() && lost_behind(static_cast<uint32_t>(token));
     set_ = next;
     can_end_ = workspace_->can_end(set_);
     return true;
@@ -154,6 +149,26 @@ class GbnfConstraint : public TokenConstraint {
   std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<GbnfConstraint>(*this); }
 
  private:
+  void mask_locked(std::span<uint64_t> allowed) {
+    move_on();
+    std::fill(allowed.begin(), allowed.end(), 0);
+    if (can_end_)
+      for (const uint32_t token : grammar_->index().ends()) set_bit(allowed, token);
+    // A grammar too ambiguous to follow ends the text.
+    if (!grammar_->mask(*workspace_, set_, allowed)) std::fill(allowed.begin(), allowed.end(), 0);
+  }
+
+  // The text behind the token is too ambiguous to follow, though a mask, which looks at fewer stacks, may
+  // allow the token: then the text ends with it.
+  bool lost_behind(uint32_t token) {
+    TokenBits bits(mask_words(grammar_->index().vocab_size()), 0);
+    mask_locked(bits);
+    if (!(bits[token / 64] >> (token % 64) & 1)) return false;
+    set_ = 0;
+    can_end_ = false;
+    return true;
+  }
+
   // Into the grammar's present workspace.
   void move_on() {
     auto workspace = grammar_->workspace();

@@ -112,6 +112,24 @@ TEST(Gbnf, AmbiguityDoesNotExplode) {
   EXPECT_TRUE(constraint->can_end());
 }
 
+TEST(Gbnf, WhatAMaskAllowsIsAcceptedUntilTheTextIsTooAmbiguous) {
+  // Every "2(" can close any number of the open repetitions: the ways to read the text grow without end.
+  const auto grammar = gbnf_grammar("root ::= \"2(\" root +*", small_vocabulary());
+  const auto constraint = grammar->start();
+  TokenBits bits(mask_words(small_vocabulary()->vocab_size()), 0);
+  for (int i = 0; i < 400; ++i) {
+    constraint->mask(bits);
+    const char next = i % 2 == 0 ? '2' : '(';
+    if (!(bits[static_cast<size_t>(next) / 64] >> (next % 64) & 1)) {
+      EXPECT_EQ(std::count(bits.begin(), bits.end(), 0u),
+                static_cast<long>(bits.size()));  // the text is over
+      EXPECT_FALSE(constraint->accept(next));
+      return;
+    }
+    ASSERT_TRUE(constraint->accept(next)) << i;
+  }
+}
+
 TEST(Gbnf, GrammarsOfLlamaCpp) {
   if (!fs::exists(kData)) GTEST_SKIP() << "no " << kData;
   EXPECT_TRUE(accepts(read("json.gbnf"), "{\"a\": [1, -2.5e12, true, null, \"x\\u00e9\\n\"], \"b\": {}}"));
