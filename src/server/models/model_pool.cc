@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <thread>
 
 #include "base/cpu.h"
 #include "base/error.h"
@@ -12,6 +13,10 @@
 
 namespace butterfly::server {
 namespace {
+
+// A request that has its answer may hold its model for a moment more; shorter than a client would wait before
+// it tries again.
+constexpr std::chrono::milliseconds kIdleWait{1000};
 
 std::string plain_name(const std::string& name) {
   constexpr std::string_view kLatest = ":latest";
@@ -69,18 +74,30 @@ ModelPool::Entry* ModelPool::find(const std::string& name) {
 
 // Unloads idle models, the longest unused first, until `bytes` fit.
 void ModelPool::make_room(uint64_t bytes, const Entry& for_whom, std::unique_lock<std::mutex>& lock) {
+  const auto give_up = std::chrono::steady_clock::now() + kIdleWait;
   while (true) {
     uint64_t used = 0;
     Entry* oldest = nullptr;
+    bool in_use = false;
     for (Entry& entry : entries_) {
       used += entry.info.bytes;
-      if (entry.info.model == nullptr || entry.info.model.use_count() > 1) continue;
+      if (entry.info.model == nullptr) continue;
+      if (entry.info.model.use_count() > 1) {
+        in_use = true;
+        continue;
+      }
       if (oldest == nullptr || entry.info.used < oldest->info.used) oldest = &entry;
     }
     const uint64_t room = options_.memory_bytes > 0
                               ? options_.memory_bytes - std::min(options_.memory_bytes, used)
                               : available_memory_bytes();
     if (bytes <= room) return;
+    if (oldest == nullptr && in_use && std::chrono::steady_clock::now() < give_up) {
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      lock.lock();
+      continue;
+    }
     if (oldest == nullptr)
       throw cannot_load(for_whom.info.spec.name,
                         fmt::format("it needs {}, {} are free, and no loaded model is idle",
