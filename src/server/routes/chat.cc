@@ -64,20 +64,12 @@ class ChatAnswer final : public Answer {
 
   void on_complete() override {
     if (!options_.stream) return respond_json(exchange(), to_text(whole()));
-    if (options_.include_usage) {
-      Json last = chunk_base();
-      last["choices"] = Json::array();
-      last["usage"] = usage_json(usage());
-      exchange().write(sse_piece(last));
-    }
-    exchange().write("data: [DONE]\n\n");
-    exchange().end();
+    end_stream(exchange(), options_.include_usage ? chunk_base() : Json(), usage());
   }
 
   void on_failure(const ApiError& error) override {
     if (!options_.stream) return Answer::on_failure(error);
-    exchange().write("data: " + error_body(error) + "\n\n");
-    exchange().end();
+    fail_stream(exchange(), error);
   }
 
   Json chunk_base() const {

@@ -43,20 +43,12 @@ class CompletionAnswer final : public Answer {
 
   void on_complete() override {
     if (!options_.stream) return respond_json(exchange(), to_text(whole()));
-    if (options_.include_usage) {
-      Json last = base();
-      last["choices"] = Json::array();
-      last["usage"] = usage_json(usage());
-      exchange().write(sse_piece(last));
-    }
-    exchange().write("data: [DONE]\n\n");
-    exchange().end();
+    end_stream(exchange(), options_.include_usage ? base() : Json(), usage());
   }
 
   void on_failure(const ApiError& error) override {
     if (!options_.stream) return Answer::on_failure(error);
-    exchange().write("data: " + error_body(error) + "\n\n");
-    exchange().end();
+    fail_stream(exchange(), error);
   }
 
   std::string prompt_text(const Choice& choice) const {
