@@ -1,0 +1,87 @@
+// Messages between two nodes. A Link knows nothing of models; what a message may hold is its receiver's
+// business.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "cluster/node/node_id.h"
+
+namespace butterfly::cluster {
+
+enum class MessageKind : uint8_t {
+  kHello = 1,        // first on every link, both ways: purpose, version, numerics id
+  kControl = 2,      // membership, plans, tokens of joining; small
+  kHealth = 3,       // heartbeat with a step counter
+  kTokens = 4,       // a step: cache commands and rows
+  kActivations = 5,  // rows between stages
+  kResult = 6,       // what the last stage answers
+  kWeights = 7,      // a chunk of a model file
+  kGradients = 8,
+  kBroadcast = 9,
+};
+
+// Comes before every body. `epoch` is the plan's number: receivers drop and count what is older than theirs.
+struct MessageHead {
+  MessageKind kind = MessageKind::kControl;
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+  uint32_t bytes = 0;  // of the body; never trusted: the receiver compares it with what it expects
+};
+
+// What went over a link since it was opened. `send_wait` and `receive_wait` are time blocked, not time on the
+// wire.
+struct LinkCounters {
+  uint64_t messages_sent = 0;
+  uint64_t messages_received = 0;
+  uint64_t bytes_sent = 0;  // heads included
+  uint64_t bytes_received = 0;
+  Duration send_wait{};
+  Duration receive_wait{};
+};
+
+// One ordered, reliable stream of messages to one peer, whose identity is proved.
+//
+// send() may be called by several threads: messages do not mix. receive_head() and receive_body() belong to
+// one thread. After any error but a timeout of receive_head() the stream is broken: close it and open
+// another.
+class Link {
+ public:
+  virtual ~Link() = default;
+
+  // Who is at the other end, by its certificate.
+  virtual const NodeId& peer() const = 0;
+
+  // Sends `head` (its `bytes` is set here) and the pieces as one message. Does not copy the pieces. Returns
+  // when all is handed to the system; kTimeout or kPeerLost break the link.
+  virtual Status send(MessageHead head, std::span<const std::span<const std::byte>> pieces,
+                      Duration timeout) = 0;
+
+  // The next message's head. kTimeout leaves the link as it was: nothing has been taken from it.
+  virtual Result<MessageHead> receive_head(Duration timeout) = 0;
+
+  // The body that belongs to the last head. BF_CHECKs into.size() == head.bytes: look at the head first.
+  virtual Status receive_body(std::span<std::byte> into, Duration timeout) = 0;
+
+  // Wakes anyone blocked above, who then gets kCancelled. Safe to call twice, and from any thread.
+  virtual void close() = 0;
+
+  virtual LinkCounters counters() const = 0;
+};
+
+// Accepts links. One thread.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  // Where others connect: "127.0.0.1:4711".
+  virtual const std::string& address() const = 0;
+  // kTimeout when nobody came; peers that cannot prove who they are never get this far.
+  virtual Result<std::unique_ptr<Link>> accept(Duration timeout) = 0;
+  virtual void close() = 0;
+};
+
+}  // namespace butterfly::cluster
