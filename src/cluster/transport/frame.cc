@@ -1,0 +1,116 @@
+#include "cluster/transport/frame.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/checked.h"
+
+namespace butterfly::cluster {
+namespace {
+
+constexpr uint32_t kMagic = 0x314d4642;  // "BFM1"
+
+struct KindRow {
+  MessageKind kind;
+  std::string_view name;
+  size_t bytes_max;
+};
+
+// Bounds are what the largest sensible use needs: 4,096 rows of 16,384 f32 for activations, a layer of a
+// large model for gradients, whole lists of nodes and plans for control.
+constexpr KindRow kKinds[] = {
+    {MessageKind::kHello, "hello", 4u << 10},
+    {MessageKind::kControl, "control", 4u << 20},
+    {MessageKind::kHealth, "health", 4u << 10},
+    {MessageKind::kTokens, "tokens", 16u << 20},
+    {MessageKind::kActivations, "activations", 256u << 20},
+    {MessageKind::kResult, "result", 64u << 20},
+    {MessageKind::kWeights, "weights", 64u << 20},
+    {MessageKind::kGradients, "gradients", 1u << 30},
+    {MessageKind::kBroadcast, "broadcast", 1u << 30},
+};
+
+const KindRow* row_of(MessageKind kind) {
+  const auto row =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindRow& r) { return r.kind == kind; });
+  return row == std::end(kKinds) ? nullptr : row;
+}
+
+template <typename T>
+void put(std::byte* to, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i) to[i] = static_cast<std::byte>(value >> (8 * i));
+}
+template <typename T>
+T get(const std::byte* from) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(from[i]) << (8 * i);
+  return value;
+}
+
+// Every bit of the first 28 bytes changes it: each word is mixed by an odd factor and a shift.
+uint32_t check_of(const std::byte* frame) {
+  uint64_t sum = 0x9e3779b97f4a7c15;
+  for (size_t i = 0; i < 28; i += 4) {
+    sum = (sum ^ get<uint32_t>(frame + i)) * 0xff51afd7ed558ccd;
+    sum ^= sum >> 29;
+  }
+  return static_cast<uint32_t>(sum >> 32) ^ static_cast<uint32_t>(sum);
+}
+
+}  // namespace
+
+FrameBytes encode_frame(const MessageHead& head) {
+  FrameBytes frame{};
+  put(frame.data(), kMagic);
+  put(frame.data() + 4, static_cast<uint8_t>(head.kind));
+  put(frame.data() + 8, head.epoch);
+  put(frame.data() + 16, head.step);
+  put(frame.data() + 24, head.bytes);
+  put(frame.data() + 28, check_of(frame.data()));
+  return frame;
+}
+
+Result<MessageHead> decode_frame(std::span<const std::byte, kFrameBytes> frame) {
+  const std::byte* at = frame.data();
+  if (const auto magic = get<uint32_t>(at); magic != kMagic)
+    return {Errc::kCorrupt, fmt::format("[frame] begins with {:08x}, expected {:08x}", magic, kMagic)};
+  if (const auto found = get<uint32_t>(at + 28), expected = check_of(at); found != expected)
+    return {Errc::kCorrupt, fmt::format("[frame] check is {:08x}, expected {:08x}", found, expected)};
+  if ((at[5] | at[6] | at[7]) != std::byte{0}) return {Errc::kCorrupt, "[frame] bytes 5 to 7 are not zero"};
+  const MessageHead head{.kind = static_cast<MessageKind>(get<uint8_t>(at + 4)),
+                         .epoch = get<uint64_t>(at + 8),
+                         .step = get<uint64_t>(at + 16),
+                         .bytes = get<uint32_t>(at + 24)};
+  const KindRow* row = row_of(head.kind);
+  if (row == nullptr)
+    return {Errc::kCorrupt, fmt::format("[frame] kind {} does not exist", static_cast<int>(head.kind))};
+  if (head.bytes > row->bytes_max)
+    return {Errc::kCorrupt, fmt::format("[frame] {} of {} bytes, at most {} are allowed", row->name,
+                                        head.bytes, row->bytes_max)};
+  return head;
+}
+
+std::string_view message_kind_name(MessageKind kind) {
+  const KindRow* row = row_of(kind);
+  return row == nullptr ? "unknown" : row->name;
+}
+
+size_t message_bytes_max(MessageKind kind) {
+  const KindRow* row = row_of(kind);
+  return row == nullptr ? 0 : row->bytes_max;
+}
+
+Result<uint32_t> message_bytes(MessageKind kind, std::span<const std::span<const std::byte>> pieces) {
+  const KindRow* row = row_of(kind);
+  if (row == nullptr)
+    return {Errc::kInvalidArgument,
+            fmt::format("[link] message of kind {}, which does not exist", static_cast<int>(kind))};
+  uint64_t sum = 0;
+  for (const auto& piece : pieces) sum += piece.size();  // of memory that exists: cannot wrap
+  if (sum > row->bytes_max)
+    return {Errc::kInvalidArgument,
+            fmt::format("[link] {} of {} bytes, at most {} can be sent", row->name, sum, row->bytes_max)};
+  return static_cast<uint32_t>(sum);
+}
+
+}  // namespace butterfly::cluster

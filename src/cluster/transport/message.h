@@ -1,0 +1,26 @@
+// Whole messages, for those who need no scattered pieces and no memory of their own: control, hello, health.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "cluster/transport/link.h"
+
+namespace butterfly::cluster {
+
+struct Message {
+  MessageHead head;
+  std::vector<std::byte> body;
+};
+
+// Sends one piece.
+Status send_message(Link& link, MessageHead head, std::span<const std::byte> body, Duration timeout);
+
+// Waits up to `timeout` for a head (kTimeout leaves the link as it was), then up to `timeout` for its body. A
+// body of more than `bytes_max` is kCorrupt, and the link is closed: its sender does not keep to the rules.
+Result<Message> receive_message(Link& link, size_t bytes_max, Duration timeout);
+
+// Takes and forgets the body of `head`: messages of an old epoch.
+Status skip_body(Link& link, const MessageHead& head, Duration timeout);
+
+}  // namespace butterfly::cluster
