@@ -1,0 +1,39 @@
+// The cluster's certificate authority: lives in the state folder of the node where the cluster was made.
+#pragma once
+#include <chrono>
+#include <string>
+
+#include "cluster/identity/credentials.h"
+
+namespace butterfly::cluster {
+
+inline constexpr std::chrono::seconds kAuthorityLife = std::chrono::hours(24 * 3650);
+inline constexpr std::chrono::seconds kNodeLife = std::chrono::hours(24 * 90);
+
+class Authority {
+ public:
+  // kInvalidArgument when the folder has one.
+  static Authority make(const StateFolder& folder, const std::string& cluster_name, WallTime now,
+                        std::chrono::seconds life = kAuthorityLife);
+  // kNotFound when this node is not where the cluster was made.
+  static Authority load(const StateFolder& folder);
+  static bool is_here(const StateFolder& folder);
+
+  const Certificate& certificate() const { return certificate_; }
+  // Never beyond the authority's own end. Whether the node should have one is the caller's question.
+  Certificate issue(const CertificateRequest& request, WallTime now,
+                    std::chrono::seconds life = kNodeLife) const;
+
+ private:
+  Authority(Certificate certificate, PrivateKey key)
+      : certificate_(std::move(certificate)), key_(std::move(key)) {}
+  Certificate certificate_;
+  PrivateKey key_;
+};
+
+// Everything `init` needs: the authority, this node's key and certificate, and its row in the roster. Safe to
+// try again after a crash; kInvalidArgument when the folder belongs to a cluster already.
+Credentials found_cluster(const StateFolder& folder, const std::string& cluster_name,
+                          const std::string& node_name, WallTime now);
+
+}  // namespace butterfly::cluster
