@@ -1,0 +1,175 @@
+#include "cluster/transport/tcp_link.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "cluster/transport/spin.h"
+
+namespace butterfly::cluster {
+
+using Step = TlsChannel::Step;
+
+TcpLink::TcpLink(std::unique_ptr<TlsChannel> channel, NodeId peer, const TcpOptions& options,
+                 std::shared_ptr<OpenLinks> open_links)
+    : peer_(std::move(peer)),
+      options_(options),
+      open_links_(std::move(open_links)),
+      channel_(std::move(channel)),
+      fd_(channel_->socket().fd()) {
+  open_links_->enter(*this);
+}
+
+TcpLink::~TcpLink() {
+  open_links_->leave(*this);
+  close();
+}
+
+Status TcpLink::send(MessageHead head, std::span<const std::span<const std::byte>> pieces, Duration timeout) {
+  const auto bytes = message_bytes(head.kind, pieces);
+  if (!bytes) return bytes.status();
+  head.bytes = *bytes;
+  const Deadline deadline(SystemClock::instance(), timeout);
+  const std::unique_lock lock(sending_, deadline.when());
+  if (!lock.owns_lock()) return break_with(Errc::kTimeout, "others were sending all the time");
+  if (!working_.load(std::memory_order_acquire)) return why_not();
+  if (Status status = send_pieces(encode_frame(head), pieces, deadline); !status.ok()) return status;
+  messages_sent_.fetch_add(1, std::memory_order_relaxed);
+  bytes_sent_.fetch_add(kFrameBytes + head.bytes, std::memory_order_relaxed);
+  return {};
+}
+
+Status TcpLink::send_pieces(const FrameBytes& frame, std::span<const std::span<const std::byte>> pieces,
+                            const Deadline& deadline) {
+  std::memcpy(gather_.data(), frame.data(), frame.size());
+  size_t gathered = frame.size();
+  size_t left = 0;
+  for (const auto& piece : pieces) left += piece.size();
+  for (const auto& piece : pieces) {
+    if (piece.empty()) continue;
+    left -= piece.size();
+    if (piece.size() <= kCopyMax && gathered + piece.size() <= gather_.size()) {
+      std::memcpy(gather_.data() + gathered, piece.data(), piece.size());
+      gathered += piece.size();
+      continue;
+    }
+    if (gathered > 0)
+      if (Status status = write_all({gather_.data(), gathered}, true, deadline); !status.ok()) return status;
+    gathered = 0;
+    if (Status status = write_all(piece, left > 0, deadline); !status.ok()) return status;
+  }
+  return gathered > 0 ? write_all({gather_.data(), gathered}, false, deadline) : Status();
+}
+
+Status TcpLink::write_all(std::span<const std::byte> bytes, bool more, const Deadline& deadline) {
+  while (!bytes.empty()) {
+    size_t count = 0;
+    Step step;
+    {
+      const std::lock_guard lock(tls_);
+      if (++records_of_key_ > options_.records_per_key) {
+        channel_->renew_keys();
+        records_of_key_ = 1;
+      }
+      step = channel_->write(bytes, more || bytes.size() > TlsChannel::kRecordBytesMax, count);
+      if (step == Step::kFailed) return break_with(Errc::kPeerLost, channel_->reason());
+    }
+    if (step == Step::kDone)
+      bytes = bytes.subspan(count);
+    else if (Status status = wait(step, deadline, send_wait_ns_); !status.ok())
+      return status.code() == Errc::kTimeout ? break_with(Errc::kTimeout, "a message was not taken in time")
+                                             : status;
+  }
+  return {};
+}
+
+Result<MessageHead> TcpLink::receive_head(Duration timeout) {
+  BF_CHECK(body_left_ == 0) << "[link] the body of the last message was not received";
+  if (!working_.load(std::memory_order_acquire)) return why_not();
+  const Deadline deadline(SystemClock::instance(), timeout);
+  if (Status status = read_into(frame_, frame_have_, deadline); !status.ok()) return status;
+  frame_have_ = 0;
+  const auto head = decode_frame(frame_);
+  if (!head) return break_with(head.status().code(), head.status().text());
+  body_left_ = head->bytes;
+  bytes_received_.fetch_add(kFrameBytes, std::memory_order_relaxed);
+  if (body_left_ == 0) messages_received_.fetch_add(1, std::memory_order_relaxed);
+  return head;
+}
+
+Status TcpLink::receive_body(std::span<std::byte> into, Duration timeout) {
+  BF_CHECK(into.size() == body_left_)
+      << "[link] room for " << into.size() << " bytes, the body has " << body_left_;
+  body_left_ = 0;
+  if (!working_.load(std::memory_order_acquire)) return why_not();
+  if (into.empty()) return {};
+  const Deadline deadline(SystemClock::instance(), timeout);
+  size_t done = 0;
+  if (Status status = read_into(into, done, deadline); !status.ok()) {
+    if (status.code() != Errc::kTimeout) return status;
+    return break_with(Errc::kTimeout, fmt::format("{} of {} bytes came in time", done, into.size()));
+  }
+  messages_received_.fetch_add(1, std::memory_order_relaxed);
+  bytes_received_.fetch_add(into.size(), std::memory_order_relaxed);
+  return {};
+}
+
+Status TcpLink::read_into(std::span<std::byte> into, size_t& done, const Deadline& deadline) {
+  while (done < into.size()) {
+    size_t count = 0;
+    Step step;
+    {
+      const std::lock_guard lock(tls_);
+      step = channel_->read(into.subspan(done), count);
+      if (step == Step::kFailed) return break_with(Errc::kPeerLost, channel_->reason());
+    }
+    if (step == Step::kDone)
+      done += count;
+    else if (Status status = wait(step, deadline, receive_wait_ns_); !status.ok())
+      return status;
+  }
+  return {};
+}
+
+// A receiver spins first; a sender whose peer is slow would spin in vain.
+Status TcpLink::wait(Step step, const Deadline& deadline, std::atomic<int64_t>& waited) {
+  const TimePoint start = SystemClock::instance().now();
+  const bool reading = step == Step::kWantRead;
+  const bool ready = (reading && spin_until_readable(fd_, std::min(options_.spin, deadline.remaining()))) ||
+                     wait_ready(fd_, reading ? POLLIN : POLLOUT, deadline);
+  waited.fetch_add((SystemClock::instance().now() - start).count(), std::memory_order_relaxed);
+  if (!working_.load(std::memory_order_acquire)) return why_not();
+  if (ready) return {};
+  return {Errc::kTimeout, fmt::format("[link] {}: nothing came", peer_.name)};
+}
+
+void TcpLink::close() { (void)break_with(Errc::kCancelled, "closed on this side"); }
+
+Status TcpLink::break_with(Errc code, std::string text) {
+  {
+    const std::lock_guard lock(reason_lock_);
+    if (reason_.ok()) reason_ = {code, fmt::format("[link] {}: {}", peer_.name, text)};
+  }
+  working_.store(false, std::memory_order_release);
+  (void)::shutdown(fd_, SHUT_RDWR);  // wakes whoever polls; the number stays ours until the link dies
+  return why_not();
+}
+
+Status TcpLink::why_not() const {
+  const std::lock_guard lock(reason_lock_);
+  return reason_;
+}
+
+LinkCounters TcpLink::counters() const {
+  return {.messages_sent = messages_sent_,
+          .messages_received = messages_received_,
+          .bytes_sent = bytes_sent_,
+          .bytes_received = bytes_received_,
+          .send_wait = Duration(send_wait_ns_),
+          .receive_wait = Duration(receive_wait_ns_)};
+}
+
+}  // namespace butterfly::cluster

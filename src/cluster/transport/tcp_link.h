@@ -1,0 +1,67 @@
+// The Link over a TLS connection whose handshake is done.
+#pragma once
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "cluster/transport/frame.h"
+#include "cluster/transport/tcp.h"
+#include "cluster/transport/tls_channel.h"
+
+namespace butterfly::cluster {
+
+// Three locks, in this order: `sending_` for a whole message, `tls_` for one record (OpenSSL's connection has
+// one state for both directions), `reason_lock_` for the first error. Nobody sleeps with `tls_` in hand.
+class TcpLink final : public Link {
+ public:
+  TcpLink(std::unique_ptr<TlsChannel> channel, NodeId peer, const TcpOptions& options,
+          std::shared_ptr<OpenLinks> open_links);
+  ~TcpLink() override;
+
+  const NodeId& peer() const override { return peer_; }
+  Status send(MessageHead head, std::span<const std::span<const std::byte>> pieces,
+              Duration timeout) override;
+  Result<MessageHead> receive_head(Duration timeout) override;
+  Status receive_body(std::span<std::byte> into, Duration timeout) override;
+  void close() override;
+  LinkCounters counters() const override;
+
+ private:
+  static constexpr size_t kGatherBytes = 4096;  // small pieces share a record
+  static constexpr size_t kCopyMax = 1024;      // larger pieces are records of their own, and not copied
+
+  Status send_pieces(const FrameBytes& frame, std::span<const std::span<const std::byte>> pieces,
+                     const Deadline& deadline);
+  Status write_all(std::span<const std::byte> bytes, bool more, const Deadline& deadline);
+  // Fills `into` from `done` on. kTimeout keeps what came.
+  Status read_into(std::span<std::byte> into, size_t& done, const Deadline& deadline);
+  Status wait(TlsChannel::Step step, const Deadline& deadline, std::atomic<int64_t>& waited);
+
+  // The first reason wins, and the socket is shut down, so that everyone else finds out.
+  Status break_with(Errc code, std::string text);
+  Status why_not() const;  // ok while the link works
+
+  const NodeId peer_;
+  const TcpOptions options_;
+  const std::shared_ptr<OpenLinks> open_links_;
+  const std::unique_ptr<TlsChannel> channel_;
+  const int fd_;
+
+  std::timed_mutex sending_;
+  std::array<std::byte, kGatherBytes> gather_;  // under sending_
+  uint64_t records_of_key_ = 0;                 // under tls_
+  std::mutex tls_;
+
+  FrameBytes frame_;  // of the receiving thread, as the rest of the line
+  size_t frame_have_ = 0, body_left_ = 0;
+
+  std::atomic<bool> working_{true};
+  mutable std::mutex reason_lock_;
+  Status reason_;
+
+  std::atomic<uint64_t> messages_sent_{0}, messages_received_{0}, bytes_sent_{0}, bytes_received_{0};
+  std::atomic<int64_t> send_wait_ns_{0}, receive_wait_ns_{0};
+};
+
+}  // namespace butterfly::cluster

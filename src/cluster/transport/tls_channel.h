@@ -1,0 +1,71 @@
+// One TLS connection over one socket, without blocking and without threads: each call does what can be done
+// now.
+#pragma once
+#include <openssl/types.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cluster/transport/node_tls.h"
+#include "cluster/transport/socket.h"
+
+namespace butterfly::cluster {
+
+// Records go out as OpenSSL makes them, in its own memory; small ones are held back until the next large one,
+// and both leave with one call of the system. Calls are serialised by the owner.
+class TlsChannel {
+ public:
+  enum class Side { kServer, kClient };
+  enum class Step { kDone, kWantRead, kWantWrite, kFailed };
+
+  TlsChannel(Socket socket, const TlsContext& context, Side side);
+  ~TlsChannel();
+  TlsChannel(const TlsChannel&) = delete;
+  TlsChannel& operator=(const TlsChannel&) = delete;
+
+  Step handshake();
+  // Some bytes, at least one with kDone.
+  Step read(std::span<std::byte> into, size_t& count);
+  // One record at most. With `more` it may be held back: the last piece of a message has none. After
+  // kWantWrite the same bytes must come again.
+  Step write(std::span<const std::byte> bytes, bool more, size_t& count);
+  // Says that no more will be sent; as far as it goes.
+  void say_goodbye();
+
+  // Why the last step failed.
+  const std::string& reason() const { return reason_; }
+  // What the peer called this connection ("bf-link"); empty before the handshake ended.
+  std::string_view protocol() const;
+  // Whose certificate the handshake accepted; an empty key when there was none.
+  NodeId peer() const;
+  // New keys for what is sent from now on.
+  void renew_keys();
+
+  const Socket& socket() const { return socket_; }
+  SSL* ssl() const { return ssl_.get(); }
+
+  static constexpr size_t kRecordBytesMax = 16384;
+
+ private:
+  struct SslFree {
+    void operator()(SSL* ssl) const;
+  };
+  friend struct ChannelBio;
+  Step step_of(int returned);
+  int send_record(const char* data, size_t size);  // what a BIO's write returns
+
+  Socket socket_;
+  TlsContext context_;  // lives as long as the connection: verification looks into it
+  std::unique_ptr<SSL, SslFree> ssl_;
+  std::string reason_;
+  std::vector<char> held_;
+  bool hold_ = false;
+  bool at_end_ = false;  // the peer closed the socket
+  int error_ = 0;        // of the system
+};
+
+}  // namespace butterfly::cluster
