@@ -23,8 +23,8 @@ struct Hello {
   LinkPurpose purpose = LinkPurpose::kControl;
   uint64_t incarnation = 0;  // of the coordinator: a new number at each of its starts; 0 when not known yet
   uint64_t tag = 0;          // which of several links of one purpose; its users give it a meaning
-  std::string version;       // of the program, for people
-  std::string address;       // where the sender listens, "host:port"; may be empty
+  std::string version{};     // of the program, for people
+  std::string address{};     // where the sender listens, "host:port"; may be empty
 
   uint16_t protocol = kProtocol;
   uint32_t numerics_id = kNumerics;
