@@ -14,6 +14,7 @@ find_package(yaml-cpp REQUIRED)  # training files
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)      # tokenizers: cutting texts into words
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)  # cluster and workload files
+pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)  # nodes: cores, caches, NUMA
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)  # tokenizers: normal forms, classes of characters
 
 # HTTP: Boost.Beast and Asio (headers only).

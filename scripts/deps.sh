@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 packages_for() {
   case $1 in
-    build) echo g++ cmake ninja-build ccache libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libhwy-dev pkg-config libpcre2-dev libutf8proc-dev libtomlplusplus-dev libboost1.81-dev libssl-dev libpng-dev libjpeg62-turbo-dev zlib1g-dev libyaml-cpp-dev ;;
+    build) echo g++ cmake ninja-build ccache libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libhwy-dev pkg-config libpcre2-dev libutf8proc-dev libtomlplusplus-dev libboost1.81-dev libssl-dev libpng-dev libjpeg62-turbo-dev zlib1g-dev libyaml-cpp-dev libhwloc-dev ;;
     test) echo libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3-jinja2 ;;
     slow) echo g++-aarch64-linux-gnu qemu-user clang libclang-rt-14-dev python3-sentencepiece python3-jsonschema python3-torch valgrind ;;  # NEON under qemu; libFuzzer; an oracle; instruction counts
     lint) echo clang-format clang-tidy ;;

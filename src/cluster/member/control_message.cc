@@ -1,0 +1,300 @@
+#include "cluster/member/control_message.h"
+
+#include <fmt/format.h>
+
+#include "cluster/member/message_fields.h"
+
+namespace butterfly::cluster {
+namespace {
+
+constexpr size_t kTypesMax = 32;   // of weights, in capabilities
+constexpr size_t kPointsMax = 32;  // of a measured link
+
+// T as this visitor sees it: const when it is written.
+template <typename F, typename T>
+using Of = typename F::template Of<T>;
+
+template <typename F>
+void task_fields(F& f, Of<F, ModelTask>& task) {
+  f.text(task.id, kNameBytesMax);
+  f.text(task.name, kNameBytesMax);
+  f.text(task.settings, kSettingsBytesMax);
+}
+
+template <typename F>
+void assignment_fields(F& f, Of<F, Assignment>& work) {
+  f.u64(work.epoch);
+  task_fields(f, work.model);
+  f.u32(work.begin);
+  f.u32(work.end);
+  f.u32(work.pieces);
+  f.u32(work.stage);
+  f.u32(work.stages);
+  f.node(work.previous);
+  f.node(work.next);
+  f.text(work.next_address, kAddressBytesMax);
+  f.list(work.sources, kSourcesMax, 12, [&](auto& source) {
+    f.node(source.node);
+    f.text(source.address, kAddressBytesMax);
+  });
+}
+
+template <typename F>
+void capability_fields(F& f, Of<F, Capabilities>& c) {
+  f.text(c.cpu, kNameBytesMax);
+  f.text(c.target, kNameBytesMax);
+  f.text(c.int8_instruction, kNameBytesMax);
+  f.text(c.program, kNameBytesMax);
+  for (auto* number : {&c.numerics_id, &c.packages, &c.numa_nodes, &c.cores, &c.threads}) f.u32(*number);
+  for (auto* number : {&c.l1d_bytes, &c.l2_bytes, &c.l3_bytes, &c.ram_bytes, &c.ram_limit_bytes})
+    f.u64(*number);
+  f.rate(c.memory);
+  f.rate(c.f32);
+  f.rate(c.int8);
+  f.list(c.kernels, kTypesMax, 36, [&](auto& row) {
+    f.text(row.type, kNameBytesMax);
+    f.rate(row.weight_bytes_per_s);
+    f.rate(row.operations_per_s);
+  });
+  f.real(c.disk);
+  f.i64(c.measured_unix_s);
+}
+
+template <typename F, typename M>
+void outcome_fields(F& f, M& m) {
+  f.u64(m.epoch);
+  f.choice(m.code, Errc::kCancelled);
+  f.text(m.text, kTextBytesMax);
+}
+
+// ---- One list per message ----
+
+template <typename F>
+void fields(F& f, Of<F, Join>& m) {
+  f.u32(m.protocol);
+  f.u64(m.instance);
+  f.text(m.address, kAddressBytesMax);
+  f.i64(m.unix_ms);
+  capability_fields(f, m.capabilities);
+}
+template <typename F>
+void fields(F& f, Of<F, Beat>& m) {
+  f.u64(m.epoch);
+  f.choice(m.phase, WorkerPhase::kRunning);
+  f.u64(m.progress);
+  f.u32(m.pending);
+  for (auto* number : {&m.load_done, &m.load_total, &m.ram_free_bytes, &m.steps, &m.rows, &m.compute_us,
+                       &m.wait_us, &m.wire_us})
+    f.u64(*number);
+}
+template <typename F>
+void fields(F& f, Of<F, Prepared>& m) {
+  outcome_fields(f, m);
+}
+template <typename F>
+void fields(F& f, Of<F, Ready>& m) {
+  outcome_fields(f, m);
+  f.u64(m.bytes);
+  f.u32(m.ms);
+}
+template <typename F>
+void fields(F& f, Of<F, Started>& m) {
+  outcome_fields(f, m);
+}
+template <typename F>
+void fields(F& f, Of<F, Trouble>& m) {
+  f.u64(m.epoch);
+  f.node(m.peer);
+  f.text(m.text, kTextBytesMax);
+}
+template <typename F>
+void fields(F& f, Of<F, LinkReport>& m) {
+  f.node(m.peer);
+  f.choice(m.code, Errc::kCancelled);
+  f.text(m.text, kTextBytesMax);
+  f.real(m.figures.rtt_s);
+  f.real(m.figures.bandwidth);
+  f.list(m.figures.points, kPointsMax, 12, [&](auto& point) {
+    f.u32(point.bytes);
+    f.real(point.seconds);
+  });
+}
+template <typename F>
+void fields(F& f, Of<F, Leave>& m) {
+  f.text(m.text, kTextBytesMax);
+}
+template <typename F>
+void fields(F& f, Of<F, Welcome>& m) {
+  f.u64(m.incarnation);
+  f.duration(m.beat_every);
+}
+template <typename F>
+void fields(F& f, Of<F, Refuse>& m) {
+  f.flag(m.forever);
+  f.text(m.text, kTextBytesMax);
+}
+template <typename F, typename M>
+void plan_fields(F& f, M& m) {
+  f.u64(m.incarnation);
+  f.u64(m.epoch);
+}
+template <typename F>
+void fields(F& f, Of<F, Alive>& m) {
+  plan_fields(f, m);
+}
+template <typename F>
+void fields(F& f, Of<F, Go>& m) {
+  plan_fields(f, m);
+}
+template <typename F>
+void fields(F& f, Of<F, Release>& m) {
+  plan_fields(f, m);
+}
+template <typename F>
+void fields(F& f, Of<F, Prepare>& m) {
+  f.u64(m.incarnation);
+  assignment_fields(f, m.work);
+}
+template <typename F>
+void fields(F& f, Of<F, Assign>& m) {
+  f.u64(m.incarnation);
+  assignment_fields(f, m.work);
+}
+template <typename F>
+void fields(F& f, Of<F, Measure>& m) {
+  f.u64(m.incarnation);
+  f.node(m.peer);
+  f.text(m.address, kAddressBytesMax);
+}
+
+// ---- Rules that no single field can check ----
+
+void check_work(const Assignment& work, WireReader& in) {
+  if (work.begin >= work.end || work.end > work.pieces)
+    in.refuse(fmt::format("pieces {} to {} of {}", work.begin, work.end, work.pieces));
+  if (work.stage >= work.stages || work.stages > kNodesMax)
+    in.refuse(fmt::format("stage {} of {}", work.stage, work.stages));
+}
+template <typename M>
+void check(const M& m, WireReader& in) {
+  if constexpr (requires { m.work; }) check_work(m.work, in);
+  if constexpr (requires { m.figures; })
+    if (m.figures.rtt_s > 3600) in.refuse("a round trip of more than an hour");
+}
+
+template <typename M>
+constexpr std::string_view message_name() {
+  if constexpr (std::is_same_v<M, Join>)
+    return "join";
+  else if constexpr (std::is_same_v<M, Beat>)
+    return "beat";
+  else if constexpr (std::is_same_v<M, Prepared>)
+    return "prepared";
+  else if constexpr (std::is_same_v<M, Ready>)
+    return "ready";
+  else if constexpr (std::is_same_v<M, Started>)
+    return "started";
+  else if constexpr (std::is_same_v<M, Trouble>)
+    return "trouble";
+  else if constexpr (std::is_same_v<M, LinkReport>)
+    return "link report";
+  else if constexpr (std::is_same_v<M, Leave>)
+    return "leave";
+  else if constexpr (std::is_same_v<M, Welcome>)
+    return "welcome";
+  else if constexpr (std::is_same_v<M, Refuse>)
+    return "refuse";
+  else if constexpr (std::is_same_v<M, Alive>)
+    return "alive";
+  else if constexpr (std::is_same_v<M, Prepare>)
+    return "prepare";
+  else if constexpr (std::is_same_v<M, Assign>)
+    return "assign";
+  else if constexpr (std::is_same_v<M, Go>)
+    return "go";
+  else if constexpr (std::is_same_v<M, Release>)
+    return "release";
+  else
+    return "measure";
+}
+
+template <typename Variant>
+std::vector<std::byte> encode_any(const Variant& message) {
+  WireWriter out(256);
+  std::visit(
+      [&]<typename M>(const M& m) {
+        out.u8(M::kType);
+        FieldWriter writer(out);
+        fields(writer, m);
+      },
+      message);
+  BF_CHECK(out.size() <= kControlBytesMax) << "[message] " << out.size() << " bytes";
+  return std::move(out).take();
+}
+
+// Tries the alternatives of the variant one after the other for the one of this type.
+template <typename Variant, size_t I = 0>
+Result<Variant> decode_any(uint8_t type, WireReader& in) {
+  if constexpr (I == std::variant_size_v<Variant>) {
+    return {Errc::kCorrupt, fmt::format("[control message] type {} is not known here", type)};
+  } else {
+    using M = std::variant_alternative_t<I, Variant>;
+    if (type != M::kType) return decode_any<Variant, I + 1>(type, in);
+    Variant message{std::in_place_index<I>};
+    M& m = std::get<I>(message);
+    FieldReader reader(in);
+    fields(reader, m);
+    if (in.ok()) check(m, in);
+    if (Status bad = in.finish(message_name<M>()); !bad.ok()) return bad;
+    return message;
+  }
+}
+
+template <typename Variant>
+Result<Variant> decode(std::span<const std::byte> body) {
+  if (body.size() > kControlBytesMax)
+    return {Errc::kCorrupt,
+            fmt::format("[control message] {} bytes, at most {} are allowed", body.size(), kControlBytesMax)};
+  WireReader in(body);
+  const uint8_t type = in.u8();
+  return decode_any<Variant>(type, in);
+}
+
+template <typename Variant>
+MessageHead head_for(const Variant& message) {
+  return std::visit(
+      []<typename M>(const M& m) {
+        MessageHead head;
+        const bool health = std::is_same_v<M, Beat> || std::is_same_v<M, Alive>;
+        head.kind = health ? MessageKind::kHealth : MessageKind::kControl;
+        if constexpr (requires { m.epoch; }) head.epoch = m.epoch;
+        if constexpr (requires { m.work; }) head.epoch = m.work.epoch;
+        return head;
+      },
+      message);
+}
+
+template <typename Variant>
+std::string_view name_for(const Variant& message) {
+  return std::visit([]<typename M>(const M&) { return message_name<M>(); }, message);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const ToCoordinator& message) { return encode_any(message); }
+std::vector<std::byte> encode(const ToWorker& message) { return encode_any(message); }
+Result<ToCoordinator> decode_to_coordinator(std::span<const std::byte> body) {
+  return decode<ToCoordinator>(body);
+}
+Result<ToWorker> decode_to_worker(std::span<const std::byte> body) { return decode<ToWorker>(body); }
+MessageHead head_of(const ToCoordinator& message) { return head_for(message); }
+MessageHead head_of(const ToWorker& message) { return head_for(message); }
+std::string_view name_of(const ToCoordinator& message) { return name_for(message); }
+std::string_view name_of(const ToWorker& message) { return name_for(message); }
+
+std::string shorten(std::string text) {
+  if (text.size() > kTextBytesMax) text.resize(kTextBytesMax);
+  return text;
+}
+
+}  // namespace butterfly::cluster

@@ -1,0 +1,200 @@
+// What coordinator and workers say to each other: joining, health, placement. Small, bounded, one list of
+// fields per message for both writing and reading.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "cluster/member/placement.h"
+#include "cluster/transport/link.h"
+
+namespace butterfly::cluster {
+
+inline constexpr uint32_t kMemberProtocol = 1;
+inline constexpr size_t kControlBytesMax = 64 << 10;  // of an encoded message
+inline constexpr size_t kNodesMax = 256;              // of a cluster
+inline constexpr size_t kSourcesMax = 16;             // of weights, named in one assignment
+
+// The work of one node in one epoch. Everything it needs to load its pieces and to find its neighbours.
+struct Assignment {
+  Epoch epoch = 0;
+  ModelTask model = {};
+  uint32_t begin = 0, end = 0;  // pieces, of
+  uint32_t pieces = 0;
+  uint32_t stage = 0, stages = 0;
+  NodeId previous, next;          // of the first and the last stage: the coordinator
+  std::string next_address = {};  // where `next` accepts links
+  struct Source {
+    NodeId node;
+    std::string address;
+    bool operator==(const Source&) const = default;
+  };
+  std::vector<Source> sources = {};  // who may have the weights, the coordinator first
+};
+
+// ---- Worker to coordinator ----
+
+// The first message on a link. `instance` is drawn when the process starts.
+struct Join {
+  static constexpr uint8_t kType = 1;
+  uint32_t protocol = kMemberProtocol;
+  uint64_t instance = 0;
+  std::string address = {};  // where this node accepts links; empty: nobody can reach it
+  int64_t unix_ms = 0;       // its time of day
+  Capabilities capabilities = {};
+};
+
+enum class WorkerPhase : uint8_t { kIdle, kPreparing, kLoading, kReady, kRunning };
+
+// What a node says of itself every beat. `progress` grows with every unit of work done (a layer of a step, a
+// block of a file); `pending` is work that has arrived and is not done. Both together are health: see
+// health.h.
+struct Beat {
+  static constexpr uint8_t kType = 2;
+  Epoch epoch = 0;  // of the stage it has; 0: none
+  WorkerPhase phase = WorkerPhase::kIdle;
+  uint64_t progress = 0;
+  uint32_t pending = 0;
+  uint64_t load_done = 0, load_total = 0;  // bytes, while preparing or loading
+  uint64_t ram_free_bytes = 0;             // for weights and cache; what its own stage holds counts as free
+  // Since the stage started.
+  uint64_t steps = 0, rows = 0;
+  uint64_t compute_us = 0, wait_us = 0, wire_us = 0;
+};
+
+// The weights of a Prepare are on this node's disk, or why not.
+struct Prepared {
+  static constexpr uint8_t kType = 3;
+  Epoch epoch = 0;
+  Errc code = Errc::kOk;
+  std::string text = {};
+};
+
+// The pieces of an Assign are in memory, or why not.
+struct Ready {
+  static constexpr uint8_t kType = 4;
+  Epoch epoch = 0;
+  Errc code = Errc::kOk;
+  std::string text = {};
+  uint64_t bytes = 0;  // in memory
+  uint32_t ms = 0;     // it took
+};
+
+// After a Go: linked to the next stage and taking steps, or why not.
+struct Started {
+  static constexpr uint8_t kType = 5;
+  Epoch epoch = 0;
+  Errc code = Errc::kOk;
+  std::string text = {};
+};
+
+// A running stage cannot go on because of `peer`.
+struct Trouble {
+  static constexpr uint8_t kType = 6;
+  Epoch epoch = 0;
+  NodeId peer = {};
+  std::string text = {};
+};
+
+// The answer to a Measure.
+struct LinkReport {
+  static constexpr uint8_t kType = 7;
+  NodeId peer = {};
+  Errc code = Errc::kOk;
+  std::string text = {};
+  LinkFigures figures = {};
+};
+
+// The node is about to end, on purpose.
+struct Leave {
+  static constexpr uint8_t kType = 8;
+  std::string text = {};
+};
+
+// ---- Coordinator to worker ----
+
+struct Welcome {
+  static constexpr uint8_t kType = 33;
+  Incarnation incarnation = 0;
+  Duration beat_every{};
+};
+
+// The last message on a link. `forever`: trying again will not help.
+struct Refuse {
+  static constexpr uint8_t kType = 34;
+  bool forever = false;
+  std::string text = {};
+};
+
+// "I am here", when nothing else is said.
+struct Alive {
+  static constexpr uint8_t kType = 35;
+  Incarnation incarnation = 0;
+  Epoch epoch = 0;  // being served
+};
+
+// Have these weights on disk. What runs goes on.
+struct Prepare {
+  static constexpr uint8_t kType = 36;
+  Incarnation incarnation = 0;
+  Assignment work = {};
+};
+
+// Drop what runs, and load this.
+struct Assign {
+  static constexpr uint8_t kType = 37;
+  Incarnation incarnation = 0;
+  Assignment work = {};
+};
+
+// All stages are loaded: link to the next one and take steps.
+struct Go {
+  static constexpr uint8_t kType = 38;
+  Incarnation incarnation = 0;
+  Epoch epoch = 0;
+};
+
+// This node has no part in `epoch`: drop what is older, and free its memory.
+struct Release {
+  static constexpr uint8_t kType = 39;
+  Incarnation incarnation = 0;
+  Epoch epoch = 0;
+};
+
+// Measure the link to this peer.
+struct Measure {
+  static constexpr uint8_t kType = 40;
+  Incarnation incarnation = 0;
+  NodeId peer = {};
+  std::string address = {};
+};
+
+using ToCoordinator = std::variant<Join, Beat, Prepared, Ready, Started, Trouble, LinkReport, Leave>;
+using ToWorker = std::variant<Welcome, Refuse, Alive, Prepare, Assign, Go, Release, Measure>;
+
+// At most kControlBytesMax. BF_CHECKs that every text and list is within its bound: shorten() texts first.
+std::vector<std::byte> encode(const ToCoordinator& message);
+std::vector<std::byte> encode(const ToWorker& message);
+
+// From a peer: kCorrupt, naming message and field, for anything that is not exactly one message of bounded
+// parts.
+Result<ToCoordinator> decode_to_coordinator(std::span<const std::byte> body);
+Result<ToWorker> decode_to_worker(std::span<const std::byte> body);
+
+// Beats are kHealth, all else kControl; with the message's epoch where it has one.
+MessageHead head_of(const ToCoordinator& message);
+MessageHead head_of(const ToWorker& message);
+
+// For logs: "join", "assign".
+std::string_view name_of(const ToCoordinator& message);
+std::string_view name_of(const ToWorker& message);
+
+// The text cut to what a message may hold.
+std::string shorten(std::string text);
+
+}  // namespace butterfly::cluster

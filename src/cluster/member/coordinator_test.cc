@@ -1,0 +1,412 @@
+// One event after the other, by hand: what the coordinator asks its shell to do.
+#include "cluster/member/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/testing/member_samples.h"
+
+namespace butterfly::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using testing::join_message;
+using testing::node_id;
+
+CoordinatorConfig config() {
+  CoordinatorConfig config{.incarnation = 7, .self = node_id(0), .address = "10.0.0.0:4711"};
+  config.numerics_id = 1;
+  config.measure_links = false;
+  return config;
+}
+
+// Drives a coordinator: nodes 0, 1, 2 … on links 10, 11, 12 …, a plan that gives every node one of its
+// pieces.
+struct CoordinatorTest : ::testing::Test {
+  CoordinatorTest() { restart(config()); }
+  void restart(const CoordinatorConfig& with) {
+    machine.emplace(with, now);
+    machine->set_model({"m", "model", ""}, now);
+  }
+
+  void open(int node, LinkNumber link = 0) {
+    coordinator.link_opened(link == 0 ? link_of(node) : link, node_id(node), now);
+  }
+  void join(int node, LinkNumber link = 0, uint64_t instance = 0) {
+    open(node, link);
+    Join message = join_message(node);
+    if (instance != 0) message.instance = instance;
+    coordinator.received(link == 0 ? link_of(node) : link, message, now);
+  }
+  static LinkNumber link_of(int node) { return static_cast<LinkNumber>(node) + 10; }
+
+  void say(int node, ToCoordinator message) { coordinator.received(link_of(node), message, now); }
+  // Time passes, and everybody but `silent` beats.
+  void pass(Duration duration, std::vector<int> silent = {}) {
+    for (Duration done{}; done < duration; done += milliseconds(50)) {
+      now += milliseconds(50);
+      for (const auto& [key, member] : coordinator.members()) {
+        bool quiet = !member.here();
+        for (const int node : silent) quiet = quiet || member.id == node_id(node);
+        if (!quiet) coordinator.received(member.link, Beat{}, now);
+      }
+      coordinator.tick(now);
+      collect();
+    }
+  }
+  void collect() {
+    for (CoordinatorAction& action : coordinator.take_actions()) actions.push_back(std::move(action));
+  }
+  // All actions of this kind since the last clear().
+  template <typename T>
+  std::vector<T> all() {
+    collect();
+    std::vector<T> found;
+    for (const CoordinatorAction& action : actions)
+      if (const T* one = std::get_if<T>(&action)) found.push_back(*one);
+    return found;
+  }
+  template <typename M>
+  std::vector<std::pair<LinkNumber, M>> sent() {
+    std::vector<std::pair<LinkNumber, M>> found;
+    for (const SendToWorker& action : all<SendToWorker>())
+      if (const M* one = std::get_if<M>(&action.message)) found.emplace_back(action.link, *one);
+    return found;
+  }
+  void clear() {
+    collect();
+    actions.clear();
+  }
+
+  static Placement placement(const std::vector<int>& nodes, double tokens_per_s = 1) {
+    Placement out;
+    out.pieces = static_cast<uint32_t>(nodes.size());
+    out.tokens_per_s = tokens_per_s;
+    for (uint32_t i = 0; i < nodes.size(); ++i) {
+      StagePlacement stage;
+      stage.node = node_id(nodes[i]);
+      stage.begin = i;
+      stage.end = i + 1;
+      out.stages.push_back(stage);
+    }
+    return out;
+  }
+  Epoch asked() { return all<MakePlan>().back().question.epoch; }
+  void ready(const std::vector<int>& nodes, Epoch epoch) {
+    for (const int node : nodes) say(node, Ready{epoch, Errc::kOk, "", 1000, 5});
+  }
+  void started(const std::vector<int>& nodes, Epoch epoch) {
+    for (const int node : nodes) say(node, Started{epoch, Errc::kOk, ""});
+  }
+  // From nothing to a cluster of nodes 0 … count-1 that serves.
+  Epoch serve(int count) {
+    std::vector<int> nodes;
+    for (int i = 0; i < count; ++i) {
+      join(i);
+      nodes.push_back(i);
+    }
+    pass(seconds(1));
+    const Epoch epoch = asked();
+    coordinator.planned(epoch, placement(nodes, 10), now);
+    ready(nodes, epoch);
+    started(nodes, epoch);
+    EXPECT_EQ(coordinator.serving_epoch(), epoch);
+    clear();
+    return epoch;
+  }
+
+  TimePoint now{};
+  std::optional<Coordinator> machine{std::in_place, config(), TimePoint{}};
+  Coordinator& coordinator = *machine;
+  std::vector<CoordinatorAction> actions;
+};
+
+TEST_F(CoordinatorTest, FromJoinsToServing) {
+  join(0);
+  join(1);
+  EXPECT_EQ(sent<Welcome>().size(), 2u);
+  EXPECT_TRUE(all<MakePlan>().empty());  // others may come with them
+  pass(seconds(1));
+  ASSERT_EQ(all<MakePlan>().size(), 1u);
+  const PlanQuestion question = all<MakePlan>()[0].question;
+  EXPECT_EQ(question.nodes.size(), 2u);
+  EXPECT_GT(question.epoch, first_epoch(7));
+  coordinator.planned(question.epoch, placement({1, 0}), now);
+  const auto orders = sent<Assign>();
+  ASSERT_EQ(orders.size(), 2u);
+  EXPECT_EQ(orders[0].first, 11u);
+  const Assignment& first = orders[0].second.work;
+  EXPECT_EQ(first.stage, 0u);
+  EXPECT_EQ(first.previous, node_id(0));
+  EXPECT_EQ(first.next, node_id(0));
+  EXPECT_EQ(first.next_address, "10.0.0.0:4711");
+  EXPECT_EQ(first.sources.front().node, node_id(0));
+  EXPECT_EQ(orders[1].second.work.next_address, "10.0.0.0:4711");  // results go to the coordinator
+  EXPECT_EQ(coordinator.why_not_serving(), "loading plan 1");
+  ready({1}, question.epoch);
+  EXPECT_TRUE(sent<Go>().empty());
+  ready({0}, question.epoch);
+  EXPECT_EQ(sent<Go>().size(), 2u);
+  started({0, 1}, question.epoch);
+  ASSERT_EQ(all<ServeSteps>().size(), 1u);
+  EXPECT_EQ(all<ServeSteps>()[0].epoch, question.epoch);
+  EXPECT_EQ(all<ServeSteps>()[0].addresses[0], "10.0.0.1:4711");
+  EXPECT_EQ(coordinator.why_not_serving(), "");
+}
+
+TEST_F(CoordinatorTest, FirstPlanWaitsForTheNodesThatAreWanted) {
+  CoordinatorConfig two = config();
+  two.nodes_wanted = 2;
+  restart(two);
+  join(0);
+  pass(seconds(5));
+  EXPECT_TRUE(all<MakePlan>().empty());
+  join(1);
+  pass(milliseconds(400));
+  EXPECT_EQ(all<MakePlan>().size(), 1u);
+}
+
+TEST_F(CoordinatorTest, LinkClosedIsDeathAtOnce) {
+  const Epoch before = serve(3);
+  coordinator.link_closed(12, "reset", now);
+  ASSERT_EQ(all<HaltSteps>().size(), 1u);
+  EXPECT_EQ(all<HaltSteps>()[0].epoch, before);
+  EXPECT_THAT(all<HaltSteps>()[0].why, HasSubstr("node-2"));
+  pass(milliseconds(50));
+  ASSERT_EQ(all<MakePlan>().size(), 1u);
+  EXPECT_EQ(all<MakePlan>()[0].question.nodes.size(), 2u);
+  EXPECT_GT(asked(), before);
+  EXPECT_THAT(coordinator.last_failure(), HasSubstr("reset"));
+}
+
+TEST_F(CoordinatorTest, SilenceIsSuspectAfterOneSecondAndDeathAfterThree) {
+  serve(2);
+  pass(milliseconds(1050), {1});
+  EXPECT_EQ(coordinator.members().at(node_id(1).key).state, NodeState::kSuspect);
+  EXPECT_TRUE(all<HaltSteps>().empty());
+  pass(milliseconds(500));
+  EXPECT_EQ(coordinator.members().at(node_id(1).key).state, NodeState::kUp);
+  pass(seconds(3), {1});
+  EXPECT_EQ(coordinator.members().at(node_id(1).key).state, NodeState::kDead);
+  EXPECT_EQ(all<HaltSteps>().size(), 1u);
+  ASSERT_EQ(all<CloseLink>().size(), 1u);
+  EXPECT_EQ(all<CloseLink>()[0].link, 11u);
+  // What still comes from there is counted, not believed.
+  say(1, Beat{});
+  EXPECT_EQ(coordinator.counters().unknown_links, 1u);
+}
+
+TEST_F(CoordinatorTest, BeatsWithoutProgressAreFound) {
+  serve(2);
+  for (int i = 0; i < 70; ++i) {
+    pass(milliseconds(50), {1});
+    if (coordinator.members().at(node_id(1).key).here())
+      say(1, Beat{.phase = WorkerPhase::kRunning, .progress = 9, .pending = 1});
+  }
+  EXPECT_EQ(coordinator.members().at(node_id(1).key).state, NodeState::kDead);
+  EXPECT_THAT(coordinator.members().at(node_id(1).key).last_failure, HasSubstr("no progress"));
+}
+
+TEST_F(CoordinatorTest, ItsOwnPauseKillsNobody) {
+  serve(2);
+  now += seconds(60);
+  coordinator.tick(now);
+  EXPECT_TRUE(all<HaltSteps>().empty());
+  pass(seconds(2));
+  EXPECT_NE(coordinator.serving_epoch(), 0u);
+}
+
+TEST_F(CoordinatorTest, FailedLoadLeadsToAPlanWithoutTheNode) {
+  join(0);
+  join(1);
+  pass(seconds(1));
+  const Epoch first = asked();
+  coordinator.planned(first, placement({0, 1}), now);
+  say(1, Ready{first, Errc::kOutOfMemory, "needs 5 GiB", 0, 0});
+  const TimePoint failed_at = now;
+  pass(milliseconds(50));
+  const auto plans = all<MakePlan>();
+  ASSERT_EQ(plans.size(), 2u);
+  ASSERT_EQ(plans[1].question.nodes.size(), 1u);
+  EXPECT_EQ(plans[1].question.nodes[0].id, node_id(0));
+  // The other one's report is about a plan that is over.
+  say(0, Ready{first, Errc::kOk, "", 1, 1});
+  EXPECT_EQ(coordinator.counters().old_epochs, 1u);
+  // Without it there is no plan: it is tried again when its time is over, not before.
+  coordinator.planned(asked(), Result<Placement>(Errc::kOutOfMemory, "does not fit"), now);
+  EXPECT_EQ(coordinator.why_not_serving(), "does not fit");
+  while (all<MakePlan>().back().question.nodes.size() == 1 && now - failed_at < seconds(10)) {
+    pass(milliseconds(50));
+    if (coordinator.change_phase())
+      coordinator.planned(asked(), Result<Placement>(Errc::kOutOfMemory, "does not fit"), now);
+  }
+  EXPECT_EQ(now - failed_at, config().hold_min);
+  EXPECT_LE(all<MakePlan>().size(), 10u);  // ever longer pauses in between
+}
+
+TEST_F(CoordinatorTest, LostNodeIsTakenBackAtOnceWhenItIsNeeded) {
+  serve(2);
+  coordinator.link_closed(11, "killed", now);
+  pass(milliseconds(50));
+  coordinator.planned(asked(), Result<Placement>(Errc::kOutOfMemory, "does not fit"), now);
+  EXPECT_EQ(coordinator.why_not_serving(), "does not fit");
+  join(1, 21, 999);
+  clear();
+  pass(milliseconds(500));
+  // First without it, for it has just failed; then with it, for there is no other way.
+  ASSERT_EQ(all<MakePlan>().size(), 1u);
+  EXPECT_EQ(all<MakePlan>()[0].question.nodes.size(), 1u);
+  coordinator.planned(asked(), Result<Placement>(Errc::kOutOfMemory, "does not fit"), now);
+  EXPECT_EQ(all<MakePlan>().back().question.nodes.size(), 2u);
+}
+
+TEST_F(CoordinatorTest, BetterPlanIsPreparedWhileTheOldOneRuns) {
+  const Epoch before = serve(2);
+  join(2);
+  pass(milliseconds(500));
+  const Epoch next = asked();
+  coordinator.planned(next, placement({0, 1, 2}, 20), now);
+  EXPECT_EQ(sent<Prepare>().size(), 3u);
+  EXPECT_TRUE(all<PauseSteps>().empty());
+  EXPECT_EQ(coordinator.serving_epoch(), before);
+  for (const int node : {0, 1, 2}) say(node, Prepared{next, Errc::kOk, ""});
+  ASSERT_EQ(all<PauseSteps>().size(), 1u);
+  EXPECT_EQ(all<PauseSteps>()[0].epoch, before);
+  EXPECT_TRUE(sent<Assign>().empty());  // only between steps
+  coordinator.steps_paused(next, now);
+  EXPECT_EQ(sent<Assign>().size(), 3u);
+  ASSERT_EQ(all<HaltSteps>().size(), 1u);  // of the old plan nothing is left
+  EXPECT_EQ(all<HaltSteps>()[0].epoch, before);
+  EXPECT_EQ(coordinator.serving_epoch(), 0u);
+  ready({0, 1, 2}, next);
+  started({0, 1, 2}, next);
+  EXPECT_EQ(coordinator.serving_epoch(), next);
+  EXPECT_EQ(coordinator.counters().halts, 0u);
+}
+
+TEST_F(CoordinatorTest, PlanThatIsHardlyBetterIsNotWorthIt) {
+  const Epoch before = serve(2);
+  join(2);
+  pass(milliseconds(500));
+  coordinator.planned(asked(), placement({0, 1, 2}, 10.5), now);
+  pass(seconds(1));
+  EXPECT_TRUE(sent<Prepare>().empty());
+  EXPECT_EQ(coordinator.serving_epoch(), before);
+}
+
+TEST_F(CoordinatorTest, ChangeThatFailsWhilePausingLetsTheOldPlanGoOn) {
+  const Epoch before = serve(2);
+  join(2);
+  pass(milliseconds(500));
+  const Epoch next = asked();
+  coordinator.planned(next, placement({0, 1, 2}, 20), now);
+  for (const int node : {0, 1, 2}) say(node, Prepared{next, Errc::kOk, ""});
+  coordinator.link_closed(12, "gone", now);
+  ASSERT_EQ(all<ServeSteps>().size(), 1u);
+  EXPECT_EQ(all<ServeSteps>()[0].epoch, before);
+  EXPECT_EQ(coordinator.serving_epoch(), before);
+  coordinator.steps_paused(next, now);  // too late
+  EXPECT_TRUE(sent<Assign>().empty());
+}
+
+TEST_F(CoordinatorTest, TroubleBetweenStagesHaltsAndPlansAgain) {
+  const Epoch before = serve(3);
+  say(1, Trouble{before, node_id(2), "reset"});
+  EXPECT_EQ(all<HaltSteps>().size(), 1u);
+  EXPECT_TRUE(all<MakePlan>().empty());  // the death of node 2 may be on its way
+  pass(milliseconds(400));
+  ASSERT_EQ(all<MakePlan>().size(), 1u);
+  EXPECT_TRUE(all<MakePlan>()[0].question.broken.empty());
+  say(1, Trouble{before, node_id(2), "reset"});
+  EXPECT_EQ(coordinator.counters().old_epochs, 1u);
+}
+
+TEST_F(CoordinatorTest, RemovalActsAtOnceAndLasts) {
+  serve(3);
+  EXPECT_EQ(coordinator.remove_node("node-9", now).code(), Errc::kNotFound);
+  EXPECT_EQ(coordinator.remove_node("node-0", now).code(), Errc::kInvalidArgument);
+  ASSERT_TRUE(coordinator.remove_node("node-1", now).ok());
+  EXPECT_EQ(all<CloseLink>().size(), 1u);
+  EXPECT_EQ(all<HaltSteps>().size(), 1u);
+  pass(milliseconds(50));
+  EXPECT_EQ(all<MakePlan>()[0].question.nodes.size(), 2u);
+  clear();
+  open(1, 31);
+  ASSERT_EQ(sent<Refuse>().size(), 1u);
+  EXPECT_TRUE(sent<Refuse>()[0].second.forever);
+  EXPECT_EQ(all<CloseLink>().size(), 1u);
+}
+
+TEST_F(CoordinatorTest, StrangersAreRefusedInWords) {
+  Join other = join_message(1);
+  other.capabilities.numerics_id = 2;
+  open(1);
+  say(1, other);
+  ASSERT_EQ(sent<Refuse>().size(), 1u);
+  EXPECT_THAT(sent<Refuse>()[0].second.text, HasSubstr("numerics id is 2, this cluster's is 1"));
+  clear();
+  open(2);
+  say(2, Beat{});
+  EXPECT_EQ(all<CloseLink>().size(), 1u);
+  open(3);
+  pass(seconds(6));
+  EXPECT_EQ(all<CloseLink>().size(), 2u);
+  EXPECT_EQ(coordinator.members().size(), 0u);
+}
+
+TEST_F(CoordinatorTest, SecondNodeWithTheSameIdentityIsRefused) {
+  serve(2);
+  join(1, 21, 555);
+  ASSERT_EQ(sent<Refuse>().size(), 1u);
+  EXPECT_FALSE(sent<Refuse>()[0].second.forever);
+  EXPECT_EQ(coordinator.counters().duplicate_ids, 1u);
+  EXPECT_NE(coordinator.serving_epoch(), 0u);
+  // But the same process over a new link, and anyone after a second of silence, is the node itself.
+  clear();
+  join(1, 22);
+  EXPECT_EQ(sent<Welcome>().size(), 1u);
+  EXPECT_EQ(all<CloseLink>()[0].link, 11u);
+}
+
+TEST_F(CoordinatorTest, SlowPauseAndSlowStartHaveAnEnd) {
+  serve(2);
+  join(2);
+  pass(milliseconds(500));
+  const Epoch next = asked();
+  coordinator.planned(next, placement({0, 1, 2}, 20), now);
+  for (const int node : {0, 1, 2}) say(node, Prepared{next, Errc::kOk, ""});
+  pass(milliseconds(5100));
+  EXPECT_EQ(sent<Assign>().size(), 3u);
+  ready({0, 1, 2}, next);
+  started({0, 1}, next);
+  pass(milliseconds(10'100));
+  EXPECT_EQ(coordinator.serving_epoch(), 0u);
+  EXPECT_GT(asked(), next);
+  for (const PlanNode& node : all<MakePlan>().back().question.nodes) EXPECT_NE(node.id, node_id(2));
+}
+
+TEST_F(CoordinatorTest, LinksAreMeasuredOnceEachAndOneAtATime) {
+  CoordinatorConfig measuring = config();
+  measuring.measure_links = true;
+  restart(measuring);
+  for (const int node : {0, 1, 2}) join(node);
+  pass(milliseconds(500));
+  ASSERT_EQ(sent<Measure>().size(), 1u);
+  EXPECT_TRUE(all<MakePlan>().empty());
+  for (size_t i = 0; i < 3; ++i) {
+    const auto [link, order] = sent<Measure>().back();
+    LinkReport report{.peer = order.peer};
+    report.figures = {1e-4, 1e9, {}};
+    coordinator.received(link, report, now);
+    pass(milliseconds(50));
+  }
+  EXPECT_EQ(sent<Measure>().size(), 3u);
+  pass(milliseconds(500));
+  ASSERT_EQ(all<MakePlan>().size(), 1u);
+  EXPECT_EQ(all<MakePlan>()[0].question.links.size(), 6u);
+}
+
+}  // namespace
+}  // namespace butterfly::cluster

@@ -1,0 +1,43 @@
+// Is a node alive? Beats say that its process runs, progress says that its work moves: a stopped process
+// still acknowledges TCP, and a stuck one still beats.
+#pragma once
+#include <string>
+
+#include "base/clock.h"
+#include "cluster/member/control_message.h"
+
+namespace butterfly::cluster {
+
+struct HealthLimits {
+  Duration suspect_after = std::chrono::seconds(1);
+  Duration dead_after = std::chrono::seconds(3);
+};
+
+enum class Verdict { kUp, kSuspect, kDead };
+
+// What is known of one node's pulse. Plain data.
+class Pulse {
+ public:
+  explicit Pulse(TimePoint now = {}) : heard_at_(now), moved_at_(now) {}
+
+  void beat(const Beat& beat, TimePoint now);
+  // This process stood still for so long and heard nobody: nobody is to blame.
+  void forgive(Duration gap);
+  // New work begins: the time for its first progress starts now.
+  void expect_progress(TimePoint now) { moved_at_ = now; }
+
+  // `stall_after`: how long work may stand still, if that is longer than the limits say.
+  Verdict judge(const HealthLimits& limits, Duration stall_after, TimePoint now) const;
+  // "no heartbeat for 3.00 s", "no progress for 3.10 s with 2 steps waiting".
+  std::string words(TimePoint now) const;
+
+  const Beat& last() const { return last_; }
+  TimePoint heard_at() const { return heard_at_; }
+
+ private:
+  bool working() const { return last_.pending > 0; }
+  Beat last_;
+  TimePoint heard_at_, moved_at_;
+};
+
+}  // namespace butterfly::cluster

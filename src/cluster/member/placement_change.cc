@@ -1,0 +1,411 @@
+// How a plan comes about: asked for, prepared while the old one runs, steps paused, loaded, started, served.
+// Every phase has an end: a report from every node, a loss, or a deadline.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "cluster/member/coordinator.h"
+#include "cluster/member/message_fields.h"
+
+namespace butterfly::cluster {
+namespace {
+
+// Served for so long, a plan has proved itself: the next failure is a new one.
+constexpr Duration kProved = std::chrono::seconds(10);
+// A pair of nodes that failed so often is avoided.
+constexpr uint32_t kBroken = 2;
+
+}  // namespace
+
+std::string_view change_phase_name(ChangePhase phase) {
+  switch (phase) {
+    case ChangePhase::kPlanning:
+      return "planning";
+    case ChangePhase::kPreparing:
+      return "preparing";
+    case ChangePhase::kPausing:
+      return "pausing";
+    case ChangePhase::kLoading:
+      return "loading";
+    case ChangePhase::kStarting:
+      return "starting";
+  }
+  return "unknown";
+}
+
+bool Placement::same_work(const Placement& other) const {
+  return pieces == other.pieces &&
+         std::equal(stages.begin(), stages.end(), other.stages.begin(), other.stages.end(),
+                    [](const StagePlacement& a, const StagePlacement& b) { return a.same_work(b); });
+}
+
+std::string why_not_whole(const Placement& placement) {
+  uint32_t next = 0;
+  std::set<std::string> seen;
+  if (placement.stages.empty()) return "it has no stages";
+  for (const StagePlacement& stage : placement.stages) {
+    if (stage.begin != next || stage.end <= stage.begin)
+      return fmt::format("a stage has pieces {} to {}, expected to begin at {}", stage.begin, stage.end,
+                         next);
+    if (!seen.insert(stage.node.key).second) return fmt::format("node {} has two stages", stage.node.name);
+    next = stage.end;
+  }
+  if (next != placement.pieces) return fmt::format("it ends at piece {} of {}", next, placement.pieces);
+  return {};
+}
+
+std::optional<ChangePhase> Coordinator::change_phase() const {
+  return change_ ? std::optional(change_->phase) : std::nullopt;
+}
+
+const Placement* Coordinator::change_placement() const {
+  return change_ && change_->phase != ChangePhase::kPlanning ? &change_->placement : nullptr;
+}
+
+std::string Coordinator::why_not_serving() const {
+  if (serving_) return {};
+  if (model_.id.empty()) return "no model is chosen";
+  if (change_)
+    return fmt::format("{} plan {}", change_phase_name(change_->phase),
+                       plan_number(config_.incarnation, change_->epoch));
+  return why_waiting_.empty() ? "waiting for nodes" : why_waiting_;
+}
+
+// ---- When to plan ----
+
+void Coordinator::set_model(ModelTask model, TimePoint now) {
+  BF_CHECK(model.id.size() <= kNameBytesMax && model.name.size() <= kNameBytesMax &&
+           model.settings.size() <= kSettingsBytesMax)
+      << "[coordinator] a model's id, name or settings are too long";
+  if (model == model_) return;
+  model_ = std::move(model);
+  model_at_ = now;
+  attempts_ = 0;
+  cancel_change(now);
+  if (serving_) halt("another model is wanted", now);
+  why_waiting_.clear();
+  if (!model_.id.empty()) return want_plan(now);
+  plan_at_.reset();
+  ++last_epoch_;
+  for (const auto& [key, member] : members_)
+    if (member.here()) send(member, Release{config_.incarnation, last_epoch_});
+}
+
+void Coordinator::want_plan(TimePoint at) {
+  if (model_.id.empty()) return;
+  plan_at_ = plan_at_ ? std::min(*plan_at_, at) : at;
+}
+
+bool Coordinator::may_plan(TimePoint now) const {
+  if (!plan_at_ || now < *plan_at_ || change_ || model_.id.empty()) return false;
+  // What was lost is put right at once; what is new can wait until it is known.
+  if (ever_served_ && !serving_) return true;
+  if (!survey_done(now)) return false;
+  const auto here =
+      std::count_if(members_.begin(), members_.end(), [](const auto& row) { return row.second.here(); });
+  return static_cast<size_t>(here) >= config_.nodes_wanted || now - model_at_ >= config_.nodes_wait;
+}
+
+bool Coordinator::may_use(const Member& member, bool with_held, TimePoint now) const {
+  if (member.state != NodeState::kUp) return false;
+  return now >= member.held_until || (with_held && !member.held_firmly);
+}
+
+PlanQuestion Coordinator::question(TimePoint now, bool with_held) const {
+  PlanQuestion question;
+  question.model = model_;
+  question.coordinator = config_.self;
+  for (const auto& [key, member] : members_) {
+    if (!may_use(member, with_held, now)) continue;
+    const uint64_t free = member.pulse.last().ram_free_bytes;
+    question.nodes.push_back(
+        {member.id, member.capabilities, free > 0 ? free : member.capabilities.ram_limit_bytes});
+  }
+  const auto asked = [&](const std::string& key) {
+    return std::any_of(question.nodes.begin(), question.nodes.end(),
+                       [&](const PlanNode& node) { return node.id.key == key; });
+  };
+  for (const auto& [pair, figures] : figures_)
+    if (asked(pair.first) && asked(pair.second)) question.links.emplace(pair, figures);
+  for (const auto& [pair, times] : broken_)
+    if (times >= kBroken) question.broken.push_back(pair);
+  return question;
+}
+
+void Coordinator::begin_change(bool with_held, TimePoint now) {
+  plan_at_.reset();
+  PlanQuestion asked = question(now, with_held);
+  asked.epoch = ++last_epoch_;
+  change_.emplace();
+  change_->epoch = last_epoch_;
+  change_->began_at = now;
+  change_->with_held = with_held;
+  for (const PlanNode& node : asked.nodes) change_->asked.insert(node.id.key);
+  if (asked.nodes.empty()) return no_plan({Errc::kNotFound, "no node is up"}, now);
+  ++counters_.plans;
+  actions_.emplace_back(MakePlan{std::move(asked)});
+}
+
+Duration Coordinator::retry_delay() const {
+  if (attempts_ <= 1) return Duration{};
+  const uint32_t doublings = std::min(attempts_ - 2, 16u);
+  return std::min(config_.retry_max, config_.retry_min * (int64_t{1} << doublings));
+}
+
+void Coordinator::no_plan(const Status& why, TimePoint now) {
+  const Epoch epoch = change_->epoch;
+  const bool tried_all = change_->with_held;
+  change_.reset();
+  const auto held = [&](const auto& row) {
+    return may_use(row.second, true, now) && !may_use(row.second, false, now);
+  };
+  if (!tried_all && std::any_of(members_.begin(), members_.end(), held)) return begin_change(true, now);
+  if (serving_) return;  // what runs is as good as it gets
+  if (why_waiting_ != why.text()) note(now, EventKind::kNoPlan, "", epoch, why.text());
+  why_waiting_ = why.text();
+  last_failure_ = why.text();
+  ++attempts_;
+  want_plan(now + std::max(retry_delay(), config_.retry_min));
+}
+
+void Coordinator::planned(Epoch epoch, Result<Placement> placement, TimePoint now) {
+  if (!change_ || change_->epoch != epoch || change_->phase != ChangePhase::kPlanning) {
+    ++counters_.old_epochs;
+    return;
+  }
+  if (!placement.ok()) return no_plan(placement.status(), now);
+  std::string problem = why_not_whole(*placement);
+  for (const StagePlacement& stage : placement->stages)
+    if (problem.empty() && !change_->asked.contains(stage.node.key))
+      problem = fmt::format("it uses node {}, which is not available", stage.node.name);
+  if (!problem.empty()) return no_plan({Errc::kInvalidArgument, "the plan is not usable: " + problem}, now);
+  if (serving_) {
+    const double gain = serving_->placement.tokens_per_s > 0
+                            ? placement->tokens_per_s / serving_->placement.tokens_per_s
+                            : config_.gain_min;
+    if (serving_->placement.same_work(*placement) || gain < config_.gain_min) {
+      change_.reset();
+      return;
+    }
+  }
+  change_->placement = *std::move(placement);
+  std::string words;
+  for (const StagePlacement& stage : change_->placement.stages)
+    words += fmt::format("{}{} {}-{}", words.empty() ? "" : ", ", stage.node.name, stage.begin, stage.end);
+  note(now, EventKind::kPlanned, "", epoch, std::move(words));
+  if (!serving_) return begin_loading(now);
+  begin_phase(ChangePhase::kPreparing, now);
+  for (size_t i = 0; i < change_->placement.stages.size(); ++i)
+    send(members_.at(change_->placement.stages[i].node.key), Prepare{config_.incarnation, assignment(i)});
+}
+
+// ---- The phases ----
+
+Assignment Coordinator::assignment(size_t stage) const {
+  const auto& stages = change_->placement.stages;
+  Assignment work;
+  work.epoch = change_->epoch;
+  work.model = model_;
+  work.begin = stages[stage].begin;
+  work.end = stages[stage].end;
+  work.pieces = change_->placement.pieces;
+  work.stage = static_cast<uint32_t>(stage);
+  work.stages = static_cast<uint32_t>(stages.size());
+  work.previous = stage == 0 ? config_.self : stages[stage - 1].node;
+  work.next = stage + 1 == stages.size() ? config_.self : stages[stage + 1].node;
+  work.next_address = stage + 1 == stages.size() ? config_.address : members_.at(work.next.key).address;
+  work.sources.push_back({config_.self, config_.address});
+  for (const auto& [key, member] : members_)
+    if (work.sources.size() < kSourcesMax && member.here() && !member.address.empty() &&
+        key != config_.self.key && key != stages[stage].node.key)
+      work.sources.push_back({member.id, member.address});
+  return work;
+}
+
+// Every stage's node has something to report.
+void Coordinator::begin_phase(ChangePhase phase, TimePoint now) {
+  change_->phase = phase;
+  change_->began_at = now;
+  change_->waiting_for.clear();
+  if (phase == ChangePhase::kPausing) return;
+  for (const StagePlacement& stage : change_->placement.stages) {
+    change_->waiting_for.insert(stage.node.key);
+    members_.at(stage.node.key).pulse.expect_progress(now);
+  }
+}
+
+void Coordinator::steps_paused(Epoch next, TimePoint now) {
+  if (!change_ || change_->epoch != next || change_->phase != ChangePhase::kPausing) {
+    ++counters_.old_epochs;
+    return;
+  }
+  begin_loading(now);
+}
+
+void Coordinator::begin_loading(TimePoint now) {
+  if (serving_) actions_.emplace_back(HaltSteps{serving_->epoch, "a new plan takes its place"});
+  serving_.reset();
+  begin_phase(ChangePhase::kLoading, now);
+  const auto& stages = change_->placement.stages;
+  for (const auto& [key, member] : members_)
+    if (member.here() && change_->placement.find(member.id) == nullptr)
+      send(member, Release{config_.incarnation, change_->epoch});
+  for (size_t i = 0; i < stages.size(); ++i)
+    send(members_.at(stages[i].node.key), Assign{config_.incarnation, assignment(i)});
+}
+
+void Coordinator::begin_starting(TimePoint now) {
+  begin_phase(ChangePhase::kStarting, now);
+  // From the back, so that who links to the next stage is likely to find it started.
+  const auto& stages = change_->placement.stages;
+  for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage)
+    send(members_.at(stage->node.key), Go{config_.incarnation, change_->epoch});
+}
+
+void Coordinator::serve(TimePoint now) {
+  serving_ = Serving{change_->epoch, std::move(change_->placement), now};
+  change_.reset();
+  ever_served_ = true;
+  why_waiting_.clear();
+  ServeSteps action{serving_->epoch, serving_->placement, {}};
+  for (const StagePlacement& stage : serving_->placement.stages)
+    action.addresses.push_back(members_.at(stage.node.key).address);
+  actions_.emplace_back(std::move(action));
+  note(now, EventKind::kServing, "", serving_->epoch,
+       fmt::format("{} on {} nodes", model_.name, serving_->placement.stages.size()));
+}
+
+void Coordinator::reported(Member& member, Epoch epoch, ChangePhase phase, Errc code, const std::string& text,
+                           TimePoint now) {
+  if (!change_ || change_->epoch != epoch || change_->phase != phase) {
+    ++counters_.old_epochs;
+    return;
+  }
+  if (change_->waiting_for.erase(member.id.key) == 0) return;
+  if (code != Errc::kOk) {
+    const std::string why = fmt::format("it could not load: {}", text);
+    note(now, EventKind::kLoadFailed, member.id.name, epoch, text);
+    last_failure_ = fmt::format("{}: {}", member.id.name, why);
+    hold(member, true, why, now);
+    cancel_change(now);
+    ++attempts_;
+    return want_plan(now + retry_delay());
+  }
+  if (!change_->waiting_for.empty()) return;
+  if (phase == ChangePhase::kPreparing) {
+    begin_phase(ChangePhase::kPausing, now);
+    actions_.emplace_back(PauseSteps{serving_->epoch, change_->epoch});
+  } else if (phase == ChangePhase::kLoading) {
+    begin_starting(now);
+  } else {
+    serve(now);
+  }
+}
+
+// ---- When things go wrong ----
+
+void Coordinator::cancel_change(TimePoint) {
+  if (!change_) return;
+  const bool paused = change_->phase == ChangePhase::kPausing;
+  change_.reset();
+  if (!paused || !serving_) return;
+  // No node has dropped its stage yet: the steps go on as before.
+  ServeSteps action{serving_->epoch, serving_->placement, {}};
+  for (const StagePlacement& stage : serving_->placement.stages)
+    action.addresses.push_back(members_.at(stage.node.key).address);
+  actions_.emplace_back(std::move(action));
+}
+
+void Coordinator::halt(const std::string& why, TimePoint now) {
+  ++counters_.halts;
+  attempts_ = now - serving_->since >= kProved ? 0 : attempts_ + 1;
+  actions_.emplace_back(HaltSteps{serving_->epoch, why});
+  note(now, EventKind::kHalted, "", serving_->epoch, why);
+  last_failure_ = why;
+  why_waiting_ = why;
+  serving_.reset();
+  // A change on its way does not need what was lost, else it would have been given up: it goes on, and
+  // nothing has to be paused any more.
+  if (change_ && (change_->phase == ChangePhase::kPreparing || change_->phase == ChangePhase::kPausing))
+    begin_loading(now);
+}
+
+void Coordinator::hold(Member& member, bool firmly, const std::string& why, TimePoint now) {
+  if (now - member.failed_at > config_.hold_max) member.failures = 0;
+  member.failed_at = now;
+  member.last_failure = why;
+  const uint32_t doublings = std::min(member.failures++, 16u);
+  member.held_until = now + std::min(config_.hold_max, config_.hold_min * (int64_t{1} << doublings));
+  member.held_firmly = firmly;
+}
+
+void Coordinator::trouble(Epoch epoch, const NodeId& reporter, const NodeId& peer, const std::string& why,
+                          TimePoint now) {
+  const bool served = serving_ && serving_->epoch == epoch;
+  const bool starting = change_ && change_->epoch == epoch && change_->phase == ChangePhase::kStarting;
+  if (!served && !starting) {
+    ++counters_.old_epochs;
+    return;
+  }
+  if (broken_.size() < kNodesMax * kNodesMax) ++broken_[{reporter.key, peer.key}];
+  const std::string text = fmt::format("{} has trouble with {}: {}", reporter.name,
+                                       peer.name.empty() ? "the chain" : peer.name, why);
+  if (served) {
+    halt(text, now);
+  } else {
+    note(now, EventKind::kLoadFailed, reporter.name, epoch, text);
+    last_failure_ = text;
+    cancel_change(now);
+    ++attempts_;
+  }
+  // The loss of a node is often seen first by its neighbours.
+  if (!change_) want_plan(now + std::max(config_.trouble_wait, retry_delay()));
+}
+
+void Coordinator::steps_failed(Epoch epoch, const NodeId& peer, std::string_view why, TimePoint now) {
+  trouble(epoch, config_.self, peer, std::string(why), now);
+}
+
+void Coordinator::check_change(TimePoint now) {
+  if (change_) {
+    const Duration waited = now - change_->began_at;
+    const std::set<std::string> late = change_->waiting_for;
+    const auto give_up = [&](const char* what) {
+      for (const std::string& key : late) hold(members_.at(key), true, what, now);
+      last_failure_ = what;
+      note(now, EventKind::kLoadFailed, late.empty() ? "" : members_.at(*late.begin()).id.name,
+           change_->epoch, what);
+      cancel_change(now);
+      ++attempts_;
+      want_plan(now + retry_delay());
+    };
+    switch (change_->phase) {
+      case ChangePhase::kPlanning:
+        if (waited >= config_.plan_wait) no_plan({Errc::kTimeout, "planning took too long"}, now);
+        break;
+      case ChangePhase::kPausing:
+        // A step that does not end is of an epoch that is over anyway.
+        if (waited >= config_.pause_wait) begin_loading(now);
+        break;
+      case ChangePhase::kPreparing:
+      case ChangePhase::kLoading:
+        if (waited >= config_.load_wait) give_up("it took too long to load");
+        break;
+      case ChangePhase::kStarting:
+        if (waited >= config_.start_wait) give_up("it did not start");
+        break;
+    }
+  }
+  // Who was left out for a while may be tried again.
+  for (auto& [key, member] : members_) {
+    if (member.held_until == TimePoint{} || now < member.held_until || !member.here()) continue;
+    member.held_until = {};
+    member.held_firmly = false;
+    want_plan(now);
+  }
+  if (may_plan(now)) begin_change(false, now);
+}
+
+}  // namespace butterfly::cluster

@@ -1,0 +1,62 @@
+// A thousand clusters with bad luck: whatever happens, one plan holds at a time, and a cluster that is left
+// in peace serves.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "cluster/testing/member_simulation.h"
+
+namespace butterfly::cluster {
+namespace {
+
+uint64_t from_environment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// BUTTERFLY_SEED plays one seed and tells its story; BUTTERFLY_SEEDS plays so many.
+TEST(MemberSimulation, ThousandSeedsKeepTheRules) {
+  const bool one = std::getenv("BUTTERFLY_SEED") != nullptr;
+  const uint64_t first = from_environment("BUTTERFLY_SEED", 1);
+  const uint64_t count = one ? 1 : from_environment("BUTTERFLY_SEEDS", 1000);
+  std::map<std::string, uint64_t> faults;
+  uint64_t served = 0, could = 0, steps = 0, epochs = 0, halts = 0, dropped = 0;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const testing::SimulationResult result = testing::MemberSimulation(seed).run();
+    if (one) fmt::print("{}", result.story);
+    ASSERT_EQ(result.problem, "") << "seed " << seed << "; to play it again:\n  BUTTERFLY_SEED=" << seed
+                                  << " build/release/bin/cluster_test --gtest_filter=MemberSimulation.*\n"
+                                  << result.story;
+    for (const auto& [kind, times] : result.faults) faults[kind] += times;
+    served += result.served;
+    could += result.could_serve;
+    steps += result.steps;
+    epochs += result.epochs;
+    halts += result.halts;
+    dropped += result.dropped;
+  }
+  std::string words;
+  for (const auto& [kind, times] : faults) words += fmt::format(", {} {}", times, kind);
+  fmt::print(
+      "{} clusters, {} served at the end of {} that could; {} plans served, {} halted, {} steps, {} "
+      "messages dropped{}\n",
+      count, served, could, epochs, halts, steps, dropped, words);
+  if (one) return;
+  // The story must not be a dull one.
+  EXPECT_GE(served, count * 8 / 10);
+  EXPECT_GT(halts, count / 2);
+  for (const char* kind : {"killed", "stopped", "stuck", "cut off", "link lost", "left", "removed",
+                           "coordinator restarted", "coordinator stopped", "reordered", "duplicated"})
+    EXPECT_GT(faults[kind], count / 20) << kind;
+}
+
+TEST(MemberSimulation, SameSeedSameStory) {
+  const auto a = testing::MemberSimulation(42).run(), b = testing::MemberSimulation(42).run();
+  EXPECT_EQ(a.story, b.story);
+  EXPECT_EQ(a.steps, b.steps);
+  EXPECT_NE(a.story, testing::MemberSimulation(43).run().story);
+}
+
+}  // namespace
+}  // namespace butterfly::cluster

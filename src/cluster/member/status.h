@@ -1,0 +1,89 @@
+// The state of a cluster for people and programs: what `status` prints and the JSON endpoint sends. The form
+// of the JSON is documented in docs/cluster.md.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "cluster/member/chain_planner.h"
+#include "cluster/member/coordinator.h"
+
+namespace butterfly::cluster {
+
+struct NodeStatus {
+  std::string name, key;
+  std::string state = {};  // "up", "suspect", "dead", "left", "removed"
+  std::string role = {};   // "coordinator", "stage 2 of 3", "idle", "held back"
+  std::string phase = {};  // what its process does: "idle", "preparing", "loading", "ready", "running"
+  std::string cpu, target, program, address;
+  uint32_t cores = 0, threads = 0;
+  uint64_t ram_bytes = 0, ram_free_bytes = 0;
+  std::optional<uint32_t> begin, end;  // pieces, of the plan that is served
+  uint64_t stage_bytes = 0;
+  double predicted_s = 0;                     // of a decode step
+  double rows_per_s = 0;                      // worked on now
+  double link_rtt_s = 0, link_bandwidth = 0;  // to the coordinator's node; 0: not measured, or itself
+  uint64_t load_done = 0, load_total = 0;
+  uint64_t steps = 0, rows = 0, compute_us = 0, wait_us = 0, wire_us = 0;  // since the stage started
+  uint32_t pending = 0;
+  double clock_ahead_s = 0;  // of the coordinator's
+  double silent_s = 0;       // since its last beat
+  double held_s = 0;         // left out of plans for so long
+  std::string last_failure = {};
+  std::optional<LossForecast> loss = {};  // if it has a stage
+};
+
+struct LinkStatus {
+  std::string from, to;  // names
+  LinkFigures figures = {};
+};
+
+struct EventStatus {
+  uint64_t number = 0;
+  int64_t unix_ms = 0;
+  std::string kind, node, text;
+  uint64_t plan = 0;
+};
+
+struct ClusterStatus {
+  std::string model, model_id;
+  bool serving = false;
+  std::string reason = {};  // why not
+  std::string change = {};  // phase of a plan on its way; empty: none
+  uint64_t plan = 0;        // being served
+  Epoch epoch = 0;
+  Incarnation incarnation = 0;
+  double serving_s = 0;
+  uint32_t pieces = 0;
+  double predicted_tokens_per_s = 0;
+  std::string last_failure = {};
+  std::vector<NodeStatus> nodes = {};  // the coordinator's first, then by name
+  std::vector<LinkStatus> links = {};
+  CoordinatorCounters counters = {};
+  std::vector<EventStatus> events = {};  // oldest first
+};
+
+// `unix_ms` is the time of day at `now`. Events with numbers above `events_after`, the last `events_max` of
+// them.
+ClusterStatus status_of(const Coordinator& coordinator, const std::vector<LossForecast>& losses,
+                        TimePoint now, int64_t unix_ms, uint64_t events_after = 0, size_t events_max = 100);
+
+std::vector<EventStatus> events_of(const Coordinator& coordinator, TimePoint now, int64_t unix_ms,
+                                   uint64_t events_after, size_t events_max);
+
+// Where a server that coordinates answers, on its management socket: GET the status (?after=N: only events
+// with larger numbers); POST {"node": "name or key"} to remove one; GET events, one JSON per line, as they
+// come.
+inline constexpr const char* kStatusPath = "/manage/cluster";
+inline constexpr const char* kRemovePath = "/manage/cluster/remove";
+inline constexpr const char* kEventsPath = "/manage/cluster/events";
+
+std::string to_json(const ClusterStatus& status);
+std::string to_json(const EventStatus& event);  // one line, for streams
+// What to_json() wrote; fields that are missing keep their defaults. kCorrupt.
+Result<ClusterStatus> parse_status(std::string_view json);
+
+}  // namespace butterfly::cluster

@@ -1,0 +1,237 @@
+// The JSON of docs/cluster.md, both ways.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cluster/member/status.h"
+
+namespace butterfly::cluster {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+Json loss_json(const LossForecast& loss) {
+  return {{"fits", loss.fits},
+          {"tokens_per_s", loss.tokens_per_s},
+          {"times_slower", loss.slower},
+          {"words", loss.words}};
+}
+
+Json node_json(const NodeStatus& n) {
+  Json json = {{"name", n.name},
+               {"key", n.key},
+               {"state", n.state},
+               {"role", n.role},
+               {"phase", n.phase},
+               {"cpu", n.cpu},
+               {"target", n.target},
+               {"cores", n.cores},
+               {"threads", n.threads},
+               {"ram_bytes", n.ram_bytes},
+               {"ram_free_bytes", n.ram_free_bytes},
+               {"version", n.program},
+               {"address", n.address},
+               {"rows_per_s", n.rows_per_s},
+               {"clock_ahead_s", n.clock_ahead_s},
+               {"silent_s", n.silent_s},
+               {"held_s", n.held_s},
+               {"pending", n.pending},
+               {"last_failure", n.last_failure}};
+  if (n.link_bandwidth > 0) json["link"] = {{"rtt_s", n.link_rtt_s}, {"bytes_per_s", n.link_bandwidth}};
+  if (n.begin && n.end)
+    json["layers"] = {
+        {"begin", *n.begin}, {"end", *n.end}, {"bytes", n.stage_bytes}, {"predicted_s", n.predicted_s}};
+  if (n.load_total > 0) json["load"] = {{"done_bytes", n.load_done}, {"total_bytes", n.load_total}};
+  json["work"] = {{"steps", n.steps},
+                  {"rows", n.rows},
+                  {"compute_us", n.compute_us},
+                  {"wait_us", n.wait_us},
+                  {"wire_us", n.wire_us}};
+  if (n.loss) json["if_lost"] = loss_json(*n.loss);
+  return json;
+}
+
+Json link_json(const LinkStatus& link) {
+  Json points = Json::array();
+  for (const LinkPoint& point : link.figures.points)
+    points.push_back({{"bytes", point.bytes}, {"seconds", point.seconds}});
+  return {{"from", link.from},
+          {"to", link.to},
+          {"rtt_s", link.figures.rtt_s},
+          {"bytes_per_s", link.figures.bandwidth},
+          {"points", std::move(points)}};
+}
+
+Json event_json(const EventStatus& event) {
+  return {{"number", event.number}, {"unix_ms", event.unix_ms}, {"kind", event.kind},
+          {"node", event.node},     {"plan", event.plan},       {"text", event.text}};
+}
+
+Json counters_json(const CoordinatorCounters& c) {
+  return {{"old_epochs", c.old_epochs},
+          {"unknown_links", c.unknown_links},
+          {"duplicate_ids", c.duplicate_ids},
+          {"refused", c.refused},
+          {"unexpected", c.unexpected},
+          {"plans", c.plans},
+          {"halts", c.halts}};
+}
+
+// Reading: what is not there, or not of the type, keeps its default.
+template <typename T>
+void take(const Json& json, const char* key, T& value) {
+  const auto found = json.find(key);
+  if (found == json.end()) return;
+  if constexpr (std::is_same_v<T, std::string>) {
+    if (found->is_string()) value = found->get<std::string>();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    if (found->is_boolean()) value = found->get<bool>();
+  } else {
+    if (found->is_number()) value = found->get<T>();
+  }
+}
+
+Json part(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_object() ? *found : Json::object();
+}
+
+NodeStatus read_node(const Json& json) {
+  NodeStatus n;
+  take(json, "name", n.name);
+  take(json, "key", n.key);
+  take(json, "state", n.state);
+  take(json, "role", n.role);
+  take(json, "phase", n.phase);
+  take(json, "cpu", n.cpu);
+  take(json, "target", n.target);
+  take(json, "cores", n.cores);
+  take(json, "threads", n.threads);
+  take(json, "ram_bytes", n.ram_bytes);
+  take(json, "ram_free_bytes", n.ram_free_bytes);
+  take(json, "version", n.program);
+  take(json, "address", n.address);
+  take(json, "rows_per_s", n.rows_per_s);
+  take(json, "clock_ahead_s", n.clock_ahead_s);
+  take(json, "silent_s", n.silent_s);
+  take(json, "held_s", n.held_s);
+  take(json, "pending", n.pending);
+  take(json, "last_failure", n.last_failure);
+  const Json link = part(json, "link"), layers = part(json, "layers"), load = part(json, "load"),
+             work = part(json, "work"), loss = part(json, "if_lost");
+  take(link, "rtt_s", n.link_rtt_s);
+  take(link, "bytes_per_s", n.link_bandwidth);
+  if (!layers.empty()) {
+    n.begin = n.end = 0;
+    take(layers, "begin", *n.begin);
+    take(layers, "end", *n.end);
+    take(layers, "bytes", n.stage_bytes);
+    take(layers, "predicted_s", n.predicted_s);
+  }
+  take(load, "done_bytes", n.load_done);
+  take(load, "total_bytes", n.load_total);
+  take(work, "steps", n.steps);
+  take(work, "rows", n.rows);
+  take(work, "compute_us", n.compute_us);
+  take(work, "wait_us", n.wait_us);
+  take(work, "wire_us", n.wire_us);
+  if (!loss.empty()) {
+    n.loss = LossForecast{};
+    n.loss->node = {n.key, n.name};
+    take(loss, "fits", n.loss->fits);
+    take(loss, "tokens_per_s", n.loss->tokens_per_s);
+    take(loss, "times_slower", n.loss->slower);
+    take(loss, "words", n.loss->words);
+  }
+  return n;
+}
+
+LinkStatus read_link(const Json& json) {
+  LinkStatus link;
+  take(json, "from", link.from);
+  take(json, "to", link.to);
+  take(json, "rtt_s", link.figures.rtt_s);
+  take(json, "bytes_per_s", link.figures.bandwidth);
+  for (const Json& row : json.value("points", Json::array())) {
+    LinkPoint point;
+    take(row, "bytes", point.bytes);
+    take(row, "seconds", point.seconds);
+    link.figures.points.push_back(point);
+  }
+  return link;
+}
+
+EventStatus read_event(const Json& json) {
+  EventStatus event;
+  take(json, "number", event.number);
+  take(json, "unix_ms", event.unix_ms);
+  take(json, "kind", event.kind);
+  take(json, "node", event.node);
+  take(json, "plan", event.plan);
+  take(json, "text", event.text);
+  return event;
+}
+
+}  // namespace
+
+std::string to_json(const EventStatus& event) { return text_of(event_json(event), -1); }
+
+std::string to_json(const ClusterStatus& s) {
+  Json json = {{"model", s.model},
+               {"model_id", s.model_id},
+               {"serving", s.serving},
+               {"reason", s.reason},
+               {"change", s.change},
+               {"plan", s.plan},
+               {"epoch", s.epoch},
+               {"incarnation", s.incarnation},
+               {"serving_s", s.serving_s},
+               {"layers", s.pieces},
+               {"predicted_tokens_per_s", s.predicted_tokens_per_s},
+               {"last_failure", s.last_failure},
+               {"nodes", Json::array()},
+               {"links", Json::array()},
+               {"counters", counters_json(s.counters)},
+               {"events", Json::array()}};
+  for (const NodeStatus& node : s.nodes) json["nodes"].push_back(node_json(node));
+  for (const LinkStatus& link : s.links) json["links"].push_back(link_json(link));
+  for (const EventStatus& event : s.events) json["events"].push_back(event_json(event));
+  return text_of(json, 2);
+}
+
+Result<ClusterStatus> parse_status(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("nodes") || !json["nodes"].is_array())
+    return {Errc::kCorrupt, "the answer is not the status of a cluster"};
+  ClusterStatus s;
+  take(json, "model", s.model);
+  take(json, "model_id", s.model_id);
+  take(json, "serving", s.serving);
+  take(json, "reason", s.reason);
+  take(json, "change", s.change);
+  take(json, "plan", s.plan);
+  take(json, "epoch", s.epoch);
+  take(json, "incarnation", s.incarnation);
+  take(json, "serving_s", s.serving_s);
+  take(json, "layers", s.pieces);
+  take(json, "predicted_tokens_per_s", s.predicted_tokens_per_s);
+  take(json, "last_failure", s.last_failure);
+  const Json counters = part(json, "counters");
+  take(counters, "old_epochs", s.counters.old_epochs);
+  take(counters, "unknown_links", s.counters.unknown_links);
+  take(counters, "duplicate_ids", s.counters.duplicate_ids);
+  take(counters, "refused", s.counters.refused);
+  take(counters, "unexpected", s.counters.unexpected);
+  take(counters, "plans", s.counters.plans);
+  take(counters, "halts", s.counters.halts);
+  for (const Json& row : json["nodes"]) s.nodes.push_back(read_node(row));
+  for (const Json& row : json.value("links", Json::array())) s.links.push_back(read_link(row));
+  for (const Json& row : json.value("events", Json::array())) s.events.push_back(read_event(row));
+  return s;
+}
+
+}  // namespace butterfly::cluster

@@ -1,0 +1,182 @@
+// Planning for members, and what status pages show of them.
+#include "cluster/member/status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/testing/temp_dir.h"
+#include "cluster/member/incarnation.h"
+#include "cluster/testing/member_samples.h"
+
+namespace butterfly::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+using testing::join_message;
+using testing::node_id;
+
+// Ten pieces of a gigabyte each.
+PieceList chain() {
+  PieceList list;
+  list.model = "chain";
+  for (int i = 0; i < 10; ++i) {
+    Piece piece;
+    piece.name = fmt::format("block {}", i);
+    piece.weight_bytes = uint64_t{1} << 30;
+    piece.decode.int8_ops = 2e9;
+    piece.decode.weight_bytes = static_cast<double>(piece.weight_bytes);
+    piece.prefill = piece.decode;
+    piece.prefill.int8_ops *= 100;
+    piece.decode_out_bytes = piece.prefill_out_bytes = 16384;
+    list.pieces.push_back(piece);
+  }
+  return list;
+}
+
+PlanQuestion question(int nodes, uint64_t ram_bytes) {
+  PlanQuestion question;
+  question.coordinator = node_id(0);
+  for (int i = 0; i < nodes; ++i)
+    question.nodes.push_back({node_id(i), testing::capabilities(ram_bytes), ram_bytes});
+  return question;
+}
+
+TEST(ChainPlanner, FillsNodesWithinTheirMemory) {
+  const PlanFunction plan = chain_planner(chain(), DType::kQ4_0);
+  const Result<Placement> placement = plan(question(3, uint64_t{4} << 30));
+  ASSERT_TRUE(placement.ok()) << placement.status().text();
+  EXPECT_EQ(why_not_whole(*placement), "");
+  EXPECT_EQ(placement->stages.size(), 3u);
+  EXPECT_EQ(placement->pieces, 10u);
+  for (const StagePlacement& stage : placement->stages) {
+    EXPECT_LE(stage.memory_bytes, uint64_t{4} << 30);
+    EXPECT_EQ(stage.memory_bytes, (stage.end - stage.begin) * (uint64_t{1} << 30));
+    EXPECT_GT(stage.predicted_s, 0);
+    EXPECT_GT(stage.stall_after, Duration{});
+  }
+  EXPECT_GT(placement->tokens_per_s, 0);
+}
+
+TEST(ChainPlanner, SaysWhatDoesNotFit) {
+  const Result<Placement> placement = chain_planner(chain(), DType::kQ4_0)(question(2, uint64_t{4} << 30));
+  ASSERT_FALSE(placement.ok());
+  EXPECT_EQ(placement.status().code(), Errc::kOutOfMemory);
+}
+
+TEST(ChainPlanner, AvoidsBrokenPairs) {
+  PlanQuestion asked = question(3, uint64_t{6} << 30);
+  asked.broken = {{node_id(0).key, node_id(1).key}};
+  const Result<Placement> placement = chain_planner(chain(), DType::kQ4_0)(asked);
+  ASSERT_TRUE(placement.ok());
+  for (size_t i = 0; i + 1 < placement->stages.size(); ++i) {
+    const std::set<std::string> pair{placement->stages[i].node.name, placement->stages[i + 1].node.name};
+    EXPECT_NE(pair, (std::set<std::string>{"node-0", "node-1"}));
+  }
+}
+
+TEST(ChainPlanner, ForecastsLosses) {
+  const PlanFunction plan = chain_planner(chain(), DType::kQ4_0);
+  const PlanQuestion tight = question(3, uint64_t{4} << 30), roomy = question(3, uint64_t{5} << 30);
+  for (const LossForecast& loss : forecast_losses(tight, *plan(tight), plan)) {
+    EXPECT_FALSE(loss.fits) << loss.words;
+    EXPECT_THAT(loss.words, loss.node == node_id(0) ? HasSubstr("coordinator") : HasSubstr("does not fit"));
+  }
+  for (const LossForecast& loss : forecast_losses(roomy, *plan(roomy), plan)) {
+    if (loss.node == node_id(0)) continue;
+    EXPECT_TRUE(loss.fits) << loss.words;
+    EXPECT_THAT(loss.words, HasSubstr("still fits"));
+  }
+}
+
+struct StatusTest : ::testing::Test {
+  StatusTest() : coordinator(config(), now) {
+    coordinator.set_model({"sha256:1", "a model", ""}, now);
+    for (int node = 0; node < 3; ++node) {
+      coordinator.link_opened(static_cast<LinkNumber>(node) + 1, node_id(node), now);
+      coordinator.received(static_cast<LinkNumber>(node) + 1, join_message(node), now);
+    }
+    tick(milliseconds(400));
+    const Result<Placement> placement = plan(coordinator.question(now));
+    Epoch epoch = 0;
+    for (const CoordinatorAction& action : coordinator.take_actions())
+      if (const MakePlan* make = std::get_if<MakePlan>(&action)) epoch = make->question.epoch;
+    coordinator.planned(epoch, placement, now);
+    for (const StagePlacement& stage : placement->stages)
+      coordinator.received(coordinator.members().at(stage.node.key).link, Ready{epoch, Errc::kOk, "", 1, 2},
+                           now);
+    for (const StagePlacement& stage : placement->stages)
+      coordinator.received(coordinator.members().at(stage.node.key).link, Started{epoch, Errc::kOk, ""}, now);
+  }
+  static CoordinatorConfig config() {
+    CoordinatorConfig config{.incarnation = 7, .self = node_id(0), .address = "10.0.0.0:4711"};
+    config.numerics_id = 1;
+    config.measure_links = false;
+    return config;
+  }
+  void tick(Duration duration) {
+    for (Duration done{}; done < duration; done += milliseconds(50))
+      coordinator.tick(now += milliseconds(50));
+  }
+
+  TimePoint now{};
+  Coordinator coordinator;
+  PlanFunction plan = chain_planner(chain(), DType::kQ4_0);
+};
+
+TEST_F(StatusTest, JsonSaysWhatIsAndComesBack) {
+  ASSERT_NE(coordinator.serving_epoch(), 0u);
+  const auto losses = forecast_losses(coordinator.question(now), *coordinator.serving_placement(), plan);
+  const ClusterStatus status = status_of(coordinator, losses, now, 1'700'000'000'000);
+  const std::string text = to_json(status);
+  const auto json = nlohmann::json::parse(text);
+  EXPECT_EQ(json["serving"], true);
+  EXPECT_EQ(json["plan"], 1);
+  ASSERT_EQ(json["nodes"].size(), 3u);
+  EXPECT_EQ(json["nodes"][0]["name"], "node-0");
+  EXPECT_EQ(json["nodes"][0]["state"], "up");
+  EXPECT_EQ(json["events"][0]["kind"], "joined");
+  EXPECT_EQ(json["events"].back()["kind"], "serving");
+  uint32_t covered = 0;
+  for (const auto& node : json["nodes"])
+    if (node.contains("layers")) {
+      covered += node["layers"]["end"].get<uint32_t>() - node["layers"]["begin"].get<uint32_t>();
+      EXPECT_TRUE(node.contains("if_lost"));
+    }
+  EXPECT_EQ(covered, 10u);
+  const Result<ClusterStatus> back = parse_status(text);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(to_json(*back), text);
+}
+
+TEST_F(StatusTest, EventsCanBeFollowed) {
+  const auto all = events_of(coordinator, now, 1'700'000'000'000, 0, 100);
+  ASSERT_GE(all.size(), 5u);
+  EXPECT_EQ(events_of(coordinator, now, 0, all[2].number, 100).front().number, all[3].number);
+  EXPECT_EQ(events_of(coordinator, now, 0, 0, 2).front().number, all[all.size() - 2].number);  // the last two
+  EXPECT_EQ(all.back().unix_ms, 1'700'000'000'000);
+  EXPECT_EQ(nlohmann::json::parse(to_json(all[0]))["kind"], "joined");
+}
+
+TEST(StatusJson, OtherTextsAreRefused) {
+  for (const char* text : {"", "[]", "{}", "{\"nodes\": 3}", "{\"nodes\": [", "nonsense"})
+    EXPECT_FALSE(parse_status(text).ok()) << text;
+  EXPECT_TRUE(parse_status("{\"nodes\": [{\"name\": 3}]}").ok());
+}
+
+TEST(Incarnation, GrowsWhateverTheClockSays) {
+  const butterfly::testing::TempDir folder;
+  const StateFolder state = StateFolder::make(folder / "state");
+  const Incarnation first = next_incarnation(state, 1'700'000'000'000);
+  EXPECT_EQ(first, 1'700'000'000'000u);
+  EXPECT_EQ(next_incarnation(state, 5), first + 1);
+  EXPECT_EQ(next_incarnation(state, -5), first + 2);
+  EXPECT_GT(first_epoch(first + 1), first_epoch(first) + 1000);
+  state.write("incarnation", "many\n");
+  EXPECT_THROW(next_incarnation(state, 5), Error);
+}
+
+}  // namespace
+}  // namespace butterfly::cluster

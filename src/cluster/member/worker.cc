@@ -1,0 +1,304 @@
+#include "cluster/member/worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/rng.h"
+
+namespace butterfly::cluster {
+
+Worker::Worker(WorkerConfig config, TimePoint now)
+    : config_(std::move(config)),
+      since_(now),
+      connect_at_(now),
+      heard_at_(now),
+      beat_at_(now),
+      ticked_at_(now) {}
+
+std::vector<WorkerAction> Worker::take_actions() { return std::exchange(actions_, {}); }
+
+void Worker::send(ToCoordinator message) {
+  if (state_ == State::kJoined || state_ == State::kJoining)
+    actions_.emplace_back(SendToCoordinator{link_, std::move(message)});
+}
+
+// ---- Staying connected ----
+
+// Doubles up to the maximum, and is drawn from its upper half, so that nodes which lost the same coordinator
+// do not come back in step.
+Duration Worker::back_off() const {
+  const Duration full =
+      std::min(config_.back_off_max, config_.back_off_min * (int64_t{1} << std::min(failures_, 16u)));
+  const float draw = random_uniform(config_.instance, 0, attempt_);
+  return full / 2 + Duration(static_cast<int64_t>(static_cast<double>(full.count() / 2) * draw));
+}
+
+void Worker::disconnected(std::string why, TimePoint now) {
+  if (state_ == State::kGivenUp) return;
+  if (link_ != 0) actions_.emplace_back(CloseWorkerLink{link_, why});
+  link_ = 0;
+  stop_stage();
+  last_problem_ = std::move(why);
+  connect_at_ = now + back_off();
+  ++failures_;
+  state_ = State::kWaiting;
+  since_ = now;
+}
+
+void Worker::connected(uint64_t attempt, LinkNumber link, TimePoint now) {
+  if (attempt != attempt_ || state_ != State::kConnecting) {
+    ++counters_.unknown_links;
+    actions_.emplace_back(CloseWorkerLink{link, "too late"});
+    return;
+  }
+  link_ = link;
+  state_ = State::kJoining;
+  since_ = heard_at_ = now;
+  Join join = config_.join;
+  join.instance = config_.instance;
+  send(std::move(join));
+}
+
+void Worker::connect_failed(uint64_t attempt, std::string_view why, TimePoint now) {
+  if (attempt == attempt_ && state_ == State::kConnecting) disconnected(std::string(why), now);
+}
+
+void Worker::link_closed(LinkNumber link, std::string_view why, TimePoint now) {
+  if (link != link_ || link == 0) return;
+  link_ = 0;
+  disconnected(fmt::format("the link to the coordinator closed: {}", why), now);
+}
+
+void Worker::received_garbage(LinkNumber link, std::string_view why, TimePoint now) {
+  if (link == link_ && link != 0)
+    disconnected(fmt::format("the coordinator broke the protocol: {}", why), now);
+}
+
+void Worker::received(LinkNumber link, const ToWorker& message, TimePoint now) {
+  if (link != link_ || link == 0) {
+    ++counters_.unknown_links;
+    return;
+  }
+  heard_at_ = now;
+  const bool greeting = std::holds_alternative<Welcome>(message) || std::holds_alternative<Refuse>(message);
+  if (state_ == State::kJoining && !greeting)
+    return received_garbage(link, fmt::format("'{}' before 'welcome'", name_of(message)), now);
+  std::visit([&](const auto& m) { handle(m, now); }, message);
+}
+
+void Worker::handle(const Welcome& message, TimePoint now) {
+  // An older life of the coordinator still answers: it must not undo what the newer one ordered.
+  if (message.incarnation < incarnation_) {
+    ++counters_.incarnations;
+    return disconnected("an older coordinator answers there", now);
+  }
+  incarnation_ = message.incarnation;
+  beat_every_ =
+      std::clamp<Duration>(message.beat_every, std::chrono::milliseconds(10), std::chrono::seconds(1));
+  state_ = State::kJoined;
+  since_ = now;
+  failures_ = 0;
+  last_problem_.clear();
+  beat(now);
+}
+
+void Worker::handle(const Refuse& message, TimePoint now) {
+  disconnected(message.text, now);
+  if (!message.forever) return;
+  state_ = State::kGivenUp;
+  actions_.emplace_back(FreeWeights{});
+  actions_.emplace_back(GiveUp{message.text});
+}
+
+void Worker::handle(const Alive& message, TimePoint) {
+  if (message.incarnation != incarnation_) ++counters_.incarnations;
+}
+
+void Worker::leave(std::string_view why, TimePoint now) {
+  if (state_ == State::kJoined) send(Leave{shorten(std::string(why))});
+  disconnected(std::string(why), now);
+  state_ = State::kGivenUp;
+}
+
+// ---- Orders ----
+
+bool Worker::obeys(Incarnation incarnation, Epoch epoch) {
+  if (incarnation != incarnation_) {
+    ++counters_.incarnations;
+    return false;
+  }
+  if (epoch < newest_epoch_) {
+    ++counters_.old_epochs;
+    return false;
+  }
+  return true;
+}
+
+void Worker::stop_stage() {
+  preparing_.reset();
+  if (work_) actions_.emplace_back(StopStage{work_->epoch});
+  work_.reset();
+  phase_ = WorkerPhase::kIdle;
+}
+
+void Worker::handle(const Prepare& message, TimePoint) {
+  if (!obeys(message.incarnation, message.work.epoch)) return;
+  preparing_ = message.work;
+  actions_.emplace_back(PrepareWeights{message.work});
+}
+
+void Worker::handle(const Assign& message, TimePoint now) {
+  if (!obeys(message.incarnation, message.work.epoch)) return;
+  if (work_ && work_->epoch == message.work.epoch) {  // once is enough
+    ++counters_.old_epochs;
+    return;
+  }
+  stop_stage();
+  newest_epoch_ = message.work.epoch;
+  work_ = message.work;
+  phase_ = WorkerPhase::kLoading;
+  load_began_ = now;
+  actions_.emplace_back(LoadStage{message.work});
+}
+
+void Worker::handle(const Go& message, TimePoint) {
+  if (!obeys(message.incarnation, message.epoch)) return;
+  if (!work_ || work_->epoch != message.epoch || phase_ != WorkerPhase::kReady) {
+    ++counters_.old_epochs;
+    return;
+  }
+  phase_ = WorkerPhase::kRunning;
+  actions_.emplace_back(RunStage{*work_});
+}
+
+void Worker::handle(const Release& message, TimePoint) {
+  if (!obeys(message.incarnation, message.epoch)) return;
+  if (work_ && work_->epoch == message.epoch) {  // cannot be: a plan has a node or not
+    ++counters_.old_epochs;
+    return;
+  }
+  newest_epoch_ = message.epoch;
+  stop_stage();
+  actions_.emplace_back(FreeWeights{});
+}
+
+void Worker::handle(const Measure& message, TimePoint) {
+  if (message.incarnation != incarnation_) {
+    ++counters_.incarnations;
+    return;
+  }
+  actions_.emplace_back(MeasurePeer{message.peer, message.address});
+}
+
+// ---- The shell's answers ----
+
+void Worker::prepared(Epoch epoch, const Status& status, TimePoint) {
+  if (!preparing_ || preparing_->epoch != epoch) {
+    ++counters_.late_reports;
+    return;
+  }
+  preparing_.reset();
+  send(Prepared{epoch, status.code(), shorten(status.text())});
+}
+
+void Worker::loaded(Epoch epoch, const Status& status, uint64_t bytes, TimePoint now) {
+  if (!work_ || work_->epoch != epoch || phase_ != WorkerPhase::kLoading) {
+    ++counters_.late_reports;
+    return;
+  }
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - load_began_).count();
+  send(Ready{epoch, status.code(), shorten(status.text()), bytes,
+             static_cast<uint32_t>(std::clamp<int64_t>(ms, 0, UINT32_MAX))});
+  if (status.ok()) {
+    phase_ = WorkerPhase::kReady;
+  } else {
+    stop_stage();
+  }
+}
+
+void Worker::started(Epoch epoch, const Status& status, TimePoint) {
+  if (!may_run(epoch)) {
+    ++counters_.late_reports;
+    return;
+  }
+  send(Started{epoch, status.code(), shorten(status.text())});
+  if (!status.ok()) stop_stage();
+}
+
+void Worker::stage_failed(Epoch epoch, const NodeId& peer, std::string_view why, TimePoint) {
+  if (!may_run(epoch)) {
+    ++counters_.late_reports;
+    return;
+  }
+  send(Trouble{epoch, peer, shorten(std::string(why))});
+  stop_stage();
+}
+
+void Worker::measured(const NodeId& peer, const Result<LinkFigures>& figures, TimePoint) {
+  if (state_ != State::kJoined) return;
+  LinkReport report;
+  report.peer = peer;
+  report.code = figures.status().code();
+  report.text = shorten(figures.status().text());
+  if (figures.ok()) report.figures = *figures;
+  send(std::move(report));
+}
+
+// ---- Time ----
+
+void Worker::beat(TimePoint now) {
+  beat_at_ = now;
+  const WorkerProgress& p = progress_;
+  Beat beat{.epoch = epoch(), .phase = phase_, .progress = p.progress + p.load_done, .pending = p.pending};
+  const bool loading = phase_ == WorkerPhase::kLoading || preparing_;
+  if (preparing_ && phase_ == WorkerPhase::kIdle) beat.phase = WorkerPhase::kPreparing;
+  if (loading) {
+    beat.pending = std::max(beat.pending, 1u);
+    beat.load_done = p.load_done;
+    beat.load_total = p.load_total;
+  }
+  beat.ram_free_bytes = p.ram_free_bytes;
+  beat.steps = p.steps;
+  beat.rows = p.rows;
+  beat.compute_us = p.compute_us;
+  beat.wait_us = p.wait_us;
+  beat.wire_us = p.wire_us;
+  send(beat);
+}
+
+void Worker::tick(TimePoint now) {
+  // After a pause of this process what the coordinator said waits in the socket.
+  const Duration gap = now - std::exchange(ticked_at_, now);
+  if (gap > config_.silent_after / 2) {
+    heard_at_ += gap;
+    since_ += gap;
+  }
+  switch (state_) {
+    case State::kWaiting:
+      if (now < connect_at_) break;
+      state_ = State::kConnecting;
+      since_ = now;
+      ++counters_.connects;
+      actions_.emplace_back(ConnectToCoordinator{config_.coordinator, ++attempt_});
+      break;
+    case State::kConnecting:
+      if (now - since_ >= config_.connect_wait)
+        disconnected(fmt::format("{} does not answer", config_.coordinator), now);
+      break;
+    case State::kJoining:
+      if (now - since_ >= config_.join_wait) disconnected("the coordinator does not answer 'join'", now);
+      break;
+    case State::kJoined:
+      if (now - heard_at_ >= config_.silent_after) {
+        disconnected("the coordinator is silent", now);
+      } else if (now - beat_at_ >= beat_every_) {
+        beat(now);
+      }
+      break;
+    case State::kGivenUp:
+      break;
+  }
+}
+
+}  // namespace butterfly::cluster

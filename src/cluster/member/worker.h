@@ -1,0 +1,166 @@
+// A node's side of the cluster: stays connected, obeys one coordinator, loads and runs what it is told. A
+// pure state machine like Coordinator; loading, running and links are its shell's business.
+#pragma once
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "cluster/member/control_message.h"
+
+namespace butterfly::cluster {
+
+struct WorkerConfig {
+  uint64_t instance = 0;         // random, drawn at start
+  std::string coordinator = {};  // address
+  Join join = {};                // what it says of itself; `instance` is filled in
+  Duration connect_wait = std::chrono::seconds(10);
+  Duration join_wait = std::chrono::seconds(10);
+  Duration silent_after = std::chrono::seconds(3);  // a coordinator that says nothing is gone
+  Duration back_off_min = std::chrono::milliseconds(100);
+  Duration back_off_max = std::chrono::seconds(5);
+};
+
+// ---- What the shell is asked to do, in order. Long ones run elsewhere and answer with an event. ----
+
+// Answer with connected() or connect_failed(), numbered by `attempt`.
+struct ConnectToCoordinator {
+  std::string address = {};
+  uint64_t attempt = 0;
+};
+struct SendToCoordinator {
+  LinkNumber link = 0;
+  ToCoordinator message = {};
+};
+struct CloseWorkerLink {
+  LinkNumber link = 0;
+  std::string why = {};
+};
+// Have the weights on disk. Answer with prepared(). A new one takes the place of an older one.
+struct PrepareWeights {
+  Assignment work = {};
+};
+// Answer with loaded(). Weights that are in memory already may be used again.
+struct LoadStage {
+  Assignment work = {};
+};
+// Link to the next stage and take steps of this epoch. Answer with started().
+struct RunStage {
+  Assignment work = {};
+};
+// Stop loading or running this epoch: its steps, cache and links are over. Weights may stay in memory.
+struct StopStage {
+  Epoch epoch = 0;
+};
+// Free weights that are in memory. What is on disk stays.
+struct FreeWeights {};
+// Answer with measured().
+struct MeasurePeer {
+  NodeId peer = {};
+  std::string address = {};
+};
+// The cluster does not want this node; no use in trying again. The last action.
+struct GiveUp {
+  std::string why = {};
+};
+using WorkerAction = std::variant<ConnectToCoordinator, SendToCoordinator, CloseWorkerLink, PrepareWeights,
+                                  LoadStage, RunStage, StopStage, FreeWeights, MeasurePeer, GiveUp>;
+
+struct WorkerCounters {
+  uint64_t old_epochs = 0;     // orders of a plan that is over
+  uint64_t incarnations = 0;   // orders of another coordinator
+  uint64_t unknown_links = 0;  // messages of links that are closed
+  uint64_t connects = 0;
+  uint64_t late_reports = 0;  // the shell's answers about an epoch that is over
+};
+
+// What the shell knows of the work, as of now. Taken into the next beat.
+struct WorkerProgress {
+  uint64_t progress = 0;
+  uint32_t pending = 0;
+  uint64_t load_done = 0, load_total = 0;
+  uint64_t ram_free_bytes = 0;
+  uint64_t steps = 0, rows = 0;
+  uint64_t compute_us = 0, wait_us = 0, wire_us = 0;
+};
+
+// Not thread-safe; driven like Coordinator.
+class Worker {
+ public:
+  enum class State : uint8_t { kWaiting, kConnecting, kJoining, kJoined, kGivenUp };
+
+  Worker(WorkerConfig config, TimePoint now);
+
+  // ---- Events ----
+  void connected(uint64_t attempt, LinkNumber link, TimePoint now);
+  void connect_failed(uint64_t attempt, std::string_view why, TimePoint now);
+  void link_closed(LinkNumber link, std::string_view why, TimePoint now);
+  void received(LinkNumber link, const ToWorker& message, TimePoint now);
+  void received_garbage(LinkNumber link, std::string_view why, TimePoint now);
+  void prepared(Epoch epoch, const Status& status, TimePoint now);
+  void loaded(Epoch epoch, const Status& status, uint64_t bytes, TimePoint now);
+  void started(Epoch epoch, const Status& status, TimePoint now);
+  // The running stage lost a neighbour.
+  void stage_failed(Epoch epoch, const NodeId& peer, std::string_view why, TimePoint now);
+  void measured(const NodeId& peer, const Result<LinkFigures>& figures, TimePoint now);
+  void set_progress(const WorkerProgress& progress) { progress_ = progress; }
+  // The process is about to end: says so and closes.
+  void leave(std::string_view why, TimePoint now);
+  void tick(TimePoint now);  // about every 50 ms
+
+  std::vector<WorkerAction> take_actions();
+
+  // ---- State ----
+  State state() const { return state_; }
+  WorkerPhase phase() const { return phase_; }
+  Incarnation incarnation() const { return incarnation_; }
+  Epoch epoch() const { return work_ ? work_->epoch : 0; }
+  const Assignment* work() const { return work_ ? &*work_ : nullptr; }
+  // Steps of this epoch may be worked on.
+  bool may_run(Epoch epoch) const {
+    return phase_ == WorkerPhase::kRunning && work_ && work_->epoch == epoch;
+  }
+  const std::string& last_problem() const { return last_problem_; }
+  const WorkerCounters& counters() const { return counters_; }
+
+ private:
+  void handle(const Welcome& message, TimePoint now);
+  void handle(const Refuse& message, TimePoint now);
+  void handle(const Alive& message, TimePoint now);
+  void handle(const Prepare& message, TimePoint now);
+  void handle(const Assign& message, TimePoint now);
+  void handle(const Go& message, TimePoint now);
+  void handle(const Release& message, TimePoint now);
+  void handle(const Measure& message, TimePoint now);
+  // False, and counted, for another coordinator's or an old plan's order.
+  bool obeys(Incarnation incarnation, Epoch epoch);
+  void disconnected(std::string why, TimePoint now);
+  void stop_stage();
+  void send(ToCoordinator message);
+  void beat(TimePoint now);
+  Duration back_off() const;
+
+  const WorkerConfig config_;
+  State state_ = State::kWaiting;
+  TimePoint since_{};  // of this state
+  TimePoint connect_at_{};
+  uint64_t attempt_ = 0;
+  uint32_t failures_ = 0;  // since it was last joined
+  LinkNumber link_ = 0;
+  Incarnation incarnation_ = 0;
+  Epoch newest_epoch_ = 0;
+  WorkerPhase phase_ = WorkerPhase::kIdle;
+  std::optional<Assignment> work_;       // loading, ready or running
+  std::optional<Assignment> preparing_;  // weights only
+  TimePoint load_began_{};
+  TimePoint heard_at_{}, beat_at_{}, ticked_at_{};
+  Duration beat_every_ = std::chrono::milliseconds(250);
+  WorkerProgress progress_;
+  std::string last_problem_;
+  WorkerCounters counters_;
+  std::vector<WorkerAction> actions_;
+};
+
+}  // namespace butterfly::cluster

@@ -1,0 +1,221 @@
+// A worker, event by event.
+#include "cluster/member/worker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/testing/member_samples.h"
+
+namespace butterfly::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::assignment;
+using testing::node_id;
+
+struct WorkerTest : ::testing::Test {
+  WorkerTest()
+      : worker({.instance = 5, .coordinator = "10.0.0.1:1", .join = testing::join_message(1)}, now) {}
+
+  template <typename T>
+  std::vector<T> take() {
+    for (WorkerAction& action : worker.take_actions()) actions.push_back(std::move(action));
+    std::vector<T> found;
+    for (const WorkerAction& action : actions)
+      if (const T* one = std::get_if<T>(&action)) found.push_back(*one);
+    return found;
+  }
+  template <typename M>
+  std::vector<M> sent() {
+    std::vector<M> found;
+    for (const SendToCoordinator& action : take<SendToCoordinator>())
+      if (const M* one = std::get_if<M>(&action.message)) found.push_back(*one);
+    return found;
+  }
+  void clear() {
+    worker.take_actions();
+    actions.clear();
+  }
+  void pass(Duration duration, bool coordinator_speaks = true) {
+    for (Duration done{}; done < duration; done += milliseconds(50)) {
+      now += milliseconds(50);
+      if (coordinator_speaks) worker.received(link, Alive{7, 0}, now);
+      worker.tick(now);
+      take<GiveUp>();
+    }
+  }
+  void join(Incarnation incarnation = 7) {
+    while (worker.state() == Worker::State::kWaiting) {
+      now += milliseconds(50);
+      worker.tick(now);
+    }
+    worker.connected(take<ConnectToCoordinator>().back().attempt, ++link, now);
+    worker.received(link, Welcome{incarnation, milliseconds(250)}, now);
+  }
+  void run(Epoch epoch) {
+    worker.received(link, Assign{7, assignment(epoch)}, now);
+    worker.loaded(epoch, Status(), 100, now);
+    worker.received(link, Go{7, epoch}, now);
+    worker.started(epoch, Status(), now);
+  }
+
+  TimePoint now{};
+  LinkNumber link = 0;
+  Worker worker;
+  std::vector<WorkerAction> actions;
+};
+
+TEST_F(WorkerTest, JoinsLoadsAndRuns) {
+  join();
+  ASSERT_EQ(sent<Join>().size(), 1u);
+  EXPECT_EQ(sent<Join>()[0].instance, 5u);
+  EXPECT_EQ(worker.state(), Worker::State::kJoined);
+  worker.received(link, Assign{7, assignment(10)}, now);
+  ASSERT_EQ(take<LoadStage>().size(), 1u);
+  EXPECT_FALSE(worker.may_run(10));
+  worker.received(link, Go{7, 10}, now);  // before it is loaded: not yet
+  EXPECT_TRUE(take<RunStage>().empty());
+  now += milliseconds(30);
+  worker.loaded(10, Status(), 100, now);
+  ASSERT_EQ(sent<Ready>().size(), 1u);
+  EXPECT_EQ(sent<Ready>()[0].ms, 30u);
+  worker.received(link, Go{7, 10}, now);
+  EXPECT_EQ(take<RunStage>().size(), 1u);
+  EXPECT_TRUE(worker.may_run(10));
+  EXPECT_FALSE(worker.may_run(9));
+  worker.started(10, Status(), now);
+  EXPECT_EQ(sent<Started>().size(), 1u);
+}
+
+TEST_F(WorkerTest, BeatsCarryProgress) {
+  join();
+  clear();
+  worker.set_progress({.progress = 3, .pending = 2, .ram_free_bytes = 9});
+  pass(seconds(1));
+  const auto beats = sent<Beat>();
+  EXPECT_EQ(beats.size(), 4u);
+  EXPECT_EQ(beats.back().progress, 3u);
+  EXPECT_EQ(beats.back().pending, 2u);
+  EXPECT_EQ(beats.back().ram_free_bytes, 9u);
+  // Loading is work too: standing still must show.
+  worker.received(link, Assign{7, assignment(10)}, now);
+  worker.set_progress({.load_done = 50, .load_total = 100});
+  pass(milliseconds(300));
+  EXPECT_EQ(sent<Beat>().back().phase, WorkerPhase::kLoading);
+  EXPECT_EQ(sent<Beat>().back().pending, 1u);
+  EXPECT_EQ(sent<Beat>().back().progress, 50u);
+}
+
+TEST_F(WorkerTest, ObeysTheNewestEpochOnly) {
+  join();
+  run(10);
+  worker.received(link, Assign{7, assignment(12)}, now);
+  EXPECT_EQ(take<StopStage>().back().epoch, 10u);
+  EXPECT_EQ(take<LoadStage>().back().work.epoch, 12u);
+  worker.received(link, Assign{7, assignment(11)}, now);
+  worker.received(link, Assign{7, assignment(12)}, now);  // twice
+  worker.received(link, Release{7, 11}, now);
+  worker.received(link, Go{7, 10}, now);
+  EXPECT_EQ(worker.counters().old_epochs, 4u);
+  EXPECT_EQ(worker.epoch(), 12u);
+  worker.loaded(10, Status(), 1, now);  // a load that was stopped
+  EXPECT_EQ(worker.counters().late_reports, 1u);
+  EXPECT_EQ(worker.phase(), WorkerPhase::kLoading);
+  worker.received(link, Release{7, 13}, now);
+  EXPECT_EQ(worker.epoch(), 0u);
+  EXPECT_EQ(take<FreeWeights>().size(), 1u);
+}
+
+TEST_F(WorkerTest, PreparingLeavesTheStageAlone) {
+  join();
+  run(10);
+  worker.received(link, Prepare{7, assignment(11)}, now);
+  EXPECT_EQ(take<PrepareWeights>().size(), 1u);
+  EXPECT_TRUE(worker.may_run(10));
+  worker.prepared(11, Status(), now);
+  EXPECT_EQ(sent<Prepared>().size(), 1u);
+  EXPECT_TRUE(worker.may_run(10));
+}
+
+TEST_F(WorkerTest, ObeysOneIncarnation) {
+  join(7);
+  worker.received(link, Assign{6, assignment(10)}, now);
+  worker.received(link, Assign{8, assignment(10)}, now);
+  EXPECT_EQ(worker.counters().incarnations, 2u);
+  EXPECT_TRUE(take<LoadStage>().empty());
+  // An older one that answers is left again; a newer one is obeyed.
+  worker.link_closed(link, "reset", now);
+  join(6);
+  EXPECT_EQ(worker.state(), Worker::State::kWaiting);
+  join(8);
+  EXPECT_EQ(worker.incarnation(), 8u);
+}
+
+TEST_F(WorkerTest, LostCoordinatorStopsTheStageAndBacksOff) {
+  join();
+  run(10);
+  clear();
+  pass(milliseconds(3100), false);
+  EXPECT_EQ(take<StopStage>().size(), 1u);
+  EXPECT_EQ(take<CloseWorkerLink>().size(), 1u);
+  EXPECT_FALSE(worker.may_run(10));
+  // Doubling pauses: in ten seconds some six attempts, not hundreds.
+  for (int i = 0; i < 200; ++i) {
+    now += milliseconds(50);
+    worker.tick(now);
+    for (const ConnectToCoordinator& one : take<ConnectToCoordinator>())
+      worker.connect_failed(one.attempt, "refused", now);
+  }
+  EXPECT_GE(worker.counters().connects, 5u);
+  EXPECT_LE(worker.counters().connects, 10u);
+  EXPECT_EQ(worker.last_problem(), "refused");
+}
+
+TEST_F(WorkerTest, ItsOwnPauseIsNotTheCoordinatorsSilence) {
+  join();
+  now += seconds(60);
+  worker.tick(now);
+  EXPECT_EQ(worker.state(), Worker::State::kJoined);
+}
+
+TEST_F(WorkerTest, RefusalForeverEndsIt) {
+  join();
+  run(10);
+  worker.received(link, Refuse{true, "removed"}, now);
+  ASSERT_EQ(take<GiveUp>().size(), 1u);
+  EXPECT_EQ(take<GiveUp>()[0].why, "removed");
+  EXPECT_EQ(take<StopStage>().size(), 1u);
+  clear();
+  pass(seconds(10), false);
+  EXPECT_TRUE(take<ConnectToCoordinator>().empty());
+}
+
+TEST_F(WorkerTest, FailuresAreReported) {
+  join();
+  worker.received(link, Assign{7, assignment(10)}, now);
+  worker.loaded(10, Status(Errc::kOutOfMemory, std::string(2000, 'x')), 0, now);
+  ASSERT_EQ(sent<Ready>().size(), 1u);
+  EXPECT_EQ(sent<Ready>()[0].code, Errc::kOutOfMemory);
+  EXPECT_LE(sent<Ready>()[0].text.size(), 512u);
+  EXPECT_EQ(worker.phase(), WorkerPhase::kIdle);
+  run(11);
+  worker.stage_failed(11, node_id(3), "reset", now);
+  ASSERT_EQ(sent<Trouble>().size(), 1u);
+  EXPECT_EQ(sent<Trouble>()[0].peer, node_id(3));
+  EXPECT_FALSE(worker.may_run(11));
+  worker.leave("stopping", now);
+  EXPECT_EQ(sent<Leave>().size(), 1u);
+}
+
+TEST_F(WorkerTest, LateConnectionsAreClosed) {
+  worker.tick(now);
+  const uint64_t attempt = take<ConnectToCoordinator>().back().attempt;
+  pass(seconds(11), false);
+  worker.connected(attempt, 99, now);
+  EXPECT_EQ(take<CloseWorkerLink>().back().link, 99u);
+  EXPECT_EQ(worker.counters().unknown_links, 1u);
+}
+
+}  // namespace
+}  // namespace butterfly::cluster

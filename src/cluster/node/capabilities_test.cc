@@ -1,0 +1,150 @@
+// What a node can do: measured, kept, and handed to the planner; links measured over a link.
+#include "cluster/node/capabilities.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/cpu.h"
+#include "base/testing/temp_dir.h"
+#include "cluster/node/capability_file.h"
+#include "cluster/node/free_memory.h"
+#include "cluster/node/measure_link.h"
+#include "cluster/node/measure_node.h"
+#include "cluster/node/topology.h"
+#include "cluster/testing/member_samples.h"
+#include "cluster/transport/inproc.h"
+#include "cluster/transport/message.h"
+
+namespace butterfly::cluster {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Capabilities, BecomeANodeOfThePlanner) {
+  const Capabilities c = testing::capabilities();
+  const NodeSpec node = node_spec(c, "n", DType::kQ4_0, 1000);
+  EXPECT_EQ(node.ram_bytes, 1000u);
+  EXPECT_EQ(node.threads, 4u);
+  EXPECT_DOUBLE_EQ(node.memory_rate(), 20e9);
+  EXPECT_DOUBLE_EQ(node.int8_rate(), 190e9);
+  // A type that was not measured takes the figures of one that is computed alike.
+  EXPECT_DOUBLE_EQ(node_spec(c, "n", DType::kBF16, 0).memory_rate(), 22e9);
+}
+
+TEST(Capabilities, TopologyIsThere) {
+  const Topology topology = this_topology();
+  EXPECT_GE(topology.cores, 1u);
+  EXPECT_GE(topology.hardware_threads, topology.cores);
+  EXPECT_LE(topology.cores, allowed_cpus().size());
+}
+
+TEST(Capabilities, MeasuredFiguresAreThere) {
+  const butterfly::testing::TempDir folder;
+  ThreadPool pool(1);
+  MeasureOptions options{.program = "p", .types = {}, .time_per_figure = std::chrono::milliseconds(2)};
+  options.disk_folder = folder.path();
+  options.disk_bytes = 1 << 20;
+  const Capabilities c = measure_node(pool, options);
+  EXPECT_GT(c.memory.all, 0);
+  EXPECT_GT(c.f32.one, 0);
+  EXPECT_GT(c.int8.all, 0);
+  EXPECT_GT(c.disk, 0);
+  EXPECT_GT(c.ram_limit_bytes, 0u);
+  EXPECT_EQ(c.threads, 1u);
+  EXPECT_EQ(measure_disk(folder / "none", 1000), 0);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+struct CapabilityFile : ::testing::Test {
+  CapabilityFile() {
+    c = testing::capabilities();
+    now = {c.program, c.cpu, c.target, c.threads, c.ram_limit_bytes};
+  }
+  Capabilities load(int64_t unix_s, bool fresh = false) {
+    return load_or_measure(state, now, unix_s, fresh, [&] {
+      ++measured;
+      return c;
+    });
+  }
+  butterfly::testing::TempDir folder;
+  StateFolder state = StateFolder::make(folder / "state");
+  Capabilities c;
+  MeasuredFor now;
+  int measured = 0;
+};
+
+TEST_F(CapabilityFile, ComesBackAsItWas) {
+  const std::string text = to_json(c);
+  const Result<Capabilities> back = parse_capabilities(text);
+  ASSERT_TRUE(back.ok()) << back.status().text();
+  EXPECT_EQ(to_json(*back), text);
+  EXPECT_EQ(back->kernels.size(), 2u);
+  EXPECT_FALSE(parse_capabilities("{}").ok());
+  EXPECT_FALSE(parse_capabilities("nonsense").ok());
+}
+
+TEST_F(CapabilityFile, IsMeasuredAgainWhenSomethingChanged) {
+  constexpr int64_t kNow = 1'700'000'000;
+  load(kNow);
+  load(kNow + 1000);
+  EXPECT_EQ(measured, 1);
+  load(kNow + kCapabilityLife_s + 1);
+  EXPECT_EQ(measured, 2);
+  load(kNow + kCapabilityLife_s + 2, true);
+  EXPECT_EQ(measured, 3);
+  now.program = c.program = "0.2.0";
+  load(kNow + kCapabilityLife_s + 3);
+  EXPECT_EQ(measured, 4);
+  state.write("capabilities-4.json", "torn");
+  load(kNow + kCapabilityLife_s + 4);
+  EXPECT_EQ(measured, 5);
+  load(kNow + kCapabilityLife_s + 5);
+  EXPECT_EQ(measured, 5);
+  MeasuredFor other = now;
+  other.ram_limit_bytes = 1 << 30;
+  EXPECT_THAT(why_stale(c, other, c.measured_unix_s), HasSubstr("memory limit was 8.00 GiB, is 1.00 GiB"));
+}
+
+TEST(FreeMemory, IsWhatTheGroupLeaves) {
+  const butterfly::testing::TempDir root;
+  root.write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable:     900 kB\n");
+  root.write("proc/self/cgroup", "0::/box\n");
+  EXPECT_EQ(free_memory_bytes(root.path()), 900u << 10);
+  root.write("sys/fs/cgroup/box/memory.max", "500000\n");
+  root.write("sys/fs/cgroup/box/memory.current", "300000\n");
+  root.write("sys/fs/cgroup/box/memory.stat", "anon 1\ninactive_file 100000\n");
+  EXPECT_EQ(free_memory_bytes(root.path()), 300'000u);
+  root.write("sys/fs/cgroup/box/memory.current", "800000\n");
+  EXPECT_EQ(free_memory_bytes(root.path()), 0u);
+}
+
+TEST(MeasureLink, FindsRoundTripAndBandwidth) {
+  auto [here, there] = inproc_pair(testing::node_id(0), testing::node_id(1));
+  Status answered;
+  std::thread other([&, link = there.get()] { answered = answer_measurement(*link); });
+  const Result<LinkFigures> figures = measure_link(*here, SystemClock::instance(), {.repeats = 2});
+  here->close();
+  other.join();
+  ASSERT_TRUE(figures.ok()) << figures.status().text();
+  EXPECT_TRUE(answered.ok()) << answered.text();
+  EXPECT_GT(figures->rtt_s, 0);
+  EXPECT_GT(figures->bandwidth, 0);
+  ASSERT_FALSE(figures->points.empty());
+  for (size_t i = 1; i < figures->points.size(); ++i)
+    EXPECT_EQ(figures->points[i].bytes, 4 * figures->points[i - 1].bytes);
+  EXPECT_GT(figures->spec().bandwidth, 0);
+}
+
+TEST(MeasureLink, AnswersNothingElse) {
+  auto [here, there] = inproc_pair(testing::node_id(0), testing::node_id(1));
+  ASSERT_TRUE(send_message(*here, {.kind = MessageKind::kTokens}, {}, std::chrono::seconds(1)).ok());
+  EXPECT_EQ(answer_measurement(*there).code(), Errc::kCorrupt);
+  auto [ask, silent] = inproc_pair(testing::node_id(0), testing::node_id(1));
+  EXPECT_EQ(answer_measurement(*silent, std::chrono::milliseconds(1)).code(), Errc::kTimeout);
+  EXPECT_FALSE(measure_link(*ask, SystemClock::instance(), {.budget = std::chrono::milliseconds(1)}).ok());
+}
+
+}  // namespace
+}  // namespace butterfly::cluster

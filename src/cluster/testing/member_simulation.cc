@@ -1,0 +1,606 @@
+#include "cluster/testing/member_simulation.h"
+
+#include <fmt/format.h>
+
+#include "base/rng.h"
+#include "base/units.h"
+
+namespace butterfly::cluster::testing {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr Duration kTick = milliseconds(50);
+constexpr Duration kFaults = seconds(15);
+// After the last fault: dead links are found (3 s), holds end (4 s, and again after a late failure), loads
+// take their time, and what is then served must stay so.
+constexpr Duration kPeace = seconds(30);
+constexpr Duration kStable = seconds(3);
+constexpr Duration kStepDeadline = seconds(6);
+constexpr uint64_t kPieceBytes = 1000;
+
+CoordinatorConfig coordinator_config(Incarnation incarnation, const NodeId& self) {
+  CoordinatorConfig config{.incarnation = incarnation, .self = self, .address = "coordinator"};
+  config.numerics_id = 1;
+  config.nodes_wanted = 2;
+  config.nodes_wait = seconds(2);
+  config.measure_wait = seconds(1);
+  config.plan_wait = seconds(2);
+  config.pause_wait = seconds(1);
+  config.start_wait = seconds(2);
+  config.load_stall = seconds(3);
+  config.load_wait = seconds(10);
+  config.hold_min = seconds(1);
+  config.hold_max = seconds(4);
+  config.retry_max = seconds(1);
+  return config;
+}
+
+}  // namespace
+
+struct MemberSimulation::Node {
+  NodeId id;
+  uint64_t memory_pieces = 0;
+  std::unique_ptr<Worker> worker;  // null: the process does not run
+  uint64_t life = 0;
+  LinkNumber link = 0;
+  TimePoint stopped_until{};  // SIGSTOP
+  TimePoint stuck_until{};    // its compute thread hangs, its heartbeats go on
+  TimePoint cut_off_until{};  // no packet gets through
+  WorkerProgress progress;
+};
+
+struct MemberSimulation::Wire {
+  size_t node = 0;
+  uint64_t coordinator_life = 0, node_life = 0;
+  bool open_at_coordinator = true, open_at_worker = true;
+  TimePoint last_to_worker{}, last_to_coordinator{};
+};
+
+// The engine: one step at a time through the stages.
+struct MemberSimulation::Chain {
+  Epoch epoch = 0;  // 0: halted
+  Placement placement;
+  uint64_t step = 0;
+  bool in_flight = false;
+  Epoch pause_for = 0;  // asked to pause, answer with this
+  bool paused = false;
+};
+
+MemberSimulation::MemberSimulation(uint64_t seed) : seed_(seed), chain_(std::make_unique<Chain>()) {
+  peace_at_ = now_ + kFaults;
+  end_at_ = peace_at_ + kPeace;
+  pieces_ = 4 + static_cast<uint32_t>(draw(9));
+  const size_t count = 2 + draw(4);
+  for (size_t i = 0; i < count; ++i) {
+    nodes_.push_back(std::make_unique<Node>());
+    nodes_.back()->id = {fmt::format("key-{}", i), fmt::format("node-{}", i)};
+    nodes_.back()->memory_pieces = 2 + draw(pieces_);
+  }
+}
+
+MemberSimulation::~MemberSimulation() = default;
+
+// ---- Random numbers and time ----
+
+uint64_t MemberSimulation::draw(uint64_t below) { return random_u64(seed_, 7, draws_++) % below; }
+bool MemberSimulation::chance(double probability) {
+  return static_cast<double>(draw(1u << 20)) < probability * (1u << 20);
+}
+Duration MemberSimulation::delay(Duration least, Duration most) {
+  return least + Duration(static_cast<int64_t>(draw(static_cast<uint64_t>((most - least).count()) + 1)));
+}
+void MemberSimulation::at(TimePoint when, std::function<void()> what) {
+  queue_.emplace(std::pair(std::max(when, now_), scheduled_++), std::move(what));
+}
+
+void MemberSimulation::broke(std::string what) {
+  if (result_.problem.empty())
+    result_.problem = fmt::format("at {}: {}", format_duration(now_ - TimePoint{}), what);
+}
+
+size_t MemberSimulation::index_of(const NodeId& id) const {
+  for (size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i]->id == id) return i;
+  return SIZE_MAX;
+}
+
+// ---- Processes ----
+
+void MemberSimulation::in_coordinator(Duration wait, std::function<void()> what) {
+  after(wait, [this, life = coordinator_life_, what = std::move(what)] {
+    if (life != coordinator_life_ || !coordinator_) return;
+    if (coordinator_stopped_until_ > now_) return in_coordinator(coordinator_stopped_until_ - now_, what);
+    what();
+    drive_coordinator();
+  });
+}
+
+void MemberSimulation::in_node(size_t node, Duration wait, std::function<void()> what) {
+  after(wait, [this, node, life = nodes_[node]->life, what = std::move(what)] {
+    Node& n = *nodes_[node];
+    if (life != n.life || !n.worker) return;
+    if (n.stopped_until > now_) return in_node(node, n.stopped_until - now_, what);
+    what();
+    drive_node(node);
+  });
+}
+
+void MemberSimulation::start_coordinator() {
+  ++coordinator_life_;
+  coordinator_ =
+      std::make_unique<Coordinator>(coordinator_config(1000 * coordinator_life_, nodes_[0]->id), now_);
+  for (const std::string& key : removed_) coordinator_->forbid(key);
+  coordinator_->set_model({"model", "model", ""}, now_);
+  in_coordinator(Duration{}, [this] { tick_coordinator(); });
+}
+
+void MemberSimulation::tick_coordinator() {
+  coordinator_->tick(now_);
+  in_coordinator(kTick, [this] { tick_coordinator(); });
+}
+
+void MemberSimulation::start_node(size_t node) {
+  Node& n = *nodes_[node];
+  ++n.life;
+  n.progress = {};
+  n.link = 0;
+  WorkerConfig config{.instance = n.life * 1000 + node, .coordinator = "coordinator"};
+  Capabilities& c = config.join.capabilities;
+  c.numerics_id = 1;
+  c.threads = 1;
+  c.memory = c.f32 = c.int8 = {1e9, 1e9};
+  c.ram_limit_bytes = n.memory_pieces * kPieceBytes;
+  config.join.address = n.id.name;
+  config.back_off_max = seconds(1);
+  n.worker = std::make_unique<Worker>(config, now_);
+  in_node(node, Duration{}, [this, node] { tick_node(node); });
+}
+
+void MemberSimulation::tick_node(size_t node) {
+  Node& n = *nodes_[node];
+  n.worker->set_progress(n.progress);
+  n.worker->tick(now_);
+  in_node(node, kTick, [this, node] { tick_node(node); });
+}
+
+void MemberSimulation::kill_node(size_t node, bool silently) {
+  Node& n = *nodes_[node];
+  if (!n.worker) return;
+  const LinkNumber link = n.link;
+  n.worker.reset();
+  ++n.life;
+  n.stopped_until = n.stuck_until = {};
+  if (link != 0) break_link(link, !silently, false);
+}
+
+void MemberSimulation::restart_coordinator() {
+  std::vector<LinkNumber> open;
+  for (const auto& [link, wire] : wires_) open.push_back(link);
+  coordinator_.reset();
+  *chain_ = {};
+  coordinator_stopped_until_ = {};
+  for (const LinkNumber link : open) break_link(link, false, true);
+  kill_node(0, true);
+  ++coordinator_life_;
+  after(delay(milliseconds(50), seconds(2)), [this] {
+    start_coordinator();
+    start_node(0);
+  });
+}
+
+// ---- Shells ----
+
+void MemberSimulation::drive_coordinator() {
+  // Acting may not feed events at once, so one round is all there is.
+  for (const CoordinatorAction& action : coordinator_->take_actions())
+    std::visit([&](const auto& a) { act(a); }, action);
+  if (coordinator_->serving_epoch() != chain_->epoch)
+    broke(fmt::format("the coordinator serves epoch {}, the engine {}", coordinator_->serving_epoch(),
+                      chain_->epoch));
+}
+
+void MemberSimulation::drive_node(size_t node) {
+  Worker& worker = *nodes_[node]->worker;
+  for (const WorkerAction& action : worker.take_actions())
+    std::visit([&](const auto& a) { act(node, a); }, action);
+  check_overlap();
+}
+
+void MemberSimulation::act(const SendToWorker& action) { deliver(action.link, true, encode(action.message)); }
+void MemberSimulation::act(const CloseLink& action) { break_link(action.link, false, true); }
+
+void MemberSimulation::act(const MakePlan& action) {
+  const bool peace = now_ >= peace_at_;
+  if (!peace && chance(0.02)) return;  // a planner that never answers
+  in_coordinator(delay(Duration{}, milliseconds(100)), [this, question = action.question] {
+    coordinator_->planned(question.epoch, plan(question), now_);
+  });
+}
+
+void MemberSimulation::act(const PauseSteps& action) {
+  if (action.epoch != chain_->epoch) broke("a pause of an epoch that does not run");
+  chain_->pause_for = action.next;
+  if (!chain_->in_flight) step_ended(chain_->epoch, false);
+}
+
+void MemberSimulation::act(const HaltSteps& action) {
+  if (action.epoch == chain_->epoch) *chain_ = {};
+}
+
+void MemberSimulation::act(const ServeSteps& action) {
+  if (action.epoch == chain_->epoch) {  // the change was given up: go on
+    chain_->pause_for = 0;
+    const bool was_paused = std::exchange(chain_->paused, false);
+    if (was_paused) in_coordinator(Duration{}, [this] { issue_step(); });
+    return;
+  }
+  if (action.epoch <= last_served_) broke("an epoch that is not newer is served");
+  if (const std::string why = why_not_whole(action.placement); !why.empty()) broke(why);
+  for (const StagePlacement& stage : action.placement.stages)
+    if (removed_.contains(stage.node.key)) broke("a removed node has a stage");
+  last_served_ = action.epoch;
+  ++result_.epochs;
+  *chain_ = {};
+  chain_->epoch = action.epoch;
+  chain_->placement = action.placement;
+  in_coordinator(Duration{}, [this] { issue_step(); });
+}
+
+void MemberSimulation::act(size_t node, const ConnectToCoordinator& action) {
+  Node& n = *nodes_[node];
+  if (n.cut_off_until > now_) return;  // silence: the worker's own deadline ends it
+  after(delay(milliseconds(1), milliseconds(20)), [this, node, life = n.life, attempt = action.attempt] {
+    Node& caller = *nodes_[node];
+    if (caller.life != life || !caller.worker) return;
+    if (!coordinator_)
+      return in_node(node, Duration{}, [this, node, attempt] {
+        nodes_[node]->worker->connect_failed(attempt, "refused", now_);
+      });
+    const LinkNumber link = ++last_link_;
+    wires_[link] = std::make_unique<Wire>(Wire{node, coordinator_life_, life, true, true, {}, {}});
+    in_coordinator(Duration{}, [this, link, id = caller.id] { coordinator_->link_opened(link, id, now_); });
+    in_node(node, Duration{}, [this, node, attempt, link] {
+      nodes_[node]->link = link;
+      nodes_[node]->worker->connected(attempt, link, now_);
+    });
+  });
+}
+
+void MemberSimulation::act(size_t, const SendToCoordinator& action) {
+  deliver(action.link, false, encode(action.message));
+}
+void MemberSimulation::act(size_t, const CloseWorkerLink& action) { break_link(action.link, true, false); }
+void MemberSimulation::act(size_t, const StopStage&) {}
+void MemberSimulation::act(size_t, const FreeWeights&) {}
+void MemberSimulation::act(size_t node, const GiveUp&) {
+  if (!removed_.contains(nodes_[node]->id.key)) broke("a node that was not removed gives up");
+}
+
+void MemberSimulation::act(size_t node, const PrepareWeights& action) {
+  load_progress(node, action.work.epoch, draw(6), delay(milliseconds(1), milliseconds(150)), true);
+}
+void MemberSimulation::act(size_t node, const LoadStage& action) {
+  if (action.work.end - action.work.begin > nodes_[node]->memory_pieces)
+    broke(fmt::format("{} has more pieces than memory", nodes_[node]->id.name));
+  load_progress(node, action.work.epoch, draw(8), delay(milliseconds(1), milliseconds(300)), false);
+}
+
+// `left` units of work, `each` long, then the report. Some loads fail, some stand still.
+void MemberSimulation::load_progress(size_t node, Epoch epoch, uint64_t left, Duration each, bool prepare) {
+  const bool peace = now_ >= peace_at_;
+  if (!peace && chance(0.01)) return;  // hangs for ever; the coordinator must notice
+  in_node(node, each, [this, node, epoch, left, each, prepare, peace] {
+    Node& n = *nodes_[node];
+    ++n.progress.load_done;
+    if (left > 0) return load_progress(node, epoch, left - 1, each, prepare);
+    const Status status = !peace && chance(0.05) ? Status(Errc::kOutOfMemory, "not enough memory") : Status();
+    prepare ? n.worker->prepared(epoch, status, now_) : n.worker->loaded(epoch, status, kPieceBytes, now_);
+  });
+}
+
+void MemberSimulation::act(size_t node, const RunStage& action) {
+  const Assignment work = action.work;
+  in_node(node, delay(milliseconds(1), milliseconds(30)), [this, node, work] {
+    // The next stage must have loaded the same epoch, or there is nothing to link to.
+    const bool last = work.stage + 1 == work.stages;
+    const size_t next = index_of(work.next);
+    const Worker* peer = next == SIZE_MAX ? nullptr : nodes_[next]->worker.get();
+    const bool there =
+        last || (peer != nullptr && peer->epoch() == work.epoch && nodes_[next]->cut_off_until <= now_);
+    nodes_[node]->worker->started(work.epoch, there ? Status() : Status(Errc::kPeerLost, "no next stage"),
+                                  now_);
+  });
+}
+
+void MemberSimulation::act(size_t node, const MeasurePeer& action) {
+  if (chance(0.1) && now_ < peace_at_) return;
+  in_node(node, delay(milliseconds(1), milliseconds(50)), [this, node, peer = action.peer] {
+    nodes_[node]->worker->measured(peer, LinkFigures{1e-4, 1e9, {{1024, 1e-4}}}, now_);
+  });
+}
+
+// ---- The network ----
+
+void MemberSimulation::deliver(LinkNumber link, bool to_worker, std::vector<std::byte> body) {
+  const auto found = wires_.find(link);
+  if (found == wires_.end()) return;
+  Wire& wire = *found->second;
+  const Node& n = *nodes_[wire.node];
+  const bool faults = now_ < peace_at_;
+  TimePoint when = now_ + delay(milliseconds(0), milliseconds(faults && chance(0.05) ? 800 : 10));
+  // Packets to a node that is cut off are sent again and again, and arrive when it is back.
+  if (n.cut_off_until > now_) when = std::max(when, n.cut_off_until);
+  TimePoint& last = to_worker ? wire.last_to_worker : wire.last_to_coordinator;
+  const bool in_order = !faults || !chance(0.01);
+  if (in_order) last = when = std::max(when, last);
+  const int copies = faults && chance(0.01) ? 2 : 1;
+  if (!in_order) ++result_.faults["reordered"];
+  if (copies == 2) ++result_.faults["duplicated"];
+  for (int copy = 0; copy < copies; ++copy)
+    at(when, [this, link, to_worker, body] { hand_over(link, to_worker, body); });
+}
+
+void MemberSimulation::hand_over(LinkNumber link, bool to_worker, const std::vector<std::byte>& body) {
+  const auto found = wires_.find(link);
+  if (found == wires_.end()) return;
+  const Wire& wire = *found->second;
+  if (to_worker) {
+    if (!wire.open_at_worker || nodes_[wire.node]->life != wire.node_life) return;
+    in_node(wire.node, Duration{}, [this, node = wire.node, link, body] {
+      Result<ToWorker> message = decode_to_worker(body);
+      if (!message.ok()) return broke(message.status().text());
+      nodes_[node]->worker->received(link, *message, now_);
+    });
+  } else {
+    if (!wire.open_at_coordinator || coordinator_life_ != wire.coordinator_life) return;
+    in_coordinator(Duration{}, [this, link, body] {
+      Result<ToCoordinator> message = decode_to_coordinator(body);
+      if (!message.ok()) return broke(message.status().text());
+      coordinator_->received(link, *message, now_);
+    });
+  }
+}
+
+// Who is told hears of it in order with what was sent before.
+void MemberSimulation::break_link(LinkNumber link, bool tell_coordinator, bool tell_worker) {
+  const auto found = wires_.find(link);
+  if (found == wires_.end()) return;
+  Wire& wire = *found->second;
+  const TimePoint arrival =
+      std::max(now_ + delay(milliseconds(1), milliseconds(20)), nodes_[wire.node]->cut_off_until);
+  if (!tell_coordinator) wire.open_at_coordinator = false;
+  if (!tell_worker) wire.open_at_worker = false;
+  if (tell_worker && wire.open_at_worker)
+    at(std::max(arrival, wire.last_to_worker), [this, link] {
+      Wire& w = *wires_.at(link);
+      if (!std::exchange(w.open_at_worker, false) || nodes_[w.node]->life != w.node_life) return;
+      in_node(w.node, Duration{},
+              [this, node = w.node, link] { nodes_[node]->worker->link_closed(link, "closed", now_); });
+    });
+  if (tell_coordinator && wire.open_at_coordinator)
+    at(std::max(arrival, wire.last_to_coordinator), [this, link] {
+      Wire& w = *wires_.at(link);
+      if (!std::exchange(w.open_at_coordinator, false) || coordinator_life_ != w.coordinator_life) return;
+      in_coordinator(Duration{}, [this, link] { coordinator_->link_closed(link, "closed", now_); });
+    });
+}
+
+// ---- Work ----
+
+void MemberSimulation::issue_step() {
+  if (chain_->epoch == 0 || chain_->in_flight || chain_->pause_for != 0) return;
+  if (coordinator_->serving_epoch() != chain_->epoch) broke("a step of an epoch that is not served");
+  chain_->in_flight = true;
+  const Epoch epoch = chain_->epoch;
+  const uint64_t step = ++chain_->step;
+  after(milliseconds(1), [this, epoch, step] { step_at(epoch, step, 0); });
+  in_coordinator(kStepDeadline, [this, epoch, step] {
+    if (chain_->epoch == epoch && chain_->step == step && chain_->in_flight)
+      coordinator_->steps_failed(epoch, {}, "a step does not end", now_);
+  });
+}
+
+void MemberSimulation::step_at(Epoch epoch, uint64_t step, size_t stage) {
+  if (chain_->epoch != epoch || chain_->step != step) return;  // over
+  if (stage == chain_->placement.stages.size()) {
+    ++result_.steps;
+    return in_coordinator(Duration{}, [this, epoch] { step_ended(epoch, true); });
+  }
+  const NodeId id = chain_->placement.stages[stage].node;
+  const size_t node = index_of(id);
+  Node& n = *nodes_[node];
+  if (n.cut_off_until > now_)
+    return at(n.cut_off_until, [this, epoch, step, stage] { step_at(epoch, step, stage); });
+  if (!n.worker || !n.worker->may_run(epoch)) {
+    // Often the engine sees the lost link; if not, health or the step's deadline must find out.
+    if (chance(0.5))
+      in_coordinator(milliseconds(5), [this, epoch, id] {
+        coordinator_->steps_failed(epoch, id, "the chain is broken", now_);
+      });
+    return;
+  }
+  n.progress.pending = 1;
+  if (n.stuck_until > now_ || n.stopped_until > now_) {
+    const TimePoint until = std::max(n.stuck_until, n.stopped_until);
+    return at(until, [this, epoch, step, stage] { step_at(epoch, step, stage); });
+  }
+  in_node(node, milliseconds(5), [this, node, epoch, step, stage] {
+    Node& worker = *nodes_[node];
+    worker.progress.pending = 0;
+    ++worker.progress.progress;
+    after(milliseconds(1), [this, epoch, step, stage] { step_at(epoch, step, stage + 1); });
+  });
+}
+
+void MemberSimulation::step_ended(Epoch epoch, bool done) {
+  if (chain_->epoch != epoch) return;
+  chain_->in_flight = false;
+  if (chain_->pause_for != 0) {
+    chain_->paused = true;
+    in_coordinator(milliseconds(1),
+                   [this, next = chain_->pause_for] { coordinator_->steps_paused(next, now_); });
+  } else if (done) {
+    in_coordinator(milliseconds(100), [this] { issue_step(); });
+  }
+}
+
+// In order of keys, as many pieces as fit; faster with more nodes.
+Result<Placement> MemberSimulation::plan(const PlanQuestion& question) const {
+  Placement placement{.stages = {}, .pieces = pieces_, .tokens_per_s = 1, .words = ""};
+  uint32_t next = 0;
+  const uint32_t share = (pieces_ + static_cast<uint32_t>(question.nodes.size()) - 1) /
+                         static_cast<uint32_t>(question.nodes.size());
+  for (const bool spread : {true, false}) {
+    placement.stages.clear();
+    next = 0;
+    for (const PlanNode& node : question.nodes) {
+      const auto fits = static_cast<uint32_t>(node.capabilities.ram_limit_bytes / kPieceBytes);
+      const uint32_t take = std::min({pieces_ - next, fits, spread ? share : pieces_});
+      if (take == 0) continue;
+      StagePlacement stage;
+      stage.node = node.id;
+      stage.begin = next;
+      stage.end = next += take;
+      placement.stages.push_back(stage);
+    }
+    placement.tokens_per_s = static_cast<double>(placement.stages.size());
+    if (next == pieces_) return placement;
+  }
+  return {Errc::kOutOfMemory, fmt::format("{} of {} pieces fit", next, pieces_)};
+}
+
+bool MemberSimulation::could_serve() const {
+  uint64_t room = 0;
+  for (const auto& node : nodes_)
+    if (node->worker && !removed_.contains(node->id.key)) room += node->memory_pieces;
+  return room >= pieces_;
+}
+
+// Among the processes that may run one epoch, no piece is run twice.
+void MemberSimulation::check_overlap() {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Worker* a = nodes_[i]->worker.get();
+    if (a == nullptr || !a->may_run(a->epoch())) continue;
+    for (size_t j = i + 1; j < nodes_.size(); ++j) {
+      const Worker* b = nodes_[j]->worker.get();
+      if (b == nullptr || !b->may_run(a->epoch())) continue;
+      if (a->work()->begin < b->work()->end && b->work()->begin < a->work()->end)
+        broke(fmt::format("{} and {} run the same pieces in epoch {}", nodes_[i]->id.name, nodes_[j]->id.name,
+                          a->epoch()));
+    }
+  }
+}
+
+// ---- Faults ----
+
+void MemberSimulation::one_fault() {
+  if (now_ >= peace_at_) return;
+  after(delay(milliseconds(50), seconds(3)), [this] { one_fault(); });
+  const size_t node = draw(nodes_.size());
+  Node& n = *nodes_[node];
+  const Duration rest = peace_at_ - now_;
+  const auto until = [&](Duration most) { return now_ + std::min(rest, delay(milliseconds(100), most)); };
+  switch (draw(9)) {
+    case 0:
+    case 1:
+      if (node == 0 || !n.worker) break;
+      ++result_.faults["killed"];
+      kill_node(node, chance(0.3));
+      at(until(seconds(6)), [this, node] {
+        if (!nodes_[node]->worker) start_node(node);
+      });
+      break;
+    case 2:
+      ++result_.faults["stopped"];
+      n.stopped_until = until(seconds(6));
+      break;
+    case 3:
+      ++result_.faults["stuck"];
+      n.stuck_until = until(seconds(6));
+      break;
+    case 4:
+      if (node == 0) break;
+      ++result_.faults["cut off"];
+      n.cut_off_until = until(seconds(6));
+      break;
+    case 5:
+      ++result_.faults["link lost"];
+      if (n.link != 0) break_link(n.link, chance(0.8), chance(0.8));
+      break;
+    case 6:
+      if (node == 0 || !n.worker || !chance(0.3)) break;
+      ++result_.faults["left"];
+      in_node(node, Duration{}, [this, node] {
+        nodes_[node]->worker->leave("it leaves", now_);
+        after(milliseconds(200), [this, node] { kill_node(node, false); });
+        after(seconds(1) + delay(Duration{}, seconds(3)), [this, node] {
+          if (!nodes_[node]->worker) start_node(node);
+        });
+      });
+      break;
+    case 7:
+      if (node == 0 || !chance(0.15)) break;
+      in_coordinator(Duration{}, [this, node] {
+        if (!coordinator_->remove_node(nodes_[node]->id.name, now_).ok()) return;
+        ++result_.faults["removed"];
+        removed_.insert(nodes_[node]->id.key);
+      });
+      break;
+    default:
+      if (!coordinator_) break;
+      if (chance(0.2)) {
+        ++result_.faults["coordinator restarted"];
+        restart_coordinator();
+      } else {
+        ++result_.faults["coordinator stopped"];
+        coordinator_stopped_until_ = until(seconds(4));
+      }
+      break;
+  }
+}
+
+SimulationResult MemberSimulation::run() {
+  start_coordinator();
+  for (size_t i = 0; i < nodes_.size(); ++i)
+    at(now_ + delay(Duration{}, milliseconds(i == 0 ? 100 : 3000)), [this, i] {
+      if (!nodes_[i]->worker) start_node(i);
+    });
+  after(delay(Duration{}, seconds(2)), [this] { one_fault(); });
+  at(end_at_ - kStable, [this] {
+    result_.could_serve = could_serve();
+    const Epoch epoch = coordinator_->serving_epoch();
+    const uint64_t steps = result_.steps;
+    if (result_.could_serve && epoch == 0)
+      return broke("nothing is served, but the memory is there: " + coordinator_->why_not_serving());
+    if (epoch == 0 && coordinator_->why_not_serving().empty()) broke("nothing is served, for no reason");
+    at(end_at_, [this, epoch, steps] {
+      if (coordinator_->serving_epoch() < epoch) broke("the cluster does not stay stable");
+      if (epoch != 0 && result_.steps == steps) broke("steps do not end any more");
+      result_.served = coordinator_->serving_epoch() != 0;
+    });
+  });
+  while (!queue_.empty() && result_.problem.empty()) {
+    auto first = queue_.begin();
+    now_ = first->first.first;
+    if (now_ > end_at_) break;
+    const auto what = std::move(first->second);
+    queue_.erase(first);
+    what();
+  }
+  for (const ClusterEvent& event :
+       coordinator_ ? coordinator_->events().since(0) : std::vector<ClusterEvent>{})
+    result_.story += fmt::format("{:>9} {:<12} {:<7} {} {}\n", format_duration(event.at - TimePoint{}),
+                                 event_name(event.kind), event.node, event.epoch, event.text);
+  if (coordinator_) {
+    const CoordinatorCounters& c = coordinator_->counters();
+    result_.halts = c.halts;
+    result_.dropped = c.old_epochs + c.unknown_links;
+    if (c.plans > 1000) broke(fmt::format("{} plans were asked for", c.plans));
+  }
+  return std::move(result_);
+}
+
+}  // namespace butterfly::cluster::testing
