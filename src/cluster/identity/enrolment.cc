@@ -102,14 +102,27 @@ EnrolmentReply EnrolmentDesk::decide(std::span<const std::byte> body, const std:
 
   const NodeId node = wanted->node();
   const WallTime now = wall_clock_();
-  if (Status status = tokens_.redeem(request->secret, node.key, now); !status.ok())
+  if (Status status = may_have_certificate(*request, node, now); !status.ok())
     return fail_with(status.text());
-  limiter_.succeeded(address);
-  // The token is spent on a node that is refused here; it may come again under another name.
-  if (Status status = roster_->admit(node); !status.ok()) return refuse(status.text());
+  if (request->secret.empty())
+    limiter_.failed(address);  // renewals are rare: many of them from one address are a nuisance too
+  else
+    limiter_.succeeded(address);
   const Certificate certificate = authority_.issue(*wanted, now);
   log_info("join from {}: node {} ({:.12}) has a certificate", address, node.name, node.key);
   return {.refusal = {}, .certificate = certificate.to_der(), .authority = authority_.certificate().to_der()};
+}
+
+Status EnrolmentDesk::may_have_certificate(const EnrolmentRequest& request, const NodeId& node,
+                                           WallTime now) {
+  if (request.secret.empty()) {
+    const auto row = roster_->find(node.key);
+    const bool member = row && !row->removed && row->node.name == node.name;
+    return member ? Status() : Status(Errc::kNotFound, "no such member; to join, a node needs a token");
+  }
+  if (Status status = tokens_.redeem(request.secret, node.key, now); !status.ok()) return status;
+  // The token is spent on a node that is refused here; it may come again under another name.
+  return roster_->admit(node);
 }
 
 }  // namespace butterfly::cluster

@@ -18,6 +18,11 @@ namespace butterfly::cluster {
 
 // One message each way, over TLS to a server whose chain ends in the authority of the token. The new node
 // shows the token's secret and a request signed with its key; the key itself stays where it is.
+//
+// A member renews its certificate the same way, with an empty secret: the request's signature shows that it
+// has the key, and the roster that the key belongs here. A stranger who sends it again gets a certificate
+// that is of use only to the owner of the key. So a machine that was off until its certificate ended comes
+// back by itself.
 struct EnrolmentRequest {
   std::string secret;
   std::vector<std::byte> certificate_request;  // DER
@@ -52,6 +57,7 @@ class EnrolmentDesk {
 
  private:
   EnrolmentReply decide(std::span<const std::byte> body, const std::string& address);
+  Status may_have_certificate(const EnrolmentRequest& request, const NodeId& node, WallTime now);
 
   const Authority authority_;
   TokenBook tokens_;

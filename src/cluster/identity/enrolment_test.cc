@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cluster/identity/join.h"
+#include "cluster/identity/keep_renewed.h"
 #include "cluster/identity/sha256.h"
 #include "cluster/testing/test_identity.h"
 #include "cluster/transport/message.h"
@@ -204,6 +205,17 @@ TEST_F(DeskTest, RemovedNodesDoNotComeBack) {
   EXPECT_THAT(ask(token().secret, key, "anna").refusal, HasSubstr("was removed"));
 }
 
+TEST_F(DeskTest, MembersRenewWithTheirKeyAloneAndStrangersDoNot) {
+  const PrivateKey key = PrivateKey::make();
+  EXPECT_THAT(ask("", key, "anna").refusal, HasSubstr("no such member"));
+  ASSERT_THAT(ask(token().secret, key, "anna").refusal, IsEmpty());
+  EXPECT_THAT(ask("", key, "anna").refusal, IsEmpty());
+  EXPECT_THAT(ask("", key, "hub").refusal, HasSubstr("no such member")) << "not under another name";
+  EXPECT_THAT(ask("", PrivateKey::make(), "anna").refusal, HasSubstr("no such member"));
+  ASSERT_TRUE(roster_->remove("anna").ok());
+  EXPECT_THAT(ask("", key, "anna").refusal, HasSubstr("no such member"));
+}
+
 TEST_F(DeskTest, GuessingIsSlowedDown) {
   const JoinToken paid = token();
   for (int i = 0; i < 10; ++i)
@@ -317,6 +329,34 @@ TEST_F(JoinTest, TwoAtOnceWithOneTokenLetsOneIn) {
         [&, i] { refusals[i] = refusal(folder("n" + std::to_string(i)), once, "n" + std::to_string(i)); });
   for (std::thread& thread : threads) thread.join();
   EXPECT_NE(refusals[0].empty(), refusals[1].empty()) << refusals[0] << refusals[1];
+}
+
+TEST_F(JoinTest, ANodeRenewsAtTheSamePort) {
+  const StateFolder mine = folder("anna");
+  join_cluster(mine, listener_->address(), token(), "anna", kLong);
+  NodeTls own(load_credentials(mine));
+  const WallTime end = own.credentials().own.not_after();
+  const auto renew = [&](WallTime now) { return keep_renewed(mine, own, listener_->address(), now, kLong); };
+  EXPECT_FALSE(*renew(wall_now())) << "not due";
+  // Due by this clock; the server's own clock must have moved for a certificate that ends later.
+  std::this_thread::sleep_for(1100ms);
+  const auto renewed = renew(end - 24h * 20);
+  ASSERT_TRUE(renewed.ok()) << renewed.status().text();
+  EXPECT_TRUE(*renewed);
+  EXPECT_GT(own.credentials().own.not_after(), end);
+  EXPECT_EQ(load_credentials(mine).own.sha256(), own.credentials().own.sha256()) << "on disk as well";
+
+  ASSERT_TRUE(roster_->remove("anna").ok());
+  const std::string kept = own.credentials().own.sha256();
+  EXPECT_THAT(renew(end).status().text(), HasSubstr("no such member"));
+  EXPECT_EQ(own.credentials().own.sha256(), kept);
+}
+
+TEST_F(JoinTest, TheAuthoritysOwnNodeRenewsByItself) {
+  const WallTime end = credentials_->own.not_after();
+  EXPECT_TRUE(*keep_renewed(*server_folder_, *tls_, "", end - 24h, kLong));
+  EXPECT_GT(tls_->credentials().own.not_after(), end);
+  EXPECT_EQ(load_credentials(*server_folder_).own.not_after(), tls_->credentials().own.not_after());
 }
 
 TEST_F(JoinTest, WithoutACertificateThereIsOnlyJoining) {

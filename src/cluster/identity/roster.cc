@@ -31,6 +31,12 @@ bool Roster::is_removed(const std::string& key) const {
   return found != rows_.end() && found->second.removed;
 }
 
+std::optional<RosterRow> Roster::find(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = rows_.find(key);
+  return found == rows_.end() ? std::nullopt : std::optional<RosterRow>(found->second);
+}
+
 Status Roster::admit(const NodeId& node) {
   const StateFolder::Lock on_disk(folder_);
   const std::lock_guard lock(mutex_);

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@ class Roster {
 
   std::vector<RosterRow> rows() const;
   bool is_removed(const std::string& key) const;
+  // The row of a key, if it has one.
+  std::optional<RosterRow> find(const std::string& key) const;
 
   // Adds a node, or gives it another name. kInvalidArgument when the key was removed, or a node that is not
   // removed has that name with another key; kQueueFull when there are too many. Throws Error where the disk

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -118,6 +120,11 @@ TEST_F(StateFolderTest, TheDefaultFollowsTheEnvironment) {
   const auto set = [](const char* name, const char* value) {
     value == nullptr ? unsetenv(name) : setenv(name, value, 1);
   };
+  std::vector<std::pair<const char*, std::optional<std::string>>> before;
+  for (const char* name : {"BUTTERFLY_STATE", "XDG_STATE_HOME", "HOME"}) {
+    const char* value = std::getenv(name);
+    before.emplace_back(name, value == nullptr ? std::nullopt : std::optional<std::string>(value));
+  }
   set("BUTTERFLY_STATE", "/x/own");
   EXPECT_EQ(StateFolder::default_path(), "/x/own");
   set("BUTTERFLY_STATE", nullptr);
@@ -126,6 +133,7 @@ TEST_F(StateFolderTest, TheDefaultFollowsTheEnvironment) {
   set("XDG_STATE_HOME", nullptr);
   set("HOME", "/x/home");
   EXPECT_EQ(StateFolder::default_path(), "/x/home/.local/state/butterfly");
+  for (const auto& [name, value] : before) set(name, value ? value->c_str() : nullptr);
 }
 
 }  // namespace

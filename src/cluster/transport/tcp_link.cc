@@ -33,10 +33,11 @@ Status TcpLink::send(MessageHead head, std::span<const std::span<const std::byte
   if (!bytes) return bytes.status();
   head.bytes = *bytes;
   const Deadline deadline(SystemClock::instance(), timeout);
-  const std::unique_lock lock(sending_, deadline.when());
-  if (!lock.owns_lock()) return break_with(Errc::kTimeout, "others were sending all the time");
-  if (!working_.load(std::memory_order_acquire)) return why_not();
-  if (Status status = send_pieces(encode_frame(head), pieces, deadline); !status.ok()) return status;
+  if (!sending_.take(deadline.when())) return break_with(Errc::kTimeout, "others were sending all the time");
+  Status status = working_.load(std::memory_order_acquire) ? send_pieces(encode_frame(head), pieces, deadline)
+                                                           : why_not();
+  sending_.give_back();
+  if (!status.ok()) return status;
   messages_sent_.fetch_add(1, std::memory_order_relaxed);
   bytes_sent_.fetch_add(kFrameBytes + head.bytes, std::memory_order_relaxed);
   return {};
@@ -65,19 +66,21 @@ Status TcpLink::send_pieces(const FrameBytes& frame, std::span<const std::span<c
 }
 
 Status TcpLink::write_all(std::span<const std::byte> bytes, bool more, const Deadline& deadline) {
+  bool begun = false;  // a record that waits for room: nothing may come between its parts
   while (!bytes.empty()) {
     size_t count = 0;
     Step step;
     {
       const std::lock_guard lock(tls_);
-      if (++records_of_key_ > options_.records_per_key) {
+      if (!begun && ++records_of_key_ > options_.records_per_key) {
         channel_->renew_keys();
         records_of_key_ = 1;
       }
       step = channel_->write(bytes, more || bytes.size() > TlsChannel::kRecordBytesMax, count);
       if (step == Step::kFailed) return break_with(Errc::kPeerLost, channel_->reason());
     }
-    if (step == Step::kDone)
+    begun = step != Step::kDone;
+    if (!begun)
       bytes = bytes.subspan(count);
     else if (Status status = wait(step, deadline, send_wait_ns_); !status.ok())
       return status.code() == Errc::kTimeout ? break_with(Errc::kTimeout, "a message was not taken in time")

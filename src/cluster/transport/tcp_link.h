@@ -8,6 +8,7 @@
 #include "cluster/transport/frame.h"
 #include "cluster/transport/tcp.h"
 #include "cluster/transport/tls_channel.h"
+#include "cluster/transport/turn.h"
 
 namespace butterfly::cluster {
 
@@ -48,7 +49,7 @@ class TcpLink final : public Link {
   const std::unique_ptr<TlsChannel> channel_;
   const int fd_;
 
-  std::timed_mutex sending_;
+  Turn sending_;
   std::array<std::byte, kGatherBytes> gather_;  // under sending_
   uint64_t records_of_key_ = 0;                 // under tls_
   std::mutex tls_;

@@ -381,13 +381,22 @@ TEST_F(TcpTest, KeysChangeWithoutNotice) {
   const auto tls = identity_.node("anna");
   auto link = tcp_connect(tls, listener_->address(), "", kLong, {.records_per_key = 3}).or_throw();
   const auto theirs = next_accepted();
-  std::vector<std::byte> body(40'000, std::byte{7});
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(send_message(*link, {.kind = MessageKind::kActivations}, body, kLong).ok());
+  // More than the sockets hold, so that keys also change while the sender waits for room.
+  constexpr int kMessages = 100;
+  const std::vector<std::byte> body(200'000, std::byte{7});
+  auto sent = std::async(std::launch::async, [&] {
+    Status status;
+    for (int i = 0; i < kMessages && status.ok(); ++i)
+      status = send_message(*link, {.kind = MessageKind::kActivations}, body, kLong);
+    return status;
+  });
+  std::this_thread::sleep_for(20ms);
+  for (int i = 0; i < kMessages; ++i) {
     const auto message = receive_message(*theirs, body.size(), kLong);
     ASSERT_TRUE(message.ok()) << message.status().text();
-    EXPECT_TRUE(message->body == body);
+    ASSERT_TRUE(message->body == body);
   }
+  EXPECT_TRUE(sent.get().ok());
 }
 
 TEST_F(TcpTest, HelloTellsANodeThatItIsRefused) {
