@@ -15,6 +15,12 @@ WeightLoader::WeightLoader(const ModelFile& file, ThreadPool& pool, LoadProgress
       progress_(std::move(progress)),
       total_bytes_(file.tensor_bytes()) {}
 
+void WeightLoader::expect_only(const Needs& needs) {
+  total_bytes_ = 0;
+  for (const NamedTensor& tensor : file_.tensors())
+    if (needs(tensor.name)) total_bytes_ += tensor.bytes;
+}
+
 void WeightLoader::loaded(const Tensor& tensor) {
   done_bytes_ += tensor.bytes();
   if (progress_) progress_(std::min(done_bytes_, total_bytes_), total_bytes_);
@@ -170,10 +176,10 @@ std::vector<nn::LowRank> WeightLoader::embedding_adapters(size_t vocab, size_t d
   return found;
 }
 
-void WeightLoader::check_adapters_used() const {
+void WeightLoader::check_adapters_used(const Needs& here) const {
   for (const Adapter& adapter : adapters_)
     for (const LoraPair& pair : adapter.pairs)
-      if (!adapted_.contains(pair.target))
+      if (!adapted_.contains(pair.target) && (!here || here(pair.target)))
         fail(Errc::kUnsupported, "{}: changes {}, which {} in {}", adapter.path.string(), pair.target,
              file_.has(pair.target) ? "is not a matrix that adapters can add to" : "does not exist",
              file_.path().string());

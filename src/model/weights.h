@@ -26,6 +26,10 @@ class WeightLoader {
   WeightLoader(const ModelFile& file, ThreadPool& pool, LoadProgress progress = {},
                std::span<const Adapter> adapters = {});
 
+  // Only tensors of which this says true will be asked for: progress is measured by their bytes.
+  using Needs = std::function<bool(const std::string& tensor)>;
+  void expect_only(const Needs& needs);
+
   // From now on matrices get their sizes and memory nobody touches, but no values: what a planner needs.
   void leave_values() { with_values_ = false; }
 
@@ -59,8 +63,9 @@ class WeightLoader {
   // What the adapters add to rows of the embedding.
   std::vector<nn::LowRank> embedding_adapters(size_t vocab, size_t dim);
 
-  // Throws Error kUnsupported if an adapter changes a tensor that no layer above took up.
-  void check_adapters_used() const;
+  // Throws Error kUnsupported if an adapter changes a tensor that no layer above took up. With `here`: of
+  // those of which it says true.
+  void check_adapters_used(const Needs& here = {}) const;
 
   const ModelFile& file() const { return file_; }
   uint64_t packed_bytes() const { return packed_bytes_; }

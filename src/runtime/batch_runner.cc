@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/error.h"
 
 namespace butterfly::runtime {
@@ -37,28 +38,36 @@ BatchRunner::Built& BatchRunner::built(size_t rows, size_t output_rows, size_t n
   return built_.front();
 }
 
-BatchRunner::Output BatchRunner::run(std::span<const int32_t> tokens, std::span<const int32_t> selected,
-                                     std::span<const int32_t> normed, const graph::KvStep& kv) {
+BatchRunner::Output BatchRunner::run(const Input& input, const graph::KvStep& kv) {
+  const size_t rows = kv.rows.size(), dim = model_.config.dim;
+  const bool embeds = model_.has_embedding(), ends = model_.has_head();
+  BF_CHECK(rows > 0 && (embeds ? input.tokens.size() == rows : input.hidden.size() == rows * dim))
+      << rows << " rows, " << input.tokens.size() << " tokens, " << input.hidden.size() << " values";
   // Graphs have at least one output row; without any wanted the last row's is dropped.
-  const size_t wanted = selected.size();
-  const auto last = static_cast<int32_t>(tokens.size()) - 1;
-  if (selected.empty()) selected = {&last, 1};
+  const size_t wanted = input.selected.size();
+  const auto last = static_cast<int32_t>(rows) - 1;
+  const auto selected = wanted == 0 ? std::span<const int32_t>{&last, 1} : input.selected;
+  const auto normed = ends ? input.normed : std::span<const int32_t>{};
 
-  Built& b = built(tokens.size(), selected.size(), normed.size());
+  Built& b = built(rows, ends ? selected.size() : 1, normed.size());
   const auto ints = [&](graph::ValueId value) {
     return reinterpret_cast<int32_t*>(b.executor->input(value));
   };
-  std::ranges::copy(tokens, ints(b.values.tokens));
+  if (embeds)
+    std::ranges::copy(input.tokens, ints(b.values.tokens));
+  else
+    std::ranges::copy(input.hidden, reinterpret_cast<float*>(b.executor->input(b.values.hidden)));
   std::ranges::transform(kv.rows, ints(b.values.positions),
                          [](const graph::KvRow& row) { return static_cast<int32_t>(row.position); });
-  std::ranges::copy(selected, ints(b.values.selected));
+  if (ends) std::ranges::copy(selected, ints(b.values.selected));
   if (!normed.empty()) std::ranges::copy(normed, ints(b.values.normed_selected));
   b.executor->set_profiling(profiling_);
   b.runs += profiling_;
   b.executor->run(&kv);
-  Output output{{b.executor->output(b.values.output), wanted * model_.config.vocab}, {}};
-  if (!normed.empty())
-    output.normed = {b.executor->output(b.values.normed), normed.size() * model_.config.dim};
+  const float* values = b.executor->output(b.values.output);
+  if (!ends) return {.hidden = {values, rows * dim}, .logits = {}, .normed = {}};
+  Output output{.hidden = {}, .logits = {values, wanted * model_.config.vocab}, .normed = {}};
+  if (!normed.empty()) output.normed = {b.executor->output(b.values.normed), normed.size() * dim};
   return output;
 }
 

@@ -1,4 +1,5 @@
-// Runs batches of rows through a model's layers on this machine. The cache is the caller's.
+// Runs batches of rows through a model's layers, or a range of them, on this machine. The cache is the
+// caller's.
 #pragma once
 #include <list>
 #include <memory>
@@ -20,14 +21,20 @@ class BatchRunner {
   // Throws Error kInvalidArgument for a token outside the vocabulary or a position the model does not have.
   void check(int32_t token, size_t position) const;
 
-  struct Output {
-    std::span<const float> logits;  // [selected, vocab]
-    std::span<const float> normed;  // [normed, dim]: as the head reads them
+  // Row i is at kv.rows[i]. A model with its embedding reads `tokens`, a later part of the chain `hidden`.
+  struct Input {
+    std::span<const int32_t> tokens = {};    // [rows]
+    std::span<const float> hidden = {};      // [rows, dim]
+    std::span<const int32_t> selected = {};  // indices of rows whose logits are wanted, if the head is here
+    std::span<const int32_t> normed = {};    // and of those wanted as the head reads them
   };
-  // Row i is token i at kv.rows[i]; `selected` and `normed` are indices of rows. At least one row. The output
-  // is valid until the next run.
-  Output run(std::span<const int32_t> tokens, std::span<const int32_t> selected,
-             std::span<const int32_t> normed, const graph::KvStep& kv);
+  struct Output {
+    std::span<const float> hidden;  // [rows, dim], if the head is elsewhere
+    std::span<const float> logits;  // [selected, vocab]
+    std::span<const float> normed;  // [normed, dim]
+  };
+  // At least one row. The output is valid until the next run.
+  Output run(const Input& input, const graph::KvStep& kv);
 
   size_t activation_bytes() const { return arena_.bytes(); }
   const LoadedModel& model() const { return model_; }

@@ -31,7 +31,10 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, Threa
       std::make_unique<LoadedModel>(model::open_model(path, {options.tokenizer_path, options.access}));
   const model::Architecture& architecture = model::architecture_of(model->file);
   model->config = model::read_config(model->file, options.context);
-  model->range = {0, model->config.layers};
+  const size_t layers = model->config.layers;
+  model->range = options.range.value_or(model::LayerRange{0, layers});
+  const model::LayerRange range = model->range;
+  check_range(range, layers);
   if (options.with_tokenizer && model->file.metadata().has("tokenizer.ggml.model")) {
     model->tokenizer = model::make_tokenizer(model->file.metadata());
     check_vocabulary(*model);
@@ -43,9 +46,17 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, Threa
   std::optional<ThreadPool> all_cpus;
   if (pool.size() < default_thread_count()) all_cpus.emplace();
   model::WeightLoader weights(model->file, all_cpus ? *all_cpus : pool, options.progress, adapters);
-  model->network = architecture.load(model->config, weights, model->range);
-  weights.check_adapters_used();
+  if (!model->is_whole())
+    weights.expect_only(
+        [&](const std::string& name) { return range_needs(range, layers, model->file, name); });
+  model->network = architecture.load(model->config, weights, range);
+  // A tied head reads the embedding's matrix, but not what adapters add to the embedding.
+  weights.check_adapters_used([&](const std::string& name) {
+    return name == model::kEmbeddingTensor ? range.has_embedding()
+                                           : range_needs(range, layers, model->file, name);
+  });
   model->packed_bytes = weights.packed_bytes();
+  model->resident_bytes = weights.resident_bytes();
   model->load_time = std::chrono::steady_clock::now() - start;
   return model;
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,16 @@ namespace butterfly::runtime {
 struct LoadedModel {
   model::ModelFile file;
   model::ModelConfig config;
-  model::LayerRange range;
+  model::LayerRange range;  // that `network` has
   std::unique_ptr<model::Network> network;
   std::unique_ptr<model::Tokenizer> tokenizer;  // null where the file has none
   std::chrono::nanoseconds load_time{};
-  uint64_t packed_bytes = 0;  // weights copied out of the file
+  uint64_t packed_bytes = 0;    // weights copied out of the file
+  uint64_t resident_bytes = 0;  // of all weights, as the layers hold them
+
+  bool has_embedding() const { return range.has_embedding(); }
+  bool has_head() const { return range.has_head(config.layers); }
+  bool is_whole() const { return has_embedding() && has_head(); }
 
   // Throws Error kNotFound when there is none.
   const model::Tokenizer& tokenizer_or_throw() const;
@@ -33,10 +39,13 @@ struct LoadOptions {
   bool with_tokenizer = true;                // false: ids only, for benchmarks
   size_t context = 0;                        // positions the run will use; 0: the model's context
   std::vector<model::AdapterSpec> adapters;  // added to the model's matrices, in order
-  model::LoadProgress progress;
+  model::LoadProgress progress = {};
+  // The part of the chain to load; values of other tensors are not read. Not set: the whole model.
+  std::optional<model::LayerRange> range = std::nullopt;
 };
 
-// Opens and loads the whole model, with all CPUs when `pool` has fewer. Throws Error that names the file, the place, the expected and the found.
+// Opens and loads the model, or a part of it, with all CPUs when `pool` has fewer. Throws Error that names
+// the file, the place, the expected and the found.
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, ThreadPool& pool,
                                         const LoadOptions& options = {});
 

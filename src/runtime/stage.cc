@@ -15,7 +15,7 @@ StageOptions with_defaults(StageOptions options, const LoadedModel& model) {
 }  // namespace
 
 model::KvShape kv_shape(const LoadedModel& model, DType kv_type) {
-  return {.layers = model.range.end - model.range.begin,
+  return {.layers = model.range.blocks(),
           .kv_heads = model.config.kv_heads,
           .layout = {kv_type, model.config.head_dim}};
 }
@@ -25,7 +25,7 @@ LocalStage::LocalStage(const LoadedModel& model, ThreadPool& pool, const StageOp
       cache_(kv_shape(model, options.kv_type), options_.positions, options_.sequences),
       runner_(model, pool) {}
 
-std::span<const float> LocalStage::run(std::span<const BatchRow> rows) {
+std::span<const float> LocalStage::run(std::span<const BatchRow> rows, std::span<const float> hidden) {
   if (rows.empty()) return {};
   if (rows.size() > options_.rows_max)
     fail(Errc::kInvalidArgument, "a batch of {} rows, at most {} run at once", rows.size(),
@@ -44,7 +44,9 @@ std::span<const float> LocalStage::run(std::span<const BatchRow> rows) {
     tokens.push_back(row.token);
     if (row.wants_logits) selected.push_back(static_cast<int32_t>(i));
   }
-  return runner_.run(tokens, selected, {}, cache_.step(kv_rows)).logits;
+  const BatchRunner::Output output = runner_.run(
+      {.tokens = tokens, .hidden = hidden, .selected = selected, .normed = {}}, cache_.step(kv_rows));
+  return model().has_head() ? output.logits : output.hidden;
 }
 
 graph::Cost LocalStage::cost(size_t rows, size_t output_rows, size_t context) const {

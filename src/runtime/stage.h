@@ -31,7 +31,10 @@ class LocalStage {
   // Runs the rows; the result has one row of `vocab` logits for each row that wants them, in order. It is
   // valid until the next run. Throws Error kInvalidArgument for tokens outside the vocabulary, kOutOfMemory
   // when the cache is full.
-  std::span<const float> run(std::span<const BatchRow> rows);
+  std::span<const float> run(std::span<const BatchRow> rows) { return run(rows, {}); }
+  // The same for a part of the chain: reads `hidden` [rows, dim] where the embedding is elsewhere, gives
+  // hidden rows where the head is.
+  std::span<const float> run(std::span<const BatchRow> rows, std::span<const float> hidden);
 
   model::KvCache& cache() { return cache_; }
   const LoadedModel& model() const { return runner_.model(); }

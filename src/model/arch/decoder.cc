@@ -36,6 +36,7 @@ graph::ValueId Decoder::build_embedding(nn::Builder& b, graph::ValueId tokens,
 }
 
 graph::ValueId Decoder::build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions) const {
+  if (blocks.empty()) return x;
   std::vector<graph::ValueId> turns;
   for (const kernels::Rope& rope : ropes)
     turns.push_back(graph::rope_turns(b.graph(), row_positions, rope, "rope_turns"));

@@ -18,8 +18,8 @@ struct Decoder : Network {
 
   StageValues build(graph::Graph& graph, size_t rows, size_t output_rows, size_t normed_rows) const override;
   TrainingValues build_training(graph::Graph& graph, const TrainingShape& shape) const override;
-  bool first() const { return range.begin == 0; }
-  bool last() const { return range.end == config.layers; }
+  bool first() const { return range.has_embedding(); }
+  bool last() const { return range.has_head(config.layers); }
 
   ModelConfig config;
   LayerRange range;

@@ -5,17 +5,11 @@
 #include <string_view>
 
 #include "graph/ops.h"
+#include "model/arch/layer_range.h"
 #include "model/arch/model_config.h"
 #include "model/weights.h"
 
 namespace butterfly::model {
-
-// Which part of the chain: blocks [begin, end), with the embedding in front of block 0 and the head behind
-// the last one.
-struct LayerRange {
-  size_t begin = 0;
-  size_t end = 0;
-};
 
 // Inputs and output of a built graph. A first stage reads token ids, a later one hidden rows; the last stage
 // gives logits of the selected rows, an earlier one hidden rows.

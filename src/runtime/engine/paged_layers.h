@@ -1,0 +1,69 @@
+// A range of a model's layers on this machine with a paged cache: places pages as it is told, checks rows,
+// runs them.
+#pragma once
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "model/kv_memory.h"
+#include "runtime/batch_runner.h"
+#include "runtime/engine/stage.h"
+
+namespace butterfly::runtime {
+
+struct PagedStageOptions {
+  size_t positions = 0;  // of the cache; 0: the model's context
+  size_t sequences = 16;
+  DType kv_type = DType::kF16;
+  size_t rows_max = 512;
+  std::mutex* turn = nullptr;  // held while a step computes, where several stages share a pool
+};
+
+// What an engine may know of a stage: of the model, and of the options.
+StageInfo stage_info(const LoadedModel& model, const PagedStageOptions& options);
+
+// Trusts nobody: what it is told may come from another machine. One thread at a time. Borrows model and pool.
+class PagedLayers {
+ public:
+  // Throws Error kOutOfMemory when the cache cannot be reserved.
+  PagedLayers(const LoadedModel& model, ThreadPool& pool, const PagedStageOptions& options);
+
+  const StageInfo& info() const { return info_; }
+  const LoadedModel& model() const { return runner_.model(); }
+  size_t cache_bytes() const { return memory_.bytes(); }
+
+  // Drops the cache's contents.
+  void forget_all();
+
+  // Takes over a step: applies the commands, then checks all rows. kInvalidArgument says what is wrong; then
+  // forget_all() before anything else. Every position up to a row's own must have a page, rows of one
+  // sequence stand together with consecutive positions, tokens are of the vocabulary.
+  Status prepare(std::span<const KvCommand> commands, std::span<const StepRow> rows);
+
+  // The rows of the last prepare(), with their values [rows, dim] where the embedding is elsewhere. Hidden
+  // rows come out where the head is elsewhere. Valid until the next run. kOutOfMemory when there is no room
+  // for the activations.
+  Result<BatchRunner::Output> run(std::span<const float> hidden);
+
+ private:
+  struct Placed {
+    std::vector<uint32_t> pages;  // by block
+    size_t whole = 0;             // so many blocks from the first on have a page
+    uint64_t step = 0;            // last prepare() with rows of it
+  };
+  Status apply(const KvCommand& command);
+  Status check(std::span<const StepRow> rows, size_t index);
+
+  StageInfo info_;
+  model::KvMemory memory_;
+  BatchRunner runner_;
+  std::mutex* turn_;
+  std::vector<Placed> sequences_;
+  std::vector<std::span<const uint32_t>> page_views_;
+  uint64_t prepared_ = 0;
+  // Of the step under way.
+  std::vector<int32_t> tokens_, selected_, normed_;
+  std::vector<graph::KvRow> rows_;
+};
+
+}  // namespace butterfly::runtime
