@@ -19,6 +19,7 @@ namespace {
 constexpr Duration kStepTimeout = std::chrono::seconds(60);  // of a step, and of a reset
 constexpr size_t kFailuresMax = 5;                           // steps that fail one after the other
 constexpr Duration kIdleWait = std::chrono::seconds(1);  // between looks at the clock while nothing happens
+constexpr Duration kLostWait = std::chrono::milliseconds(50);  // and while requests wait for a stage
 
 SchedulerOptions scheduler_options(const EngineOptions& options, const StageInfo& stage) {
   SchedulerOptions scheduler;
@@ -62,12 +63,17 @@ struct Engine::Impl {
       : stage(std::move(s)),
         tokenizer(t),
         clock(c),
+        on_stage_lost(options.on_stage_lost),
+        stage_wait_max(options.stage_wait_max),
         scheduler(stage->info(), scheduler_options(options, stage->info())) {}
 
   Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink);
   void run();
   bool wait_for_work(std::vector<End>& ends, std::optional<StepPlan>& plan);
   void end_all(FinishReason reason, const Status& status);  // with the mutex
+  void end_patience(TimePoint now);                         // with the mutex
+  bool adopt_stage();
+  void reset_stage(uint64_t epoch);
   void tell(const End& end);
   void begin(const StepPlan& plan);
   void receive();
@@ -76,9 +82,11 @@ struct Engine::Impl {
   void fail_step(const StepPlan& plan, const Status& status);
   void send(Active& active, RequestId id, Session::Outcome& outcome, TimePoint now);
 
-  std::unique_ptr<Stage> stage;
+  std::shared_ptr<Stage> stage;  // changed by the thread, with the mutex
   const model::Tokenizer* tokenizer;
   Clock& clock;
+  const std::function<void(const Status&)> on_stage_lost;
+  const Duration stage_wait_max;
 
   mutable std::mutex mutex;
   std::condition_variable changed;  // for the thread: there is something to do
@@ -90,6 +98,9 @@ struct Engine::Impl {
   uint64_t next_id = 1;
   bool draining = false;
   bool stopping = false;
+  std::shared_ptr<Stage> next_stage;    // to take the place of `stage`
+  std::optional<TimePoint> stage_lost;  // since when; then nothing is planned
+  Status stage_lost_status;
 
   // The thread's own.
   struct UnderWay {
@@ -106,13 +117,20 @@ struct Engine::Impl {
 Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
   BF_CHECK(sink != nullptr) << "a request without a sink";
   try {
-    if (request.prompt.size() > scheduler.context())  // before anything is made of it
+    StageInfo info;
+    size_t context;
+    {
+      std::lock_guard lock(mutex);
+      info = stage->info();
+      context = scheduler.context();
+    }
+    if (request.prompt.size() > context)  // before anything is made of it
       return Status(Errc::kInvalidArgument, fmt::format("the prompt has {} tokens, the context holds {}",
-                                                        request.prompt.size(), scheduler.context()));
-    auto made =
-        std::make_unique<Active>(Session(std::move(request), tokenizer, stage->info(), scheduler.context()),
-                                 std::move(sink), clock.now());
+                                                        request.prompt.size(), context));
+    auto made = std::make_unique<Active>(Session(std::move(request), tokenizer, info, context),
+                                         std::move(sink), clock.now());
     std::lock_guard lock(mutex);
+    made->session.set_context(scheduler.context());  // the stage may be another by now
     if (draining || stopping) return Status(Errc::kCancelled, "the engine takes no new requests");
     const RequestId id{next_id};
     if (Status status = scheduler.submit(made->session.submission(id)); !status) {
@@ -135,6 +153,14 @@ void Engine::Impl::end_all(FinishReason reason, const Status& status) {
     if (scheduler.finish(id)) ends.push_back({id, reason, status});
 }
 
+// Requests that have waited long enough for another stage.
+void Engine::Impl::end_patience(TimePoint now) {
+  if (!stage_lost) return;
+  for (const auto& [id, request] : active)
+    if (now - std::max(*stage_lost, request->submitted) >= stage_wait_max && scheduler.finish(id))
+      ends.push_back({id, FinishReason::kError, Status(Errc::kPeerLost, stage_lost_status.text())});
+}
+
 // False when the thread shall end.
 bool Engine::Impl::wait_for_work(std::vector<End>& to_tell, std::optional<StepPlan>& plan) {
   std::unique_lock lock(mutex);
@@ -145,27 +171,75 @@ bool Engine::Impl::wait_for_work(std::vector<End>& to_tell, std::optional<StepPl
       ends.push_back(
           {id, FinishReason::kDeadline, Status(Errc::kTimeout, "the request's deadline has passed")});
     }
+    end_patience(now);
     if (stopping) end_all(FinishReason::kCancelled, Status(Errc::kCancelled, "the engine was stopped"));
     to_tell = std::exchange(ends, {});
-    if (!stopping) plan = scheduler.plan();
+    if (next_stage && !stopping) return true;
+    if (!stopping && !stage_lost) plan = scheduler.plan();
     if (plan || !to_tell.empty() || !under_way.empty()) return true;
     if (stopping) return false;
     stage_free.reset();  // for lack of work
     const auto deadline = scheduler.next_deadline();
-    changed.wait_for(lock, deadline ? std::clamp(*deadline - now, Duration(1), kIdleWait) : kIdleWait);
+    Duration wait = deadline ? std::clamp(*deadline - now, Duration(1), kIdleWait) : kIdleWait;
+    if (stage_lost) wait = std::min(wait, kLostWait);
+    changed.wait_for(lock, wait);
   }
 }
 
 void Engine::Impl::run() {
-  (void)stage->reset(scheduler.epoch(), kStepTimeout);
+  reset_stage(scheduler.epoch());
   for (;;) {
     std::vector<End> to_tell;
     std::optional<StepPlan> plan;
     if (!wait_for_work(to_tell, plan)) return;
     for (const End& end : to_tell) tell(end);
+    if (adopt_stage()) continue;
     if (plan) begin(*plan);
     if (!under_way.empty() && (!plan || under_way.size() >= stage->info().steps_max)) receive();
   }
+}
+
+void Engine::Impl::reset_stage(uint64_t epoch) {
+  const Status status = stage->reset(epoch, kStepTimeout);
+  if (status) return;
+  log_warn("engine: the stage could not be reset: {}", status.text());
+  {
+    std::lock_guard lock(mutex);
+    if (!on_stage_lost || stopping || next_stage) return;
+    stage_lost = clock.now();
+    stage_lost_status = status;
+  }
+  on_stage_lost(status);
+}
+
+// Takes up the stage that replace_stage() left, if there is one.
+bool Engine::Impl::adopt_stage() {
+  std::shared_ptr<Stage> old;
+  uint64_t epoch;
+  std::vector<End> failed;
+  {
+    std::lock_guard lock(mutex);
+    if (!next_stage || stopping) return false;
+    old = std::exchange(stage, std::exchange(next_stage, nullptr));
+    stage_lost.reset();
+    ++stats.stages;
+    epoch = scheduler.move_to(stage->info());
+    for (auto& [id, request] : active) request->session.set_context(scheduler.context());
+    for (const RequestId id : scheduler.too_long()) {
+      const Status status(Errc::kOutOfMemory,
+                          fmt::format("the text has {} tokens, after a change of nodes there is room for {}",
+                                      scheduler.sequence(id).tokens.size(), scheduler.context()));
+      scheduler.finish(id);
+      failed.push_back({id, FinishReason::kError, status});
+    }
+  }
+  under_way.clear();
+  stage_free.reset();
+  failures = 0;
+  old.reset();
+  for (const End& end : failed) tell(end);
+  reset_stage(epoch);
+  return true;
 }
 
 void Engine::Impl::begin(const StepPlan& plan) {
@@ -283,14 +357,18 @@ void Engine::Impl::fail_step(const StepPlan& plan, const Status& status) {
   {
     std::lock_guard lock(mutex);
     epoch = scheduler.reset();
+    // The stage was closed, by stop() or for another one: nothing is wrong with the requests.
+    if (stopping || next_stage) {
+      under_way.clear();
+      return;
+    }
     if (!again)
       for (const StepPart& part : plan.parts)
         if (scheduler.finish(part.id)) failed.push_back({part.id, FinishReason::kError, status});
   }
   under_way.clear();
   for (const End& end : failed) tell(end);
-  const Status reset = stage->reset(epoch, kStepTimeout);
-  if (!reset) log_warn("engine: the stage could not be reset: {}", reset.text());
+  reset_stage(epoch);
 }
 
 void Engine::Impl::tell(const End& end) {
@@ -342,7 +420,23 @@ void Engine::cancel(RequestId id) {
   impl_->changed.notify_one();
 }
 
-size_t Engine::context() const { return impl_->scheduler.context(); }
+void Engine::replace_stage(std::unique_ptr<Stage> stage) {
+  std::shared_ptr<Stage> old;
+  {
+    std::lock_guard lock(impl_->mutex);
+    const StageInfo &now = impl_->stage->info(), &then = stage->info();
+    BF_CHECK(now.vocab == then.vocab && now.dim == then.dim) << "a stage of another model";
+    impl_->next_stage = std::move(stage);
+    old = impl_->stage;
+    impl_->changed.notify_one();
+  }
+  old->close();  // wakes the thread if it waits for a step
+}
+
+size_t Engine::context() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->scheduler.context();
+}
 
 EngineStats Engine::stats() const {
   std::lock_guard lock(impl_->mutex);
@@ -356,6 +450,7 @@ EngineStats Engine::stats() const {
   stats.pages_cached = scheduler.pages().kept();
   stats.page_positions = scheduler.pages().page_positions();
   stats.draining = impl_->draining;
+  stats.stage_lost = impl_->stage_lost.has_value();
   const SchedulerStats& counted = scheduler.stats();
   stats.steps = counted.steps;
   stats.rows = counted.rows;
@@ -383,12 +478,14 @@ bool Engine::drain(TimePoint deadline) {
 }
 
 void Engine::stop() {
+  std::shared_ptr<Stage> stage;
   {
     std::lock_guard lock(impl_->mutex);
     impl_->stopping = true;
+    stage = impl_->stage;
     impl_->changed.notify_one();
   }
-  impl_->stage->close();
+  stage->close();
   if (impl_->thread.joinable()) impl_->thread.join();
 }
 

@@ -25,6 +25,11 @@ struct EngineOptions {
   bool reuse_prefix = true;
   bool speculate = true;
   size_t draft_max = 15;  // tokens guessed ahead for one request
+  // Called on the engine's thread when the stage is lost and cannot be reset, with the reason; must return at
+  // once. Requests then wait, logs and all, until somebody calls replace_stage(), but at most stage_wait_max;
+  // after that they end with kError and kPeerLost. Empty: the engine tries the same stage a few times.
+  std::function<void(const Status&)> on_stage_lost = {};
+  Duration stage_wait_max = std::chrono::seconds(30);
 };
 
 // One thread of its own drives the stages; submit(), cancel() and stats() may be called by any thread and do
@@ -47,6 +52,12 @@ class Engine {
   // The request ends with kCancelled after the step under way. Unknown ids and those that have ended are
   // ignored.
   void cancel(RequestId id);
+
+  // Goes on with another stage of the same model: another plan, or the one behind a loss. What is under way
+  // is dropped, and every request is read again from its log, so its tokens are those it would have had;
+  // those that the new stage has no room for end with kError and kOutOfMemory. The old stage is closed. From
+  // any thread, on_stage_lost too; the last one given counts.
+  void replace_stage(std::unique_ptr<Stage> stage);
 
   EngineStats stats() const;
   // The most positions a request may have: prompt and generated tokens together.

@@ -193,6 +193,110 @@ TEST(Engine, AStageThatStaysAwayEndsRequestsWithItsReason) {
   EXPECT_THAT(sink->wait().status.text(), HasSubstr("cable"));
 }
 
+// A stage that is lost for good at its `steps`th step.
+FakeStageOptions mortal(FakeStageOptions options, uint64_t steps) {
+  options.fault = [steps](uint64_t step) {
+    return step >= steps ? Status(Errc::kPeerLost, "gone") : Status();
+  };
+  options.reset_fault = [](uint64_t epoch) {
+    return epoch > 1 ? Status(Errc::kPeerLost, "gone for good") : Status();
+  };
+  return options;
+}
+
+TEST(Engine, ALostStageIsReplacedAndTextsGoOn) {
+  const FakeStageOptions good{.pages = 60, .steps_max = 3};
+  std::atomic<int> lost = 0;
+  EngineOptions options;
+  options.on_stage_lost = [&](const Status& status) {
+    EXPECT_THAT(status.text(), HasSubstr("gone for good"));
+    ++lost;
+  };
+  auto engine = make(mortal({.pages = 48, .steps_max = 2}, 9), options);
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (uint64_t i = 0; i < 10; ++i) {
+    sinks.push_back(std::make_shared<Collector>());
+    ASSERT_TRUE(engine->submit(request(10, i, 25), sinks.back()).ok());
+  }
+  while (lost == 0) std::this_thread::yield();
+  EXPECT_TRUE(engine->stats().stage_lost);
+  auto late = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request(7, 99, 5), late).ok()) << "waits with the others";
+  engine->replace_stage(std::make_unique<FakeStage>(good));
+  for (uint64_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(sinks[i]->wait().reason, FinishReason::kLength);
+    EXPECT_EQ(sinks[i]->tokens(), expected(good, request(10, i, 25)));
+  }
+  late->wait();
+  EXPECT_EQ(late->tokens(), expected(good, request(7, 99, 5)));
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(lost, 1);
+  EXPECT_EQ(stats.stages, 1u);
+  EXPECT_EQ(stats.pages, 60u);
+  EXPECT_FALSE(stats.stage_lost);
+  EXPECT_EQ(stats.pages_used, 0u);
+}
+
+TEST(Engine, AWorkingStageIsReplacedBetweenSteps) {
+  const FakeStageOptions stage{.steps_max = 2, .step_time = std::chrono::microseconds(200)};
+  auto engine = make(stage);
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (uint64_t i = 0; i < 5; ++i) {
+    sinks.push_back(std::make_shared<Collector>());
+    ASSERT_TRUE(engine->submit(request(10, i, 60), sinks.back()).ok());
+  }
+  for (size_t i = 0; i < 6; ++i) {
+    sinks[0]->wait_for_tokens(8 * i);
+    engine->replace_stage(std::make_unique<FakeStage>(stage));
+  }
+  for (uint64_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(sinks[i]->wait().reason, FinishReason::kLength);
+    EXPECT_EQ(sinks[i]->tokens(), expected(stage, request(10, i, 60)));
+  }
+  EXPECT_GT(engine->stats().stages, 0u);
+}
+
+TEST(Engine, TextsThatTheNextStageHasNoRoomForEndInWords) {
+  FakeStageOptions large{.pages = 64, .page_positions = 4}, small{.pages = 6, .page_positions = 4};
+  large.step_time = std::chrono::microseconds(100);
+  auto engine = make(large);
+  auto text = std::make_shared<Collector>(), little = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request(30, 1, 200), text).ok());
+  ASSERT_TRUE(engine->submit(request(3, 2, 200), little).ok());
+  text->wait_for_tokens(2);
+  little->wait_for_tokens(1);
+  engine->replace_stage(std::make_unique<FakeStage>(small));
+  EXPECT_EQ(text->wait().reason, FinishReason::kError);
+  EXPECT_EQ(text->wait().status.code(), Errc::kOutOfMemory);
+  EXPECT_THAT(text->wait().status.text(), HasSubstr("room for 24"));
+  EXPECT_EQ(engine->context(), 24u);
+  const FinishReason end = little->wait().reason;  // it may have grown too long itself
+  EXPECT_TRUE(end == FinishReason::kContext || end == FinishReason::kError) << finish_reason_name(end);
+  auto next = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request(5, 3, 4), next).ok());
+  next->wait();
+  EXPECT_EQ(next->tokens(), expected(small, request(5, 3, 4)));
+}
+
+TEST(Engine, PatienceForAnotherStageEnds) {
+  ManualClock clock;
+  std::atomic<bool> lost = false;
+  EngineOptions options;
+  options.on_stage_lost = [&](const Status&) { lost = true; };
+  options.stage_wait_max = std::chrono::seconds(30);
+  auto engine = make(mortal({}, 3), options, clock);
+  auto first = std::make_shared<Collector>(), second = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request(3, 1, 50), first).ok());
+  while (!lost) std::this_thread::yield();
+  clock.advance(std::chrono::seconds(20));
+  ASSERT_TRUE(engine->submit(request(3, 2, 5), second).ok());
+  clock.advance(std::chrono::seconds(10));
+  EXPECT_EQ(first->wait().status.code(), Errc::kPeerLost);
+  EXPECT_FALSE(second->finished()) << "it has waited ten seconds only";
+  engine->replace_stage(std::make_unique<FakeStage>(FakeStageOptions{}));
+  EXPECT_EQ(second->wait().reason, FinishReason::kLength);
+}
+
 TEST(Engine, EmbeddingsAreMeansOfLengthOne) {
   auto engine = make({});
   EngineRequest r = request(50, 3, 5);

@@ -23,10 +23,15 @@ SchedulerOptions fitted(SchedulerOptions options, const StageInfo& stage) {
 }  // namespace
 
 Scheduler::Scheduler(const StageInfo& stage, const SchedulerOptions& options)
-    : page_positions_(stage.page_positions),
-      steps_max_(std::max<size_t>(1, stage.steps_max)),
-      options_(fitted(options, stage)),
-      pool_(stage.pages, stage.page_positions) {
+    : wanted_(options), pool_(stage.pages, stage.page_positions) {
+  fit_to(stage);
+}
+
+void Scheduler::fit_to(const StageInfo& stage) {
+  page_positions_ = stage.page_positions;
+  steps_max_ = std::max<size_t>(1, stage.steps_max);
+  options_ = fitted(wanted_, stage);
+  free_slots_.clear();
   for (size_t i = options_.running_max; i > 0; --i) free_slots_.push_back(static_cast<uint32_t>(i - 1));
 }
 
@@ -130,6 +135,22 @@ uint64_t Scheduler::reset() {
   while (!running_.empty()) preempt(*running_.back());  // youngest first, so that the oldest stands in front
   pool_.forget_all();
   return ++epoch_;
+}
+
+uint64_t Scheduler::move_to(const StageInfo& stage) {
+  const uint64_t epoch = reset();
+  pool_ = PagePool(stage.pages, stage.page_positions);
+  times_ = {};
+  fit_to(stage);
+  return epoch;
+}
+
+std::vector<RequestId> Scheduler::too_long() const {
+  std::vector<RequestId> ids;
+  for (const auto& [id, sequence] : sequences_)
+    if (sequence->tokens.size() > options_.context) ids.push_back(id);
+  std::ranges::sort(ids);
+  return ids;
 }
 
 std::vector<RequestId> Scheduler::expired(TimePoint now) const {

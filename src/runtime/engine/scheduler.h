@@ -80,6 +80,10 @@ class Scheduler {
   void complete(uint64_t step, Duration time, std::vector<PartOutcome> outcomes);
   // The cache's contents are lost: a new epoch, in which every request reads its log again.
   uint64_t reset();
+  // The same for another stage, with as much as that one has. Requests that no longer fit stay, and are never
+  // run: see too_long().
+  uint64_t move_to(const StageInfo& stage);
+  std::vector<RequestId> too_long() const;
 
   // Requests whose deadline has come; the caller finishes them.
   std::vector<RequestId> expired(TimePoint now) const;
@@ -107,6 +111,7 @@ class Scheduler {
   };
   class Builder;  // of one plan
 
+  void fit_to(const StageInfo& stage);
   void admit();
   FairQueue::Turn admit_one(Sequence& sequence);
   size_t match_prefix(const Sequence& sequence, std::vector<PagePool::Published>& matched) const;
@@ -121,9 +126,10 @@ class Scheduler {
   size_t prompt_rows(const Builder& builder) const;
   void read_prompts(Builder& builder, size_t budget, size_t sequences_max);
 
-  size_t page_positions_;
-  size_t steps_max_;
-  SchedulerOptions options_;
+  const SchedulerOptions wanted_;
+  size_t page_positions_ = 0;
+  size_t steps_max_ = 1;
+  SchedulerOptions options_;  // as much of it as the stage has
   PagePool pool_;
   FairQueue queue_;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;

@@ -243,5 +243,33 @@ TEST(Scheduler, DeadlinesAreFound) {
               ::testing::ElementsAre(RequestId{1}));
 }
 
+TEST(Scheduler, MovesToAnotherStageWithWhatThatOneHas) {
+  SchedulerDriver driver({.pages = 16, .page_positions = 4, .sequences = 8, .steps_max = 2},
+                         {.running_max = 6});
+  for (uint64_t id = 1; id <= 5; ++id)
+    ASSERT_TRUE(driver.submit(id, tokens(4 * id, static_cast<int32_t>(id)), 9));
+  for (size_t i = 0; i < 3; ++i) driver.step();
+  const uint64_t epoch = driver.scheduler.epoch();
+  StageInfo less = driver.stage.info();
+  less.pages = 5;
+  less.sequences = 2;
+  less.steps_max = 1;
+  EXPECT_EQ(driver.scheduler.move_to(less), epoch + 1);
+  EXPECT_EQ(driver.scheduler.context(), 20u);
+  EXPECT_EQ(driver.scheduler.pages().page_count(), 5u);
+  EXPECT_EQ(driver.scheduler.running(), 0u);
+  EXPECT_EQ(driver.scheduler.waiting(), 5u);
+  EXPECT_EQ(driver.scheduler.inconsistency(), "");
+  const auto too_long = driver.scheduler.too_long();
+  for (const RequestId id : too_long) EXPECT_GT(driver.scheduler.sequence(id).tokens.size(), 20u);
+  for (const RequestId id : too_long) EXPECT_TRUE(driver.scheduler.finish(id));
+  const auto plan = driver.scheduler.plan();
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->request.epoch, epoch + 1);
+  EXPECT_LE(plan->parts.size(), 2u);
+  EXPECT_FALSE(driver.scheduler.plan()) << "one step at a time";
+  EXPECT_EQ(driver.scheduler.inconsistency(), "");
+}
+
 }  // namespace
 }  // namespace butterfly::runtime

@@ -38,6 +38,9 @@ class Session {
   // The end: whatever text was held back, and the embedding.
   FinishEvent finish(FinishReason reason, Status status);
 
+  // Another stage may have room for less, or for more.
+  void set_context(size_t context) { context_ = context; }
+
   const EngineRequest& request() const { return request_; }
   size_t generated() const { return history_.size() - prompt_size_; }
 

@@ -20,7 +20,8 @@ struct FakeStageOptions {
   size_t rows_max = 64;
   size_t steps_max = 1;
   bool loops = false;  // the likeliest next token depends on the last one only, so greedy text repeats itself
-  std::function<Status(uint64_t step)> fault = {};  // called for each step received; an error loses it
+  std::function<Status(uint64_t step)> fault = {};         // called for each step received; an error loses it
+  std::function<Status(uint64_t epoch)> reset_fault = {};  // an error: the stage cannot be reset
   std::chrono::microseconds step_time{0};
 };
 
@@ -73,6 +74,8 @@ class FakeStage final : public Stage {
     return result;
   }
   Status reset(uint64_t epoch, Duration) override {
+    if (options_.reset_fault)
+      if (Status status = options_.reset_fault(epoch); !status) return status;
     epoch_ = epoch;
     steps_.clear();
     std::fill(cells_.begin(), cells_.end(), -1);
