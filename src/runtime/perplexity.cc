@@ -38,11 +38,11 @@ struct Sums {
 };
 
 // Runs one chunk from an empty cache and scores the tokens behind positions [first, size - 1).
-void score_chunk(LocalStage& stage, std::span<const int32_t> tokens, std::optional<int32_t> bos, size_t first,
-                 Sums& sums) {
-  const size_t vocab = stage.model().config.vocab;
-  const size_t rows_max = std::min(stage.rows_max(), kRows);
-  stage.cache().truncate(0, 0);
+void score_chunk(const ScoredModel& model, std::span<const int32_t> tokens, std::optional<int32_t> bos,
+                 size_t first, Sums& sums) {
+  const size_t vocab = model.vocab;
+  const size_t rows_max = std::min(model.rows_max, kRows);
+  model.forget();
   std::vector<BatchRow> rows;
   // The last token is only predicted, never read.
   for (size_t begin = 0; begin + 1 < tokens.size(); begin += rows_max) {
@@ -50,7 +50,7 @@ void score_chunk(LocalStage& stage, std::span<const int32_t> tokens, std::option
     rows.clear();
     for (size_t i = begin; i < end; ++i)
       rows.push_back({i == 0 && bos ? *bos : tokens[i], 0, static_cast<uint32_t>(i), i >= first});
-    const std::span<const float> logits = stage.run(rows);
+    const std::span<const float> logits = model.run(rows);
     for (size_t i = std::max(begin, first); i < end; ++i)
       sums.add(negative_log_probability(logits.subspan((i - std::max(begin, first)) * vocab, vocab),
                                         tokens[i + 1]));
@@ -69,10 +69,21 @@ double negative_log_probability(std::span<const float> logits, int32_t token) {
 
 Perplexity measure_perplexity(LocalStage& stage, std::span<const int32_t> tokens, std::optional<int32_t> bos,
                               const PerplexityOptions& options, const PerplexityProgress& progress) {
+  const ScoredModel model{.vocab = stage.model().config.vocab,
+                          .positions = stage.positions(),
+                          .rows_max = stage.rows_max(),
+                          .run = [&](std::span<const BatchRow> rows) { return stage.run(rows); },
+                          .forget = [&] { stage.cache().truncate(0, 0); }};
+  return measure_perplexity(model, tokens, bos, options, progress);
+}
+
+Perplexity measure_perplexity(const ScoredModel& model, std::span<const int32_t> tokens,
+                              std::optional<int32_t> bos, const PerplexityOptions& options,
+                              const PerplexityProgress& progress) {
   const size_t context = options.context, stride = options.stride;
   if (context < 4) fail(Errc::kInvalidArgument, "a context of {} tokens, expected at least 4", context);
-  if (context > stage.positions())
-    fail(Errc::kInvalidArgument, "chunks of {} tokens, the cache holds {}", context, stage.positions());
+  if (context > model.positions)
+    fail(Errc::kInvalidArgument, "chunks of {} tokens, the cache holds {}", context, model.positions);
   if (stride >= context)
     fail(Errc::kInvalidArgument, "a stride of {} tokens, expected less than the context of {}", stride,
          context);
@@ -86,7 +97,7 @@ Perplexity measure_perplexity(LocalStage& stage, std::span<const int32_t> tokens
   Sums sums;
   Perplexity result;
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
-    score_chunk(stage, tokens.subspan(chunk * step, context), bos, first, sums);
+    score_chunk(model, tokens.subspan(chunk * step, context), bos, first, sums);
     result = sums.result(chunk + 1);
     if (progress && !progress(result, chunks)) break;
   }

@@ -29,8 +29,21 @@ struct Perplexity {
 // Called after each chunk with the result so far and the number of chunks; returns false to stop there.
 using PerplexityProgress = std::function<bool(const Perplexity& so_far, size_t chunks)>;
 
-// Uses sequence 0 of the stage. `bos` (for models that want one) replaces the first token of every chunk.
-// Throws Error kInvalidArgument when the text is shorter than a chunk or the stage's cache than the context.
+// What is scored: rows of sequence 0 in, their logits out.
+struct ScoredModel {
+  size_t vocab = 0;
+  size_t positions = 0;  // of the cache
+  size_t rows_max = 0;   // per run
+  std::function<std::span<const float>(std::span<const BatchRow> rows)> run;
+  std::function<void()> forget;  // empties the cache
+};
+
+// `bos` (for models that want one) replaces the first token of every chunk. Throws Error kInvalidArgument
+// when the text is shorter than a chunk or the cache than the context.
+Perplexity measure_perplexity(const ScoredModel& model, std::span<const int32_t> tokens,
+                              std::optional<int32_t> bos, const PerplexityOptions& options,
+                              const PerplexityProgress& progress = {});
+// Uses sequence 0 of the stage.
 Perplexity measure_perplexity(LocalStage& stage, std::span<const int32_t> tokens, std::optional<int32_t> bos,
                               const PerplexityOptions& options, const PerplexityProgress& progress = {});
 

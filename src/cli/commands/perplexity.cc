@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/text_input.h"
+#include "runtime/distributed/local_parts.h"
 
 namespace butterfly::cli {
 namespace {
@@ -23,27 +24,42 @@ struct PerplexityCommand {
   runtime::PerplexityOptions options;
   int64_t chunks = -1;
   size_t threads = 0;
+  size_t parts = 1;
+  std::string wire = "f32";
   bool json = false;
 };
+
+// The model as a chain of `parts` would run it, rows between them as `wire`.
+runtime::LocalParts load_parts(const PerplexityCommand& command, ThreadPool& pool) {
+  const runtime::RowFormat& format = runtime::find_row_format(command.wire);
+  const size_t layers = model::read_config(command.model.open()).layers;
+  std::vector<std::unique_ptr<runtime::LoadedModel>> parts;
+  for (const model::LayerRange& range : runtime::equal_ranges(layers, command.parts)) {
+    runtime::LoadOptions load;
+    load.context = command.options.context;
+    load.with_tokenizer = parts.empty();
+    load.range = range;
+    parts.push_back(command.model.load(pool, std::move(load)));
+  }
+  return {std::move(parts),
+          pool,
+          {.positions = command.options.context, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512},
+          format};
+}
 
 int perplexity(PerplexityCommand& command) {
   const std::string text = command.text.read();
   if (command.chunks >= 0) command.options.chunks_max = static_cast<size_t>(command.chunks);
   ThreadPool pool(command.threads);
-  runtime::LoadOptions load;
-  load.context = command.options.context;
-  const auto model = command.model.load(pool, std::move(load));
-  const model::Tokenizer& tokenizer = model->tokenizer_or_throw();
+  runtime::LocalParts model = load_parts(command, pool);
+  const model::Tokenizer& tokenizer = model.tokenizer();
   const auto tokens = tokenizer.encode(text, {});
   std::optional<int32_t> bos;
   if (tokenizer.adds_bos()) bos = tokenizer.bos();
-  runtime::LocalStage stage(
-      *model, pool,
-      {.positions = command.options.context, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512});
   runtime::Perplexity result;
   {
     Progress bar("perplexity", 1);
-    result = runtime::measure_perplexity(stage, tokens, bos, command.options,
+    result = runtime::measure_perplexity(model.scored(), tokens, bos, command.options,
                                          [&](const runtime::Perplexity& so_far, size_t chunks) {
                                            bar.set_label(fmt::format("perplexity {:.4f}", so_far.value));
                                            bar.update(so_far.chunks, chunks);
@@ -59,6 +75,8 @@ int perplexity(PerplexityCommand& command) {
     json["chunks"] = result.chunks;
     json["n_ctx"] = command.options.context;
     json["stride"] = command.options.stride;
+    json["parts"] = command.parts;
+    json["wire"] = command.wire;
     json["text_tokens"] = tokens.size();
     fmt::print("{}\n", json.dump());
   } else {
@@ -79,6 +97,10 @@ CommandBody setup_perplexity(CLI::App& app) {
              "Chunks begin every N tokens, the last N of each are scored; 0: side by side, the second half")
       .show_default();
   add_option(app, "--chunks", command->chunks, "At most this many chunks; -1: all").show_default();
+  add_option(app, "--parts", command->parts, "Cut the model as a chain of so many nodes would")
+      .show_default();
+  add_option(app, "--wire", command->wire, "How rows travel between the parts: f32 (exact), f16, int8")
+      .show_default();
   add_threads_flag(app, command->threads);
   add_json_flag(app, command->json);
   return [command] { return perplexity(*command); };

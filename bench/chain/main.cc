@@ -1,0 +1,212 @@
+// chain_bench: what a hop between two stages costs, and how much faster two of them serve many streams.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "chain/loopback_chain.h"
+#include "engine/load.h"
+#include "kernels/target.h"
+#include "runtime/engine/paged_stage.h"
+
+namespace butterfly::bench {
+namespace {
+
+struct Settings {
+  std::string model;
+  size_t cut = 0, streams = 8, prompt = 64, generate = 128, rounds = 3, spin_us = 50;
+  std::string wire = "f32";
+  bool pin = true;
+};
+
+double us(Duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+runtime::ChainOptions chain_options(const Settings& settings, size_t streams) {
+  runtime::ChainOptions options;
+  options.cache.positions = streams * (settings.prompt + settings.generate + 64);
+  options.cache.sequences = streams;
+  options.format = &runtime::find_row_format(settings.wire);
+  return options;
+}
+
+LoopbackOptions loopback(const Settings& settings, size_t streams) {
+  return {.cut = settings.cut,
+          .context = settings.prompt + settings.generate + 64,
+          .pin = settings.pin,
+          .spin = std::chrono::microseconds(settings.spin_us),
+          .chain = chain_options(settings, streams)};
+}
+
+// The last steps of one stream, looked at one by one. Between is what is left of a step when all that the two
+// stages did is taken away: TLS and TCP of the kernel, and two wake-ups.
+class StepNotes final : public runtime::EventSink {
+ public:
+  StepNotes(const runtime::ChainTimes& times) : times_(times) {}
+  void on_tokens(runtime::RequestId, std::vector<runtime::TokenEvent>) override {
+    steps.push_back(times_.view().last);
+  }
+  void on_finish(runtime::RequestId, runtime::FinishEvent) override { done.store(true), done.notify_all(); }
+  std::vector<runtime::ChainStep> steps;
+  std::atomic<bool> done{false};
+
+ private:
+  const runtime::ChainTimes& times_;
+};
+
+void measure_hop(const Settings& settings) {
+  LoopbackChain chain(settings.model, loopback(settings, 1));
+  fmt::print("one stream; first stage: {}; last stage: {}\n",
+             to_string(chain.first().range, chain.first().config.layers),
+             to_string(chain.last().range, chain.last().config.layers));
+  if (settings.pin) pin_to(0);
+  const auto times = std::make_shared<runtime::ChainTimes>();
+  for (size_t round = 0; round < settings.rounds; ++round) {
+    runtime::EngineOptions options;
+    options.speculate = false;
+    runtime::Engine engine(chain.start(times), nullptr, options);
+    const auto before = chain.counters();
+    auto notes = std::make_shared<StepNotes>(*times);
+    engine
+        .submit(plain_request(random_prompt(settings.prompt, chain.last().config.vocab, round),
+                              settings.generate),
+                notes)
+        .or_throw();
+    notes->done.wait(false);
+    const auto after = chain.counters();
+    const auto p50 = [&](auto&& of) {
+      std::vector<double> values;
+      for (const auto& step : notes->steps)
+        if (step.rows == 1) values.push_back(of(step));
+      return median(values);
+    };
+    using Step = runtime::ChainStep;
+    const double total = p50([](const Step& s) { return us(s.total); });
+    const double compute = p50([](const Step& s) { return us(s.stages[0].compute + s.stages[1].compute); });
+    fmt::print("{:>28} {:>10.1f} us\n", "step, p50", total);
+    fmt::print("{:>28} {:>10.1f} us\n", "both stages' layers", compute);
+    fmt::print(
+        "{:>28} {:>10.1f} us\n", "rest, for each of two hops",
+        p50([](const Step& s) { return us(s.total - s.stages[0].compute - s.stages[1].compute); }) / 2);
+    fmt::print("{:>28} {:>10.1f} us\n", "serialise and send tokens",
+               p50([](const Step& s) { return us(s.stages[1].send); }));
+    fmt::print("{:>28} {:>10.1f} us\n", "worker: receive and check",
+               p50([](const Step& s) { return us(s.stages[0].receive); }));
+    fmt::print("{:>28} {:>10.1f} us\n", "worker: send rows",
+               p50([](const Step& s) { return us(s.stages[0].send); }));
+    fmt::print("{:>28} {:>10.1f} us\n", "receive rows",
+               p50([](const Step& s) { return us(s.stages[1].receive); }));
+    fmt::print("{:>28} {:>10.1f} us\n", "wire, queues and wake-ups",
+               p50([](const Step& s) { return us(s.between()); }));
+    fmt::print(
+        "{:>28} {:>10.0f} out, {:.0f} in\n", "bytes per token",
+        static_cast<double>(after.bytes_sent - before.bytes_sent) / static_cast<double>(settings.generate),
+        static_cast<double>(after.bytes_received - before.bytes_received) /
+            static_cast<double>(settings.generate));
+    std::fflush(stdout);
+  }
+}
+
+// Tokens per second while all streams generate.
+double decode_rate(runtime::Engine& engine, const Settings& settings, size_t vocab, size_t seed) {
+  std::vector<std::shared_ptr<Recorder>> streams;
+  for (size_t i = 0; i < settings.streams; ++i)
+    streams.push_back(start(
+        engine, plain_request(random_prompt(settings.prompt, vocab, 100 * seed + i), settings.generate)));
+  for (auto& stream : streams) stream->wait();
+  Seconds all_began = 0, first_end = 1e300;
+  for (auto& stream : streams) {
+    all_began = std::max(all_began, stream->arrivals().front().when);
+    first_end = std::min(first_end, stream->finished());
+  }
+  size_t together = 0;
+  for (auto& stream : streams)
+    for (const auto& arrival : stream->arrivals())
+      if (arrival.when > all_began && arrival.when <= first_end) together += arrival.tokens;
+  return static_cast<double>(together) / (first_end - all_began);
+}
+
+void measure_streams(const Settings& settings) {
+  LoopbackChain chain(settings.model, loopback(settings, settings.streams));
+  ThreadPool pool(1);
+  runtime::LoadOptions load;
+  load.with_tokenizer = false;
+  load.context = settings.prompt + settings.generate + 64;
+  const auto whole = runtime::load_model(settings.model, pool, load);
+  if (settings.pin) pin_to(0);
+  runtime::EngineOptions options;
+  options.running_max = settings.streams;
+  options.speculate = false;
+  fmt::print("{} streams; first stage: {}; last stage: {}\n", settings.streams,
+             to_string(chain.first().range, chain.first().config.layers),
+             to_string(chain.last().range, chain.last().config.layers));
+  fmt::print("{:>5} {:>14} {:>14} {:>8}\n", "round", "one node t/s", "two nodes t/s", "ratio");
+  for (size_t round = 0; round < settings.rounds; ++round) {
+    double one, two;
+    {
+      runtime::Engine engine(std::make_unique<runtime::PagedStage>(
+                                 *whole, pool, chain_options(settings, settings.streams).cache),
+                             nullptr, options);
+      one = decode_rate(engine, settings, whole->config.vocab, round);
+    }
+    {
+      const auto times = std::make_shared<runtime::ChainTimes>();
+      runtime::Engine engine(chain.start(times), nullptr, options);
+      two = decode_rate(engine, settings, whole->config.vocab, round);
+      const auto view = times->view();
+      const auto share = [&](Duration d) { return us(d) / static_cast<double>(view.steps); };
+      fmt::print("{:>5} {:>14.2f} {:>14.2f} {:>8.2f}   us/step:", round, one, two, two / one);
+      for (const auto& s : view.stages)
+        fmt::print("  compute {:.0f} wait {:.0f} wire {:.0f}", share(s.compute), share(s.wait),
+                   share(s.wire()));
+      fmt::print("\n");
+    }
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace butterfly::bench
+
+int main(int argc, char** argv) {
+  using namespace butterfly;
+  using namespace butterfly::bench;
+  CLI::App app("Measures a chain of two one-thread stages with TLS over loopback.");
+  Settings settings;
+  bool free = false;
+  app.add_option("-m,--model", settings.model, "model file")->required();
+  app.add_option("--cut", settings.cut, "piece where the second stage begins; 0: in the middle of the bytes");
+  app.add_option("-s,--streams", settings.streams, "at once");
+  app.add_option("-p,--prompt", settings.prompt, "tokens of each prompt");
+  app.add_option("-n,--generate", settings.generate, "tokens of each answer");
+  app.add_option("-r,--rounds", settings.rounds);
+  app.add_option("--spin", settings.spin_us, "microseconds that a receiver looks before it sleeps");
+  app.add_option("--wire", settings.wire, "how rows travel: f32, f16, int8");
+  app.add_flag("--free", free, "leave the threads where the system puts them");
+  void (*run)(const Settings&) = nullptr;
+  app.add_subcommand("hop", "one stream: what a hop costs, with a breakdown")->fallthrough()->callback([&] {
+    run = measure_hop;
+  });
+  app.add_subcommand("streams", "many streams: two nodes against one")->fallthrough()->callback([&] {
+    run = measure_streams;
+  });
+  app.require_subcommand(1);
+  CLI11_PARSE(app, argc, argv);
+  settings.pin = !free;
+  try {
+    std::string command;
+    for (int i = 0; i < argc; ++i) command += fmt::format("{}{}", i == 0 ? "" : " ", argv[i]);
+    fmt::print("{}\n{}, {}\n", command, cpu_model_name(), kernels::target_name());
+    run(settings);
+    return 0;
+  } catch (const Error& error) {
+    fmt::print(stderr, "chain_bench: {}\n", error.what());
+    return 1;
+  }
+}
