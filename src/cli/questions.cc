@@ -4,8 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "model/chat_template/chat_template.h"
-#include "runtime/generate.h"
+#include "cli/conversation.h"
 
 namespace butterfly::cli {
 namespace {
@@ -37,24 +36,18 @@ std::vector<Question> read_questions(const std::filesystem::path& path) {
   return questions;
 }
 
-QuestionResult ask_questions(runtime::LocalStage& stage, const model::Tokenizer& tokenizer,
-                             const std::string& chat_template, const std::vector<Question>& questions,
+QuestionResult ask_questions(runtime::LocalStage& stage, const std::string& chat_template,
+                             const std::vector<Question>& questions,
                              const std::function<bool(size_t asked)>& progress) {
-  const auto chat = model::ChatTemplate::compile(chat_template);
-  model::ChatTemplateOptions rendering;
-  if (tokenizer.bos()) rendering.bos_token = tokenizer.token_text(*tokenizer.bos());
-  if (tokenizer.eos()) rendering.eos_token = tokenizer.token_text(*tokenizer.eos());
+  Conversation conversation(stage, chat_template);
   runtime::GenerateOptions options;
   options.sampling.temperature = 0;
   options.tokens_max = kAnswerTokensMax;
   QuestionResult result;
   for (const Question& question : questions) {
-    const nlohmann::json messages = {{{"role", "user"}, {"content", question.question}}};
-    const std::string prompt = chat.render(messages.dump(), "", rendering);
-    model::EncodeOptions encode{.add_bos = {}, .add_eos = false, .parse_special = true};
-    if (!rendering.bos_token.empty() && prompt.starts_with(rendering.bos_token)) encode.add_bos = false;
     std::string answer;
-    runtime::generate(stage, tokenizer.encode(prompt, encode), options, [&](std::string_view text) {
+    conversation.forget_all();
+    conversation.ask(question.question, options, [&](std::string_view text) {
       answer += text;
       return true;
     });

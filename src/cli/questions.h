@@ -31,8 +31,8 @@ struct QuestionResult {
 
 // Each through the model's chat template, answered greedily; right means the same text, blanks at the ends
 // aside. `progress(asked)` may return false to stop.
-QuestionResult ask_questions(runtime::LocalStage& stage, const model::Tokenizer& tokenizer,
-                             const std::string& chat_template, const std::vector<Question>& questions,
+QuestionResult ask_questions(runtime::LocalStage& stage, const std::string& chat_template,
+                             const std::vector<Question>& questions,
                              const std::function<bool(size_t asked)>& progress);
 
 }  // namespace butterfly::cli

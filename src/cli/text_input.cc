@@ -51,10 +51,12 @@ void TextInput::add_to(CLI::App& app) {
       .excludes(text);
 }
 
+bool TextInput::is_left_to_a_person() const { return !prompt && !file && is_terminal(STDIN_FILENO); }
+
 std::string TextInput::read() const {
   if (prompt) return *prompt;
   if (file && *file != "-") return read_file(*file);
-  if (!file && is_terminal(STDIN_FILENO)) {
+  if (is_left_to_a_person()) {
     fail(Errc::kInvalidArgument, "no text: give -p TEXT or -f FILE, or pipe it in");
   }
   return read_all(STDIN_FILENO, "stdin");

@@ -19,6 +19,9 @@ struct TextInput {
   // stdin is not a terminal. Throws Error: kInvalidArgument when there is no text to take, kNotFound or kIo
   // from the file, kCancelled after Ctrl-C.
   std::string read() const;
+
+  // Nothing was given, and a person sits at the terminal.
+  bool is_left_to_a_person() const;
 };
 
 }  // namespace butterfly::cli

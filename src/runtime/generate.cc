@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "model/sampling/stop_matcher.h"
 #include "model/tokenizer/token_stream.h"
@@ -12,12 +13,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Runs the prompt in chunks; the logits after its last token.
-std::span<const float> read_prompt(LocalStage& stage, std::span<const int32_t> prompt, size_t chunk,
-                                   const TextSink& sink, bool* cancelled) {
+std::span<const float> read_prompt(LocalStage& stage, std::span<const int32_t> prompt,
+                                   const GenerateOptions& options, const TextSink& sink, bool* cancelled) {
   std::span<const float> logits;
-  chunk = std::clamp<size_t>(chunk, 1, stage.rows_max());
+  const size_t chunk = std::clamp<size_t>(options.chunk, 1, stage.rows_max());
   std::vector<BatchRow> rows;
-  for (size_t begin = 0; begin < prompt.size(); begin += chunk) {
+  for (size_t begin = options.kept; begin < prompt.size(); begin += chunk) {
     const size_t end = std::min(prompt.size(), begin + chunk);
     rows.clear();
     for (size_t i = begin; i < end; ++i)
@@ -56,6 +57,7 @@ GenerateResult generate(LocalStage& stage, std::span<const int32_t> prompt, cons
     fail(Errc::kInvalidArgument,
          "the prompt has {} tokens, the context holds {}; use a larger -c or a shorter prompt", prompt.size(),
          stage.positions());
+  BF_CHECK(options.kept < prompt.size()) << options.kept << " of " << prompt.size();
   GenerateResult result;
   result.prompt_tokens = prompt.size();
   const model::Tokenizer& tokenizer = stage.model().tokenizer_or_throw();
@@ -65,11 +67,11 @@ GenerateResult generate(LocalStage& stage, std::span<const int32_t> prompt, cons
                             }));
   model::StopMatcher stops(options.stops);
   std::vector<int32_t> history(prompt.begin(), prompt.end());
-  stage.cache().truncate(0, 0);
+  stage.cache().truncate(0, options.kept);
 
   const auto start = Clock::now();
   bool cancelled = false;
-  std::span<const float> logits = read_prompt(stage, prompt, options.chunk, sink, &cancelled);
+  std::span<const float> logits = read_prompt(stage, prompt, options, sink, &cancelled);
   Clock::time_point first = Clock::now();
   while (!cancelled && result.tokens.size() < options.tokens_max) {
     const int32_t token = sampler.sample(logits, history, history.size());

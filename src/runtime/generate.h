@@ -17,6 +17,9 @@ struct GenerateOptions {
   std::vector<std::string> stops;
   bool ignore_eos = false;
   size_t chunk = 512;  // prompt rows per run
+  // Leading tokens of the prompt that the stage's cache holds already, from the last call with this stage:
+  // they are not run again. Fewer than the prompt has.
+  size_t kept = 0;
 };
 
 enum class StopReason { kEndOfText, kStopString, kLength, kContext, kCancelled };
@@ -33,7 +36,8 @@ struct GenerateResult {
 // Called with whole characters as they become certain; returns false to stop.
 using TextSink = std::function<bool(std::string_view text)>;
 
-// Uses sequence 0 of the stage, from an empty cache. Throws Error kInvalidArgument when the prompt is empty
+// Uses sequence 0 of the stage. Afterwards its cache holds the prompt and all generated tokens but the last,
+// unless the sink cut the prompt short. Throws Error kInvalidArgument when the prompt is empty
 // or does not fit the context, naming both numbers.
 GenerateResult generate(LocalStage& stage, std::span<const int32_t> prompt, const GenerateOptions& options,
                         const TextSink& sink);

@@ -56,6 +56,27 @@ TEST(Generate, EndsAtLengthContextStopStringAndCancel) {
   EXPECT_LT(cancelled.tokens.size(), 6u);
 }
 
+// What is in the cache need not be run again: the same tokens come out.
+TEST(Generate, GoesOnFromWhatTheCacheKeeps) {
+  RandomModel model(DType::kQ8_0);
+  const StageOptions shape{.positions = 64, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512};
+  LocalStage stage(*model.loaded().model, model.loaded().pool, shape),
+      fresh(*model.loaded().model, model.loaded().pool, shape);
+  const TextSink sink = [](std::string_view) { return true; };
+  std::vector<int32_t> prompt = {1, 40, 50};
+  const GenerateResult first = generate(stage, prompt, greedy_options(8), sink);
+  prompt.insert(prompt.end(), first.tokens.begin(), first.tokens.end());
+  prompt.insert(prompt.end(), {60, 70});
+  const GenerateResult expected = generate(fresh, prompt, greedy_options(8), sink);
+  for (const size_t kept : {10u, 4u, 0u}) {  // 3 of the prompt and 7 of 8 generated are there
+    GenerateOptions options = greedy_options(8);
+    options.kept = kept;
+    const GenerateResult second = generate(stage, prompt, options, sink);
+    EXPECT_EQ(second.tokens, expected.tokens) << kept;
+    EXPECT_EQ(second.prompt_tokens, prompt.size());
+  }
+}
+
 TEST(Generate, APromptThatDoesNotFitIsRefusedWithBothNumbers) {
   RandomModel model(DType::kF32);
   LocalStage stage(*model.loaded().model, model.loaded().pool,

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cli/commands/commands.h"
+#include "cli/conversation.h"
 #include "cli/exit_code.h"
 #include "cli/flags.h"
 #include "cli/interrupt.h"
@@ -14,7 +15,6 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/questions.h"
-#include "train/data/documents.h"
 #include "train/train_run.h"
 
 namespace butterfly::cli {
@@ -55,8 +55,6 @@ int eval_questions(const EvalCommand& command) {
   ModelInput input;
   input.path = command.model;
   const auto model = input.load(pool);
-  const auto& tokenizer = model->tokenizer_or_throw();
-  const std::string chat = model->file.metadata().string_or("tokenizer.chat_template", train::kChatMl);
   runtime::LocalStage stage(*model, pool,
                             {.positions = std::min<size_t>(model->config.context, 1024),
                              .sequences = 1,
@@ -65,7 +63,7 @@ int eval_questions(const EvalCommand& command) {
   QuestionResult result;
   {
     Progress bar("asking", questions.size());
-    result = ask_questions(stage, tokenizer, chat, questions, [&](size_t asked) {
+    result = ask_questions(stage, chat_template_of(*model), questions, [&](size_t asked) {
       bar.update(asked);
       return !interrupted();
     });

@@ -1,14 +1,16 @@
-// `butterfly run`: text from a model. The text alone goes to stdout.
+// `butterfly run`: text from a model, or a conversation with it. The text alone goes to stdout.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
+#include "cli/conversation.h"
 #include "cli/exit_code.h"
 #include "cli/flags.h"
 #include "cli/interrupt.h"
@@ -32,6 +34,7 @@ struct RunOptions {
   std::string cache_type = "f16";
   std::vector<std::string> adapters;
   std::optional<uint64_t> seed;
+  bool chat = false;
   bool no_bos = false;
   bool quiet = false;
   bool json = false;
@@ -108,9 +111,40 @@ void write_text(std::string_view text) {
     fail(Errc::kIo, "stdout: cannot write");
 }
 
+// A person at a terminal: a line, an answer, and so on.
+int converse(const RunOptions& options, runtime::LocalStage& stage, const std::string& chat_template) {
+  Conversation conversation(stage, chat_template);
+  fmt::print(stderr, "Ctrl-D ends the conversation.\n");
+  size_t forgotten = 0;
+  while (!interrupted()) {
+    fmt::print(stderr, ">>> ");
+    std::string line;
+    if (!std::getline(std::cin, line)) break;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      conversation.ask(line, options.generate, [](std::string_view piece) {
+        write_text(piece);
+        return !interrupted();
+      });
+      write_text("\n");
+    } catch (const Error& error) {
+      if (error.code() != Errc::kInvalidArgument) throw;
+      fmt::print(stderr, "butterfly: {}\n", error.what());  // too long, say: the next line may do better
+    }
+    if (conversation.forgotten() != forgotten) {
+      forgotten = conversation.forgotten();
+      fmt::print(stderr, "butterfly: note: the context is full, the oldest {} turns are forgotten\n",
+                 forgotten);
+    }
+  }
+  if (!interrupted()) fmt::print(stderr, "\n");
+  return interrupted() ? kExitInterrupted : kExitOk;
+}
+
 int run(RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const std::string prompt = options.text.read();
+  const bool talk = options.text.is_left_to_a_person() && !options.json;
+  const std::string prompt = talk ? "" : options.text.read();
   options.generate.sampling.seed = options.seed ? *options.seed : fresh_seed();
   options.generate.sampling.check();
   if (options.tokens >= 0) options.generate.tokens_max = static_cast<size_t>(options.tokens);
@@ -121,9 +155,8 @@ int run(RunOptions& options) {
   for (const std::string& text : options.adapters) load.adapters.push_back(model::parse_adapter_spec(text));
   const std::unique_ptr<runtime::LoadedModel> model = options.model.load(pool, std::move(load));
   const model::Tokenizer& tokenizer = model->tokenizer_or_throw();
-  model::EncodeOptions encode;
-  if (options.no_bos) encode.add_bos = false;
-  const auto ids = tokenizer.encode(prompt, encode);
+  // Without a template there is nothing to talk through: then a text is missing, and read() says so.
+  if (talk && !options.chat && !model->file.metadata().has("tokenizer.chat_template")) options.text.read();
   const size_t context =
       options.context > 0 ? options.context : std::min(model->config.context, kDefaultContext);
   if (context > model->config.context)
@@ -133,15 +166,21 @@ int run(RunOptions& options) {
       *model, pool,
       {.positions = context, .sequences = 1, .kv_type = cache_type(options.cache_type), .rows_max = 512});
 
+  if (talk) return converse(options, stage, chat_template_of(*model));
   std::string text;
-  const auto result = runtime::generate(stage, ids, options.generate, [&](std::string_view piece) {
+  const runtime::TextSink sink = [&](std::string_view piece) {
     if (options.json) {
       text += piece;
     } else {
       write_text(piece);
     }
     return !interrupted();
-  });
+  };
+  model::EncodeOptions encode;
+  if (options.no_bos) encode.add_bos = false;
+  const auto result =
+      options.chat ? Conversation(stage, chat_template_of(*model)).ask(prompt, options.generate, sink)
+                   : runtime::generate(stage, tokenizer.encode(prompt, encode), options.generate, sink);
   if (!options.json) write_text("\n");
   const Timings timings{std::chrono::steady_clock::now() - start, model->load_time, result,
                         options.generate.sampling.seed};
@@ -185,6 +224,8 @@ CommandBody setup_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   options->model.add_to(app);
   options->text.add_to(app);
+  add_flag(app, "--chat", options->chat,
+           "The text is a message: answer it, through the model's chat template");
   add_option(app, "-n,--predict", options->tokens, "Tokens to generate; -1: until the text ends")
       .show_default();
   add_option(app, "-c,--ctx-size", options->context, "Positions of context; 0: the model's, at most 4096")
@@ -200,6 +241,7 @@ CommandBody setup_run(CLI::App& app) {
   add_flag(app, "-q,--quiet", options->quiet, "No timings");
   add_sampling_flags(app, *options);
   add_json_flag(app, options->json);
+  set_footer(app, "Without a text, at a terminal, a model with a chat template holds a conversation.");
   return [options] { return run(*options); };
 }
 

@@ -1,0 +1,77 @@
+#include "cli/conversation.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "train/data/documents.h"
+
+namespace butterfly::cli {
+namespace {
+
+// Of the context: what an answer may need at least before old turns are kept instead.
+constexpr size_t kAnswerShare = 4;
+
+}  // namespace
+
+std::string chat_template_of(const runtime::LoadedModel& model) {
+  return model.file.metadata().string_or("tokenizer.chat_template", train::kChatMl);
+}
+
+Conversation::Conversation(runtime::LocalStage& stage, const std::string& chat_template)
+    : stage_(stage),
+      tokenizer_(stage.model().tokenizer_or_throw()),
+      template_(model::ChatTemplate::compile(chat_template)) {
+  if (tokenizer_.bos()) rendering_.bos_token = tokenizer_.token_text(*tokenizer_.bos());
+  if (tokenizer_.eos()) rendering_.eos_token = tokenizer_.token_text(*tokenizer_.eos());
+}
+
+std::vector<int32_t> Conversation::prompt() const {
+  auto messages = nlohmann::json::array();
+  for (const Turn& turn : turns_) messages.push_back({{"role", turn.role}, {"content", turn.text}});
+  // What a person types may be no UTF-8.
+  const std::string json = messages.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = template_.render(json, "", rendering_);
+  // A template that writes the beginning-of-text token itself does not get a second one.
+  model::EncodeOptions encode{.add_bos = {}, .add_eos = false, .parse_special = true};
+  if (!rendering_.bos_token.empty() && text.starts_with(rendering_.bos_token)) encode.add_bos = false;
+  return tokenizer_.encode(text, encode);
+}
+
+std::vector<int32_t> Conversation::prompt_that_fits() {
+  std::vector<int32_t> ids = prompt();
+  while (turns_.size() > 2 && ids.size() + stage_.positions() / kAnswerShare > stage_.positions()) {
+    turns_.erase(turns_.begin(), turns_.begin() + 2);
+    forgotten_ += 2;
+    ids = prompt();
+  }
+  return ids;
+}
+
+runtime::GenerateResult Conversation::ask(const std::string& message, runtime::GenerateOptions options,
+                                          const runtime::TextSink& sink) {
+  turns_.push_back({"user", message});
+  const std::vector<int32_t> ids = prompt_that_fits();
+  const auto same = std::mismatch(ids.begin(), ids.end(), cached_.begin(), cached_.end()).first;
+  options.kept = ids.empty() ? 0 : std::min(static_cast<size_t>(same - ids.begin()), ids.size() - 1);
+  cached_.clear();  // until the run is over, nothing is certain
+  std::string answer;
+  runtime::GenerateResult result;
+  try {
+    result = runtime::generate(stage_, ids, options, [&](std::string_view text) {
+      answer += text;
+      return sink(text);
+    });
+  } catch (...) {
+    turns_.pop_back();
+    throw;
+  }
+  turns_.push_back({"assistant", answer});
+  // A prompt that was cut short leaves no tokens; otherwise all but the last token went through the model.
+  if (!result.tokens.empty()) {
+    cached_ = ids;
+    cached_.insert(cached_.end(), result.tokens.begin(), result.tokens.end() - 1);
+  }
+  return result;
+}
+
+}  // namespace butterfly::cli

@@ -1,0 +1,51 @@
+// A conversation with a model: turns go through its chat template, answers come out as text.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/chat_template/chat_template.h"
+#include "runtime/generate.h"
+
+namespace butterfly::cli {
+
+// The template of a model's file; ChatML for a file without one.
+std::string chat_template_of(const runtime::LoadedModel& model);
+
+// Borrows the stage, and uses its sequence 0. Not thread-safe.
+//
+// What the cache holds of the turns before is not computed again. When the turns no longer fit the context
+// with room for an answer, the oldest are forgotten, two at a time.
+class Conversation {
+ public:
+  // Throws Error for a template that cannot be read.
+  Conversation(runtime::LocalStage& stage, const std::string& chat_template);
+
+  // The answer goes to `sink` as it comes; it becomes part of the conversation, however it ended.
+  runtime::GenerateResult ask(const std::string& message, runtime::GenerateOptions options,
+                              const runtime::TextSink& sink);
+
+  void forget_all() { turns_.clear(); }
+  // When somebody else used the stage in between.
+  void forget_cache() { cached_.clear(); }
+  size_t forgotten() const { return forgotten_; }  // turns, since the beginning
+
+ private:
+  struct Turn {
+    const char* role;
+    std::string text;
+  };
+  std::vector<int32_t> prompt() const;
+  std::vector<int32_t> prompt_that_fits();
+
+  runtime::LocalStage& stage_;
+  const model::Tokenizer& tokenizer_;
+  model::ChatTemplate template_;
+  model::ChatTemplateOptions rendering_;
+  std::vector<Turn> turns_;
+  std::vector<int32_t> cached_;  // ids in the cache
+  size_t forgotten_ = 0;
+};
+
+}  // namespace butterfly::cli
