@@ -18,15 +18,19 @@ void on_interrupt(int) {
   if (flag.exchange(true)) _exit(kExitInterrupted);
 }
 
-}  // namespace
-
-void install_interrupt_handler() {
+void handle(int signal) {
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   sigemptyset(&action.sa_mask);
   action.sa_flags = 0;  // no SA_RESTART: a read from the keyboard has to come back
-  sigaction(SIGINT, &action, nullptr);
+  sigaction(signal, &action, nullptr);
 }
+
+}  // namespace
+
+void install_interrupt_handler() { handle(SIGINT); }
+
+void stop_cleanly_on_terminate() { handle(SIGTERM); }
 
 bool interrupted() { return flag.load(std::memory_order_relaxed); }
 

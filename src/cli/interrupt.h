@@ -1,4 +1,5 @@
-// Ctrl-C: the first asks the running command to stop cleanly, the second ends the program at once.
+// Ctrl-C: the first asks the running command to stop cleanly, the second ends the program at once. Commands
+// that save something take SIGTERM for the same.
 #pragma once
 
 namespace butterfly::cli {
@@ -6,8 +7,12 @@ namespace butterfly::cli {
 // Takes over SIGINT for the rest of the program. Blocking reads return early (EINTR) so that they can look.
 void install_interrupt_handler();
 
-// True from the first Ctrl-C on. One atomic load: loops ask once per token or per chunk.
+// True from the first signal on. One atomic load: loops ask once per token or per chunk.
 bool interrupted();
+
+// SIGTERM counts as Ctrl-C from now on. For commands that have something to save: service managers and batch
+// systems stop programs with it, and others should end at once.
+void stop_cleanly_on_terminate();
 
 // Throws Error kCancelled after a Ctrl-C. For commands that keep nothing when stopped.
 void throw_if_interrupted();

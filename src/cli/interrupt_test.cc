@@ -35,6 +35,23 @@ TEST(InterruptDeathTest, TheSecondEndsTheProgram) {
       testing::ExitedWithCode(130), "");
 }
 
+TEST(InterruptDeathTest, TerminateCountsOnlyWhereSomethingIsSaved) {
+  EXPECT_EXIT(
+      {
+        install_interrupt_handler();
+        raise(SIGTERM);
+        _exit(7);
+      },
+      testing::KilledBySignal(SIGTERM), "");
+  EXPECT_EXIT(
+      {
+        stop_cleanly_on_terminate();
+        raise(SIGTERM);
+        _exit(interrupted() ? 7 : 8);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
 TEST(InterruptDeathTest, ThrowsCancelledOnlyWhenInterrupted) {
   EXPECT_EXIT(
       {

@@ -83,6 +83,7 @@ int train_model(const TrainCommand& command) {
     return kExitOk;
   }
   if (run.step() > 0) fmt::print(stderr, "goes on from step {}\n", run.step());
+  stop_cleanly_on_terminate();
   train::RunResult result;
   {
     LiveLine line;
@@ -92,7 +93,8 @@ int train_model(const TrainCommand& command) {
     });
   }
   if (!result.finished) {
-    fmt::print(stderr, "stopped at step {}; the same command goes on from there\n", result.step);
+    fmt::print(stderr, "stopped at step {}, saved in {}; the same command goes on from there\n", result.step,
+               (std::filesystem::path(config.output_dir) / "checkpoints").string());
     return kExitInterrupted;
   }
   fmt::print("{}\n", result.model.string());
@@ -112,9 +114,8 @@ CommandBody setup_train(CLI::App& app) {
         .group("Keys of the file");
   });
   set_footer(app,
-             "Started again with the same output_dir, a run goes on from its newest checkpoint and ends with "
-             "the same "
-             "bytes.");
+             "Ctrl-C (or SIGTERM) saves a checkpoint and ends. Started again with the same output_dir, a run "
+             "goes on from its newest checkpoint and ends with the same bytes.");
   return [command] { return train_model(*command); };
 }
 
