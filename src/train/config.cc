@@ -52,6 +52,13 @@ std::string from_folder(const fs::path& folder, const std::string& path) {
   return (folder / path).lexically_normal().string();
 }
 
+// A template is a file or the Jinja text itself, which no file is called.
+std::string template_from_folder(const fs::path& folder, const std::string& text) {
+  const std::string path = from_folder(folder, text);
+  std::error_code error;
+  return text.find('{') == std::string::npos && fs::exists(path, error) ? path : text;
+}
+
 struct Reader {
   const fs::path& path;
   TrainConfig& config;
@@ -82,7 +89,9 @@ struct Reader {
     if (node.IsSequence()) {
       text = joined(key, node);
     } else if (!node.IsNull()) {
-      text = is_path(key) ? from_folder(path.parent_path(), node.Scalar()) : node.Scalar();
+      text = node.Scalar();
+      if (is_path(key)) text = from_folder(path.parent_path(), text);
+      if (key == "chat_template") text = template_from_folder(path.parent_path(), text);
     }
     try {
       set_config_value(config, key, text);
@@ -138,6 +147,7 @@ void check_config(const TrainConfig& c) {
   };
   need(!c.datasets.empty(), "datasets", "at least one file");
   need(!c.base_model.empty() || !c.tokenizer.empty(), "tokenizer", "a file, as there is no base_model");
+  need(c.model.initializer_range > 0, "model.initializer_range", "more than 0");
   need(c.sequence_len > 0, "sequence_len", "1 or more");
   need(c.micro_batch_size > 0, "micro_batch_size", "1 or more");
   need(c.gradient_accumulation_steps > 0, "gradient_accumulation_steps", "1 or more");

@@ -16,6 +16,7 @@ struct TrainConfig {
   std::string chat_template;  // Jinja, or the name of a file with it; empty: the tokenizer's, or ChatML
 
   struct Model {
+    std::string name;  // what the file says it is
     std::string model_type = "llama";
     uint32_t hidden_size = 256;
     uint32_t intermediate_size = 768;
@@ -25,6 +26,7 @@ struct TrainConfig {
     uint32_t max_position_embeddings = 512;
     double rope_theta = 10000;
     bool tie_word_embeddings = true;
+    double initializer_range = 0.02;
   } model;
 
   std::vector<std::string> datasets;       // .jsonl, .txt, .u16, .u32
@@ -69,6 +71,7 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("base_model", c.base_model, "Model file to go on from; empty: fresh weights");
   visit("tokenizer", c.tokenizer, "File with the tokenizer (default: that of base_model)");
   visit("chat_template", c.chat_template, "Jinja template, or a file with it");
+  visit("model.name", c.model.name, "Name of a fresh model, for its file");
   visit("model.model_type", c.model.model_type, "Architecture of a fresh model: llama, gpt2, qwen2 ...");
   visit("model.hidden_size", c.model.hidden_size, "Values of a token between the layers");
   visit("model.intermediate_size", c.model.intermediate_size, "Values inside the feed-forward layers");
@@ -78,6 +81,7 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("model.max_position_embeddings", c.model.max_position_embeddings, "Context length");
   visit("model.rope_theta", c.model.rope_theta, "Rope frequency base");
   visit("model.tie_word_embeddings", c.model.tie_word_embeddings, "Embedding and output share a matrix");
+  visit("model.initializer_range", c.model.initializer_range, "Deviation of fresh matrices");
   visit("datasets", c.datasets, "Files to learn from: .jsonl, .txt, .u16, .u32");
   visit("test_datasets", c.test_datasets, "Files for validation");
   visit("train_on_inputs", c.train_on_inputs, "false: learn only the answers of chats");

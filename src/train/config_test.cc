@@ -46,6 +46,13 @@ TEST_F(ConfigTest, KeysListsAndNestedMaps) {
   EXPECT_EQ(config.micro_batch_size, TrainConfig().micro_batch_size);
 }
 
+TEST_F(ConfigTest, AChatTemplateIsAFileBesideTheConfigOrTheTextItself) {
+  dir.write("chat.jinja", "{{ messages }}");
+  EXPECT_EQ(read("chat_template: chat.jinja\n").chat_template, (dir / "chat.jinja").string());
+  EXPECT_EQ(read("chat_template: '{{ messages }}'\n").chat_template, "{{ messages }}");
+  EXPECT_EQ(read("chat_template: other.jinja\n").chat_template, "other.jinja");
+}
+
 TEST_F(ConfigTest, MistakesAreNamed) {
   EXPECT_THAT(error_of("seed: 1\nlearning_rat: 1\n"),
               AllOf(HasSubstr("cfg.yml:2: "), HasSubstr("'learning_rat'")));

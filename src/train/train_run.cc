@@ -34,8 +34,9 @@ std::string read_text(const fs::path& path) {
 
 // What the config names, or what the tokenizer's file has, or ChatML.
 std::string template_text(const TrainConfig& config, const model::Metadata& metadata) {
-  if (!config.chat_template.empty())
-    return fs::exists(config.chat_template) ? read_text(config.chat_template) : config.chat_template;
+  const std::string& text = config.chat_template;
+  std::error_code error;  // Jinja text may be longer than a path can be
+  if (!text.empty()) return fs::exists(text, error) ? read_text(text) : text;
   return metadata.string_or("tokenizer.chat_template", kChatMl);
 }
 
@@ -108,8 +109,11 @@ TrainRun::TrainRun(const TrainConfig& config, bool resume) : config_(config) {
     model::Metadata keys;
     copy_tokenizer(vocabulary.metadata(), keys);
     keys.set("tokenizer.chat_template", chat);
-    network_ = std::make_unique<Transformer>(
-        untrained_model(sizes_of(config_, tokenizer_->vocab_size()), keys), options);
+    if (!config_.model.name.empty()) keys.set("general.name", config_.model.name);
+    network_ =
+        std::make_unique<Transformer>(untrained_model(sizes_of(config_, tokenizer_->vocab_size()), keys,
+                                                      static_cast<float>(config_.model.initializer_range)),
+                                      options);
   } else {
     network_ = std::make_unique<Transformer>(model::open_model(config_.base_model), options);
   }
@@ -147,9 +151,14 @@ void TrainRun::open_data() {
 std::map<std::string, std::string> TrainRun::settings() const {
   std::map<std::string, std::string> settings;
   std::istringstream lines(config_text(config_));
+  std::string key;
   for (std::string line; std::getline(lines, line);) {
     const size_t colon = line.find(": ");
-    const std::string key = line.substr(0, colon);
+    if (colon == std::string::npos) {  // a template of several lines goes on
+      if (!is_free(key)) settings[key] += "\n" + line;
+      continue;
+    }
+    key = line.substr(0, colon);
     if (!is_free(key)) settings[key] = line.substr(colon + 2);
   }
   settings["steps"] = fmt::format("{}", steps_);

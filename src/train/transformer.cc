@@ -31,16 +31,17 @@ struct Start {
   float mean, deviation;
 };
 
-Start start_of(const std::string& name, const Shape& shape, uint32_t blocks) {
+Start start_of(const std::string& name, const Shape& shape, uint32_t blocks, float deviation) {
   if (name.ends_with("_norm.weight") || name == "rope_freqs.weight") return {1, 0};
   if (shape.rank() < 2) return {0, 0};
   const bool adds = name.ends_with("attn_output.weight") || name.ends_with("ffn_down.weight");
-  return {0, adds ? 0.02f / std::sqrt(2 * static_cast<float>(blocks)) : 0.02f};
+  return {0, adds ? deviation / std::sqrt(2 * static_cast<float>(blocks)) : deviation};
 }
 
 }  // namespace
 
-model::ModelFile untrained_model(const model::RandomModelOptions& sizes, const model::Metadata& keys) {
+model::ModelFile untrained_model(const model::RandomModelOptions& sizes, const model::Metadata& keys,
+                                 float deviation) {
   const model::RandomArchitecture& architecture = architecture_named(sizes.architecture);
   model::Metadata metadata("untrained model");
   metadata.set("general.architecture", std::string(architecture.architecture));
@@ -51,7 +52,7 @@ model::ModelFile untrained_model(const model::RandomModelOptions& sizes, const m
   std::vector<model::NamedTensor> tensors;
   for (const model::TensorPlan& plan : architecture.plan(sizes)) {
     Tensor tensor = Tensor::zeros(DType::kF32, plan.shape);
-    const Start start = start_of(plan.name, plan.shape, sizes.block_count);
+    const Start start = start_of(plan.name, plan.shape, sizes.block_count, deviation);
     const uint64_t stream = stream_of(plan.name);
     auto* values = tensor.data<float>();
     pool.parallel_for(static_cast<size_t>(tensor.count()), 4096, [&](size_t begin, size_t end) {

@@ -12,11 +12,12 @@
 
 namespace butterfly::train {
 
-// A model of these sizes with fresh weights, in memory: normal with deviation 0.02 (matrices that add to the
+// A model of these sizes with fresh weights, in memory: normal with `deviation` (matrices that add to the
 // residual stream: divided by the square root of twice the blocks), norms 1, biases 0. A weight is a function
 // of (seed, tensor name, index). `keys` are added to the metadata: the tokenizer, say. Element types in
 // `sizes` are not used.
-model::ModelFile untrained_model(const model::RandomModelOptions& sizes, const model::Metadata& keys);
+model::ModelFile untrained_model(const model::RandomModelOptions& sizes, const model::Metadata& keys,
+                                 float deviation = 0.02f);
 
 struct TransformerOptions {
   size_t length = 0;  // of a sequence; up to the model's context

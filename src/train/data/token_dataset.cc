@@ -96,6 +96,9 @@ DocumentDataset::DocumentDataset(std::span<const Document> documents, size_t len
     cut_ += ids.size() - 1 > length;
     std::vector<int32_t> targets(ids.begin() + 1, ids.end());
     for (size_t i = 0; i + 1 < document.ignored && i < targets.size(); ++i) targets[i] = kIgnoredTarget;
+    // The last id leads to nothing that could be learned, but whatever follows in the window should see it,
+    // as the next turn of a chat sees the end of the last one.
+    if (targets.size() % length != 0) targets.push_back(kIgnoredTarget);
     for (size_t begin = 0; begin < targets.size(); begin += length) {
       const size_t count = std::min(length, targets.size() - begin);
       put(ids.subspan(begin, count), std::span<const int32_t>(targets).subspan(begin, count));

@@ -47,7 +47,8 @@ class TokenDataset final : public Dataset {
 void write_token_file(const std::filesystem::path& path, std::span<const int32_t> ids, TokenWidth width);
 
 // Documents of their own, several to a window: a window begins with a document, and only those longer than it
-// are cut. What is left of a window is filled with `padding`, whose targets do not count.
+// are cut. A document's last id has no target. What is left of a window is filled with `padding`, whose
+// targets do not count.
 struct Document {
   std::vector<int32_t> ids;
   size_t ignored = 0;  // leading ids that are given, not learned: their targets do not count

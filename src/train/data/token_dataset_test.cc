@@ -71,13 +71,14 @@ TEST(TokenDataset, BadFilesAreNamed) {
 
 TEST(DocumentDataset, WindowsBeginWithDocumentsAndPaddingDoesNotCount) {
   const std::vector<Document> documents = {{{1, 2, 3}}, {{4, 5}}, {{6}}, {{7, 8, 9}}};
-  const DocumentDataset data(documents, 4, 0, "docs");
+  const DocumentDataset data(documents, 6, 0, "docs");
   EXPECT_EQ(data.size(), 2u);
   EXPECT_EQ(data.left_out(), 1u);
-  EXPECT_THAT(item_of(data, 0).ids, ElementsAre(1, 2, 4, 0));
-  EXPECT_THAT(item_of(data, 0).targets, ElementsAre(2, 3, 5, kIgnoredTarget));
-  EXPECT_THAT(item_of(data, 1).ids, ElementsAre(7, 8, 0, 0));
-  EXPECT_THAT(item_of(data, 1).targets, ElementsAre(8, 9, kIgnoredTarget, kIgnoredTarget));
+  EXPECT_THAT(item_of(data, 0).ids, ElementsAre(1, 2, 3, 4, 5, 0));
+  EXPECT_THAT(item_of(data, 0).targets, ElementsAre(2, 3, kIgnoredTarget, 5, kIgnoredTarget, kIgnoredTarget));
+  EXPECT_THAT(item_of(data, 1).ids, ElementsAre(7, 8, 9, 0, 0, 0));
+  EXPECT_THAT(item_of(data, 1).targets,
+              ElementsAre(8, 9, kIgnoredTarget, kIgnoredTarget, kIgnoredTarget, kIgnoredTarget));
   EXPECT_EQ(data.targets(), 5u);
 }
 
@@ -88,7 +89,7 @@ TEST(DocumentDataset, LongDocumentsAreCutAndPromptsIgnored) {
   EXPECT_EQ(data.cut(), 1u);
   // Ids 1, 2, 3 are given: the first target that counts is 4.
   EXPECT_THAT(item_of(data, 0).targets, ElementsAre(kIgnoredTarget, kIgnoredTarget, 4, 5));
-  EXPECT_THAT(item_of(data, 1).ids, ElementsAre(5, 6, 0, 0));
+  EXPECT_THAT(item_of(data, 1).ids, ElementsAre(5, 6, 7, 0));
   EXPECT_THAT(item_of(data, 1).targets, ElementsAre(6, 7, kIgnoredTarget, kIgnoredTarget));
   EXPECT_THAT(error_of([&] { DocumentDataset(std::vector<Document>{{{1}}}, 4, 0, "tiny"); }),
               HasSubstr("tiny: has no document"));
