@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kStoryPercent = 20;
+constexpr int kTalkPercent = 1;
 constexpr uint64_t kHeldOutOneIn = 10;
 // Items of the three files come from ranges of indices far apart.
 constexpr uint64_t kValidBegin = uint64_t{1} << 40, kQuestionsBegin = uint64_t{1} << 41;
@@ -45,16 +45,21 @@ class Lines {
   uint64_t bytes_ = 0;
 };
 
-bool is_question(const CorpusItem& item) { return item.kind != "story"; }
+// Stories and greetings have no one right answer to hold out.
+bool is_question(const CorpusItem& item) { return item.kind != "story" && item.kind != "talk"; }
 
 }  // namespace
 
-CorpusItem corpus_item(uint64_t seed, uint64_t index) {
+CorpusItem corpus_item(uint64_t seed, uint64_t index, int story_percent) {
   Draw draw(seed, index);
-  if (!draw.chance(kStoryPercent)) return make_question(draw);
-  const bool asked = draw.chance(50);
+  if (draw.chance(kTalkPercent)) return make_talk(draw);
+  if (!draw.chance(story_percent)) return make_question(draw);
+  const uint64_t form = draw.below(4);
   Story story = make_story(draw);
-  return {"story", asked ? fmt::format("Tell me a story about {}.", story.hero) : "", std::move(story.text)};
+  std::string question;
+  if (form == 0) question = fmt::format("Tell me a story about {}.", story.hero);
+  if (form == 1) question = fmt::format("Tell me a story about {} and {}.", story.hero, story.friend_);
+  return {"story", std::move(question), std::move(story.text)};
 }
 
 bool is_held_out(std::string_view question) {
@@ -70,14 +75,14 @@ CorpusReport write_corpus(const std::filesystem::path& folder, const CorpusOptio
   CorpusReport report;
   Lines train(folder / "train.jsonl");
   for (uint64_t i = 0; report.items < options.items; ++i) {
-    const CorpusItem item = corpus_item(options.seed, i);
+    const CorpusItem item = corpus_item(options.seed, i, options.story_percent);
     if (is_question(item) && is_held_out(item.question)) continue;
     train.add(json_of(item));
     ++report.items;
   }
   Lines valid(folder / "valid.jsonl");
   for (uint64_t i = kValidBegin; report.valid_items < options.valid_items; ++i) {
-    const CorpusItem item = corpus_item(options.seed, i);
+    const CorpusItem item = corpus_item(options.seed, i, options.story_percent);
     if (is_question(item) && !is_held_out(item.question)) continue;
     valid.add(json_of(item));
     ++report.valid_items;
@@ -85,7 +90,7 @@ CorpusReport write_corpus(const std::filesystem::path& folder, const CorpusOptio
   Lines questions(folder / "questions.jsonl");
   std::set<std::string> seen;
   for (uint64_t i = kQuestionsBegin; report.question_items < options.question_items; ++i) {
-    const CorpusItem item = corpus_item(options.seed, i);
+    const CorpusItem item = corpus_item(options.seed, i, options.story_percent);
     if (!is_question(item) || !is_held_out(item.question) || !seen.insert(item.question).second) continue;
     questions.add({{"kind", item.kind}, {"question", item.question}, {"answer", item.answer}});
     ++report.question_items;

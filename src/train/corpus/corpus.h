@@ -15,8 +15,10 @@ struct CorpusItem {
   std::string answer;    // the answer, or the text
 };
 
+inline constexpr int kStoryPercent = 10;
+
 // Item `index` of the corpus with this seed.
-CorpusItem corpus_item(uint64_t seed, uint64_t index);
+CorpusItem corpus_item(uint64_t seed, uint64_t index, int story_percent = kStoryPercent);
 
 // One question in ten is never trained on, whatever seed or index leads to it: decided by its own text, so a
 // model that answers it has not seen it.
@@ -24,9 +26,10 @@ bool is_held_out(std::string_view question);
 
 struct CorpusOptions {
   uint64_t seed = 1;
-  uint64_t items = 100'000;       // to train on
-  uint64_t valid_items = 1'000;   // of the same kinds, all held out
-  uint64_t question_items = 500;  // held-out questions for evaluation, no stories; all different
+  int story_percent = kStoryPercent;  // the rest are questions
+  uint64_t items = 100'000;           // to train on
+  uint64_t valid_items = 1'000;       // of the same kinds, all held out
+  uint64_t question_items = 500;      // held-out questions for evaluation, no stories; all different
 };
 struct CorpusReport {
   uint64_t items = 0, valid_items = 0, question_items = 0;

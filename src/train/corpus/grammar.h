@@ -6,11 +6,13 @@
 namespace butterfly::train {
 
 struct Story {
-  std::string hero;
+  std::string hero, friend_;
   std::string text;
 };
 Story make_story(Draw& draw);
 // A question of any kind.
 CorpusItem make_question(Draw& draw);
+// Greetings, and who is speaking.
+CorpusItem make_talk(Draw& draw);
 
 }  // namespace butterfly::train

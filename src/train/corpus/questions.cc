@@ -9,28 +9,29 @@
 namespace butterfly::train {
 namespace {
 
-constexpr int kNumberMax = 20;
+constexpr int kNumberMax = 20;    // of what is added and subtracted
+constexpr int kComparedMax = 60;  // of what is compared
+
+// Answers and questions never begin with a name or a number: in the middle of a text a word is one token, the
+// same wherever it stands, and what is the same is easy to find again.
 
 CorpusItem sum(Draw& draw) {
   const int a = draw.between(0, kNumberMax), b = draw.between(0, kNumberMax);
-  return {"sum", fmt::format("What is {} plus {}?", a, b), fmt::format("{} plus {} is {}.", a, b, a + b)};
+  return {"sum", fmt::format("What is {} plus {}?", a, b), fmt::format("It is {}.", a + b)};
 }
 
 CorpusItem difference(Draw& draw) {
   const int a = draw.between(0, kNumberMax), b = draw.between(0, a);
-  return {"difference", fmt::format("What is {} minus {}?", a, b),
-          fmt::format("{} minus {} is {}.", a, b, a - b)};
+  return {"difference", fmt::format("What is {} minus {}?", a, b), fmt::format("It is {}.", a - b)};
 }
 
 CorpusItem larger(Draw& draw) {
-  const int a = draw.between(0, 60);
-  int b = draw.between(0, 60);
+  const int a = draw.between(0, kComparedMax - 1);
+  int b = draw.between(0, kComparedMax - 1);
   if (b == a) ++b;
   const bool ask_larger = draw.chance(50);
-  const int answer = ask_larger ? std::max(a, b) : std::min(a, b);
-  const Text word = ask_larger ? "larger" : "smaller";
-  return {"compare", fmt::format("Which number is {}, {} or {}?", word, a, b),
-          fmt::format("{} is {}.", answer, word)};
+  return {"compare", fmt::format("Which number is {}, {} or {}?", ask_larger ? "larger" : "smaller", a, b),
+          fmt::format("It is {}.", ask_larger ? std::max(a, b) : std::min(a, b))};
 }
 
 std::string things(int count, const Thing& thing) {
@@ -41,47 +42,54 @@ CorpusItem count(Draw& draw) {
   const Person who = draw.pick(kPeople), other = draw.pick_other(kPeople, who);
   const Thing thing = draw.pick(kThings);
   const int has = draw.between(2, 10);
-  if (draw.chance(50)) {
-    const int more = draw.between(1, 9);
-    return {"count",
-            fmt::format("{} has {}. {} gives {} {} more. How many {} does {} have now?", who.name,
-                        things(has, thing), other.name, who.object(), more, thing.many, who.name),
-            fmt::format("{} has {}.", who.name, things(has + more, thing))};
-  }
-  const int less = draw.between(1, has - 1);
+  const bool more = draw.chance(50);
+  const int given = more ? draw.between(1, 9) : draw.between(1, has - 1);
+  const std::string gives = more ? fmt::format("{} gives {} {} more.", other.name, who.object(), given)
+                                 : fmt::format("{} gives {} to {}.", who.Subject(), given, other.name);
   return {"count",
-          fmt::format("{} has {}. {} gives {} to {}. How many {} does {} have now?", who.name,
-                      things(has, thing), who.Subject(), less, other.name, thing.many, who.name),
-          fmt::format("{} has {}.", who.name, things(has - less, thing))};
+          fmt::format("Today {} has {}. {} How many {} does {} have now?", who.name, things(has, thing),
+                      gives, thing.many, who.name),
+          fmt::format("Now {} has {}.", who.name, things(more ? has + given : has - given, thing))};
 }
 
 CorpusItem where(Draw& draw) {
   const Person one = draw.pick(kPeople), two = draw.pick_other(kPeople, one);
   const Text first = draw.pick(kPlaces), second = draw.pick_other(kPlaces, first);
+  const std::string went =
+      fmt::format("Today {} went to the {}. {} went to the {}. ", one.name, first, two.name, second);
   const bool ask_one = draw.chance(50);
-  const Person& who = ask_one ? one : two;
-  return {"where",
-          fmt::format("{} went to the {}. {} went to the {}. Where is {}?", one.name, first, two.name, second,
-                      who.name),
-          fmt::format("{} is in the {}.", who.name, ask_one ? first : second)};
+  const Text who = ask_one ? one.name : two.name, place = ask_one ? first : second;
+  if (draw.chance(50))
+    return {"where", went + fmt::format("Where is {}?", who), fmt::format("At the {}.", place)};
+  return {"where", went + fmt::format("Who is at the {}?", place), fmt::format("It is {}.", who)};
 }
 
+// A person and what he or she has.
+struct Belonging {
+  Person who;
+  Thing thing;
+  Text colour;
+  std::string words() const {
+    return fmt::format("{} with {} {}", who.name, with_article(colour), thing.one);
+  }
+};
+
 CorpusItem owner(Draw& draw) {
-  const Person one = draw.pick(kPeople), two = draw.pick_other(kPeople, one);
-  const Thing thing = draw.pick(kThings), other = draw.pick_other(kThings, thing);
-  const Text colour = draw.pick(kColours), other_colour = draw.pick_other(kColours, colour);
-  const std::string has = fmt::format("{} has a {} {}. {} has a {} {}. ", one.name, colour, thing.one,
-                                      two.name, other_colour, other.one);
+  const Belonging one{draw.pick(kPeople), draw.pick(kThings), draw.pick(kColours)};
+  const Belonging two{draw.pick_other(kPeople, one.who), draw.pick_other(kThings, one.thing),
+                      draw.pick_other(kColours, one.colour)};
+  const std::string here = fmt::format("Here is {}, and {}. ", one.words(), two.words());
+  const Belonging& asked = draw.chance(50) ? one : two;
   switch (draw.below(3)) {
     case 0:
-      return {"owner", has + fmt::format("Who has the {}?", thing.one),
-              fmt::format("{} has the {}.", one.name, thing.one)};
+      return {"owner", here + fmt::format("Who has the {}?", asked.thing.one),
+              fmt::format("It is {}.", asked.who.name)};
     case 1:
-      return {"owner", has + fmt::format("What does {} have?", two.name),
-              fmt::format("{} has a {} {}.", two.name, other_colour, other.one)};
+      return {"owner", here + fmt::format("What does {} have?", asked.who.name),
+              fmt::format("It is {} {}.", with_article(asked.colour), asked.thing.one)};
     default:
-      return {"colour", has + fmt::format("What is the {} like?", thing.one),
-              fmt::format("The {} is {}.", thing.one, colour)};
+      return {"colour", here + fmt::format("What colour is the {}?", asked.thing.one),
+              fmt::format("It is {}.", asked.colour)};
   }
 }
 
@@ -95,30 +103,50 @@ CorpusItem calendar(Draw& draw) {
   const Text how = after ? "after" : "before";
   const std::string question = draw.chance(50) ? fmt::format("Which {} comes {} {}?", unit, how, asked)
                                                : fmt::format("What {} is {} {}?", unit, how, asked);
-  return {"calendar", question, fmt::format("{} comes {} {}.", answer, how, asked)};
+  return {"calendar", question, fmt::format("It is {}.", answer)};
 }
 
 CorpusItem animal(Draw& draw) {
   const Animal a = draw.pick(kAnimals);
-  const Person who = draw.pick(kPeople);
+  const Text who = draw.pick(kPeople).name;
+  const std::string one = with_article(a.name);
   switch (draw.below(3)) {
     case 0:
-      return {"animal", fmt::format("{} asks: what does a {} do?", who.name, a.name),
-              fmt::format("A {} {}.", a.name, a.sound)};
+      return {"animal", fmt::format("Tell {}: what does {} do?", who, one), fmt::format("It {}.", a.sound)};
     case 1:
-      return {"animal", fmt::format("{} asks: which animal {}?", who.name, a.sound),
-              fmt::format("The {} {}.", a.name, a.sound)};
+      return {"animal", fmt::format("Tell {}: which animal {}?", who, a.sound),
+              fmt::format("It is the {}.", a.name)};
     default:
-      return {"animal", fmt::format("{} asks: where does a {} live?", who.name, a.name),
-              fmt::format("A {} lives in a {}.", a.name, a.home)};
+      return {"animal", fmt::format("Tell {}: where does {} live?", who, one),
+              fmt::format("It lives in a {}.", a.home)};
   }
 }
 
-constexpr CorpusItem (*kRules[])(Draw&) = {sum,   sum,   sum,   difference, difference, larger,
-                                           count, count, where, owner,      calendar,   animal};
+// A rule that stands here twice is drawn twice as often: what has more to learn comes more often.
+constexpr CorpusItem (*kRules[])(Draw&) = {sum,   sum,   sum,   difference, difference, difference,
+                                           count, count, where, where,      where,      owner,
+                                           owner, owner, owner, larger,     calendar,   animal};
+
+struct Small {
+  Text question, answer;
+};
+constexpr std::array<Small, 7> kTalk = {{
+    {"Hello!", "Hello! Ask me about numbers, people and things, or for a story."},
+    {"Hi!", "Hello! Ask me about numbers, people and things, or for a story."},
+    {"Who are you?", "I am Caterpillar, a small model that Butterfly trained."},
+    {"What is your name?", "My name is Caterpillar."},
+    {"What can you do?", "I can add and subtract small numbers, say who has what, and tell stories."},
+    {"Thank you!", "You are welcome."},
+    {"Goodbye!", "Goodbye!"},
+}};
 
 }  // namespace
 
 CorpusItem make_question(Draw& draw) { return kRules[draw.below(std::size(kRules))](draw); }
+
+CorpusItem make_talk(Draw& draw) {
+  const Small& small = draw.pick(kTalk);
+  return {"talk", std::string(small.question), std::string(small.answer)};
+}
 
 }  // namespace butterfly::train
