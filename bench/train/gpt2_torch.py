@@ -2,10 +2,13 @@
 """A GPT-2 of any size in PyTorch: the losses and the speed that Butterfly's are compared with.
 
   gpt2_torch.py --layers 12 --dim 768 --heads 12 --vocab 50257 --context 1024 --batch 4 --length 64 --steps 10
-                [--weights FOLDER] [--threads 2] [--lr 1e-4]
+                [--weights FOLDER] [--threads 2] [--lr 1e-4] [--text FOLDER]
 
 With --weights, FOLDER holds <tensor>.npy under GGUF's names (what gpt2_step --dump writes); else weights are random. Tokens
 are the same function of the step as in gpt2_step. One line per step: step, loss, seconds. Exit code 77: no PyTorch here.
+
+With --text, tokens are the bytes of FOLDER/train.bin in windows of --length; FOLDER/order.txt has the windows of one step a
+line. The loss over all windows of FOLDER/valid.bin is printed at the end: valid, loss.
 """
 import argparse
 import ast
@@ -27,6 +30,7 @@ for name, default in (("layers", 2), ("dim", 64), ("heads", 4), ("vocab", 256), 
     parser.add_argument("--" + name, type=int, default=default)
 parser.add_argument("--lr", type=float, default=1e-4)
 parser.add_argument("--weights")
+parser.add_argument("--text")
 args = parser.parse_args()
 torch.set_num_threads(args.threads)
 torch.manual_seed(1)
@@ -79,6 +83,7 @@ def norm(x, name):
 
 
 def loss_of(tokens, targets):
+    B = tokens.shape[0]
     x = F.embedding(tokens, p["token_embd.weight"]) + p["position_embd.weight"][:T]
     for i in range(args.layers):
         b = f"blk.{i}."
@@ -99,16 +104,37 @@ def tokens_of(step):
     return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
 
+def read_bytes(name):
+    with open(os.path.join(args.text, name), "rb") as file:
+        return torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).long()
+
+
+def windows_of(data, items):
+    rows = torch.stack([data[i * T : (i + 1) * T + 1] for i in items])
+    return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+
+
+if args.text:
+    train, valid = read_bytes("train.bin"), read_bytes("valid.bin")
+    with open(os.path.join(args.text, "order.txt")) as file:
+        order = [[int(i) for i in line.split()] for line in file]
+
 matrices = [t for t in p.values() if t.dim() > 1]
 vectors = [t for t in p.values() if t.dim() == 1]
 optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.01}, {"params": vectors, "weight_decay": 0.0}],
                               lr=args.lr, betas=(0.9, 0.999), eps=1e-8)
 for step in range(args.steps):
-    tokens, targets = tokens_of(step)
+    tokens, targets = windows_of(train, order[step]) if args.text else tokens_of(step)
     start = time.perf_counter()
     optimizer.zero_grad(set_to_none=True)
     loss = loss_of(tokens, targets)
     loss.backward()
     optimizer.step()
     print(step, f"{loss.item():.7f}", f"{time.perf_counter() - start:.4f}", flush=True)
+if args.text:
+    with torch.no_grad():
+        count = (len(valid) - 1) // T
+        batches = [range(i, min(count, i + 64)) for i in range(0, count, 64)]
+        total = sum(len(items) * loss_of(*windows_of(valid, items)).item() for items in batches)
+    print("valid", f"{total / count:.7f}")
 print("peak_bytes", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
