@@ -270,9 +270,9 @@ void Worker::beat(TimePoint now) {
 void Worker::tick(TimePoint now) {
   // After a pause of this process what the coordinator said waits in the socket.
   const Duration gap = now - std::exchange(ticked_at_, now);
-  if (gap > config_.silent_after / 2) {
-    heard_at_ += gap;
-    since_ += gap;
+  if (const Duration late = gap - config_.silent_after / 2; late > Duration{}) {
+    heard_at_ += late;
+    since_ += late;
   }
   switch (state_) {
     case State::kWaiting:

@@ -44,6 +44,7 @@ TEST(Capabilities, MeasuredFiguresAreThere) {
   const butterfly::testing::TempDir folder;
   ThreadPool pool(1);
   MeasureOptions options{.program = "p", .types = {}, .time_per_figure = std::chrono::milliseconds(2)};
+  options.dram_bytes = 4 << 20;
   options.disk_folder = folder.path();
   options.disk_bytes = 1 << 20;
   const Capabilities c = measure_node(pool, options);

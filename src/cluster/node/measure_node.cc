@@ -80,8 +80,8 @@ Capabilities measure_node(ThreadPool& pool, const MeasureOptions& options) {
                 static_cast<uint64_t>(std::max<long>(::sysconf(_SC_PAGE_SIZE), 0));
   c.ram_limit_bytes = memory_limit_bytes();
 
-  const kernels::MachineProbe probe =
-      kernels::probe_machine(pool, {.time_per_figure = options.time_per_figure});
+  const kernels::MachineProbe probe = kernels::probe_machine(
+      pool, {.dram_bytes = options.dram_bytes, .time_per_figure = options.time_per_figure});
   c.cpu = probe.cpu;
   c.target = probe.target;
   c.int8_instruction = probe.int8_instruction;

@@ -14,6 +14,7 @@ struct MeasureOptions {
   // Types of weights whose kernels are timed: 2 seconds or so each, with one thread and with all.
   std::vector<DType> types = {DType::kQ4_0, DType::kQ8_0, DType::kF16};
   std::chrono::milliseconds time_per_figure{150};
+  uint64_t dram_bytes = 0;                 // read to find the memory's speed; 0: more than the caches hold
   std::filesystem::path disk_folder = {};  // where models are kept; empty: the disk is not measured
   uint64_t disk_bytes = 64 << 20;
 };

@@ -1,0 +1,99 @@
+// `butterfly doctor`: what may keep this machine or its cluster from working well, and the fix.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "cli/cluster_access.h"
+#include "cli/commands/commands.h"
+#include "cli/doctor_checks.h"
+#include "cli/exit_code.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "cluster/node/addresses.h"
+#include "cluster/node/free_memory.h"
+#include "kernels/target.h"
+#include "server/management_client.h"
+
+namespace butterfly::cli {
+namespace {
+
+struct DoctorOptions {
+  std::string state, reach;
+  size_t cluster_port = cluster::kClusterPort, http_port = 8080;
+  CoordinatorChoice choice;
+  bool json = false, discover = false;
+};
+
+std::string_view level_name(Level level) {
+  return level == Level::kOk ? "ok" : level == Level::kWarning ? "warning" : "problem";
+}
+
+Findings look(const DoctorOptions& options) {
+  Findings all;
+  const auto add = [&](Findings more) { all.insert(all.end(), more.begin(), more.end()); };
+  const bool runs = !server::running_servers().empty();
+  add(check_identity(state_path(options.state), cluster::wall_now()));
+  add(check_port("cluster port", static_cast<uint16_t>(options.cluster_port), false, runs));
+  add(check_port("HTTP port", static_cast<uint16_t>(options.http_port), false, runs));
+  add(check_cpu(kernels::available_targets()));
+  const uint64_t machine =
+      static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
+  add(check_memory(cluster::free_memory_bytes(), memory_limit_bytes(), machine));
+  add(check_measured(state_path(options.state), default_thread_count(), cluster::wall_now()));
+  if (!options.reach.empty()) add(check_reach(options.reach, std::chrono::seconds(3)));
+  if (options.discover) add(check_network(cluster::discover(std::chrono::seconds(1))));
+  if (const auto socket = options.choice.find()) add(check_cluster(ask_status(*socket)));
+  return all;
+}
+
+int doctor(const DoctorOptions& options) {
+  const Findings all = look(options);
+  bool problems = false;
+  for (const Finding& found : all) problems = problems || found.level == Level::kProblem;
+  if (options.json) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const Finding& found : all)
+      rows.push_back({{"level", level_name(found.level)},
+                      {"check", found.check},
+                      {"text", found.text},
+                      {"fix", found.fix}});
+    fmt::print("{}\n", rows.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    return problems ? kExitFailure : kExitOk;
+  }
+  const bool color = use_color(STDOUT_FILENO);
+  for (const Finding& found : all) {
+    const char* paint = !color                           ? ""
+                        : found.level == Level::kOk      ? "\033[32m"
+                        : found.level == Level::kWarning ? "\033[33m"
+                                                         : "\033[31m";
+    fmt::print("{}{:<8}{} {:<13} {}\n", paint, level_name(found.level), color ? "\033[0m" : "", found.check,
+               found.text);
+    if (!found.fix.empty()) fmt::print("{:<22} fix: {}\n", "", found.fix);
+  }
+  return problems ? kExitFailure : kExitOk;
+}
+
+}  // namespace
+
+CommandBody setup_doctor(CLI::App& app) {
+  auto options = std::make_shared<DoctorOptions>();
+  add_option(app, "HOST", options->reach, "Also try to reach this coordinator: HOST[:PORT]");
+  add_state_flag(app, options->state);
+  add_option(app, "--cluster-port", options->cluster_port, "Port for links between nodes")
+      .range(1, 65535)
+      .type_name("N")
+      .show_default();
+  add_option(app, "--http-port", options->http_port, "Port for requests")
+      .range(1, 65535)
+      .type_name("N")
+      .show_default();
+  add_flag(app, "--discover", options->discover, "Also ask the local network for clusters");
+  options->choice.add_to(app);
+  add_json_flag(app, options->json);
+  return [options] { return doctor(*options); };
+}
+
+}  // namespace butterfly::cli

@@ -1,0 +1,104 @@
+#include "cli/status_output.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "base/units.h"
+
+namespace butterfly::cli {
+namespace {
+
+using cluster::ClusterStatus;
+using cluster::NodeStatus;
+
+std::string seconds_text(double seconds) {
+  return format_duration(std::chrono::nanoseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1e9)));
+}
+
+std::string first_line(const ClusterStatus& s) {
+  const auto up = std::count_if(s.nodes.begin(), s.nodes.end(),
+                                [](const NodeStatus& node) { return node.state == "up"; });
+  std::string out;
+  if (s.serving) {
+    out = fmt::format("serving {} for {}, plan {}, {} of {} nodes up", s.model, seconds_text(s.serving_s),
+                      s.plan, up, s.nodes.size());
+    if (s.predicted_tokens_per_s > 0)
+      out += fmt::format(", {:.1f} tok/s predicted", s.predicted_tokens_per_s);
+    if (!s.change.empty()) out += fmt::format("; a new plan: {}", s.change);
+  } else {
+    out = fmt::format("not serving{}{}: {}; {} of {} nodes up", s.model.empty() ? "" : " ", s.model, s.reason,
+                      up, s.nodes.size());
+  }
+  return out + "\n";
+}
+
+std::vector<std::string> cells(const NodeStatus& n) {
+  const bool loading = n.load_total > 0 && (n.phase == "loading" || n.phase == "preparing");
+  std::string role = n.role.empty() ? "-" : n.role;
+  if (loading)
+    role = fmt::format("{} {:.0f} %", n.phase,
+                       100.0 * static_cast<double>(n.load_done) / static_cast<double>(n.load_total));
+  return {n.name,
+          n.state,
+          role,
+          fmt::format("{} x {}", n.threads, n.target),
+          n.ram_free_bytes > 0
+              ? fmt::format("{} of {}", format_bytes(n.ram_free_bytes), format_bytes(n.ram_bytes))
+              : format_bytes(n.ram_bytes),
+          n.begin && n.end ? fmt::format("{}-{}", *n.begin, *n.end - 1) : "-",
+          n.begin ? fmt::format("{:.1f}", n.rows_per_s) : "-",
+          n.link_bandwidth > 0
+              ? fmt::format("{}, {}/s", seconds_text(n.link_rtt_s),
+                            format_bytes(static_cast<uint64_t>(std::min(n.link_bandwidth, 1e15))))
+              : "-",
+          n.program.empty() ? "-" : n.program};
+}
+
+std::string table(const ClusterStatus& s) {
+  std::vector<std::vector<std::string>> rows = {
+      {"NAME", "STATE", "ROLE", "CPU", "RAM FREE", "LAYERS", "TOK/S", "LINK", "VERSION"}};
+  for (const NodeStatus& node : s.nodes) rows.push_back(cells(node));
+  std::vector<size_t> width(rows[0].size());
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+  std::string out;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i)
+      out += i + 1 == row.size() ? row[i] : fmt::format("{:<{}}  ", row[i], width[i]);
+    out += '\n';
+  }
+  return out;
+}
+
+std::string losses(const ClusterStatus& s) {
+  std::string out;
+  for (const NodeStatus& node : s.nodes)
+    if (node.loss) out += fmt::format("  {}: {}\n", node.name, node.loss->words);
+  return out.empty() ? out : "if a node is lost:\n" + out;
+}
+
+std::string events(const ClusterStatus& s, size_t events_max) {
+  std::string out;
+  const size_t first = s.events.size() - std::min(s.events.size(), events_max);
+  for (size_t i = first; i < s.events.size(); ++i) {
+    const cluster::EventStatus& event = s.events[i];
+    const std::time_t when = event.unix_ms / 1000;
+    out += fmt::format("  {:%H:%M:%S} {}{}{}{}{}\n", fmt::localtime(when), event.node,
+                       event.node.empty() ? "" : " ", event.kind, event.text.empty() ? "" : ": ", event.text);
+  }
+  return out.empty() ? out : "last events:\n" + out;
+}
+
+}  // namespace
+
+std::string status_text(const ClusterStatus& status, size_t events_max) {
+  std::string out = first_line(status) + table(status) + losses(status);
+  if (!status.last_failure.empty()) out += fmt::format("last failure: {}\n", status.last_failure);
+  return out + events(status, events_max);
+}
+
+}  // namespace butterfly::cli
