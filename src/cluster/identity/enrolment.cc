@@ -89,7 +89,9 @@ EnrolmentReply EnrolmentDesk::decide(std::span<const std::byte> body, const std:
     log_warn("join from {} refused: {}", address, why);
     return EnrolmentReply{.refusal = std::move(why), .certificate = {}, .authority = {}};
   };
-  if (!limiter_.may_try(address)) return refuse("too many failures from this address; wait a minute");
+  if (!limiter_.may_try(address))  // without a line in the log, which would be theirs to fill
+    return {
+        .refusal = "too many failures from this address; wait a minute", .certificate = {}, .authority = {}};
   // Failures of form count as well: the limit is also for those who only make work.
   const auto fail_with = [&](std::string why) {
     limiter_.failed(address);
