@@ -6,6 +6,7 @@
 
 #include "base/testing/temp_dir.h"
 #include "cluster/identity/authority.h"
+#include "cluster/transport/spin.h"
 #include "runtime/plan_pieces.h"
 
 namespace butterfly::bench {
@@ -66,11 +67,12 @@ size_t balanced_cut(const std::filesystem::path& path) {
 
 LoopbackChain::LoopbackChain(const std::filesystem::path& path, const LoopbackOptions& options)
     : options_(options) {
+  // Links count the CPUs once: before this thread is pinned to one of them.
+  (void)cluster::spin_until_readable(-1, std::chrono::microseconds(1));
   if (options_.cut == 0) options_.cut = balanced_cut(path);
   const size_t layers = model::read_config(model::open_model(path)).layers;
   first_ = load(path, first_pool_, model::range_of_pieces(0, options_.cut, layers), options.context);
   last_ = load(path, last_pool_, model::range_of_pieces(options_.cut, layers + 2, layers), options.context);
-  worker_ = std::make_unique<runtime::StageWorker>(*first_, first_pool_, 0, options_.chain);
 }
 
 LoopbackChain::~LoopbackChain() { end(); }
@@ -81,8 +83,11 @@ void LoopbackChain::end() {
   thread_.join();
 }
 
-std::unique_ptr<runtime::ChainStage> LoopbackChain::start(std::shared_ptr<runtime::ChainTimes> times) {
+std::unique_ptr<runtime::ChainStage> LoopbackChain::start(std::shared_ptr<runtime::ChainTimes> times,
+                                                          bool expect) {
   end();
+  options_.chain.expect_steps = expect;
+  worker_ = std::make_unique<runtime::StageWorker>(*first_, first_pool_, 0, options_.chain);
   cluster::TcpOptions tcp;
   tcp.spin = options_.spin;
   std::tie(here_, there_) = loopback_pair(tcp);

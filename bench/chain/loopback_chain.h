@@ -35,7 +35,8 @@ class LoopbackChain {
   LoopbackChain(const std::filesystem::path& model, const LoopbackOptions& options);
   ~LoopbackChain();
 
-  std::unique_ptr<runtime::ChainStage> start(std::shared_ptr<runtime::ChainTimes> times);
+  std::unique_ptr<runtime::ChainStage> start(std::shared_ptr<runtime::ChainTimes> times, bool expect = true);
+  runtime::StageWorkerStats worker_stats() const { return worker_->stats(); }
   const runtime::LoadedModel& last() const { return *last_; }
   const runtime::LoadedModel& first() const { return *first_; }
   cluster::LinkCounters counters() const { return here_->counters(); }

@@ -48,7 +48,8 @@ ChainStage::ChainStage(const LoadedModel& model, ThreadPool& pool, size_t worker
       from_last_(std::move(from_last)),
       options_(options),
       limits_(chain_limits(info_, *options.format)),
-      times_(std::move(times)) {}
+      times_(std::move(times)),
+      wait_(options.expect_steps) {}
 
 ChainStage::~ChainStage() { close(); }
 
@@ -103,7 +104,7 @@ Status ChainStage::submit(const StepRequest& request) {
 // The next message, body and all. kTimeout leaves the chain whole; other errors mean lost().
 Status ChainStage::read_message(Duration timeout, Message& message) {
   const TimePoint began = now();
-  const auto found = from_last_->receive_head(timeout);
+  const auto found = wait_.receive_head(*from_last_, timeout);
   if (!found) return found.status();
   const TimePoint arrived = now();
   const MessageHead& head = message.head = *found;

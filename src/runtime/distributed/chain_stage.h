@@ -10,6 +10,7 @@
 #include "runtime/distributed/chain_options.h"
 #include "runtime/distributed/chain_times.h"
 #include "runtime/distributed/step_message.h"
+#include "runtime/distributed/step_wait.h"
 
 namespace butterfly::runtime {
 
@@ -73,6 +74,7 @@ class ChainStage final : public Stage {
   Message message_;            // at hand,
   StepMessage came_;           // and what it says
   std::vector<float> hidden_;
+  StepWait wait_;
   ChainStep step_;
 };
 

@@ -39,7 +39,8 @@ StageWorker::StageWorker(const LoadedModel& model, ThreadPool& pool, size_t plac
     : layers_(checked(model, place, options), pool, options.cache),
       place_(place),
       options_(options),
-      limits_(chain_limits(layers_.info(), *options.format)) {}
+      limits_(chain_limits(layers_.info(), *options.format)),
+      wait_(options.expect_steps) {}
 
 Status StageWorker::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
   {
@@ -87,7 +88,7 @@ StageWorkerStats StageWorker::stats() const {
 Status StageWorker::serve(Link& from, Link& to) {
   free_since_ = now();
   for (;;) {
-    const auto head = from.receive_head(kIdle);
+    const auto head = wait_.receive_head(from, kIdle);
     if (!head && head.status().code() == Errc::kTimeout) continue;
     if (!head) return head.status();
     arrived_ = now();
@@ -189,6 +190,8 @@ Status StageWorker::take_step(const MessageHead& head, Link& to) {
     stats_.rows += message_.rows.size();
     stats_.times += times_;
     stats_.last = times_;
+    stats_.looks = wait_.looks();
+    stats_.found_awake = wait_.found_awake();
   }
   times_.send = free_since_ - computed;
   progress_.fetch_add(1, std::memory_order_relaxed);

@@ -8,6 +8,7 @@
 #include "cluster/transport/link.h"
 #include "runtime/distributed/chain_options.h"
 #include "runtime/distributed/step_message.h"
+#include "runtime/distributed/step_wait.h"
 
 namespace butterfly::runtime {
 
@@ -16,10 +17,11 @@ struct StageWorkerStats {
   uint64_t step = 0;   // the last one sent on
   uint64_t steps = 0;  // since the worker was made, over all runs
   uint64_t rows = 0;
-  uint64_t stale = 0;     // messages of older epochs, dropped
-  uint64_t failures = 0;  // steps that could not be computed
-  StageTimes times;       // sums
-  StageTimes last;        // of the last step
+  uint64_t stale = 0;                   // messages of older epochs, dropped
+  uint64_t failures = 0;                // steps that could not be computed
+  uint64_t looks = 0, found_awake = 0;  // see step_wait.h
+  StageTimes times;                     // sums
+  StageTimes last;                      // of the last step
 };
 
 // Any stage but the last one, which is the coordinator's (see chain_stage.h). Borrows model and pool. The
@@ -71,6 +73,7 @@ class StageWorker {
   std::vector<std::byte> body_, times_bytes_, values_;
   std::vector<float> hidden_;
   StepMessage message_;
+  StepWait wait_;
 
   mutable std::mutex mutex_;
   std::shared_ptr<cluster::Link> from_, to_;  // of the run under way
