@@ -138,13 +138,24 @@ double decode_rate(runtime::Engine& engine, const Settings& settings, size_t voc
   return static_cast<double>(together) / (first_end - all_began);
 }
 
+// The whole model with one thread.
+struct Whole {
+  explicit Whole(const Settings& settings) : pool(1) {
+    runtime::LoadOptions load;
+    load.with_tokenizer = false;
+    load.context = settings.prompt + settings.generate + 64;
+    model = runtime::load_model(settings.model, pool, load);
+  }
+  std::unique_ptr<runtime::PagedStage> stage(const Settings& settings, size_t streams) const {
+    return std::make_unique<runtime::PagedStage>(*model, pool, chain_options(settings, streams).cache);
+  }
+  mutable ThreadPool pool;
+  std::unique_ptr<runtime::LoadedModel> model;
+};
+
 void measure_streams(const Settings& settings) {
   LoopbackChain chain(settings.model, loopback(settings, settings.streams));
-  ThreadPool pool(1);
-  runtime::LoadOptions load;
-  load.with_tokenizer = false;
-  load.context = settings.prompt + settings.generate + 64;
-  const auto whole = runtime::load_model(settings.model, pool, load);
+  const Whole whole(settings);
   if (settings.pin) pin_to(0);
   runtime::EngineOptions options;
   options.running_max = settings.streams;
@@ -156,15 +167,13 @@ void measure_streams(const Settings& settings) {
   for (size_t round = 0; round < settings.rounds; ++round) {
     double one, two;
     {
-      runtime::Engine engine(std::make_unique<runtime::PagedStage>(
-                                 *whole, pool, chain_options(settings, settings.streams).cache),
-                             nullptr, options);
-      one = decode_rate(engine, settings, whole->config.vocab, round);
+      runtime::Engine engine(whole.stage(settings, settings.streams), nullptr, options);
+      one = decode_rate(engine, settings, whole.model->config.vocab, round);
     }
     {
       const auto times = std::make_shared<runtime::ChainTimes>();
       runtime::Engine engine(chain.start(times), nullptr, options);
-      two = decode_rate(engine, settings, whole->config.vocab, round);
+      two = decode_rate(engine, settings, whole.model->config.vocab, round);
       const auto view = times->view();
       const auto share = [&](Duration d) { return us(d) / static_cast<double>(view.steps); };
       fmt::print("{:>5} {:>14.2f} {:>14.2f} {:>8.2f}   us/step:", round, one, two, two / one);
@@ -173,6 +182,33 @@ void measure_streams(const Settings& settings) {
                    share(s.wire()));
       fmt::print("\n");
     }
+    std::fflush(stdout);
+  }
+}
+
+// Seconds to the first token behind a prompt.
+double first_token(runtime::Engine& engine, const Settings& settings, size_t vocab, size_t seed) {
+  const Seconds began = seconds_now();
+  const auto stream = start(engine, plain_request(random_prompt(settings.prompt, vocab, seed), 1));
+  stream->wait();
+  return stream->arrivals().front().when - began;
+}
+
+void measure_prompt(const Settings& settings) {
+  LoopbackChain chain(settings.model, loopback(settings, 1));
+  const Whole whole(settings);
+  if (settings.pin) pin_to(0);
+  runtime::EngineOptions options;
+  options.reuse_prefix = false;
+  runtime::Engine one(whole.stage(settings, 1), nullptr, options);
+  runtime::Engine two(chain.start(nullptr), nullptr, options);
+  fmt::print("prompts of {} tokens\n{:>5} {:>14} {:>14} {:>8}\n", settings.prompt, "round", "one node t/s",
+             "two nodes t/s", "ratio");
+  for (size_t round = 0; round <= settings.rounds; ++round) {  // the first is not counted
+    const double a = first_token(one, settings, chain.last().config.vocab, round);
+    const double b = first_token(two, settings, chain.last().config.vocab, round);
+    const auto tokens = static_cast<double>(settings.prompt);
+    if (round > 0) fmt::print("{:>5} {:>14.1f} {:>14.1f} {:>8.2f}\n", round, tokens / a, tokens / b, a / b);
     std::fflush(stdout);
   }
 }
@@ -201,6 +237,9 @@ int main(int argc, char** argv) {
   });
   app.add_subcommand("streams", "many streams: two nodes against one")->fallthrough()->callback([&] {
     run = measure_streams;
+  });
+  app.add_subcommand("prompt", "one long prompt: two nodes against one")->fallthrough()->callback([&] {
+    run = measure_prompt;
   });
   app.require_subcommand(1);
   CLI11_PARSE(app, argc, argv);

@@ -83,8 +83,8 @@ void Scheduler::give_back(Sequence& sequence) {
     sequence.pages.pop_back();
   }
   sequence.nodes.clear();
-  sequence.computed = 0;
-  sequence.in_flight = false;
+  sequence.computed = sequence.planned = 0;
+  sequence.in_flight = 0;
   sequence.draft.clear();
   free_slots_.push_back(*sequence.slot);
   sequence.slot.reset();
@@ -103,22 +103,23 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
   const UnderWay done = std::move(under_way_.front());
   under_way_.erase(under_way_.begin());
   times_.add(done.mix, time);
-  for (const auto& [id, row_count] : done.rows) {
+  for (const auto& [id, rows, drafts, chooses] : done.parts) {
     const auto it = sequences_.find(id);
-    if (it == sequences_.end() || !it->second->in_flight) continue;  // over, or begun again
+    if (it == sequences_.end() || it->second->in_flight == 0) continue;  // over, or begun again
     Sequence& sequence = *it->second;
     const auto outcome = std::ranges::find(outcomes, id, &PartOutcome::id);
     BF_CHECK(outcome != outcomes.end()) << "no outcome for request " << static_cast<uint64_t>(id);
     const size_t accepted = outcome->tokens.empty() ? 0 : outcome->tokens.size() - 1;
-    BF_CHECK(accepted <= sequence.draft.size()) << "more tokens than were asked for";
-    if (!sequence.draft.empty()) {
-      sequence.drafter.learn(sequence.draft.size(), accepted);
-      stats_.draft_tokens += sequence.draft.size();
+    BF_CHECK(accepted <= drafts) << "more tokens than were asked for";
+    if (drafts > 0) {
+      sequence.drafter.learn(drafts, accepted);
+      stats_.draft_tokens += drafts;
       stats_.draft_accepted += accepted;
     }
-    sequence.computed += row_count - sequence.draft.size() + accepted;
-    sequence.draft.clear();
-    sequence.in_flight = false;
+    sequence.computed += rows - drafts + accepted;
+    sequence.planned += accepted;
+    if (chooses) sequence.draft.clear();
+    --sequence.in_flight;
     sequence.tokens.insert(sequence.tokens.end(), outcome->tokens.begin(), outcome->tokens.end());
     sequence.outputs_from = std::max(sequence.outputs_from, sequence.computed);
     stats_.generated_tokens += outcome->tokens.size();
@@ -189,6 +190,9 @@ std::string Scheduler::inconsistency() const {
     if (!s.slot && !s.pages.empty()) return fmt::format("request {} waits with pages", name);
     if (s.computed > s.pages.size() * page_positions_)
       return fmt::format("request {} has {} positions in {} pages", name, s.computed, s.pages.size());
+    if (s.planned < s.computed || s.planned > s.tokens.size())
+      return fmt::format("request {} plans {} of {} positions, {} are there", name, s.planned,
+                         s.tokens.size(), s.computed);
     if (s.computed >= s.tokens.size()) return fmt::format("request {} has nothing left to compute", name);
     if (s.nodes.size() * page_positions_ > s.computed)
       return fmt::format("request {} published what is not computed", name);

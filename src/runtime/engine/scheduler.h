@@ -107,7 +107,13 @@ class Scheduler {
   struct UnderWay {
     uint64_t step;
     StepMix mix;
-    std::vector<std::pair<RequestId, size_t>> rows;  // of each part
+    struct Part {
+      RequestId id;
+      size_t rows;    // with guesses
+      size_t drafts;  // guesses among them
+      bool chooses;
+    };
+    std::vector<Part> parts;
   };
   class Builder;  // of one plan
 

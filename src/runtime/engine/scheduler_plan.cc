@@ -10,6 +10,9 @@ namespace {
 
 constexpr size_t kFirstPromptRows = 32;  // before it is known what a row takes
 constexpr size_t kRowsLeast = 4;         // beside streams
+// Rows of a prompt in one step of several, at least: a chain reads a prompt in many pieces, so that all its
+// stages work, but products of fewer rows are slower.
+constexpr size_t kPieceRows = 64;
 // Matrix units work on tiles of 16 rows and take nearly as long for a part of one: 16 rows of a 1.1 B model
 // in Q4_0 took 65 ms, 20 took 114 ms, 32 took 122 ms. So steps end with a tile. It also keeps the shapes of
 // steps few.
@@ -27,10 +30,10 @@ class Scheduler::Builder {
   // Rows for the next `count` positions of the log, and for the draft behind them.
   void add(Sequence& sequence, size_t count) {
     StepPart part{
-        .id = sequence.id(), .first_position = sequence.computed, .row_count = 0, .draft = sequence.draft};
-    const size_t end = sequence.computed + count;
+        .id = sequence.id(), .first_position = sequence.planned, .row_count = 0, .draft = sequence.draft};
+    const size_t end = sequence.planned + count;
     part.chooses = sequence.request.generates && end == sequence.tokens.size();
-    for (size_t position = sequence.computed; position < end + part.draft.size(); ++position) {
+    for (size_t position = sequence.planned; position < end + part.draft.size(); ++position) {
       const bool chooses = part.chooses && position + 1 >= sequence.tokens.size();
       RowOutput output = RowOutput::kNone;
       if (chooses) {
@@ -44,10 +47,11 @@ class Scheduler::Builder {
       plan.request.rows.push_back({token, *sequence.slot, static_cast<uint32_t>(position), output});
     }
     part.row_count = count + part.draft.size();
-    under_way.rows.emplace_back(part.id, part.row_count);
+    under_way.parts.push_back({part.id, part.row_count, part.draft.size(), part.chooses});
     under_way.mix.drafts += part.draft.size();
     (sequence.is_stream() ? under_way.mix.streams : under_way.mix.prompt) += count;
-    sequence.in_flight = true;
+    sequence.planned += count;
+    ++sequence.in_flight;
     plan.parts.push_back(std::move(part));
   }
 
@@ -88,8 +92,8 @@ size_t Scheduler::match_prefix(const Sequence& sequence, std::vector<PagePool::P
 bool Scheduler::is_being_read(const Sequence& sequence, size_t pages) const {
   const size_t end = (pages + 1) * page_positions_;
   return std::ranges::any_of(running_, [&](const Sequence* other) {
-    return other->remaining() > 1 && other->computed < end && other->tokens.size() >= end &&
-           other->request.reuse_prefix &&
+    return other->computed + 1 < other->tokens.size() && other->computed < end &&
+           other->tokens.size() >= end && other->request.reuse_prefix &&
            std::equal(other->tokens.begin(), other->tokens.begin() + static_cast<ptrdiff_t>(end),
                       sequence.tokens.begin());
   });
@@ -118,7 +122,7 @@ FairQueue::Turn Scheduler::admit_one(Sequence& sequence) {
     sequence.pages.push_back(page);
     sequence.nodes.push_back(node);
   }
-  sequence.computed = matched.size() * page_positions_;
+  sequence.computed = sequence.planned = matched.size() * page_positions_;
   if (!sequence.began) {
     sequence.began = true;
     sequence.cached_tokens = sequence.computed;
@@ -144,7 +148,7 @@ bool Scheduler::hold_pages(Sequence& sequence, size_t positions, bool may_preemp
     }
     if (!may_preempt) return false;
     const auto victim = std::find_if(running_.rbegin(), running_.rend(),
-                                     [](const Sequence* other) { return !other->in_flight; });
+                                     [](const Sequence* other) { return other->in_flight == 0; });
     if (*victim == &sequence && !under_way_.empty())
       return false;  // others are under way: their pages may return
     const bool own = *victim == &sequence;
@@ -194,14 +198,23 @@ void Scheduler::guess(std::vector<Sequence*>& streams) {
 size_t Scheduler::prompt_rows(const Builder& builder) const {
   const size_t streams = builder.under_way.mix.streams;
   const size_t room = options_.rows_max - builder.rows();
-  const double row = times_.prompt_row_seconds(streams > 0);
+  // Streams in other steps under way: their next ones come behind this one.
+  size_t behind = 0, unread = 0;
+  for (const Sequence* sequence : running_) {
+    behind += sequence->request.generates && sequence->remaining() == 0;
+    if (!sequence->is_stream()) unread += sequence->remaining();
+  }
+  if (streams > 0) behind = 0;
+  const double row = times_.prompt_row_seconds(streams + behind > 0);
   double rows = kFirstPromptRows;
-  if (streams > 0) {
-    if (times_.is_stale(streams, kPromptRefresh)) return 0;
-    if (row > 0) rows = (options_.stall_max - 1) * *times_.stream_seconds(streams) / row;
+  if (streams > 0 && times_.is_stale(streams, kPromptRefresh)) return 0;
+  if (const auto alone = times_.stream_seconds(streams + behind); alone && streams + behind > 0) {
+    if (row > 0) rows = (options_.stall_max - 1) * *alone / row;
   } else if (row > 0) {
     rows = std::chrono::duration<double>(options_.prompt_step_time).count() / row;
   }
+  if (steps_max_ > 1 && streams == 0)
+    rows = std::min(rows, static_cast<double>(std::max(kPieceRows, unread / (2 * steps_max_))));
   size_t total = streams + static_cast<size_t>(std::min(rows, 1e6));
   if (total > kTile) total -= total % kTile;
   const size_t least = streams == 0      ? kFirstPromptRows
@@ -215,7 +228,7 @@ size_t Scheduler::prompt_rows(const Builder& builder) const {
 void Scheduler::read_prompts(Builder& builder, size_t budget, size_t sequences_max) {
   std::vector<Sequence*> readers;
   for (Sequence* sequence : running_)
-    if (!sequence->in_flight && !sequence->is_stream()) readers.push_back(sequence);
+    if (sequence->remaining() > 0 && !sequence->is_stream()) readers.push_back(sequence);
   if (readers.empty() || budget == 0) return;
   const auto rows_of = [&](const Sequence& sequence, size_t most) {
     size_t rows = std::min(sequence.remaining(), most);
@@ -232,8 +245,8 @@ void Scheduler::read_prompts(Builder& builder, size_t budget, size_t sequences_m
   for (size_t i = 0; i < readers.size() && i < sequences_max; ++i) {
     Sequence& reader = *readers[i];
     // As many as pages can be had for; plan() has seen to the first.
-    if (!hold_pages(reader, reader.computed + rows[i], false))
-      rows[i] = std::min(rows[i], reader.pages.size() * page_positions_ - reader.computed);
+    if (!hold_pages(reader, reader.planned + rows[i], false))
+      rows[i] = std::min(rows[i], reader.pages.size() * page_positions_ - reader.planned);
     if (rows[i] > 0) builder.add(reader, rows[i]);
   }
 }
@@ -241,11 +254,12 @@ void Scheduler::read_prompts(Builder& builder, size_t budget, size_t sequences_m
 std::optional<StepPlan> Scheduler::plan() {
   if (under_way_.size() >= steps_max_) return std::nullopt;
   admit();
-  // Pages for at least one more row of everyone, oldest first. The list shrinks from its end.
+  // Pages for at least one more row of everyone, oldest first. The list shrinks from its end. Whoever has
+  // rows under way drives nobody away: it advances as it is.
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
-    if (!sequence.in_flight && !hold_pages(sequence, sequence.computed + 1, true) && i < running_.size() &&
-        running_[i] != &sequence)
+    if (sequence.remaining() > 0 && !hold_pages(sequence, sequence.planned + 1, sequence.in_flight == 0) &&
+        i < running_.size() && running_[i] != &sequence)
       --i;
   }
   Builder builder;
@@ -254,7 +268,7 @@ std::optional<StepPlan> Scheduler::plan() {
   std::vector<Sequence*> streams;
   bool reading = false;
   for (Sequence* sequence : running_) {
-    if (sequence->in_flight || sequence->pages.size() * page_positions_ <= sequence->computed) continue;
+    if (sequence->remaining() == 0 || sequence->pages.size() * page_positions_ <= sequence->planned) continue;
     if (!sequence->is_stream()) {
       reading = true;
     } else if (streams.size() < share) {

@@ -243,6 +243,37 @@ TEST(Scheduler, DeadlinesAreFound) {
               ::testing::ElementsAre(RequestId{1}));
 }
 
+TEST(Scheduler, AChainReadsOnePromptInSeveralStepsAtOnce) {
+  const FakeStageOptions stage{.pages = 200, .rows_max = 512, .steps_max = 3};
+  SchedulerDriver driver(stage, {});
+  ASSERT_TRUE(driver.submit(1, tokens(300, 1), 5));
+  size_t most = 0;
+  while (driver.scheduler.knows(RequestId{1})) {
+    while (driver.begin()) {
+    }
+    most = std::max(most, driver.plans.size());
+    ASSERT_EQ(driver.scheduler.inconsistency(), "");
+    ASSERT_FALSE(driver.plans.empty());
+    driver.end();
+  }
+  EXPECT_EQ(most, 3u) << "as many as there are stages";
+  EXPECT_EQ(driver.texts[RequestId{1}], greedy_text(stage, tokens(300, 1), 5));
+  EXPECT_EQ(driver.scheduler.pages().used(), 0u);
+  EXPECT_EQ(driver.scheduler.stats().rows, 300u + 4);
+}
+
+TEST(Scheduler, WhoeverEndsWhileItsPromptIsUnderWayLeavesNothing) {
+  SchedulerDriver driver({.pages = 100, .rows_max = 64, .steps_max = 3}, {});
+  ASSERT_TRUE(driver.submit(1, tokens(250, 1), 5));
+  ASSERT_TRUE(driver.submit(2, tokens(30, 2), 5));
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(driver.begin());
+  EXPECT_TRUE(driver.scheduler.finish(RequestId{1}));
+  driver.run();
+  EXPECT_EQ(driver.texts[RequestId{2}], greedy_text({.pages = 100}, tokens(30, 2), 5));
+  EXPECT_EQ(driver.scheduler.inconsistency(), "");
+  EXPECT_EQ(driver.scheduler.pages().used(), 0u);
+}
+
 TEST(Scheduler, MovesToAnotherStageWithWhatThatOneHas) {
   SchedulerDriver driver({.pages = 16, .page_positions = 4, .sequences = 8, .steps_max = 2},
                          {.running_max = 6});

@@ -36,14 +36,15 @@ struct Sequence {
   // While running.
   std::optional<uint32_t> slot;  // its number at the stages
   size_t computed = 0;           // positions in the cache
+  size_t planned = 0;            // with those of steps under way; guesses are not counted
   std::vector<uint32_t> pages;
   std::vector<PagePool::NodeId> nodes;  // of its first pages, as far as they are published
-  bool in_flight = false;
-  std::vector<int32_t> draft;  // of the step under way
+  size_t in_flight = 0;                 // steps under way with rows of it: several while a prompt is read
+  std::vector<int32_t> draft;           // of the step under way that chooses its next token
   Drafter drafter;
 
   RequestId id() const { return request.id; }
-  size_t remaining() const { return tokens.size() - computed; }
+  size_t remaining() const { return tokens.size() - planned; }  // rows to plan
   // Continues a text, one position at a time; otherwise it reads.
   bool is_stream() const { return request.generates && remaining() == 1; }
   size_t generated() const { return tokens.size() - prompt_size; }
