@@ -95,7 +95,7 @@ Result<MessageHead> TcpLink::receive_head(Duration timeout) {
   const Deadline deadline(SystemClock::instance(), timeout);
   if (Status status = read_into(frame_, frame_have_, deadline); !status.ok()) return status;
   frame_have_ = 0;
-  const auto head = decode_frame(frame_);
+  auto head = decode_frame(frame_);
   if (!head) return break_with(head.status().code(), head.status().text());
   body_left_ = head->bytes;
   bytes_received_.fetch_add(kFrameBytes, std::memory_order_relaxed);

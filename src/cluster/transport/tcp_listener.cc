@@ -40,13 +40,15 @@ class TcpListener final : public Listener {
 
   Result<std::unique_ptr<Link>> accept(Duration timeout) override {
     const Deadline deadline(SystemClock::instance(), timeout);
-    for (;;) {
+    // Once more after the deadline, for what came at the last moment; but callers who keep this busy do not
+    // hold it.
+    for (bool late = false;; late = deadline.expired()) {
       if (closed_.load()) return {Errc::kCancelled, fmt::format("{}: closed on this side", address_)};
       if (std::unique_ptr<Link> link = advance_ready()) return link;
       take_callers();
       drop_late();
-      if (wait(deadline) == 0 && deadline.expired())
-        return {Errc::kTimeout, fmt::format("{}: nobody came", address_)};
+      if (late) return {Errc::kTimeout, fmt::format("{}: nobody came", address_)};
+      wait(deadline);
     }
   }
 
@@ -123,10 +125,10 @@ class TcpListener final : public Listener {
     half_open_.remove_if([](const Entry& entry) { return entry.connection.deadline().expired(); });
   }
 
-  // Sleeps until something is ready; what poll() returned.
-  int wait(const Deadline& deadline) {
+  // Sleeps until something is ready.
+  void wait(const Deadline& deadline) {
     if (std::any_of(half_open_.begin(), half_open_.end(), [](const Entry& entry) { return entry.ready; }))
-      return 1;
+      return;
     TimePoint until = deadline.when();
     const TimePoint now = SystemClock::instance().now();
     const bool paused = now < paused_until_;
@@ -138,11 +140,10 @@ class TcpListener final : public Listener {
       polled_.push_back({entry.connection.fd(), entry.connection.events(), 0});
       until = std::min(until, entry.connection.deadline().when());
     }
-    const int count = ::poll(polled_.data(), polled_.size(),
-                             poll_milliseconds(Deadline::at(SystemClock::instance(), until)));
+    (void)::poll(polled_.data(), polled_.size(),
+                 poll_milliseconds(Deadline::at(SystemClock::instance(), until)));
     size_t i = 2;
     for (Entry& entry : half_open_) entry.ready = polled_[i++].revents != 0;
-    return count;
   }
 
   const std::shared_ptr<const NodeTls> tls_;

@@ -418,6 +418,13 @@ TEST(Address, SplitsHostAndPort) {
     EXPECT_EQ(split_address(bad).status().code(), Errc::kInvalidArgument) << bad;
 }
 
+TEST(Address, SixIsAsGoodAsFour) {
+  const auto listening = listen_socket("[::1]:0");
+  if (!listening.ok()) GTEST_SKIP() << listening.status().text();
+  EXPECT_THAT(listening->address, HasSubstr("[::1]:"));
+  EXPECT_TRUE(connect_socket(listening->address, in(kLong)).ok());
+}
+
 TEST(Address, WhatCannotBeFoundOrUsedIsSaid) {
   EXPECT_EQ(connect_socket("nobody.invalid:1", in(kLong)).ok(), false);
   EXPECT_THAT(listen_socket("203.0.113.1:0").status().text(), HasSubstr("cannot use this address"));
