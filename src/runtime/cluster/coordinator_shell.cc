@@ -1,0 +1,291 @@
+#include "runtime/cluster/coordinator_shell.h"
+
+#include "base/log.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kTick = std::chrono::milliseconds(50);
+constexpr Duration kNever = std::chrono::hours(1);
+constexpr Duration kRosterEvery = std::chrono::seconds(1);
+constexpr size_t kEventsPerTell = 100;
+
+TimePoint now() { return SystemClock::instance().now(); }
+
+int64_t unix_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+CoordinatorShell::CoordinatorShell(Options options)
+    : options_(std::move(options)),
+      machine_(options_.config, now()),
+      loop_([this] { tick(); }, kTick),
+      planner_([] {}, kNever),
+      chains_([] {}, kNever) {
+  options_.steps->on_lost([this](const Status& why) {
+    loop_.post([this, why] {
+      chain_installed_ = false;
+      std::unique_lock lock(machine_mutex_);
+      machine_.steps_failed(chain_epoch_, {}, why.text(), now());
+      lock.unlock();
+      act();
+    });
+  });
+}
+
+CoordinatorShell::~CoordinatorShell() { stop(); }
+
+void CoordinatorShell::start() {
+  planner_.start();
+  chains_.start();
+  loop_.start();
+}
+
+void CoordinatorShell::stop() {
+  if (stopped_.exchange(true)) return;
+  options_.steps->on_lost(nullptr);
+  loop_.stop();
+  links_.clear();
+  chains_.stop();
+  planner_.stop();
+}
+
+// ---- Events ----
+
+void CoordinatorShell::tick() {
+  look_at_roster();
+  {
+    const std::lock_guard lock(machine_mutex_);
+    machine_.tick(now());
+  }
+  act();
+}
+
+void CoordinatorShell::accept(std::unique_ptr<cluster::Link> link) {
+  auto box = std::make_shared<std::unique_ptr<cluster::Link>>(std::move(link));
+  loop_.post([this, box] {
+    const cluster::LinkNumber number = next_link_++;
+    const cluster::NodeId peer = (*box)->peer();
+    ControlLink::Callbacks callbacks;
+    callbacks.on_message = [this, number](cluster::Message message) {
+      auto decoded = cluster::decode_to_coordinator(message.body);
+      loop_.post([this, number, decoded = std::move(decoded)] {
+        {
+          const std::lock_guard lock(machine_mutex_);
+          if (decoded) {
+            machine_.received(number, *decoded, now());
+          } else {
+            machine_.received_garbage(number, decoded.status().text(), now());
+          }
+        }
+        act();
+      });
+    };
+    callbacks.on_closed = [this, number](const std::string& why) {
+      loop_.post([this, number, why] {
+        {
+          const std::lock_guard lock(machine_mutex_);
+          machine_.link_closed(number, why, now());
+        }
+        links_.erase(number);
+        act();
+      });
+    };
+    links_[number] =
+        std::make_unique<ControlLink>(std::move(*box), cluster::kControlBytesMax, std::move(callbacks));
+    {
+      const std::lock_guard lock(machine_mutex_);
+      machine_.link_opened(number, peer, now());
+    }
+    act();
+  });
+}
+
+void CoordinatorShell::set_model(const cluster::ModelTask& model) {
+  loop_.post([this, model] {
+    {
+      const std::lock_guard lock(machine_mutex_);
+      machine_.set_model(model, now());
+    }
+    act();
+  });
+}
+
+Status CoordinatorShell::remove_node(const std::string& name_or_key) {
+  return loop_.ask([&] {
+    Status status;
+    {
+      const std::lock_guard lock(machine_mutex_);
+      status = machine_.remove_node(name_or_key, now());
+    }
+    act();
+    return status;
+  });
+}
+
+// Other programs take nodes out of the cluster by writing the roster.
+void CoordinatorShell::look_at_roster() {
+  if (options_.roster == nullptr || now() - roster_at_ < kRosterEvery) return;
+  roster_at_ = now();
+  try {
+    for (const cluster::NodeId& node : options_.roster->refresh()) {
+      {
+        const std::lock_guard lock(machine_mutex_);
+        machine_.forbid(node.key);
+        (void)machine_.remove_node(node.key, now());
+      }
+      act();
+      if (options_.cut_off) options_.cut_off(node.key);
+    }
+  } catch (const Error& error) {
+    log_warn("the list of nodes: {}", error.what());
+  }
+}
+
+// ---- Actions ----
+
+void CoordinatorShell::act() {
+  std::vector<cluster::CoordinatorAction> actions;
+  {
+    const std::lock_guard lock(machine_mutex_);
+    actions = machine_.take_actions();
+  }
+  for (cluster::CoordinatorAction& action : actions)
+    std::visit([this](auto& a) { perform(std::move(a)); }, action);
+  tell_events();
+  changed_.notify_all();
+}
+
+void CoordinatorShell::tell_events() {
+  std::vector<cluster::EventStatus> fresh;
+  {
+    const std::lock_guard lock(machine_mutex_);
+    if (machine_.events().last_number() == last_event_) return;
+    fresh = cluster::events_of(machine_, now(), unix_ms(), last_event_, kEventsPerTell);
+    last_event_ = machine_.events().last_number();
+  }
+  for (const cluster::EventStatus& event : fresh) {
+    log_info("cluster: {}{}{}{}{}", event.kind, event.node.empty() ? "" : " ", event.node,
+             event.text.empty() ? "" : ": ", event.text);
+    if (options_.event) options_.event(event);
+  }
+}
+
+void CoordinatorShell::perform(cluster::SendToWorker action) {
+  const auto link = links_.find(action.link);
+  if (link != links_.end())
+    link->second->send(cluster::head_of(action.message), cluster::encode(action.message));
+}
+
+void CoordinatorShell::perform(cluster::CloseLink action) {
+  const auto link = links_.find(action.link);
+  if (link != links_.end()) link->second->close();  // erased when its reader says so
+}
+
+void CoordinatorShell::perform(cluster::MakePlan action) {
+  planner_.post([this, question = std::move(action.question)] {
+    Result<cluster::Placement> placement = options_.plan(question);
+    loop_.post(
+        [this, epoch = question.epoch, placement = std::move(placement)] { planned(epoch, placement); });
+  });
+}
+
+void CoordinatorShell::planned(cluster::Epoch epoch, Result<cluster::Placement> placement) {
+  const Status status = placement ? Status() : placement.status();
+  bool hopeless;
+  {
+    const std::lock_guard lock(machine_mutex_);
+    machine_.planned(epoch, std::move(placement), now());
+    hopeless = !status && machine_.serving_epoch() == 0 && !machine_.change_phase();
+  }
+  // Nobody can know when a node comes that makes it fit: whoever waits gets the figures now.
+  if (hopeless && status.code() == Errc::kOutOfMemory) options_.steps->give_up(status);
+  act();
+}
+
+// Nothing is held back: a step that the change cuts short is replayed like one that a loss cut short.
+void CoordinatorShell::perform(cluster::PauseSteps action) {
+  loop_.post([this, next = action.next] {
+    {
+      const std::lock_guard lock(machine_mutex_);
+      machine_.steps_paused(next, now());
+    }
+    act();
+  });
+}
+
+void CoordinatorShell::perform(cluster::HaltSteps) {
+  chain_installed_ = false;
+  options_.steps->remove();
+}
+
+void CoordinatorShell::perform(cluster::ServeSteps action) {
+  if (chain_installed_ && chain_epoch_ == action.epoch) return;  // it was never taken away
+  chain_epoch_ = action.epoch;
+  chain_installed_ = false;
+  chains_.post([this, action = std::move(action)] {
+    auto chain = std::make_shared<Result<Chain>>(
+        options_.make_chain(action.epoch, action.placement, action.addresses));
+    loop_.post([this, epoch = action.epoch, chain] {
+      if (epoch != chain_epoch_) return;  // another plan holds by now
+      if (*chain) {
+        options_.steps->install(std::move(**chain));
+        chain_installed_ = true;
+        forecast();
+      } else {
+        const std::lock_guard lock(machine_mutex_);
+        machine_.steps_failed(epoch, {}, chain->status().text(), now());
+      }
+      act();
+    });
+  });
+}
+
+// What the loss of each node would mean, for status pages: planned in quiet moments.
+void CoordinatorShell::forecast() {
+  cluster::PlanQuestion question;
+  cluster::Placement current;
+  {
+    const std::lock_guard lock(machine_mutex_);
+    if (machine_.serving_placement() == nullptr) return;
+    question = machine_.question(now());
+    current = *machine_.serving_placement();
+  }
+  planner_.post([this, question = std::move(question), current = std::move(current)] {
+    auto losses = cluster::forecast_losses(question, current, options_.plan);
+    loop_.post([this, losses = std::move(losses)] {
+      const std::lock_guard lock(machine_mutex_);
+      losses_ = losses;
+    });
+  });
+}
+
+// ---- State ----
+
+cluster::ClusterStatus CoordinatorShell::status(uint64_t events_after, size_t events_max) const {
+  const std::lock_guard lock(machine_mutex_);
+  return cluster::status_of(machine_, losses_, now(), unix_ms(), events_after, events_max);
+}
+
+std::vector<cluster::EventStatus> CoordinatorShell::events(uint64_t after, size_t count_max) const {
+  const std::lock_guard lock(machine_mutex_);
+  return cluster::events_of(machine_, now(), unix_ms(), after, count_max);
+}
+
+bool CoordinatorShell::wait_until_serving(Duration timeout, const std::function<bool()>& cancelled,
+                                          std::string& why) const {
+  const Deadline deadline(SystemClock::instance(), timeout);
+  while (true) {
+    if (options_.steps->has_chain()) return true;
+    std::unique_lock lock(machine_mutex_);
+    why = machine_.why_not_serving();
+    if (deadline.expired() || (cancelled && cancelled())) return false;
+    changed_.wait_for(lock, std::min<Duration>(deadline.remaining(), std::chrono::milliseconds(200)));
+  }
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,126 @@
+#include "runtime/cluster/last_stage.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "runtime/cluster/node_door.h"
+#include "runtime/cluster/reported.h"
+#include "runtime/distributed/chain_stage.h"
+#include "runtime/engine/paged_stage.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kLinkMax = std::chrono::seconds(8);
+
+// A stage together with the model it borrows.
+template <typename Inner>
+class Owning final : public Stage {
+ public:
+  template <typename... Args>
+  Owning(std::shared_ptr<const LoadedModel> model, Args&&... args)
+      : model_(std::move(model)), inner_(*model_, std::forward<Args>(args)...) {}
+  const StageInfo& info() const override { return inner_.info(); }
+  Status submit(const StepRequest& request) override { return inner_.submit(request); }
+  StepResult receive(Duration timeout) override { return inner_.receive(timeout); }
+  Status reset(uint64_t epoch, Duration timeout) override { return inner_.reset(epoch, timeout); }
+  void close() override { inner_.close(); }
+
+ private:
+  std::shared_ptr<const LoadedModel> model_;
+  Inner inner_;
+};
+
+}  // namespace
+
+LastStage::LastStage(RangeLoaderOptions options, StageLinks& links, std::mutex* turn)
+    : options_(options), loader_(std::move(options)), links_(links), turn_(turn) {}
+
+Status LastStage::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+  const auto done = reported([&] {
+    loader_.prepare(work, cancelled);
+    return true;
+  });
+  return done ? Status() : done.status();
+}
+
+Result<uint64_t> LastStage::load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+  {
+    const std::lock_guard lock(mutex_);
+    model_.reset();
+    epoch_ = 0;
+  }
+  return reported([&]() -> uint64_t {
+    const StageSettings settings = RangeLoader::settings_of(work).or_throw();
+    auto model = loader_.load(work, cancelled);
+    const std::lock_guard lock(mutex_);
+    model_ = std::move(model);
+    settings_ = settings;
+    epoch_ = work.epoch;
+    return model_->resident_bytes;
+  });
+}
+
+void LastStage::stop(cluster::Epoch epoch) { links_.cancel(epoch); }
+
+void LastStage::free_weights() {
+  const std::lock_guard lock(mutex_);
+  model_.reset();
+  loader_.free();
+  epoch_ = 0;
+}
+
+cluster::WorkerProgress LastStage::progress() const {
+  cluster::WorkerProgress progress;
+  const RangeLoader::Progress loading = loader_.progress();
+  progress.load_done = loading.done;
+  progress.load_total = loading.total;
+  progress.ram_free_bytes = loader_.usable_memory_bytes();
+  const ChainTimes::View times = times_->view();
+  progress.progress = loading.moves + times.steps;
+  progress.steps = times.steps;
+  progress.rows = times.rows;
+  if (times.stages.empty()) return progress;
+  const auto us = [](Duration d) {
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(d).count());
+  };
+  const StageTimes& own = times.stages.back();
+  progress.compute_us = us(own.compute);
+  progress.wait_us = us(own.wait);
+  progress.wire_us = us(own.wire());
+  return progress;
+}
+
+Result<Chain> LastStage::chain(cluster::Epoch epoch, const cluster::Placement& placement,
+                               const std::vector<std::string>& addresses) {
+  std::shared_ptr<const LoadedModel> model;
+  ChainOptions options;
+  {
+    const std::lock_guard lock(mutex_);
+    if (epoch_ != epoch) return Status(Errc::kCancelled, fmt::format("epoch {} is over", epoch));
+    model = model_;
+    options = settings_.chain_options();
+  }
+  options.cache.turn = turn_;
+  const size_t workers = placement.stages.size() - 1;
+  return reported([&]() -> Chain {
+    if (workers == 0)
+      return {std::make_unique<Owning<PagedStage>>(model, *options_.pool, options.cache), nullptr};
+    cluster::Hello hello = options_.hello;
+    hello.purpose = cluster::LinkPurpose::kStage;
+    hello.tag = epoch;
+    std::shared_ptr<cluster::Link> to_first =
+        open_link(*options_.transport, addresses.front(), placement.stages.front().node.key, hello, kLinkMax)
+            .or_throw();
+    std::shared_ptr<cluster::Link> from_last =
+        links_.take(epoch, placement.stages[workers - 1].node, kLinkMax).or_throw();
+    return {std::make_unique<Owning<ChainStage>>(model, *options_.pool, workers, to_first, from_last, options,
+                                                 times_),
+            [to_first, from_last] {
+              to_first->close();
+              from_last->close();
+            }};
+  });
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,26 @@
+// Answers the coordinator's question who runs what, with the planner and the model's own graph.
+#pragma once
+#include <string>
+
+#include "cluster/member/placement.h"
+#include "cluster/partition/partitioner.h"
+#include "model/formats/model_file.h"
+#include "runtime/cluster/stage_settings.h"
+
+namespace butterfly::runtime {
+
+struct PlacementOptions {
+  std::string strategy = "optimal";
+  cluster::Objective objective = cluster::Objective::kLatency;
+  StageSettings settings;
+  // Of links nobody has measured: gigabit Ethernet.
+  cluster::LinkSpec unknown_link{.latency_s = 200e-6, .bandwidth = 117e6};
+};
+
+// The coordinator's node has the last stage and with it the head: logits do not travel. kOutOfMemory with
+// figures when the model does not fit on these nodes, kNotFound when the coordinator's node is not among
+// them.
+Result<cluster::Placement> plan_placement(const model::ModelFile& file, const cluster::PlanQuestion& question,
+                                          const PlacementOptions& options);
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,31 @@
+// What a node's shell does with orders: have weights, load a part of a model, run it.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "cluster/member/worker.h"
+
+namespace butterfly::runtime {
+
+// prepare(), load(), start(), stop() and free_weights() come from one thread, one after the other, and may
+// take long; `cancelled` turns true when what they do is not wanted any more. progress() comes from any
+// thread.
+class StageBackend {
+ public:
+  virtual ~StageBackend() = default;
+
+  // The weights of this work are on disk.
+  virtual Status prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) = 0;
+  // They are in memory: how many bytes. Frees what an earlier load() had, or keeps what is the same.
+  virtual Result<uint64_t> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) = 0;
+  // Takes steps from now on. `lost` comes later, once, if the stage ends by itself.
+  using Lost = std::function<void(const cluster::NodeId& peer, const std::string& why)>;
+  virtual Status start(const cluster::Assignment& work, Lost lost) = 0;
+  // Returns when the stage of this epoch has ended, if there is one.
+  virtual void stop(cluster::Epoch epoch) = 0;
+  virtual void free_weights() = 0;
+  virtual cluster::WorkerProgress progress() const = 0;
+};
+
+}  // namespace butterfly::runtime
