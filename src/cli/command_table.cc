@@ -14,6 +14,7 @@ constexpr Command kCommands[] = {
     {"ps", "What running servers do", "Use", false, setup_ps},
     {"stop", "End a running server; requests are finished first", "Use", false, setup_stop},
     {"init", "Make a cluster: keys, certificates, the line to join", "Use", true, setup_init},
+    {"join", "Make this machine a node of a cluster, and work for it", "Use", true, setup_join},
     {"status", "Nodes, plan and health of the running cluster", "Use", true, setup_status},
     {"token", "Lines that let nodes join: new, list, revoke", "Use", false, setup_token},
     {"node", "Who belongs to the cluster: list, remove", "Use", false, setup_node},

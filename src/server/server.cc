@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "kernels/target.h"
+#include "runtime/cluster/cluster_host.h"
 #include "server/dispatch.h"
 #include "server/model_specs.h"
 #include "server/server_context.h"
@@ -81,6 +82,7 @@ struct Server::Impl {
           SystemClock::instance().now() + std::chrono::seconds(context.settings.drain_seconds);
       for (const ModelInfo& info : context.models->list())
         if (info.model != nullptr && !info.model->engine().drain(deadline)) clean = false;
+      if (context.cluster != nullptr) context.cluster->forget_subscribers();  // streams without an end
       const TimePoint flushed = SystemClock::instance().now() + kFlushTime;
       while (context.http->unanswered() > 0 && SystemClock::instance().now() < flushed)
         std::this_thread::sleep_for(kFlushStep);
@@ -107,10 +109,19 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   context.pool = std::make_unique<ThreadPool>(context.settings.threads);
   ModelPool::Options pool;
   if (!context.settings.memory.empty()) pool.memory_bytes = parse_bytes(context.settings.memory).or_throw();
-  pool.load = [&context, model_settings](const ModelSpec& spec) {
+  if (options.make_cluster) {
+    context.cluster = options.make_cluster(specs.front(), context);
+    context.cluster->start();
+  }
+  const std::string on_cluster = context.cluster != nullptr ? specs.front().name : "";
+  pool.load = [&context, model_settings, on_cluster](const ModelSpec& spec) {
+    if (context.cluster != nullptr && spec.name == on_cluster)
+      return std::make_shared<ServedModel>(spec, model_settings, *context.cluster);
     return std::make_shared<ServedModel>(spec, model_settings, *context.pool, context.turn);
   };
-  pool.forecast = [model_settings](const ModelSpec& spec) { return forecast_bytes(spec, model_settings); };
+  pool.forecast = [model_settings, on_cluster](const ModelSpec& spec) {
+    return !on_cluster.empty() && spec.name == on_cluster ? 0 : forecast_bytes(spec, model_settings);
+  };
   std::vector<std::string> names;
   for (const ModelSpec& spec : specs) names.push_back(spec.name);
   context.models = std::make_unique<ModelPool>(std::move(specs), std::move(pool));
@@ -144,6 +155,7 @@ Server::~Server() {
   ServerContext& context = impl_->context;
   impl_->queue->stop();
   context.models->clear();  // engines end, and let go of their exchanges
+  if (context.cluster != nullptr) context.cluster->stop();
   context.http.reset();
 }
 
@@ -158,6 +170,13 @@ uint16_t Server::port() const { return impl_->context.http->port(); }
 bool Server::needs_key() const { return impl_->context.access.needs_key(); }
 std::string Server::first_model() const { return impl_->context.models->list().front().spec.name; }
 std::string Server::management_path() const { return impl_->context.settings.management; }
+
+std::string Server::why_no_cluster() const {
+  const auto& cluster = impl_->context.cluster;
+  if (cluster == nullptr) return {};
+  const Status status = cluster->wait_until_serving(Duration{0}, nullptr);
+  return status.text();
+}
 
 bool Server::run(bool signals) {
   if (signals) impl_->context.http->on_signal([this](int) { impl_->on_signal(); });

@@ -6,13 +6,23 @@
 
 #include "server/settings.h"
 
+namespace butterfly::runtime {
+class ClusterHost;
+}  // namespace butterfly::runtime
+
 namespace butterfly::server {
+
+struct ServerContext;
+struct ModelSpec;
 
 struct ServerOptions {
   Settings settings;
   std::string version;
   // Turns what the user wrote after -m into a path (names from the store).
   std::function<std::filesystem::path(const std::string&)> resolve_model;
+  // Makes the cluster that the first model runs on; null: it runs here.
+  std::function<std::shared_ptr<runtime::ClusterHost>(const ModelSpec& model, ServerContext& context)>
+      make_cluster;
 };
 
 class Server {
@@ -28,6 +38,8 @@ class Server {
   bool needs_key() const;
   std::string first_model() const;
   std::string management_path() const;
+  // Why the cluster serves nothing now; empty: it does, or there is none.
+  std::string why_no_cluster() const;
 
   // Serves until stop(), or SIGTERM or SIGINT if `signals`: the first drains, the second ends at once.
   // Returns false when requests had to be cut.

@@ -10,6 +10,10 @@
 #include "server/models/model_pool.h"
 #include "server/settings.h"
 
+namespace butterfly::runtime {
+class ClusterHost;
+}  // namespace butterfly::runtime
+
 namespace butterfly::server {
 
 // One per server; outlives every request.
@@ -19,7 +23,8 @@ struct ServerContext {
   std::string fingerprint;  // of the program: equal ones give equal bits
   AccessPolicy access{AccessOptions{}};
   std::unique_ptr<ThreadPool> pool;
-  std::mutex turn;  // of the engines
+  std::mutex turn;                                // of the engines
+  std::shared_ptr<runtime::ClusterHost> cluster;  // null: this server has none
   std::unique_ptr<ModelPool> models;
   std::unique_ptr<HttpServer> http;
   std::chrono::system_clock::time_point started = std::chrono::system_clock::now();

@@ -64,6 +64,25 @@ const SettingRow kSettings[] = {
      &S::request_seconds, 0, 1 << 24},
     {"--drain-time", "drain_time", "SECONDS", "Engine", "After SIGTERM running requests have so long",
      &S::drain_seconds, 0, 3600},
+
+    {"--cluster", "cluster", "", "Cluster",
+     "Run the first model on this machine and those that join it (after 'init')", &S::cluster},
+    {"--local-nodes", "local_nodes", "N", "Cluster",
+     "Run it on N processes of this machine: a cluster to try", &S::local_nodes, 0, 64},
+    {"--nodes", "nodes", "N", "Cluster", "Wait for so many nodes, this one included, before the first plan",
+     &S::nodes, 1, 256},
+    {"--nodes-wait", "nodes_wait", "SECONDS", "Cluster", "But not longer than this", &S::nodes_seconds, 0,
+     86400},
+    {"--cluster-listen", "cluster_listen", "ADDRESS", "Cluster", "Where nodes join (default: 0.0.0.0:7741)",
+     &S::cluster_listen},
+    {"--state", "state", "FOLDER", "Cluster", "Keys and certificates (default: ~/.local/state/butterfly)",
+     &S::state},
+    {"--strategy", "strategy", "NAME", "Cluster", "Who runs what: optimal, balanced, uniform or annealing",
+     &S::strategy},
+    {"--plan-for", "plan_for", "WHAT", "Cluster", "What plans are best at: latency or throughput",
+     &S::objective},
+    {"--wire", "wire", "TYPE", "Cluster",
+     "Rows between nodes: f32 is exact; f16 and q8_0 are smaller and lossy", &S::wire},
 };
 
 template <typename... F>

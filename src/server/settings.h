@@ -44,6 +44,16 @@ struct Settings {
   size_t request_seconds = 0;
   size_t drain_seconds = 60;
   size_t connections = 4096;
+
+  bool cluster = false;    // the first model runs on the nodes that join this one
+  size_t local_nodes = 0;  // or on so many processes of this machine, this one included
+  size_t nodes = 1;        // the first plan waits for so many
+  size_t nodes_seconds = 10;
+  std::string cluster_listen;
+  std::string state;
+  std::string strategy;
+  std::string objective = "latency";
+  std::string wire = "f32";
 };
 
 struct SettingRow {

@@ -10,6 +10,7 @@ CommandBody setup_doctor(CLI::App& app);
 CommandBody setup_eval(CLI::App& app);
 CommandBody setup_import(CLI::App& app);
 CommandBody setup_init(CLI::App& app);
+CommandBody setup_join(CLI::App& app);
 CommandBody setup_list(CLI::App& app);
 CommandBody setup_make_corpus(CLI::App& app);
 CommandBody setup_make_model(CLI::App& app);

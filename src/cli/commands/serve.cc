@@ -2,11 +2,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/cluster_serve.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
 #include "cli/flags.h"
@@ -68,6 +71,36 @@ void print_start(const server::Server& served) {
       served.first_model(), served.url(), served.url(), key, served.first_model());
 }
 
+// Says what there is once it is there: a cluster's nodes come by and by, while the server runs already.
+class StartLines {
+ public:
+  explicit StartLines(const server::Server& served) : served_(served) {
+    if (!say()) thread_ = std::thread([this] { wait(); });
+  }
+  ~StartLines() {
+    ended_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  bool say() {
+    const std::string why = served_.why_no_cluster();
+    if (!why.empty() && why != said_) fmt::print(stderr, "{}\n", why);
+    said_ = why;
+    if (why.empty()) print_start(served_);
+    std::fflush(stderr);
+    return why.empty();
+  }
+  void wait() {
+    while (!ended_ && !say()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+
+  const server::Server& served_;
+  std::string said_;
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
+};
+
 int serve(ServeOptions& options) {
   if (options.print_config) {
     fmt::print("{}", server::settings_as_toml(options.settings));
@@ -78,10 +111,10 @@ int serve(ServeOptions& options) {
   start.settings = options.settings;
   start.version = build_info().version;
   start.resolve_model = resolve_model;
+  const auto nodes = prepare_cluster(start);  // outlives the server
   server::Server served(std::move(start));
   throw_if_interrupted();
-  print_start(served);
-  std::fflush(stderr);
+  const StartLines lines(served);
   return served.run(true) ? kExitOk : kExitFailure;
 }
 

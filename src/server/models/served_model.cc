@@ -6,6 +6,9 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "model/kv_cache.h"
+#include "runtime/cluster/cluster_host.h"
+#include "runtime/cluster/described_model.h"
+#include "runtime/cluster/stage_settings.h"
 #include "runtime/engine/local_engine.h"
 
 namespace butterfly::server {
@@ -29,7 +32,31 @@ uint64_t cache_bytes(const ModelOptions& options, const model::ModelConfig& conf
   return uint64_t{model::kv_bytes_per_position(shape)} * positions_of(options, context_of(options, config));
 }
 
+runtime::EngineOptions engine_options(const ModelOptions& options, size_t context) {
+  runtime::EngineOptions engine;
+  engine.running_max = options.parallel;
+  engine.waiting_max = options.queue;
+  engine.waiting_tokens_max = options.queue_tokens;
+  engine.context = context;
+  engine.reuse_prefix = options.reuse_prefix;
+  engine.speculate = options.speculate;
+  return engine;
+}
+
 }  // namespace
+
+runtime::StageSettings stage_settings(const ModelSpec& spec, const ModelOptions& options) {
+  const model::ModelFile file =
+      model::open_model(spec.path, {.tokenizer_path = spec.tokenizer, .access = FileAccess::kMap});
+  const size_t context = context_of(options, model::read_config(file, options.context));
+  runtime::StageSettings settings;
+  settings.context = context;
+  settings.positions = positions_of(options, context);
+  settings.sequences = options.parallel;
+  settings.rows_max = options.batch;
+  settings.kv_type = options.cache_type;
+  return settings;
+}
 
 ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, ThreadPool& pool,
                          std::mutex& turn)
@@ -43,18 +70,10 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Thr
     ThreadPool loaders(options.load_threads);  // not the engines': they go on meanwhile
     loaded_ = runtime::load_model(spec.path, loaders, load);
   }
-  const std::string source = loaded_->file.metadata().string_or("tokenizer.chat_template", "");
-  prompter_ = std::make_unique<ChatPrompter>(tokenizer(), source);
-  if (!prompter_->own_template())
-    log_info("{}: has no chat template; conversations are written as ChatML", spec.name);
+  read_template();
   const size_t context = context_of(options, loaded_->config);
   runtime::LocalEngineOptions engine;
-  engine.engine.running_max = options.parallel;
-  engine.engine.waiting_max = options.queue;
-  engine.engine.waiting_tokens_max = options.queue_tokens;
-  engine.engine.context = context;
-  engine.engine.reuse_prefix = options.reuse_prefix;
-  engine.engine.speculate = options.speculate;
+  engine.engine = engine_options(options, context);
   engine.positions = positions_of(options, context);
   engine.kv_type = options.cache_type;
   engine.rows_max = options.batch;
@@ -63,6 +82,26 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Thr
   bytes_ = loaded_->file.tensor_bytes() + cache_bytes(options, loaded_->config);
   log_info("{}: loaded in {}: {} and {} tokens of context", spec.name, format_duration(loaded_->load_time),
            format_bytes(bytes_), context);
+}
+
+ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, runtime::ClusterHost& cluster)
+    : spec_(spec) {
+  runtime::LoadOptions load;
+  load.tokenizer_path = spec.tokenizer;
+  load.access = options.access;
+  load.context = options.context;
+  loaded_ = runtime::describe_model(spec.path, load);
+  read_template();
+  const size_t context = context_of(options, loaded_->config);
+  engine_ = cluster.make_engine(loaded_->tokenizer.get(), engine_options(options, context));
+  log_info("{}: served by the cluster, {} tokens of context", spec.name, context);
+}
+
+void ServedModel::read_template() {
+  const std::string source = loaded_->file.metadata().string_or("tokenizer.chat_template", "");
+  prompter_ = std::make_unique<ChatPrompter>(tokenizer(), source);
+  if (!prompter_->own_template())
+    log_info("{}: has no chat template; conversations are written as ChatML", spec_.name);
 }
 
 ServedModel::~ServedModel() {

@@ -12,6 +12,11 @@
 #include "runtime/loaded_model.h"
 #include "server/chat_prompt.h"
 
+namespace butterfly::runtime {
+class ClusterHost;
+struct StageSettings;
+}  // namespace butterfly::runtime
+
 namespace butterfly::server {
 
 // What the server was told about a model.
@@ -45,6 +50,8 @@ class ServedModel {
  public:
   // Borrows the pool; `turn` is held by the engine that computes. Throws Error.
   ServedModel(const ModelSpec& spec, const ModelOptions& options, ThreadPool& pool, std::mutex& turn);
+  // The weights are on the cluster's nodes; here are vocabulary, template and engine. Borrows the cluster.
+  ServedModel(const ModelSpec& spec, const ModelOptions& options, runtime::ClusterHost& cluster);
   ~ServedModel();
 
   const std::string& name() const { return spec_.name; }
@@ -59,10 +66,12 @@ class ServedModel {
   std::chrono::system_clock::time_point loaded_at() const { return loaded_at_; }
 
  private:
+  void read_template();
+
   const ModelSpec spec_;
   std::unique_ptr<runtime::LoadedModel> loaded_;
   std::unique_ptr<ChatPrompter> prompter_;
-  std::unique_ptr<runtime::Engine> engine_;
+  std::shared_ptr<runtime::Engine> engine_;
   std::once_flag grammars_made_;
   std::unique_ptr<model::GrammarCompiler> grammars_;
   uint64_t bytes_ = 0;
@@ -70,6 +79,9 @@ class ServedModel {
 };
 
 using ModelPtr = std::shared_ptr<ServedModel>;
+
+// How the stages of a chain run this model.
+runtime::StageSettings stage_settings(const ModelSpec& spec, const ModelOptions& options);
 
 // Memory that loading will take: weights and cache. Reads the head of the file only.
 uint64_t forecast_bytes(const ModelSpec& spec, const ModelOptions& options);

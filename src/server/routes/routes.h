@@ -31,6 +31,11 @@ void ollama_chat(ServerContext& context, ExchangePtr exchange);
 void ollama_generate(ServerContext& context, ExchangePtr exchange);
 void ollama_embed(ServerContext& context, ExchangePtr exchange);
 
+// Of the cluster, where there is one.
+void cluster_status(ServerContext& context, ExchangePtr exchange);
+void cluster_events(ServerContext& context, ExchangePtr exchange);
+void cluster_remove(ServerContext& context, ExchangePtr exchange);
+
 // For the operator, on the unix socket.
 void manage_ps(ServerContext& context, ExchangePtr exchange);
 void manage_stop(ServerContext& context, ExchangePtr exchange);

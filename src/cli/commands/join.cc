@@ -1,0 +1,172 @@
+// `butterfly join`: this machine becomes a node of a cluster and works for it until it is told to end.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "cli/cluster_access.h"
+#include "cli/commands/commands.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/node_setup.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "cli/version.h"
+#include "cluster/identity/join.h"
+#include "cluster/node/addresses.h"
+#include "runtime/cluster/cluster_node.h"
+
+namespace butterfly::cli {
+namespace {
+
+constexpr const char* kCoordinatorFile = "coordinator";
+constexpr Duration kJoinMax = std::chrono::seconds(20);
+
+struct JoinOptions {
+  std::string address, token, token_file, name, state, listen, advertise, memory, fetch_rate, cache,
+      capabilities;
+  std::vector<std::string> models;
+  size_t threads = 0;
+  bool enrol_only = false, quiet = false;
+};
+
+std::string first_line(std::istream& in) {
+  std::string line;
+  std::getline(in, line);
+  const size_t end = line.find_last_not_of(" \t\r");
+  return end == std::string::npos ? std::string() : line.substr(0, end + 1);
+}
+
+std::string token_text(const JoinOptions& options) {
+  if (!options.token.empty()) return options.token;
+  if (!options.token_file.empty()) {
+    if (options.token_file == "-") return first_line(std::cin);
+    std::ifstream in(options.token_file);
+    if (!in) fail(Errc::kNotFound, "{}: cannot read the token", options.token_file);
+    return first_line(in);
+  }
+  if (!is_terminal(fileno(stdin)))
+    fail(Errc::kInvalidArgument,
+         "joining needs a token: --token bf1-..., --token-file FILE, or '-' for stdin");
+  fmt::print(stderr, "Token ('butterfly token new' on the cluster's first machine makes one): ");
+  return first_line(std::cin);
+}
+
+// The node's certificate, got now or before. The line that was pasted once may be pasted again.
+void enrol(const cluster::StateFolder& folder, const JoinOptions& options) {
+  if (cluster::has_credentials(folder)) {
+    if (options.token.empty() && options.token_file.empty()) return;
+    const cluster::JoinToken token = cluster::JoinToken::parse(token_text(options)).or_throw();
+    if (token.authority_hash == cluster::load_credentials(folder).authority.sha256()) return;
+    fail(Errc::kInvalidArgument, "{}: this machine belongs to another cluster; use another --state folder",
+         folder.path().string());
+  }
+  if (options.address.empty())
+    fail(Errc::kInvalidArgument,
+         "this machine belongs to no cluster yet: butterfly join HOST:PORT --token ...");
+  const cluster::JoinToken token = cluster::JoinToken::parse(token_text(options)).or_throw();
+  const std::string name = options.name.empty() ? default_node_name() : options.name;
+  const cluster::Credentials credentials =
+      cluster::join_cluster(folder, cluster::with_port(options.address), token, name, kJoinMax);
+  if (options.quiet) return;
+  fmt::print(stderr, "Joined as node '{}'; keys are in {}\n", credentials.id().name, folder.path().string());
+}
+
+std::string coordinator_address(const cluster::StateFolder& folder, const JoinOptions& options) {
+  if (!options.address.empty()) {
+    const std::string address = cluster::with_port(options.address);
+    folder.write(kCoordinatorFile, address + "\n");
+    return address;
+  }
+  if (!folder.has(kCoordinatorFile))
+    fail(Errc::kInvalidArgument, "{}: where is the cluster? butterfly join HOST:PORT",
+         folder.path().string());
+  const std::string text = folder.read(kCoordinatorFile);
+  return text.substr(0, text.find('\n'));
+}
+
+uint64_t bytes_of(const std::string& text) { return text.empty() ? 0 : parse_bytes(text).or_throw(); }
+
+int join(const JoinOptions& options) {
+  install_end_signals();
+  const cluster::StateFolder folder = cluster::StateFolder::make(state_path(options.state));
+  enrol(folder, options);
+  ThreadPool pool(options.threads);
+  runtime::ClusterNodeOptions node;
+  node.state = folder.path();
+  const std::string address = coordinator_address(folder, options);
+  node.coordinator = address;
+  if (options.enrol_only) return kExitOk;
+  node.listen = options.listen;
+  node.advertise = options.advertise;
+  node.version = build_info().version;
+  node.capabilities = node_capabilities(options.capabilities, folder, pool);
+  node.places = weight_places(options.cache, options.models);
+  node.memory_bytes = bytes_of(options.memory);
+  node.fetch_bytes_per_s = bytes_of(options.fetch_rate);
+  node.pool = &pool;
+  std::atomic<bool> given_up{false};
+  node.on_given_up = [&](const std::string&) { given_up = true; };
+  runtime::ClusterNode running(std::move(node));
+  running.start();
+  if (!options.quiet)
+    fmt::print(stderr, "Node '{}' at {} works for {} (Ctrl-C ends it; 'butterfly join' starts it again)\n",
+               running.self().name, running.address(), address);
+  std::string said;
+  while (!end_asked_for() && !given_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const runtime::NodeShell::View view = running.view();
+    if (view.problem != said && !view.problem.empty()) log_warn("{}", view.problem);
+    said = view.problem;
+  }
+  running.stop("the node was told to end");
+  return given_up ? kExitFailure : kExitOk;
+}
+
+}  // namespace
+
+CommandBody setup_join(CLI::App& app) {
+  auto options = std::make_shared<JoinOptions>();
+  add_option(app, "ADDRESS", options->address, "HOST:PORT of the cluster's first machine (later: as before)");
+  const Flag token =
+      add_option(app, "--token", options->token, "Of the line that 'init' or 'token new' printed")
+          .type_name("TOKEN");
+  add_option(app, "--token-file", options->token_file, "File with the token; - for stdin")
+      .type_name("FILE")
+      .excludes(token);
+  add_option(app, "--name", options->name, "What this machine is called (default: its host name)")
+      .type_name("NAME");
+  add_state_flag(app, options->state);
+  add_option(app, "--listen", options->listen,
+             "Where other nodes reach it (default: any port, on the way to the cluster)")
+      .type_name("HOST:PORT");
+  add_option(app, "--advertise", options->advertise, "Address that others use, where that is another")
+      .type_name("HOST:PORT");
+  add_threads_flag(app, options->threads);
+  add_option(app, "--memory", options->memory,
+             "For its part of the model, such as 6GiB (default: what is free)")
+      .type_name("BYTES");
+  add_option(app, "-m,--model", options->models,
+             "Model file that is here already: not fetched if it is the same (repeat)")
+      .type_name("FILE")
+      .repeatable();
+  add_option(app, "--fetch-rate", options->fetch_rate,
+             "Bytes per second when fetching weights (default: no bound)")
+      .type_name("BYTES");
+  add_option(app, "--cache", options->cache, "Folder for fetched weights (default: ~/.cache/butterfly)")
+      .type_name("FOLDER");
+  add_option(app, "--capabilities", options->capabilities, "").group("");
+  add_flag(app, "--enrol-only", options->enrol_only,
+           "Get the certificate and end; 'butterfly join' starts the node");
+  add_flag(app, "--quiet", options->quiet, "Say only what goes wrong");
+  return [options] {
+    if (log_level() == LogLevel::kWarn && !options->quiet) set_log_level(LogLevel::kInfo);
+    return join(*options);
+  };
+}
+
+}  // namespace butterfly::cli

@@ -1,0 +1,31 @@
+// What `join` and `serve --cluster` have in common: what this machine can do, where its models are.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "cluster/identity/state_folder.h"
+#include "cluster/node/capabilities.h"
+#include "runtime/cluster/model_weights.h"
+
+namespace butterfly::cli {
+
+// From `file` if there is one; else as measured before, or measured now, which takes seconds and is said.
+cluster::Capabilities node_capabilities(const std::string& file, const cluster::StateFolder& folder,
+                                        ThreadPool& pool);
+// Round figures instead of measured ones: for nodes that are processes of one machine, where only shares
+// matter.
+cluster::Capabilities nominal_capabilities(size_t threads);
+
+// The cache, the folders of the model store, and those of the files named.
+runtime::WeightPlaces weight_places(const std::string& cache, const std::vector<std::string>& models);
+
+// A name that a node may have, from the host's.
+std::string default_node_name();
+
+// True from the first SIGTERM or Ctrl-C on, after install_end_signals().
+void install_end_signals();
+bool end_asked_for();
+
+}  // namespace butterfly::cli

@@ -1,0 +1,83 @@
+// GET /cluster: the state of the cluster; GET /cluster/events: what happens in it, as it happens.
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "runtime/cluster/cluster_host.h"
+#include "server/api/fields.h"
+#include "server/generation/pieces.h"
+#include "server/routes/routes.h"
+
+namespace butterfly::server {
+namespace {
+
+runtime::ClusterHost& cluster_of(ServerContext& context) {
+  if (context.cluster == nullptr)
+    throw ApiError(404, "invalid_request_error",
+                   "this server has no cluster; start one with 'serve --cluster' or 'serve --local-nodes N'");
+  return *context.cluster;
+}
+
+// "after=12" in the query: events with larger numbers.
+uint64_t after_of(const HttpRequest& request) {
+  constexpr std::string_view kName = "after=";
+  const size_t at = request.query.find(kName);
+  uint64_t number = 0;
+  if (at == 0 || (at != std::string::npos && request.query[at - 1] == '&'))
+    std::from_chars(request.query.data() + at + kName.size(), request.query.data() + request.query.size(),
+                    number);
+  return number;
+}
+
+std::string piece_of(const cluster::EventStatus& event) {
+  return "id: " + std::to_string(event.number) + "\ndata: " + cluster::to_json(event) + "\n\n";
+}
+
+constexpr size_t kEventsAtOnce = 1000;
+
+}  // namespace
+
+void cluster_status(ServerContext& context, ExchangePtr exchange) {
+  respond_json(*exchange, cluster_of(context).status_json(after_of(exchange->request())));
+}
+
+// What has happened since `after` (or the client's last event), then what happens.
+void cluster_events(ServerContext& context, ExchangePtr exchange) {
+  runtime::ClusterHost& cluster = cluster_of(context);
+  uint64_t after = after_of(exchange->request());
+  if (const std::string* last = exchange->request().field("last-event-id"))
+    std::from_chars(last->data(), last->data() + last->size(), after);
+  exchange->begin(sse_head(), ": ping\n\n");
+  // Events between the two calls below come in either of them: the stream keeps the last number.
+  struct Stream {
+    ExchangePtr exchange;
+    std::mutex mutex;
+    uint64_t last = 0;
+  };
+  auto stream = std::make_shared<Stream>();
+  stream->exchange = std::move(exchange);
+  stream->last = after;
+  const auto send = [stream](const cluster::EventStatus* event) {
+    if (stream->exchange->gone()) return false;
+    const std::lock_guard lock(stream->mutex);
+    if (event == nullptr || event->number <= stream->last) return true;
+    stream->last = event->number;
+    stream->exchange->write(piece_of(*event));
+    return true;
+  };
+  cluster.subscribe(send);
+  for (const cluster::EventStatus& event : cluster.coordinator().events(after, kEventsAtOnce)) send(&event);
+}
+
+void cluster_remove(ServerContext& context, ExchangePtr exchange) {
+  const Json body = body_of(*exchange);
+  const std::string node = body.is_object() && body.contains("node") && body["node"].is_string()
+                               ? body["node"].get<std::string>()
+                               : std::string();
+  if (node.empty())
+    throw ApiError(400, "invalid_request_error", "'node' is missing: the name or key of a node", "node");
+  const Status status = cluster_of(context).remove_node(node);
+  if (!status.ok()) throw api_error_of(status.code(), status.text());
+  respond_json(*exchange, to_text({{"node", node}, {"state", "removed"}}));
+}
+
+}  // namespace butterfly::server
