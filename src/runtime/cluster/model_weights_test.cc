@@ -32,7 +32,7 @@ struct ModelWeightsTest : ::testing::Test {
   }
 
   // Small chunks, so that parts differ.
-  cluster::Manifest share(uint32_t chunk_bytes = 512) {
+  cluster::Manifest share(uint32_t chunk_bytes = 8192) {
     const auto files = files_to_share(file);
     const auto manifest = cluster::hash_files(files, {}, pool, nullptr, chunk_bytes);
     library.add(std::make_shared<cluster::WholeFiles>(manifest, std::vector<fs::path>{files[0].path}));

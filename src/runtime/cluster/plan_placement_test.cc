@@ -45,7 +45,7 @@ struct PlanPlacementTest : ::testing::Test {
 
 TEST_F(PlanPlacementTest, EveryStrategyEndsAtTheCoordinator) {
   for (const char* strategy : {"optimal", "balanced", "uniform", "annealing"})
-    for (const size_t nodes : {1, 2, 3, 5}) {
+    for (const size_t nodes : {1, 3}) {
       const auto asked = question(nodes, uint64_t{16} << 30);
       options.strategy = strategy;
       const auto placement = plan_placement(file, asked, options);
