@@ -15,7 +15,7 @@
 namespace butterfly::runtime {
 namespace {
 
-// Measured changes of perplexity are in docs/cluster-generation.md.
+// Measured changes of perplexity are in docs/distributed-generation.md.
 constexpr RowFormat kFormats[] = {
     {"f32", "exact: the bits of one machine", DType::kF32},
     {"f16", "half the bytes; 11 bits of each value", DType::kF16},
