@@ -82,7 +82,7 @@ const SettingRow kSettings[] = {
     {"--plan-for", "plan_for", "WHAT", "Cluster", "What plans are best at: latency or throughput",
      &S::objective},
     {"--wire", "wire", "TYPE", "Cluster",
-     "Rows between nodes: f32 is exact; f16 and q8_0 are smaller and lossy", &S::wire},
+     "Rows between nodes: f32 is exact; f16 and int8 are smaller and lossy", &S::wire},
 };
 
 template <typename... F>
