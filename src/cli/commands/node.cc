@@ -1,7 +1,9 @@
 // `butterfly node list|remove`: who belongs to the cluster.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "cli/cluster_access.h"
@@ -34,8 +36,14 @@ Json rows_of(const NodeOptions& options) {
     }
   }
   std::error_code none;
-  if (std::filesystem::exists(state_path(options.state), none))
-    for (const cluster::RosterRow& row : cluster::Roster(open_state(options.state)).rows())
+  if (!std::filesystem::exists(state_path(options.state), none)) return rows;
+  const auto roster = cluster::Roster(open_state(options.state)).rows();
+  // The coordinator that runs may be of another cluster than the folder: one of processes on this machine.
+  const bool same = seen.empty() || std::any_of(roster.begin(), roster.end(), [&](const auto& row) {
+                      return row.node.key == rows[0]["key"].get<std::string>();
+                    });
+  if (same)
+    for (const cluster::RosterRow& row : roster)
       if (!seen.contains(row.node.key))
         rows.push_back({{"name", row.node.name},
                         {"key", row.node.key},

@@ -191,6 +191,10 @@ class Coordinator {
     Placement placement;
     std::set<std::string> waiting_for;  // keys whose report is due
   };
+  struct BrokenPair {
+    uint32_t times = 0;
+    TimePoint last{};
+  };
   struct Pair {
     std::string from, to;
     bool operator==(const Pair&) const = default;
@@ -266,8 +270,8 @@ class Coordinator {
   bool ever_served_ = false;
   std::string why_waiting_, last_failure_;
   std::map<std::pair<std::string, std::string>, LinkFigures> figures_;
-  std::map<std::pair<std::string, std::string>, uint32_t> broken_;  // how often a pair failed
-  std::vector<Pair> survey_;                                        // still to be measured
+  std::map<std::pair<std::string, std::string>, BrokenPair> broken_;
+  std::vector<Pair> survey_;  // still to be measured
   std::optional<std::pair<Pair, TimePoint>> measuring_;
   TimePoint survey_since_{};
   TimePoint beat_at_{}, ticked_at_{};

@@ -323,6 +323,22 @@ TEST_F(CoordinatorTest, TroubleBetweenStagesHaltsAndPlansAgain) {
   EXPECT_EQ(coordinator.counters().old_epochs, 1u);
 }
 
+TEST_F(CoordinatorTest, PairThatFailsTwiceIsAvoidedForAWhile) {
+  Epoch epoch = serve(3);
+  for (int i = 0; i < 2; ++i) {
+    say(1, Trouble{epoch, node_id(2), "reset"});
+    pass(seconds(1));
+    epoch = asked();
+    coordinator.planned(epoch, placement({0, 1, 2}, 10), now);
+    ready({0, 1, 2}, epoch);
+    started({0, 1, 2}, epoch);
+    ASSERT_EQ(coordinator.serving_epoch(), epoch);
+  }
+  ASSERT_EQ(coordinator.question(now).broken.size(), 1u);
+  EXPECT_EQ(coordinator.question(now).broken[0], std::pair(node_id(1).key, node_id(2).key));
+  EXPECT_TRUE(coordinator.question(now + config().hold_max).broken.empty());
+}
+
 TEST_F(CoordinatorTest, RemovalActsAtOnceAndLasts) {
   serve(3);
   EXPECT_EQ(coordinator.remove_node("node-9", now).code(), Errc::kNotFound);
@@ -368,6 +384,18 @@ TEST_F(CoordinatorTest, SecondNodeWithTheSameIdentityIsRefused) {
   join(1, 22);
   EXPECT_EQ(sent<Welcome>().size(), 1u);
   EXPECT_EQ(all<CloseLink>()[0].link, 11u);
+}
+
+TEST_F(CoordinatorTest, ClocksAreCompared) {
+  CoordinatorConfig with_clock = config();
+  with_clock.unix_ms = 1'700'000'000'000;
+  restart(with_clock);
+  now += seconds(10);
+  open(1);
+  Join message = join_message(1);
+  message.unix_ms = 1'700'000'070'500;
+  coordinator.received(link_of(1), message, now);
+  EXPECT_DOUBLE_EQ(coordinator.members().at(node_id(1).key).clock_ahead_s, 60.5);
 }
 
 TEST_F(CoordinatorTest, SlowPauseAndSlowStartHaveAnEnd) {

@@ -14,7 +14,7 @@ namespace {
 
 // Served for so long, a plan has proved itself: the next failure is a new one.
 constexpr Duration kProved = std::chrono::seconds(10);
-// A pair of nodes that failed so often is avoided.
+// A pair of nodes that failed so often, the last time not long ago, is avoided.
 constexpr uint32_t kBroken = 2;
 
 }  // namespace
@@ -129,8 +129,8 @@ PlanQuestion Coordinator::question(TimePoint now, bool with_held) const {
   };
   for (const auto& [pair, figures] : figures_)
     if (asked(pair.first) && asked(pair.second)) question.links.emplace(pair, figures);
-  for (const auto& [pair, times] : broken_)
-    if (times >= kBroken) question.broken.push_back(pair);
+  for (const auto& [pair, failed] : broken_)
+    if (failed.times >= kBroken && now - failed.last < config_.hold_max) question.broken.push_back(pair);
   return question;
 }
 
@@ -349,7 +349,12 @@ void Coordinator::trouble(Epoch epoch, const NodeId& reporter, const NodeId& pee
     ++counters_.old_epochs;
     return;
   }
-  if (broken_.size() < kNodesMax * kNodesMax) ++broken_[{reporter.key, peer.key}];
+  if (broken_.size() < kNodesMax * kNodesMax) {
+    BrokenPair& pair = broken_[{reporter.key, peer.key}];
+    if (now - pair.last >= config_.hold_max) pair.times = 0;
+    ++pair.times;
+    pair.last = now;
+  }
   const std::string text = fmt::format("{} has trouble with {}: {}", reporter.name,
                                        peer.name.empty() ? "the chain" : peer.name, why);
   if (served) {

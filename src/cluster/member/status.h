@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cluster/member/chain_planner.h"
 #include "cluster/member/coordinator.h"
+#include "cluster/member/loss_forecast.h"
 
 namespace butterfly::cluster {
 

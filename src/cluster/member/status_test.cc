@@ -8,12 +8,14 @@
 
 #include "base/testing/temp_dir.h"
 #include "cluster/member/incarnation.h"
+#include "cluster/testing/chain_planner.h"
 #include "cluster/testing/member_samples.h"
 
 namespace butterfly::cluster {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::chain_planner;
 using ::testing::HasSubstr;
 using testing::join_message;
 using testing::node_id;

@@ -10,6 +10,7 @@ namespace butterfly::cluster {
 
 Worker::Worker(WorkerConfig config, TimePoint now)
     : config_(std::move(config)),
+      started_at_(now),
       since_(now),
       connect_at_(now),
       heard_at_(now),
@@ -57,6 +58,8 @@ void Worker::connected(uint64_t attempt, LinkNumber link, TimePoint now) {
   since_ = heard_at_ = now;
   Join join = config_.join;
   join.instance = config_.instance;
+  if (join.unix_ms != 0)
+    join.unix_ms += std::chrono::duration_cast<std::chrono::milliseconds>(now - started_at_).count();
   send(std::move(join));
 }
 

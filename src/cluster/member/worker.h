@@ -15,7 +15,8 @@ namespace butterfly::cluster {
 struct WorkerConfig {
   uint64_t instance = 0;         // random, drawn at start
   std::string coordinator = {};  // address
-  Join join = {};                // what it says of itself; `instance` is filled in
+  // What it says of itself; `instance` is filled in, and `unix_ms` (the time at the start) moves on.
+  Join join = {};
   Duration connect_wait = std::chrono::seconds(10);
   Duration join_wait = std::chrono::seconds(10);
   Duration silent_after = std::chrono::seconds(3);  // a coordinator that says nothing is gone
@@ -143,6 +144,7 @@ class Worker {
   Duration back_off() const;
 
   const WorkerConfig config_;
+  const TimePoint started_at_;
   State state_ = State::kWaiting;
   TimePoint since_{};  // of this state
   TimePoint connect_at_{};

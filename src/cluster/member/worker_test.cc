@@ -208,6 +208,20 @@ TEST_F(WorkerTest, FailuresAreReported) {
   EXPECT_EQ(sent<Leave>().size(), 1u);
 }
 
+TEST_F(WorkerTest, TellsItsTimeOfDayAsItIsNow) {
+  WorkerConfig config{.instance = 5, .coordinator = "10.0.0.1:1", .join = testing::join_message(1)};
+  config.join.unix_ms = 1'700'000'000'000;
+  Worker other(config, now);
+  now += seconds(90);
+  other.tick(now);
+  other.connected(1, 3, now);
+  std::optional<Join> said;
+  for (const WorkerAction& action : other.take_actions())
+    if (const auto* send = std::get_if<SendToCoordinator>(&action)) said = std::get<Join>(send->message);
+  ASSERT_TRUE(said.has_value());
+  EXPECT_EQ(said->unix_ms, 1'700'000'090'000);
+}
+
 TEST_F(WorkerTest, LateConnectionsAreClosed) {
   worker.tick(now);
   const uint64_t attempt = take<ConnectToCoordinator>().back().attempt;

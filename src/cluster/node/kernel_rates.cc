@@ -35,30 +35,30 @@ std::vector<PackedMatrix> matrices(ThreadPool& pool, DType type) {
   return all;
 }
 
-// Products per second, matrices in turn; the best of short runs, because interference only slows down.
+// Products per second, matrices in turn. The fastest quarter decides: other programs only slow a product
+// down, and a lucky one whose weights were in a cache should not count.
 double products_per_s(ThreadPool& pool, const std::vector<PackedMatrix>& all, size_t rows) {
   using Clock = std::chrono::steady_clock;
   const size_t stride = kernels::act_layout(all[0].act(), kCols).row_bytes;
   const Buffer acts = Buffer::allocate(rows * std::max(stride, kCols * sizeof(float)));
   const size_t act_stride = all[0].act() == kernels::ActKind::kF32 ? kCols * sizeof(float) : stride;
   std::vector<float> y(rows * kRows);
-  double best = 0;
+  std::vector<double> times;
   size_t next = 0;
   const auto start = Clock::now();
   do {
+    const PackedMatrix& w = all[next];
+    next = (next + 1) % all.size();
     const auto before = Clock::now();
-    const size_t runs = rows > 1 ? 1 : all.size();
-    for (size_t run = 0; run < runs; ++run, next = (next + 1) % all.size()) {
-      const PackedMatrix& w = all[next];
-      pool.parallel_for(w.panels(), 1, [&](size_t begin, size_t end) {
-        kernels::matmul(w, acts.data(), act_stride, rows, y.data(), kRows, begin * kernels::kPanelRows,
-                        std::min(end * kernels::kPanelRows, kRows));
-      });
-    }
-    const double seconds = std::chrono::duration<double>(Clock::now() - before).count();
-    if (seconds > 0) best = std::max(best, static_cast<double>(runs) / seconds);
-  } while (Clock::now() - start < kTime);
-  return best;
+    pool.parallel_for(w.panels(), 1, [&](size_t begin, size_t end) {
+      kernels::matmul(w, acts.data(), act_stride, rows, y.data(), kRows, begin * kernels::kPanelRows,
+                      std::min(end * kernels::kPanelRows, kRows));
+    });
+    times.push_back(std::max(std::chrono::duration<double>(Clock::now() - before).count(), 1e-9));
+  } while (Clock::now() - start < kTime || times.size() < 4);
+  const auto quarter = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
+  std::nth_element(times.begin(), quarter, times.end());
+  return 1 / *quarter;
 }
 
 }  // namespace

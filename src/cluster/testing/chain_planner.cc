@@ -1,4 +1,4 @@
-#include "cluster/member/chain_planner.h"
+#include "cluster/testing/chain_planner.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "cluster/partition/partitioner.h"
 
-namespace butterfly::cluster {
+namespace butterfly::cluster::testing {
 namespace {
 
 constexpr LinkSpec kUnmeasured{.latency_s = 200e-6, .bandwidth = 110e6};
@@ -86,36 +86,4 @@ PlanFunction chain_planner(PieceList pieces, DType type, PlanOptions options, ui
   };
 }
 
-std::vector<LossForecast> forecast_losses(const PlanQuestion& question, const Placement& current,
-                                          const PlanFunction& plan) {
-  std::vector<LossForecast> out;
-  for (const StagePlacement& stage : current.stages) {
-    LossForecast row;
-    row.node = stage.node;
-    PlanQuestion rest = question;
-    std::erase_if(rest.nodes, [&](const PlanNode& node) { return node.id == stage.node; });
-    const Result<Placement> placement =
-        stage.node == question.coordinator
-            ? Result<Placement>(Errc::kPeerLost, "it is the coordinator: nothing is served without it")
-            : plan(rest);
-    row.fits = placement.ok();
-    if (!placement.ok()) {
-      row.words = placement.status().code() == Errc::kOutOfMemory
-                      ? fmt::format("does not fit: {}", placement.status().text())
-                      : placement.status().text();
-    } else {
-      row.tokens_per_s = placement->tokens_per_s;
-      if (row.tokens_per_s > 0 && current.tokens_per_s > 0) {
-        row.slower = current.tokens_per_s / row.tokens_per_s;
-        row.words = row.slower > 1.01 ? fmt::format("still fits, {:.2f} times slower", row.slower)
-                                      : "still fits, as fast";
-      } else {
-        row.words = "still fits";
-      }
-    }
-    out.push_back(std::move(row));
-  }
-  return out;
-}
-
-}  // namespace butterfly::cluster
+}  // namespace butterfly::cluster::testing
