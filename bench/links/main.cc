@@ -30,7 +30,7 @@ struct Mode {
   Duration spin;
 };
 constexpr Mode kModes[] = {
-    {"inproc", "inproc", 0us}, {"tcp+tls, sleeping", "tcp", 0us}, {"tcp+tls, spinning", "tcp", 200us}};
+    {"inproc", "inproc", 0us}, {"tcp+tls, sleeping", "tcp", 0us}, {"tcp+tls, spinning", "tcp", 50us}};
 
 // Two nodes with a link; the second one sends back whatever comes.
 class Echo {
