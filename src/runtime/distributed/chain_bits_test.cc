@@ -11,15 +11,18 @@
 #include "runtime/engine/engine.h"
 #include "runtime/engine/local_engine.h"
 #include "runtime/engine/paged_stage.h"
-#include "runtime/engine/testing/collector.h"
+#include "runtime/engine/testing/mixed_requests.h"
 #include "runtime/testing/models.h"
 
 namespace butterfly::runtime {
 namespace {
 
+using testing::Bits;
+using testing::bits_of;
 using testing::Collector;
 using testing::LoadedPart;
 using testing::LocalChain;
+using testing::mixed_request;
 using testing::some_tokens;
 
 constexpr size_t kLayers = 5, kPieces = kLayers + 2;
@@ -102,37 +105,6 @@ std::vector<std::string_view> architecture_names() {
 INSTANTIATE_TEST_SUITE_P(Architectures, ChainArchitecture, ::testing::ValuesIn(architecture_names()),
                          [](const auto& test) { return std::string(test.param); });
 
-// Everything that is to be equal.
-struct Bits {
-  std::vector<int32_t> tokens;
-  std::vector<uint32_t> logprobs;
-  std::string text;
-  friend bool operator==(const Bits&, const Bits&) = default;
-};
-
-Bits bits_of(const Collector& sink) {
-  Bits bits{sink.tokens(), {}, sink.text()};
-  for (const TokenEvent& event : sink.events()) {
-    bits.logprobs.push_back(std::bit_cast<uint32_t>(event.logprob));
-    for (const TokenLogprob& top : event.top) bits.logprobs.push_back(std::bit_cast<uint32_t>(top.logprob));
-  }
-  return bits;
-}
-
-// Of different lengths; some begin alike; greedy and warm.
-EngineRequest request(size_t i) {
-  EngineRequest r;
-  r.prompt = some_tokens(36 + 3 * i, 320);
-  if (i % 3 == 0)
-    for (size_t p = 33; p < r.prompt.size(); ++p) r.prompt[p] = static_cast<int32_t>((p * 7 + i) % 320);
-  r.tokens_max = 20;
-  r.ignore_eos = true;
-  r.top_logprobs = 2;
-  r.sampling.temperature = i % 2 == 0 ? 0 : 0.9f;
-  r.sampling.seed = i;
-  return r;
-}
-
 constexpr size_t kRequests = 16;
 
 struct Texts {
@@ -144,7 +116,7 @@ Texts run(Engine& engine) {
   std::vector<std::shared_ptr<Collector>> sinks;
   for (size_t i = 0; i < kRequests; ++i) {
     sinks.push_back(std::make_shared<Collector>());
-    EXPECT_TRUE(engine.submit(request(i), sinks.back()).ok());
+    EXPECT_TRUE(engine.submit(mixed_request(i), sinks.back()).ok());
   }
   Texts texts;
   for (auto& sink : sinks) {
@@ -218,7 +190,7 @@ TEST(ChainEngine, EmbeddingsHaveTheBitsOfOneMachine) {
   ModelOnDisk model;
   const auto embed = [](Engine& engine) {
     auto sink = std::make_shared<Collector>();
-    EngineRequest r = request(4);
+    EngineRequest r = mixed_request(4);
     r.kind = RequestKind::kEmbed;
     EXPECT_TRUE(engine.submit(std::move(r), sink).ok());
     std::vector<uint32_t> bits;
@@ -243,7 +215,7 @@ TEST(ChainEngine, CancellationLeavesTheOthersAlone) {
   std::vector<RequestId> ids;
   for (size_t i = 0; i < kRequests; ++i) {
     sinks.push_back(std::make_shared<Collector>());
-    EngineRequest r = request(i);
+    EngineRequest r = mixed_request(i);
     if (i % 2 == 1) r.tokens_max = 400;
     ids.push_back(*engine.submit(std::move(r), sinks.back()));
   }
@@ -296,7 +268,7 @@ void lose_workers(const std::vector<LocalChain*>& chains, size_t victim, size_t 
   std::vector<std::shared_ptr<Collector>> sinks;
   for (size_t i = 0; i < kRequests; ++i) {
     sinks.push_back(std::make_shared<Collector>());
-    ASSERT_TRUE(engine.submit(request(i), sinks.back()).ok());
+    ASSERT_TRUE(engine.submit(mixed_request(i), sinks.back()).ok());
   }
   for (size_t i = 0; i < losses; ++i) {
     sinks[(victim * 5 + i) % kRequests]->wait_for_tokens(after * (i + 1) % 19);
@@ -351,7 +323,7 @@ TEST_F(ChainLoss, AModelThatIsNoLongerSplitGoesOnToo) {
   std::vector<std::shared_ptr<Collector>> sinks;
   for (size_t i = 0; i < kRequests; ++i) {
     sinks.push_back(std::make_shared<Collector>());
-    ASSERT_TRUE(engine.submit(request(i), sinks.back()).ok());
+    ASSERT_TRUE(engine.submit(mixed_request(i), sinks.back()).ok());
   }
   sinks[3]->wait_for_tokens(2);
   chain.lose(0);
@@ -368,7 +340,7 @@ TEST_F(ChainLoss, WithoutAnotherChainRequestsEndWithATypedError) {
   options.stage_wait_max = std::chrono::milliseconds(30);
   Engine engine(chain.start(), chain.part(1).tokenizer.get(), options);
   auto sink = std::make_shared<Collector>();
-  EngineRequest r = request(0);
+  EngineRequest r = mixed_request(0);
   r.tokens_max = 400;
   ASSERT_TRUE(engine.submit(std::move(r), sink).ok());
   sink->wait_for_tokens(1);
@@ -379,7 +351,7 @@ TEST_F(ChainLoss, WithoutAnotherChainRequestsEndWithATypedError) {
   // And the engine serves again once it has a chain.
   engine.replace_stage(chain.start());
   auto next = std::make_shared<Collector>();
-  ASSERT_TRUE(engine.submit(request(1), next).ok());
+  ASSERT_TRUE(engine.submit(mixed_request(1), next).ok());
   EXPECT_EQ(next->wait().reason, FinishReason::kLength);
   EXPECT_FALSE(engine.stats().stage_lost);
 }

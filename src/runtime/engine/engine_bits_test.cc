@@ -5,50 +5,16 @@
 #include <bit>
 
 #include "runtime/engine/local_engine.h"
-#include "runtime/engine/testing/collector.h"
-#include "runtime/testing/models.h"
+#include "runtime/engine/testing/mixed_requests.h"
 
 namespace butterfly::runtime {
 namespace {
 
+using testing::Bits;
+using testing::bits_of;
 using testing::Collector;
+using testing::mixed_request;
 using testing::RandomModel;
-using testing::some_tokens;
-
-// Everything that is to be equal.
-struct Bits {
-  std::vector<int32_t> tokens;
-  std::vector<uint32_t> logprobs;
-  std::string text;
-  friend bool operator==(const Bits&, const Bits&) = default;
-};
-
-Bits bits_of(const Collector& sink) {
-  Bits bits{sink.tokens(), {}, sink.text()};
-  for (const TokenEvent& event : sink.events()) {
-    bits.logprobs.push_back(std::bit_cast<uint32_t>(event.logprob));
-    for (const TokenLogprob& top : event.top) {
-      bits.logprobs.push_back(static_cast<uint32_t>(top.token));
-      bits.logprobs.push_back(std::bit_cast<uint32_t>(top.logprob));
-    }
-  }
-  return bits;
-}
-
-// Of different lengths; some begin alike; greedy, warm and hot.
-EngineRequest request(size_t i) {
-  EngineRequest r;
-  r.prompt = some_tokens(40 + 3 * i, 320);
-  if (i % 3 == 0)
-    for (size_t p = 33; p < r.prompt.size(); ++p) r.prompt[p] = static_cast<int32_t>((p * 7 + i) % 320);
-  r.tokens_max = 24;
-  r.ignore_eos = true;
-  r.top_logprobs = 2;
-  r.sampling.temperature = i % 2 == 0 ? 0 : 0.9f;
-  r.sampling.seed = i;
-  r.sampling.frequency_penalty = i % 4 == 3 ? 0.2f : 0.0f;
-  return r;
-}
 
 constexpr size_t kRequests = 16;
 
@@ -58,7 +24,7 @@ std::vector<Bits> run(RandomModel& model, const LocalEngineOptions& options, boo
   std::vector<std::shared_ptr<Collector>> sinks;
   for (size_t i = 0; i < kRequests; ++i) {
     sinks.push_back(std::make_shared<Collector>());
-    const auto id = engine->submit(request(i), sinks.back());
+    const auto id = engine->submit(mixed_request(i), sinks.back());
     EXPECT_TRUE(id.ok()) << id.status().text();
     if (!together) sinks.back()->wait();
   }
@@ -96,7 +62,7 @@ TEST_P(EngineBits, WhoLosesItsPlaceGoesOnAsIfNothingHadHappened) {
         make_local_engine(*model.loaded().model, model.loaded().pool, {.engine = {}, .positions = positions});
     std::vector<std::shared_ptr<Collector>> sinks;
     for (size_t i = 0; i < 6; ++i) {
-      EngineRequest r = request(i);
+      EngineRequest r = mixed_request(i);
       r.prompt.resize(5 + i);
       r.tokens_max = 110;
       sinks.push_back(std::make_shared<Collector>());
@@ -123,15 +89,15 @@ TEST_P(EngineBits, EqualsThePlainLoop) {
   for (size_t i : {0, 1, 5}) {
     const auto engine = make_local_engine(*model.loaded().model, model.loaded().pool);
     auto sink = std::make_shared<Collector>();
-    ASSERT_TRUE(engine->submit(request(i), sink).ok());
+    ASSERT_TRUE(engine->submit(mixed_request(i), sink).ok());
     sink->wait();
     LocalStage stage(*model.loaded().model, model.loaded().pool, {});
     GenerateOptions options;
-    options.sampling = request(i).sampling;
+    options.sampling = mixed_request(i).sampling;
     options.tokens_max = 24;
     options.ignore_eos = true;
     std::string text;
-    const auto result = generate(stage, request(i).prompt, options, [&](std::string_view piece) {
+    const auto result = generate(stage, mixed_request(i).prompt, options, [&](std::string_view piece) {
       text += piece;
       return true;
     });
@@ -144,13 +110,13 @@ TEST_P(EngineBits, StopStringsEndTextsAsInThePlainLoop) {
   RandomModel model(GetParam());
   const auto engine = make_local_engine(*model.loaded().model, model.loaded().pool);
   auto whole = std::make_shared<Collector>();
-  ASSERT_TRUE(engine->submit(request(1), whole).ok());
+  ASSERT_TRUE(engine->submit(mixed_request(1), whole).ok());
   whole->wait();
   const std::string text = whole->text();
   ASSERT_GT(text.size(), 12u);
   const std::string stop = text.substr(text.size() / 2, 3);  // spans tokens
   auto sink = std::make_shared<Collector>();
-  EngineRequest r = request(1);
+  EngineRequest r = mixed_request(1);
   r.stops = {"never there", stop};
   ASSERT_TRUE(engine->submit(std::move(r), sink).ok());
   const FinishEvent& end = sink->wait();
@@ -168,7 +134,7 @@ TEST_P(EngineBits, EmbeddingsDoNotDependOnPiecesOrCompany) {
     std::vector<std::shared_ptr<Collector>> sinks;
     for (size_t i = 0; i <= company; ++i) {
       sinks.push_back(std::make_shared<Collector>());
-      EngineRequest r = request(i);
+      EngineRequest r = mixed_request(i);
       if (i == 0) r.kind = RequestKind::kEmbed;
       EXPECT_TRUE(engine->submit(std::move(r), sinks.back()).ok());
     }
