@@ -51,7 +51,7 @@ class MarkedParser : public ToolParser {
   ToolDelta flush() override {
     ToolDelta out;
     if (inside_) {
-      give(held_, out);
+      give(held_, {}, out);
     } else {
       out.text = held_;
     }
@@ -78,16 +78,18 @@ class MarkedParser : public ToolParser {
   bool end_call(ToolDelta& out) {
     const size_t at = close_.empty() ? std::string::npos : held_.find(close_);
     if (at == std::string::npos && held_.size() <= kCallBytesMax) return false;
-    give(held_.substr(0, at), out);
-    held_.erase(0, at == std::string::npos ? held_.size() : at + close_.size());
+    const bool closed = at != std::string::npos;
+    give(held_.substr(0, at), closed ? close_ : std::string(), out);
+    held_.erase(0, closed ? at + close_.size() : held_.size());
     inside_ = false;
     return true;
   }
 
-  void give(const std::string& body, ToolDelta& out) {
+  // `close`: the marker behind the body, empty where the text ended without one.
+  void give(const std::string& body, const std::string& close, ToolDelta& out) {
     std::vector<ToolCall> calls = read_calls(body, names_);
     if (calls.empty()) {
-      out.text += open_ + body + close_;
+      out.text += open_ + body + close;
     } else {
       std::move(calls.begin(), calls.end(), std::back_inserter(out.calls));
     }
