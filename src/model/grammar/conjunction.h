@@ -71,6 +71,12 @@ struct Conjunction {
   std::vector<std::shared_ptr<const Choice>> choices;
 
   bool dead() const { return types == 0; }
+  // How much there is to copy.
+  size_t weight() const {
+    return 1 + texts.size() + numbers.size() + array_nodes.size() + contained.size() + item_at.size() +
+           every_item.size() + contains.size() + object_nodes.size() + required.size() + forbidden.size() +
+           property_at.size() + exists.size() + names.size() + pending.size() + seen.size() + choices.size();
+  }
   void only(uint8_t kinds) { types &= kinds; }
 };
 
@@ -100,6 +106,8 @@ class Expander {
   size_t leaves_ = 0;
 };
 
+class ObjectBuilder;
+
 // Adds the shapes of one conjunction to a set of values.
 class ShapeBuilder {
  public:
@@ -107,6 +115,7 @@ class ShapeBuilder {
   void add(const Conjunction& c);
 
  private:
+  friend class ObjectBuilder;
   void add_array(const Conjunction& c);
   void add_object(const Conjunction& c);
   // What unevaluatedItems of each scope says about an item.

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/grammar/code_points.h"
+#include "model/grammar/compile_budget.h"
 #include "model/grammar/dfa_explore.h"
 #include "model/grammar/limits.h"
 
@@ -195,6 +196,7 @@ Dfa literal_dfa(std::span<const std::string> texts) {
     }
     dfa.label[q] = static_cast<uint32_t>(i + 1);
   }
+  CompileBudget::spend(dfa.next.size() / 2);
   return finished(std::move(dfa));
 }
 
@@ -226,7 +228,8 @@ Dfa product(std::span<const DfaFactor> factors,
       [&](const std::vector<uint32_t>& state) {
         for (size_t i = 0; i < state.size(); ++i) labels[i] = factors[i].dfa->label[state[i]];
         return label(labels);
-      });
+      },
+      1 + factors.size() / 8);
 }
 
 Dfa length_dfa(uint64_t min, uint64_t max) {

@@ -4,15 +4,17 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/grammar/compile_budget.h"
 #include "model/grammar/dfa.h"
 #include "model/grammar/limits.h"
 
 namespace butterfly::model::grammar {
 
 // step(key, representative byte of a class) -> optional key; label(key) -> 0 or a label. `dfa` comes with
-// class_of and classes set; representatives[c] is a byte of class c.
+// class_of and classes set; representatives[c] is a byte of class c. `cost`: of one step, for the budget.
 template <typename Key, typename Step, typename Label>
-Dfa explore(Dfa dfa, std::span<const uint8_t> representatives, const Key& start, Step&& step, Label&& label) {
+Dfa explore(Dfa dfa, std::span<const uint8_t> representatives, const Key& start, Step&& step, Label&& label,
+            uint64_t cost = 1) {
   std::map<Key, uint32_t> ids;
   std::vector<const Key*> keys{nullptr};
   dfa.next.assign(dfa.classes, 0);
@@ -30,6 +32,7 @@ Dfa explore(Dfa dfa, std::span<const uint8_t> representatives, const Key& start,
   };
   dfa.start = id_of(start);
   for (size_t state = 1; state < keys.size(); ++state) {
+    CompileBudget::spend(dfa.classes * cost);
     for (uint32_t c = 0; c < dfa.classes; ++c) {
       const auto to = step(*keys[state], representatives[c]);
       if (to) {

@@ -1,6 +1,7 @@
 #include "model/grammar/gbnf.h"
 
 #include <algorithm>
+#include <atomic>
 #include <list>
 #include <map>
 #include <mutex>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr uint64_t kWorkMax = 20'000'000;  // of one call; about half a second
 constexpr size_t kTopsMax = 128;           // remembered
+constexpr size_t kTopsBytesMax = size_t{16} << 20;
 using SetId = GbnfWorkspace::SetId;
 
 // What tokens do from some states, whatever the stack below them is: the same for every text that comes to
@@ -20,6 +22,7 @@ using SetId = GbnfWorkspace::SetId;
 struct Top {
   TokenBits inside;  // fit without asking what is below, or end there
   TokenTrie below;   // rests of tokens that go on below, with the tokens
+  size_t bytes() const { return inside.size() * sizeof(uint64_t) + below.bytes(); }
 };
 
 class Gbnf : public CompiledGrammar, public std::enable_shared_from_this<Gbnf> {
@@ -27,9 +30,15 @@ class Gbnf : public CompiledGrammar, public std::enable_shared_from_this<Gbnf> {
   Gbnf(GbnfNetwork network, std::shared_ptr<const TokenIndex> index)
       : network_(std::move(network)),
         index_(std::move(index)),
-        workspace_(std::make_shared<GbnfWorkspace>(network_)) {}
+        workspace_(std::make_shared<GbnfWorkspace>(network_)) {
+    for (const GbnfNetwork::State& state : network_.states)
+      network_bytes_ += sizeof(state) + state.edges.size() * sizeof(GbnfNetwork::Edge) +
+                        state.jumps.size() * 4 + state.calls.size() * sizeof(GbnfNetwork::Call);
+    count_bytes();
+  }
 
   std::unique_ptr<TokenConstraint> start() const override;
+  size_t bytes() const override { return bytes_; }
 
   // What follows is called with the lock held.
   std::mutex& mutex() const { return mutex_; }
@@ -39,6 +48,9 @@ class Gbnf : public CompiledGrammar, public std::enable_shared_from_this<Gbnf> {
     if (workspace_->large()) workspace_ = std::make_shared<GbnfWorkspace>(network_);
     return workspace_;
   }
+
+  // After a call, so that bytes() need not wait for one.
+  void count_bytes() const { bytes_ = network_bytes_ + tops_bytes_ + workspace_->bytes(); }
 
   // Adds the tokens that may follow. False: too much work.
   bool mask(GbnfWorkspace& work, SetId set, std::span<uint64_t> bits) const {
@@ -74,8 +86,11 @@ class Gbnf : public CompiledGrammar, public std::enable_shared_from_this<Gbnf> {
     if (!made) return nullptr;
     order_.push_front(states);
     tops_[states] = {made, order_.begin()};
-    if (tops_.size() > kTopsMax) {
-      tops_.erase(order_.back());
+    tops_bytes_ += made->bytes();
+    while (tops_.size() > kTopsMax || (tops_bytes_ > kTopsBytesMax && tops_.size() > 1)) {
+      const auto oldest = tops_.find(order_.back());
+      tops_bytes_ -= oldest->second.first->bytes();
+      tops_.erase(oldest);
       order_.pop_back();
     }
     return made;
@@ -110,6 +125,9 @@ class Gbnf : public CompiledGrammar, public std::enable_shared_from_this<Gbnf> {
   std::shared_ptr<const TokenIndex> index_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<GbnfWorkspace> workspace_;
+  size_t network_bytes_ = 0;
+  mutable size_t tops_bytes_ = 0;
+  mutable std::atomic<size_t> bytes_{0};
   using Order = std::list<std::vector<uint32_t>>;  // latest first
   mutable Order order_;
   mutable std::map<std::vector<uint32_t>, std::pair<std::shared_ptr<const Top>, Order::iterator>> tops_;
@@ -156,6 +174,7 @@ class GbnfConstraint : public TokenConstraint {
       for (const uint32_t token : grammar_->index().ends()) set_bit(allowed, token);
     // A grammar too ambiguous to follow ends the text.
     if (!grammar_->mask(*workspace_, set_, allowed)) std::fill(allowed.begin(), allowed.end(), 0);
+    grammar_->count_bytes();
   }
 
   // The text behind the token is too ambiguous to follow, though a mask, which looks at fewer stacks, may

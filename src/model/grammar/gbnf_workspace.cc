@@ -81,7 +81,10 @@ GbnfWorkspace::SetId GbnfWorkspace::intern(std::vector<Config> configs) {
   });
   std::string key(reinterpret_cast<const char*>(configs.data()), configs.size() * sizeof(Config));
   const auto [found, is_new] = set_ids_.try_emplace(std::move(key), static_cast<SetId>(sets_.size()));
-  if (is_new) sets_.push_back(std::move(configs));
+  if (is_new) {
+    configs_ += configs.size();
+    sets_.push_back(std::move(configs));
+  }
   return found->second;
 }
 

@@ -46,7 +46,14 @@ class GbnfWorkspace {
     exhausted_ = false;
   }
   bool exhausted() const { return exhausted_; }
-  bool large() const { return sets_.size() > 30'000 || stacks_.size() > 100'000 || steps_.size() > 300'000; }
+  bool large() const {
+    return sets_.size() > 30'000 || configs_ > 1'000'000 || stacks_.size() > 100'000 ||
+           steps_.size() > 300'000;
+  }
+  // In memory, about: what each entry takes with its place in a table.
+  size_t bytes() const {
+    return sets_.size() * 96 + configs_ * 2 * sizeof(Config) + stacks_.size() * 56 + steps_.size() * 48;
+  }
 
  private:
   uint32_t push(uint32_t back, uint32_t parent);
@@ -57,6 +64,7 @@ class GbnfWorkspace {
   std::vector<Stack> stacks_;
   std::unordered_map<uint64_t, uint32_t> stack_ids_;
   std::vector<std::vector<Config>> sets_;
+  size_t configs_ = 0;  // in all sets
   std::unordered_map<std::string, SetId> set_ids_;
   std::unordered_map<uint64_t, SetId> steps_;  // (set, byte) -> set
   uint64_t work_ = 0;

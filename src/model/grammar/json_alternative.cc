@@ -58,6 +58,25 @@ bool object_hopeful(const JsonAlternative& a) {
   return true;
 }
 
+// For one more property beside those that must come.
+bool has_room(const JsonAlternative& a, uint64_t missing) {
+  return a.object->max_properties == kUnbounded || a.count + 1 + missing <= a.object->max_properties;
+}
+
+// Some name that the shape does not list is possible from this state of its keys.
+bool unlisted_left(const ObjectShape& shape, uint32_t state, const JsonSeenNames* names,
+                   std::string_view prefix) {
+  const uint32_t left = shape.many_left[state];
+  if (left == 0 || left == ObjectShape::kManyLeft || !names) return left != 0;
+  uint32_t used = 0;
+  for (const std::string& name : names->beginning_with(prefix)) {
+    const uint32_t label = shape.keys->match(name);
+    used += label != 0 && shape.classes[label - 1].name == NameClass::kMany &&
+            !shape.classes[label - 1].options.empty();
+  }
+  return left > used;
+}
+
 bool is_required(const ObjectShape& shape, uint32_t name) {
   return std::find(shape.required.begin(), shape.required.end(), name) != shape.required.end();
 }
@@ -93,17 +112,19 @@ bool key_allowed(const JsonAlternative& a, uint32_t name_class) {
         if (name < c.name && !a.seen.test(name)) return false;
     }
   }
-  return shape.max_properties == kUnbounded || a.count + 1 + missing <= shape.max_properties;
+  return has_room(a, missing);
 }
 
-bool key_possible(const JsonAlternative& a, uint32_t state) {
+bool key_possible(const JsonAlternative& a, uint32_t state, const JsonSeenNames* names,
+                  std::string_view prefix) {
   const ObjectShape& shape = *a.object;
-  if (shape.always_open[state] && shape.max_properties == kUnbounded) return true;
+  if (has_room(a, a.missing) && unlisted_left(shape, state, names, prefix)) return true;
   const uint64_t* words = &shape.reach[state * shape.reach_words];
   for (size_t w = 0; w < shape.reach_words; ++w)
-    for (uint64_t bits = words[w]; bits != 0; bits &= bits - 1)
-      if (key_allowed(a, static_cast<uint32_t>(w * 64 + static_cast<size_t>(__builtin_ctzll(bits)))))
-        return true;
+    for (uint64_t bits = words[w]; bits != 0; bits &= bits - 1) {
+      const auto c = static_cast<uint32_t>(w * 64 + static_cast<size_t>(__builtin_ctzll(bits)));
+      if (shape.classes[c].name != NameClass::kMany && key_allowed(a, c)) return true;
+    }
   return false;
 }
 

@@ -12,8 +12,10 @@ JsonAlternative first_alternative(uint32_t goal, const ObjectShape& shape);
 
 // A key of this class may come now.
 bool key_allowed(const JsonAlternative& alternative, uint32_t name_class);
-// Some key that `state` of the shape's automaton leads to may come now.
-bool key_possible(const JsonAlternative& alternative, uint32_t state);
+// Some key that `state` of the shape's automaton leads to may come now. It begins with `prefix`, and is none
+// of `names` (null: not asked).
+bool key_possible(const JsonAlternative& alternative, uint32_t state, const JsonSeenNames* names,
+                  std::string_view prefix);
 bool may_close(const JsonAlternative& alternative);
 
 // Adds the sets the next child may be of, each with what the alternative becomes then.

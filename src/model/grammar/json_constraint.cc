@@ -42,6 +42,7 @@ class JsonGrammar : public CompiledGrammar {
   std::unique_ptr<TokenConstraint> start() const override {
     return std::make_unique<JsonConstraint>(masker_);
   }
+  size_t bytes() const override { return masker_->matcher().bytes(); }
 
  private:
   std::shared_ptr<const JsonMasker> masker_;

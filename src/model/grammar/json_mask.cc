@@ -69,6 +69,7 @@ bool JsonMasker::text_mask(const JsonState& state, std::span<uint64_t> bits) con
   std::vector<uint32_t> labels(parts.size());
   uint32_t group_count = 1;
   const auto& exits = index_->exits();
+  const std::vector<uint8_t> apart = exits_apart(state);
   for (size_t e = 0; e < exits.size(); ++e) {
     uint32_t group = 0;
     bool any = false;
@@ -87,8 +88,8 @@ bool JsonMasker::text_mask(const JsonState& state, std::span<uint64_t> bits) con
       }
     }
     if (!any) continue;
-    if (state.frame->recorded) {
-      // What comes behind may depend on the text itself: whether it repeats an item.
+    if (state.frame->recorded || (!apart.empty() && apart[e])) {
+      // What comes behind depends on the text itself: whether it repeats an item, or a name.
       if (fits(state, index_->piece(exits[e].token))) set_bit(bits, exits[e].token);
       continue;
     }
@@ -105,6 +106,16 @@ bool JsonMasker::text_mask(const JsonState& state, std::span<uint64_t> bits) con
   return true;
 }
 
+std::vector<uint8_t> JsonMasker::exits_apart(const JsonState& state) const {
+  if (state.phase != JsonPhase::kKey || !state.frame->names) return {};
+  std::vector<uint8_t> apart(index_->exits().size(), 0);
+  for (const uint32_t exit : index_->odd_exits()) apart[exit] = 1;
+  for (const std::string& name : state.frame->names->beginning_with(state.key))
+    for (const uint32_t exit : index_->exits_with(std::string_view(name).substr(state.key.size())))
+      apart[exit] = 1;
+  return apart;
+}
+
 bool JsonMasker::fits(JsonState state, std::string_view piece) const {
   for (const char c : piece)
     if (!matcher_->step(state, static_cast<uint8_t>(c))) return false;
@@ -115,6 +126,7 @@ std::vector<uint8_t> JsonMasker::rests_after(const JsonState& state, std::span<c
   std::vector<uint8_t> good(index_->rest_count(), 0);
   std::vector<JsonState> states{state};
   states[0].characters = kUnbounded;  // the labels say already that the length fits
+  states[0].key_unknown = true;
   if (!matcher_->close(states[0], labels)) return good;
   good[0] = 1;
   walk(

@@ -86,6 +86,8 @@ class JsonMasker {
   bool text_mask(const JsonState& state, std::span<uint64_t> bits) const;
   void free_mask(const JsonState& state, std::span<uint64_t> bits) const;
   bool fits(JsonState state, std::string_view piece) const;
+  // [exit]: 1 if what follows it depends on the whole text of the key. Empty: none.
+  std::vector<uint8_t> exits_apart(const JsonState& state) const;
   // Which rests may stand behind a string that ends so.
   std::vector<uint8_t> rests_after(const JsonState& state, std::span<const uint32_t> labels) const;
 

@@ -30,19 +30,28 @@ void enter(JsonState& state, JsonPhase phase) {
   state.blanks = state.breaks = 0;
 }
 
+std::shared_ptr<const JsonSeenNames> no_names() {
+  static const auto none = std::make_shared<const JsonSeenNames>();
+  return none;
+}
+
 std::shared_ptr<JsonFrame> child_frame(const JsonFrame& of) {
   auto frame = std::make_shared<JsonFrame>();
   frame->object = of.object;
   frame->depth = of.depth;
   frame->parent = of.parent;
   frame->recorded = of.recorded;
+  frame->names = of.names;
   return frame;
 }
 
 }  // namespace
 
 JsonMatcher::JsonMatcher(SchemaSets sets, JsonEnvelope envelope)
-    : sets_(std::move(sets)), envelope_(std::move(envelope)), differences_(make_differences()) {
+    : sets_(std::move(sets)),
+      sets_bytes_(sets_.bytes()),
+      envelope_(std::move(envelope)),
+      differences_(make_differences()) {
   auto frame = std::make_shared<JsonFrame>();
   frame->goals = {sets_.root()};
   root_ = std::move(frame);
@@ -256,6 +265,9 @@ bool JsonMatcher::begin_container(JsonState& state, bool object) const {
   const bool unique = !object && std::any_of(frame->alternatives.begin(), frame->alternatives.end(),
                                              [](const JsonAlternative& a) { return a.array->unique; });
   if (unique) frame->seen = std::make_shared<const JsonSeenItems>();
+  if (object && std::any_of(frame->alternatives.begin(), frame->alternatives.end(),
+                            [](const JsonAlternative& a) { return a.object->open; }))
+    frame->names = no_names();
   frame->recorded = unique || state.frame->recorded;
   frame->parent = std::move(state.frame);
   state.frame = std::move(frame);
@@ -263,9 +275,11 @@ bool JsonMatcher::begin_container(JsonState& state, bool object) const {
   return true;
 }
 
-bool JsonMatcher::await(JsonState& state, JsonChildren children) const {
+bool JsonMatcher::await(JsonState& state, JsonChildren children,
+                        std::shared_ptr<const JsonSeenNames> names) const {
   if (children.empty()) return false;
   auto frame = child_frame(*state.frame);
+  if (names) frame->names = std::move(names);
   frame->seen = state.frame->seen;
   // The first item has begun already.
   frame->child_from = state.recorded.size() - (state.phase == JsonPhase::kFirstItem ? 1 : 0);
@@ -292,11 +306,13 @@ bool JsonMatcher::begin_key(JsonState& state) const {
   state.escape = {};
   state.tail = 0;
   state.characters = 0;
+  state.key.clear();
+  state.key_unknown = false;
   state.threads.clear();
   const auto& alternatives = state.frame->alternatives;
   for (uint32_t i = 0; i < alternatives.size(); ++i) {
     const Dfa& keys = *alternatives[i].object->keys;
-    if (keys.start != 0 && key_possible(alternatives[i], keys.start))
+    if (keys.start != 0 && key_possible(alternatives[i], keys.start, state.frame->names.get(), ""))
       state.threads.push_back({&keys, nullptr, keys.start, i});
   }
   return !state.threads.empty();
@@ -310,7 +326,7 @@ bool JsonMatcher::after_child(JsonState& state, uint8_t byte) const {
   // Another key must be possible.
   for (const JsonAlternative& alternative : state.frame->alternatives) {
     const uint32_t start = alternative.object->keys->start;
-    if (start != 0 && key_possible(alternative, start)) {
+    if (start != 0 && key_possible(alternative, start, state.frame->names.get(), "")) {
       enter(state, JsonPhase::kNextKey);
       return true;
     }
@@ -378,18 +394,21 @@ bool JsonMatcher::number_byte(JsonState& state, uint8_t byte) const {
 }
 
 bool JsonMatcher::thread_alive(const JsonState& state, const JsonThread& thread, uint32_t q,
-                               uint64_t characters) const {
+                               uint64_t characters, const JsonSeenNames* names) const {
   if (q == 0) return false;
-  if (state.phase == JsonPhase::kKey) return key_possible(state.frame->alternatives[thread.who], q);
+  if (state.phase == JsonPhase::kKey)
+    return key_possible(state.frame->alternatives[thread.who], q, names, state.key);
   return characters <= thread.shape->max_length;
 }
 
 bool JsonMatcher::text_bytes(JsonState& state, std::string_view bytes, bool begins_character) const {
   if (begins_character) ++state.characters;
+  const JsonSeenNames* names = state.phase == JsonPhase::kKey ? state.frame->names.get() : nullptr;
+  if (names) state.key += bytes;
   size_t kept = 0;
   for (JsonThread& thread : state.threads) {
     thread.state = thread.dfa->run(thread.state, bytes);
-    if (thread_alive(state, thread, thread.state, state.characters)) state.threads[kept++] = thread;
+    if (thread_alive(state, thread, thread.state, state.characters, names)) state.threads[kept++] = thread;
   }
   state.threads.resize(kept);
   return kept > 0;
@@ -434,8 +453,10 @@ bool JsonMatcher::text_byte(JsonState& state, uint8_t byte) const {
   // Some end of the escape must be possible.
   return state.escape.can_end([&](uint32_t first, uint32_t last) {
     return std::any_of(state.threads.begin(), state.threads.end(), [&](const JsonThread& thread) {
-      return reaches(*thread.dfa, thread.state, first, last,
-                     [&](uint32_t q) { return thread_alive(state, thread, q, state.characters + 1); });
+      return reaches(*thread.dfa, thread.state, first, last, [&](uint32_t q) {
+        // Which character it becomes is open, and with it the key: names are not asked.
+        return thread_alive(state, thread, q, state.characters + 1, nullptr);
+      });
     });
   });
 }
@@ -453,11 +474,17 @@ bool JsonMatcher::close(JsonState& state, std::span<const uint32_t> labels) cons
 }
 
 bool JsonMatcher::close_key(JsonState& state, std::span<const uint32_t> labels) const {
+  const JsonSeenNames* names = state.key_unknown ? nullptr : state.frame->names.get();
+  const bool repeated = names && names->has(state.key);
   JsonChildren children;
-  for (size_t i = 0; i < labels.size(); ++i)
-    if (labels[i] != 0)
-      add_property(state.frame->alternatives[state.threads[i].who], labels[i] - 1, children);
-  if (!await(state, std::move(children))) return false;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] == 0) continue;
+    const JsonAlternative& alternative = state.frame->alternatives[state.threads[i].who];
+    // Readers of JSON keep one of two equal names, or refuse the text.
+    if (repeated && alternative.object->classes[labels[i] - 1].name == NameClass::kMany) continue;
+    add_property(alternative, labels[i] - 1, children);
+  }
+  if (!await(state, std::move(children), names && !repeated ? names->with(state.key) : nullptr)) return false;
   state.threads.clear();
   enter(state, JsonPhase::kColon);
   return true;

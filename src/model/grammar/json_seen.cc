@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "model/grammar/compile_budget.h"
 #include "model/grammar/number_dfa.h"
 
 namespace butterfly::model::grammar {
@@ -14,6 +15,7 @@ namespace butterfly::model::grammar {
 namespace {
 
 using Json = nlohmann::json;
+constexpr uint64_t kDifferenceStepsMax = 100'000;
 
 // Equal values have equal spellings: keys sorted, numbers by value. As deep as the text, which is bounded.
 void spell(const Json& value, std::string& out) {
@@ -46,6 +48,27 @@ void spell(const Json& value, std::string& out) {
 
 }  // namespace
 
+bool JsonSeenNames::has(std::string_view name) const {
+  return std::binary_search(names.begin(), names.end(), name, std::less<>());
+}
+
+std::span<const std::string> JsonSeenNames::beginning_with(std::string_view prefix) const {
+  const auto first = std::lower_bound(names.begin(), names.end(), prefix, std::less<>());
+  const auto last =
+      std::find_if_not(first, names.end(), [&](const std::string& n) { return n.starts_with(prefix); });
+  return {first, last};
+}
+
+std::shared_ptr<const JsonSeenNames> JsonSeenNames::with(std::string_view name) const {
+  auto out = std::make_shared<JsonSeenNames>();
+  const auto at = std::lower_bound(names.begin(), names.end(), name, std::less<>());
+  out->names.reserve(names.size() + 1);
+  out->names.insert(out->names.end(), names.begin(), at);
+  out->names.emplace_back(name);
+  out->names.insert(out->names.end(), at, names.end());
+  return out;
+}
+
 bool all_unique(const JsonFrame& frame) {
   return frame.seen && std::all_of(frame.pending.begin(), frame.pending.end(),
                                    [](const JsonFrame::Pending& p) { return p.after.array->unique; });
@@ -70,17 +93,26 @@ std::shared_ptr<const JsonSeenItems> with_item(const std::shared_ptr<const JsonS
 
 struct JsonMatcher::Differences {
   static constexpr size_t kMax = 64;
+  static constexpr size_t kCellsMax = size_t{1} << 19;
   struct Entry {
     uint64_t dfa, seen;
     DfaPtr made;
   };
   std::mutex mutex;
   std::list<Entry> entries;  // latest first
+  size_t cells = 0;          // of all
+
+  size_t bytes() {
+    const std::scoped_lock lock(mutex);
+    return cells * sizeof(uint32_t);
+  }
 };
 
 std::shared_ptr<JsonMatcher::Differences> JsonMatcher::make_differences() {
   return std::make_shared<Differences>();
 }
+
+size_t JsonMatcher::bytes() const { return sets_bytes_ + differences_->bytes(); }
 
 DfaPtr JsonMatcher::without(const DfaPtr& dfa, const JsonSeenItems& seen, bool numbers) const {
   if (numbers ? seen.numbers.empty() : seen.texts.empty()) return dfa;
@@ -92,6 +124,7 @@ DfaPtr JsonMatcher::without(const DfaPtr& dfa, const JsonSeenItems& seen, bool n
   if (found != entries.end()) return found->made;
   DfaPtr made = dfa;
   try {
+    const CompileBudget budget(kDifferenceStepsMax);  // a step of a model waits for this
     const auto subtract = [&](const Dfa& less) {
       const DfaFactor factors[] = {{made.get(), true}, {&less, false}};
       made = std::make_shared<const Dfa>(
@@ -109,7 +142,12 @@ DfaPtr JsonMatcher::without(const DfaPtr& dfa, const JsonSeenItems& seen, bool n
     // Past the limits of automata: equal items are then found when they are whole.
   }
   entries.push_front({dfa->id, seen.id, made});
-  if (entries.size() > Differences::kMax) entries.pop_back();
+  differences_->cells += made->next.size();
+  while (entries.size() > Differences::kMax ||
+         (differences_->cells > Differences::kCellsMax && entries.size() > 1)) {
+    differences_->cells -= entries.back().made->next.size();
+    entries.pop_back();
+  }
   return made;
 }
 

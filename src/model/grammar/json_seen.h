@@ -1,4 +1,4 @@
-// Items of an array that must all differ.
+// Items of an array, and names of an object, that must all differ.
 #pragma once
 #include <memory>
 #include <string_view>

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,15 @@ struct JsonSeenItems {
   std::vector<std::string> numbers;  // and numbers
 };
 
+// The names that an object has so far, sorted.
+struct JsonSeenNames {
+  std::vector<std::string> names;
+
+  bool has(std::string_view name) const;
+  std::span<const std::string> beginning_with(std::string_view prefix) const;
+  std::shared_ptr<const JsonSeenNames> with(std::string_view name) const;
+};
+
 // A container around the place. Shared by all texts that passed through it, never changed.
 struct JsonFrame {
   struct Pending {
@@ -68,6 +78,8 @@ struct JsonFrame {
   std::vector<Pending> pending;               // while a child is read
   std::vector<SetId> goals;                   // sets the child may be of, each once
   std::shared_ptr<const JsonFrame> parent;    // the frame whose child this container is; null: none
+  // Of an object that may have names which no shape lists; null: shapes remember the names.
+  std::shared_ptr<const JsonSeenNames> names;
 
   // Only in and below arrays whose items must differ.
   bool recorded = false;                      // the text is kept in JsonState::recorded
@@ -114,7 +126,9 @@ struct JsonState {
   uint32_t text_at = 0;            // bytes of the envelope's current text
   uint8_t tail = 0;                // bytes of the string's last character that are still to come
   StringEscape escape;
-  uint64_t characters = 0;  // of the string
+  uint64_t characters = 0;   // of the string
+  std::string key;           // its text, where the frame remembers names
+  bool key_unknown = false;  // how the key ends is known, and its text is not
   std::shared_ptr<const JsonFrame> frame;
   std::vector<JsonThread> threads;
   std::vector<DfaPtr> own_dfas;  // automata of threads that no shape keeps
@@ -137,6 +151,7 @@ class JsonMatcher {
   // In free text: how much of the envelope's begin the text ends with after one more byte.
   uint32_t free_step(uint32_t matched, uint8_t byte) const;
   const JsonEnvelope& envelope() const { return envelope_; }
+  size_t bytes() const;  // in memory, about
 
  private:
   JsonState before_value() const;
@@ -155,7 +170,9 @@ class JsonMatcher {
   bool end_value(JsonState& state, const std::vector<uint8_t>& satisfied) const;
   bool text_byte(JsonState& state, uint8_t byte) const;
   bool text_bytes(JsonState& state, std::string_view bytes, bool begins_character) const;
-  bool thread_alive(const JsonState& state, const JsonThread& thread, uint32_t q, uint64_t characters) const;
+  // Whether a thread may go on from state `q`, with so many characters, and a key that is not among `names`.
+  bool thread_alive(const JsonState& state, const JsonThread& thread, uint32_t q, uint64_t characters,
+                    const JsonSeenNames* names) const;
   bool close_key(JsonState& state, std::span<const uint32_t> labels) const;
   bool number_byte(JsonState& state, uint8_t byte) const;
   struct Differences;  // the last ones that follow
@@ -163,9 +180,11 @@ class JsonMatcher {
   DfaPtr without(const DfaPtr& dfa, const JsonSeenItems& seen, bool numbers) const;
   static std::shared_ptr<Differences> make_differences();
   bool item_possible(const JsonFrame& frame) const;
-  bool await(JsonState& state, std::vector<std::pair<SetId, JsonAlternative>> children) const;
+  bool await(JsonState& state, std::vector<std::pair<SetId, JsonAlternative>> children,
+             std::shared_ptr<const JsonSeenNames> names = nullptr) const;
 
   SchemaSets sets_;
+  size_t sets_bytes_;
   JsonEnvelope envelope_;
   std::vector<uint32_t> fallback_;  // [matched]: the longest shorter match that the text also ends with
   std::shared_ptr<const JsonFrame> root_;

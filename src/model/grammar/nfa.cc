@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "model/grammar/compile_budget.h"
 #include "model/grammar/limits.h"
 
 namespace butterfly::model::grammar {
@@ -54,8 +55,10 @@ class Nfa::Subsets {
         for (const Edge& edge : nfa_.states_[q].edges)
           for (uint32_t c = dfa_.class_of[edge.first]; c <= dfa_.class_of[edge.last]; ++c)
             targets[c].push_back(edge.to);
+      CompileBudget::spend(dfa_.classes);
       for (uint32_t c = 0; c < dfa_.classes; ++c) {
         if (targets[c].empty()) continue;
+        CompileBudget::spend(targets[c].size());
         const uint32_t to = id_of(closed(targets[c], false, false), false);
         dfa_.next[state * dfa_.classes + c] = to;
         targets[c].clear();
@@ -101,6 +104,7 @@ class Nfa::Subsets {
         states.push_back(jump.to);
       }
     }
+    CompileBudget::spend(states.size());
     std::sort(states.begin(), states.end());
     return states;
   }

@@ -1,6 +1,11 @@
 // Sets of characters that expressions have names for.
 #include <utf8proc.h>
 
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+
 #include "model/grammar/regex_parser.h"
 
 namespace butterfly::model::grammar {
@@ -63,6 +68,26 @@ constexpr CategoryName kCategoryNames[] = {
     {"Alphabetic", "L"},
 };
 
+constexpr std::string_view kCategories[] = {"Cc", "Cf", "Cn", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu",
+                                            "Mc", "Me", "Mn", "Nd", "Nl", "No", "Pc", "Pd", "Pe", "Pf",
+                                            "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs"};
+
+CodePointSet find_category(std::string_view prefix) {
+  CodePointSet set;
+  for (uint32_t c = 0; c <= kCodePointMax; ++c) {
+    const auto starts = [&](uint32_t at) {
+      const std::string_view category = utf8proc_category_string(static_cast<utf8proc_int32_t>(at));
+      return category.starts_with(prefix);
+    };
+    if (!starts(c)) continue;
+    uint32_t last = c;
+    while (last < kCodePointMax && starts(last + 1)) ++last;
+    set.add(c, last);
+    c = last;
+  }
+  return set;
+}
+
 }  // namespace
 
 CodePointSet unicode_category(std::string_view name) {
@@ -74,20 +99,15 @@ CodePointSet unicode_category(std::string_view name) {
   std::string_view prefix = name.size() <= 2 ? name : std::string_view();
   for (const CategoryName& row : kCategoryNames)
     if (row.name == name) prefix = row.prefix;
-  CodePointSet set;
-  if (prefix.empty()) return set;
-  for (uint32_t c = 0; c <= kCodePointMax; ++c) {
-    const std::string_view category = utf8proc_category_string(static_cast<utf8proc_int32_t>(c));
-    if (!category.starts_with(prefix)) continue;
-    uint32_t last = c;
-    while (last < kCodePointMax &&
-           std::string_view(utf8proc_category_string(static_cast<utf8proc_int32_t>(last + 1)))
-               .starts_with(prefix))
-      ++last;
-    set.add(c, last);
-    c = last;
-  }
-  return set;
+  const auto begins = [&](std::string_view category) { return category.starts_with(prefix); };
+  if (prefix.empty() || std::none_of(std::begin(kCategories), std::end(kCategories), begins)) return {};
+  // Found once each: there are few, and looking takes a walk over all characters.
+  static std::mutex mutex;
+  static std::map<std::string, CodePointSet> known;
+  const std::scoped_lock lock(mutex);
+  const auto [found, is_new] = known.try_emplace(std::string(prefix));
+  if (is_new) found->second = find_category(prefix);
+  return found->second;
 }
 
 }  // namespace butterfly::model::grammar

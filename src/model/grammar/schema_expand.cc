@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/grammar/compile_budget.h"
 #include "model/grammar/conjunction.h"
 #include "model/grammar/limits.h"
 #include "model/grammar/number_dfa.h"
@@ -62,6 +63,7 @@ void Expander::solve(Conjunction c, int depth) {
     fail(Errc::kUnsupported, "schema at '{}': more than {} ways to satisfy this keyword together with others",
          choice->place, kAlternativesMax);
   for (const Branch& branch : choice->branches) {
+    CompileBudget::spend(c.weight());
     Conjunction next = c;
     branch(next);
     solve(std::move(next), depth + 1);
@@ -157,6 +159,7 @@ void Expander::require_parts(Conjunction& c, const SchemaNode& node, uint32_t sc
   }
   if (!node.one_of.empty()) {
     std::vector<Branch> branches;
+    CompileBudget::spend(node.one_of.size() * node.one_of.size());
     for (const NodeId option : node.one_of) {
       std::vector<Literal> literals{literal(option)};
       for (const NodeId other : node.one_of)
@@ -221,6 +224,7 @@ void Expander::negate(Conjunction& c, const SchemaNode& node, NodeId id) {
     std::vector<Literal> none;
     for (const NodeId option : node.one_of) none.push_back(literal(option, true));
     ways.push_back(push(std::move(none)));
+    CompileBudget::spend(node.one_of.size() * node.one_of.size());
     for (size_t i = 0; i < node.one_of.size(); ++i)
       for (size_t j = 0; j < i; ++j)
         if (!sets_.disjoint(node.one_of[i], node.one_of[j]))

@@ -71,7 +71,7 @@ void read_values(const Keyword& k, const std::vector<const SchemaJson*>& values)
   }
   const auto node_of = [&](uint8_t types) {
     options.push_back(k.reader.add(k.place()));
-    SchemaReader::Keyword made{k.reader, options.back(), k.schema, k.value, k.name, k.base};
+    SchemaReader::Keyword made{k.reader, options.back(), k.schema, k.value, k.name, k.context};
     made.to().types = types;
     return made;
   };
@@ -125,14 +125,16 @@ void read_else(const Keyword& k) {
   const NodeId node = k.child();
   k.to().else_node = node;
 }
-void read_ref(const Keyword& k) { k.reader.queue_ref(k.node, k.text(), k.base); }
-// With at most one anchor of that name nothing is dynamic about it.
+void read_ref(const Keyword& k) { k.reader.queue_ref(k.node, k.text(), k.context, false); }
 void read_dynamic_ref(const Keyword& k) {
-  const std::string& reference = k.text();
-  if (!k.reader.is_static(reference)) k.unsupported();
-  k.reader.queue_ref(k.node, reference, k.base);
+  if (k.schema.contains("$ref")) {  // a node has one reference: the other gets a node of its own
+    const NodeId other = k.reader.add(k.place());
+    k.reader.queue_ref(other, k.text(), k.context, true);
+    k.to().all_of.push_back(other);
+  } else {
+    k.reader.queue_ref(k.node, k.text(), k.context, true);
+  }
 }
-void refuse(const Keyword& k) { k.unsupported(); }
 
 // Strings.
 
@@ -220,7 +222,7 @@ void read_properties(const Keyword& k) {
   if (!k.value.is_object()) k.bad("an object of schemas");
   std::vector<SchemaNode::Property> properties;
   for (const auto& [name, schema] : k.value.items())
-    properties.push_back({name, k.reader.load(schema, k.place() + "/" + name, k.base)});
+    properties.push_back({name, k.reader.load(schema, k.place() + "/" + name, k.context)});
   k.to().properties = std::move(properties);
 }
 void read_pattern_properties(const Keyword& k) {
@@ -228,7 +230,7 @@ void read_pattern_properties(const Keyword& k) {
   std::vector<SchemaNode::Pattern> patterns;
   for (const auto& [expression, schema] : k.value.items()) {
     DfaPtr names = k.here([&, text = expression] { return k.reader.expression(text); });
-    patterns.push_back({std::move(names), k.reader.load(schema, k.place() + "/" + expression, k.base)});
+    patterns.push_back({std::move(names), k.reader.load(schema, k.place() + "/" + expression, k.context)});
   }
   k.to().patterns = std::move(patterns);
 }
@@ -257,11 +259,11 @@ void read_dependencies(const Keyword& k) {
   if (!k.value.is_object()) k.bad("an object");
   for (const auto& [name, value] : k.value.items()) {
     SchemaNode::Dependency dependency{name, {}, {}};
-    const Keyword inner{k.reader, k.node, k.value, value, k.name, k.base};
+    const Keyword inner{k.reader, k.node, k.value, value, k.name, k.context};
     if (value.is_array())
       dependency.required = inner.texts();
     else
-      dependency.node = k.reader.load(value, k.place() + "/" + name, k.base);
+      dependency.node = k.reader.load(value, k.place() + "/" + name, k.context);
     k.to().dependencies.push_back(std::move(dependency));
   }
 }
@@ -269,20 +271,24 @@ void read_dependencies(const Keyword& k) {
 // Ours: the listed properties come in their order.
 void read_ordered(const Keyword& k) { k.to().ordered = k.value.is_boolean() && k.value.get<bool>(); }
 
+void read_nothing(const Keyword&) {}
+
+constexpr auto kOne = SchemaPlaces::kOne, kByName = SchemaPlaces::kByName;
+
 constexpr SchemaKeyword kKeywords[] = {
     {"type", read_type},
     {"enum", read_enum},
     {"const", read_const},
-    {"allOf", read_all_of},
-    {"anyOf", read_any_of},
-    {"oneOf", read_one_of},
-    {"not", read_not},
-    {"if", read_if},
-    {"then", read_then},
-    {"else", read_else},
+    {"allOf", read_all_of, kOne},
+    {"anyOf", read_any_of, kOne},
+    {"oneOf", read_one_of, kOne},
+    {"not", read_not, kOne},
+    {"if", read_if, kOne},
+    {"then", read_then, kOne},
+    {"else", read_else, kOne},
     {"$ref", read_ref},
     {"$dynamicRef", read_dynamic_ref},
-    {"$recursiveRef", refuse},
+    {"$recursiveRef", read_dynamic_ref},
     {"minLength", read_min_length},
     {"maxLength", read_max_length},
     {"pattern", read_pattern},
@@ -292,28 +298,31 @@ constexpr SchemaKeyword kKeywords[] = {
     {"exclusiveMinimum", read_exclusive_minimum},
     {"exclusiveMaximum", read_exclusive_maximum},
     {"multipleOf", read_multiple_of},
-    {"prefixItems", read_prefix_items},
-    {"items", read_items},
-    {"additionalItems", read_additional_items},
-    {"contains", read_contains},
+    {"prefixItems", read_prefix_items, kOne},
+    {"items", read_items, kOne},
+    {"additionalItems", read_additional_items, kOne},
+    {"contains", read_contains, kOne},
     {"minContains", read_min_contains},
     {"maxContains", read_max_contains},
     {"minItems", read_min_items},
     {"maxItems", read_max_items},
     {"uniqueItems", read_unique_items},
-    {"unevaluatedItems", read_unevaluated_items},
-    {"properties", read_properties},
-    {"patternProperties", read_pattern_properties},
-    {"additionalProperties", read_additional_properties},
-    {"unevaluatedProperties", read_unevaluated_properties},
-    {"propertyNames", read_property_names},
+    {"unevaluatedItems", read_unevaluated_items, kOne},
+    {"properties", read_properties, kByName},
+    {"patternProperties", read_pattern_properties, kByName},
+    {"additionalProperties", read_additional_properties, kOne},
+    {"unevaluatedProperties", read_unevaluated_properties, kOne},
+    {"propertyNames", read_property_names, kOne},
     {"required", read_required},
     {"minProperties", read_min_properties},
     {"maxProperties", read_max_properties},
-    {"dependencies", read_dependencies},
+    {"dependencies", read_dependencies, kByName},
     {"dependentRequired", read_dependencies},
-    {"dependentSchemas", read_dependencies},
+    {"dependentSchemas", read_dependencies, kByName},
     {"x-butterfly-ordered", read_ordered},
+    // Only places for schemas that others refer to.
+    {"$defs", read_nothing, kByName},
+    {"definitions", read_nothing, kByName},
 };
 
 }  // namespace
@@ -322,6 +331,11 @@ const SchemaKeyword* find_schema_keyword(std::string_view name) {
   const auto found = std::find_if(std::begin(kKeywords), std::end(kKeywords),
                                   [&](const SchemaKeyword& row) { return row.name == name; });
   return found == std::end(kKeywords) ? nullptr : found;
+}
+
+SchemaPlaces schema_places(std::string_view keyword) {
+  const SchemaKeyword* found = find_schema_keyword(keyword);
+  return found ? found->places : SchemaPlaces::kNone;
 }
 
 }  // namespace butterfly::model::grammar

@@ -4,11 +4,21 @@
 #include <set>
 
 #include "base/error.h"
+#include "model/grammar/compile_budget.h"
 #include "model/grammar/limits.h"
 #include "model/grammar/regex.h"
 #include "model/grammar/schema_reader.h"
 
 namespace butterfly::model::grammar {
+
+namespace {
+
+const SchemaDocuments& no_documents() {
+  static const SchemaDocuments none;
+  return none;
+}
+
+}  // namespace
 
 void check_schema_depth(std::string_view text) {
   int depth = 0;
@@ -48,7 +58,7 @@ std::vector<NodeId> SchemaReader::Keyword::children() const {
   if (!value.is_array()) bad("a list of schemas");
   std::vector<NodeId> nodes;
   for (size_t i = 0; i < value.size(); ++i)
-    nodes.push_back(reader.load(value[i], place() + "/" + std::to_string(i), base));
+    nodes.push_back(reader.load(value[i], place() + "/" + std::to_string(i), context));
   return nodes;
 }
 
@@ -82,7 +92,9 @@ std::vector<std::string> SchemaReader::Keyword::texts() const {
 }
 
 SchemaReader::SchemaReader(const SchemaJson& document, const SchemaOptions& options)
-    : document_(document), options_(options), refs_(document) {
+    : document_(document),
+      options_(options),
+      refs_(document, options.documents ? *options.documents : no_documents()) {
   if (!document.is_object()) return;
   const auto dialect = document.find("$schema");
   if (dialect == document.end() || !dialect->is_string()) return;
@@ -94,26 +106,44 @@ SchemaReader::SchemaReader(const SchemaJson& document, const SchemaOptions& opti
 }
 
 SchemaGraph SchemaReader::read() {
-  graph_.root = load(document_, "", refs_.root_base());
+  graph_.root = load(document_, "", entered({}, refs_.root_base()));
   while (!pending_.empty()) {
     const PendingRef ref = pending_.front();
     pending_.pop_front();
-    const SchemaRefs::Place place = refs_.find(ref.reference, ref.base, graph_.nodes[ref.node].pointer);
-    const NodeId target = load(*place.json, place.pointer, place.base);
+    const std::string pointer = graph_.nodes[ref.node].pointer;
+    const SchemaRefs::Place place =
+        ref.dynamic ? refs_.find_dynamic(ref.reference, ref.context.base, pointer, scopes_[ref.context.scope])
+                    : refs_.find(ref.reference, ref.context.base, pointer);
+    const NodeId target = load(*place.json, place.pointer, entered(ref.context, place.base));
     graph_.nodes[ref.node].ref = target;
   }
   return std::move(graph_);
 }
 
+SchemaContext SchemaReader::entered(const SchemaContext& from, std::string base) {
+  SchemaContext to{std::move(base), from.scope};
+  SchemaRefs::Scope scope = scopes_[from.scope];
+  CompileBudget::spend(8 * scope.size());
+  if (!refs_.enter(to.base, scope)) return to;
+  const auto [found, is_new] =
+      scope_ids_.try_emplace(std::move(scope), static_cast<uint32_t>(scopes_.size()));
+  if (is_new) scopes_.push_back(found->first);
+  to.scope = found->second;
+  return to;
+}
+
 NodeId SchemaReader::add(const std::string& pointer) {
   if (graph_.nodes.size() >= kSchemaNodesMax)
     fail(Errc::kOutOfMemory, "schema: more than {} subschemas", kSchemaNodesMax);
-  graph_.nodes.emplace_back().pointer = pointer;
+  const bool fits = pointer.size() <= kPointerBytesMax;
+  CompileBudget::spend(1 + std::min(pointer.size(), kPointerBytesMax) / 4);
+  graph_.nodes.emplace_back().pointer = fits ? pointer : pointer.substr(0, kPointerBytesMax) + "…";
   return static_cast<NodeId>(graph_.nodes.size() - 1);
 }
 
-void SchemaReader::queue_ref(NodeId node, const std::string& reference, const std::string& base) {
-  pending_.push_back({node, reference, base});
+void SchemaReader::queue_ref(NodeId node, const std::string& reference, const SchemaContext& context,
+                             bool dynamic) {
+  pending_.push_back({node, reference, context, dynamic});
 }
 
 DfaPtr SchemaReader::expression(const std::string& text) {
@@ -122,11 +152,10 @@ DfaPtr SchemaReader::expression(const std::string& text) {
   return made;
 }
 
-NodeId SchemaReader::load(const SchemaJson& schema, const std::string& pointer,
-                          const std::string& outer_base) {
-  if (const auto found = loaded_.find(&schema); found != loaded_.end()) return found->second;
-  const NodeId node = add(pointer);
-  loaded_[&schema] = node;
+NodeId SchemaReader::load(const SchemaJson& schema, const std::string& pointer, const SchemaContext& outer) {
+  const auto [known, is_new] = loaded_.try_emplace({&schema, outer.scope}, 0);
+  if (!is_new) return known->second;
+  const NodeId node = known->second = add(pointer);
   if (schema.is_boolean()) {
     graph_.nodes[node].never = !schema.get<bool>();
     return node;
@@ -134,14 +163,13 @@ NodeId SchemaReader::load(const SchemaJson& schema, const std::string& pointer,
   if (!schema.is_object())
     fail(Errc::kInvalidArgument, "schema at '{}': expected an object or a boolean, found {}", pointer,
          schema.type_name());
-  std::string base = outer_base;
+  SchemaContext context = outer;
   const bool alone = ref_stands_alone_ && schema.contains("$ref");
-  if (const auto id = schema.find("$id"); id != schema.end() && id->is_string() && !pointer.empty() && !alone)
-    base = resolve_uri(base, id->get<std::string>());
+  if (const std::string* base = refs_.base_at(schema); base && !alone) context = entered(outer, *base);
   for (const auto& [name, value] : schema.items()) {
     if (alone && name != "$ref" && name != "definitions" && name != "$defs") continue;
     if (const SchemaKeyword* keyword = find_schema_keyword(name))
-      keyword->read({*this, node, schema, value, name, base});
+      keyword->read({*this, node, schema, value, name, context});
   }
   return node;
 }
@@ -193,9 +221,10 @@ SchemaGraph load_schema(std::string_view text, const SchemaOptions& options) {
   if (text.size() > kSourceBytesMax)
     fail(Errc::kOutOfMemory, "schema: {} bytes, at most {} are read", text.size(), kSourceBytesMax);
   check_schema_depth(text);
+  const CompileBudget budget;
   const SchemaJson document = SchemaJson::parse(text, nullptr, false);
   if (document.is_discarded()) fail(Errc::kInvalidArgument, "schema: not JSON");
-  return SchemaReader(document, options).read();
+  return about_schema([&] { return SchemaReader(document, options).read(); });
 }
 
 }  // namespace butterfly::model::grammar

@@ -1,6 +1,8 @@
 // Which sets have a value at all, and what that leaves of their shapes: so that no text runs into a dead end.
 #include <algorithm>
 
+#include "model/grammar/compile_budget.h"
+#include "model/grammar/dfa_counts.h"
 #include "model/grammar/schema_sets.h"
 
 namespace butterfly::model::grammar {
@@ -50,7 +52,7 @@ bool has_value(const Sets& sets, const ObjectShape& shape) {
   uint64_t possible = 0;
   for (const NameClass& c : shape.classes) {
     if (!any_productive(sets, c.options)) continue;
-    possible = c.name == NameClass::kMany || possible == kUnbounded ? kUnbounded : possible + 1;
+    possible = c.name_count > kUnbounded - possible ? kUnbounded : possible + c.name_count;
   }
   if (possible < shape.min_properties || shape.required.size() > shape.max_properties) return false;
   for (size_t k = 0; k < shape.conditions.size(); ++k)
@@ -65,6 +67,15 @@ bool has_value(const Sets& sets, const ValueSet& set) {
   const auto good = [&](const auto& shape) { return has_value(sets, shape); };
   return std::any_of(set.arrays.begin(), set.arrays.end(), good) ||
          std::any_of(set.objects.begin(), set.objects.end(), good);
+}
+
+size_t child_count(const ValueSet& set) {
+  size_t count = 0;
+  for (const ArrayShape& shape : set.arrays)
+    count += (shape.prefix.size() + 1) * (1 + shape.conditions.size());
+  for (const ObjectShape& shape : set.objects)
+    count += shape.required.size() + shape.classes.size() * (1 + shape.conditions.size());
+  return count;
 }
 
 void keep_productive(const Sets& sets, std::vector<ChildOption>& options) {
@@ -103,6 +114,7 @@ void find_reach(ObjectShape& shape) {
       shape.reach[q * words + (label - 1) / 64] |= uint64_t{1} << ((label - 1) % 64);
   for (bool changed = true; changed;) {
     changed = false;
+    CompileBudget::spend(1 + keys.next.size() * words / 32);
     for (size_t q = keys.states() - 1; q > 0; --q)
       for (size_t c = 0; c < keys.classes; ++c) {
         const size_t to = keys.next[q * keys.classes + c];
@@ -114,15 +126,18 @@ void find_reach(ObjectShape& shape) {
         }
       }
   }
-  shape.always_open.assign(keys.states(), 0);
-  for (size_t i = 0; i < shape.classes.size(); ++i) {
-    if (shape.classes[i].name != NameClass::kMany || shape.classes[i].options.empty()) continue;
-    shape.open = true;
-    for (size_t q = 1; q < keys.states(); ++q)
-      if (shape.reach[q * words + i / 64] >> (i % 64) & 1) shape.always_open[q] = 1;
-  }
-  shape.all_open =
-      std::all_of(shape.always_open.begin() + 1, shape.always_open.end(), [](uint8_t o) { return o; });
+  const auto is_open = [&](uint32_t label) {
+    const NameClass& c = shape.classes[label - 1];
+    return c.name == NameClass::kMany && !c.options.empty();
+  };
+  for (uint32_t i = 0; i < shape.classes.size(); ++i) shape.open |= is_open(i + 1);
+  shape.many_left.assign(keys.states(), 0);
+  if (!shape.open) return;
+  const std::vector<uint64_t> counts = text_counts(keys, is_open);
+  for (size_t q = 1; q < keys.states(); ++q)
+    shape.many_left[q] = static_cast<uint32_t>(std::min<uint64_t>(counts[q], ObjectShape::kManyLeft));
+  shape.all_open = std::all_of(shape.many_left.begin() + 1, shape.many_left.end(),
+                               [](uint32_t left) { return left == ObjectShape::kManyLeft; });
 }
 
 }  // namespace
@@ -131,8 +146,12 @@ void SchemaSets::find_productive() {
   // The least fixed point: a value must be finite.
   for (bool changed = true; changed;) {
     changed = false;
-    for (const auto& set : sets_)
-      if (!set->productive && has_value(sets_, *set)) set->productive = changed = true;
+    // From the back: children mostly come behind their parents.
+    for (auto set = sets_.rbegin(); set != sets_.rend(); ++set) {
+      if ((*set)->productive) continue;
+      CompileBudget::spend(1 + child_count(**set) / 4);
+      if (has_value(sets_, **set)) (*set)->productive = changed = true;
+    }
   }
 }
 

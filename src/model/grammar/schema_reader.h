@@ -4,7 +4,8 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "model/grammar/number_dfa.h"
@@ -12,6 +13,12 @@
 #include "model/grammar/schema_refs.h"
 
 namespace butterfly::model::grammar {
+
+// Where a schema stands.
+struct SchemaContext {
+  std::string base;    // URI that its references are relative to
+  uint32_t scope = 0;  // of dynamic anchors: index of a SchemaRefs::Scope
+};
 
 class SchemaReader {
  public:
@@ -25,14 +32,14 @@ class SchemaReader {
     const SchemaJson& schema;  // the object the keyword stands in
     const SchemaJson& value;
     const std::string& name;
-    const std::string& base;
+    const SchemaContext& context;
 
     SchemaNode& to() const { return reader.graph_.nodes[node]; }
     std::string place() const { return reader.graph_.nodes[node].pointer + "/" + name; }
     [[noreturn]] void bad(std::string_view expected) const;
     [[noreturn]] void unsupported(std::string_view why = {}) const;
 
-    NodeId child() const { return reader.load(value, place(), base); }
+    NodeId child() const { return reader.load(value, place(), context); }
     std::vector<NodeId> children() const;
     uint64_t count() const;
     Decimal number() const;
@@ -43,7 +50,8 @@ class SchemaReader {
     auto here(Make&& make) const;
   };
 
-  NodeId load(const SchemaJson& schema, const std::string& pointer, const std::string& base);
+  // A schema has a node for each scope that it is reached in.
+  NodeId load(const SchemaJson& schema, const std::string& pointer, const SchemaContext& outer);
   // A schema that only this value satisfies.
   NodeId constant(const SchemaJson& value, const std::string& pointer, int depth = 0);
   NodeId add(const std::string& pointer);
@@ -51,30 +59,39 @@ class SchemaReader {
   const SchemaOptions& options() const { return options_; }
   // Before draft 2019-09 nothing beside a $ref counted.
   bool ref_stands_alone() const { return ref_stands_alone_; }
-  // True if a dynamic reference can only mean one place.
-  bool is_static(std::string_view reference) const { return refs_.is_static(reference); }
-  void queue_ref(NodeId node, const std::string& reference, const std::string& base);
+  void queue_ref(NodeId node, const std::string& reference, const SchemaContext& context, bool dynamic);
 
  private:
   struct PendingRef {
     NodeId node;
-    std::string reference, base;
+    std::string reference;
+    SchemaContext context;
+    bool dynamic;
   };
+  // The context inside of the resource of this URI.
+  SchemaContext entered(const SchemaContext& from, std::string base);
 
   const SchemaJson& document_;
   SchemaOptions options_;
   SchemaRefs refs_;
   SchemaGraph graph_;
   bool ref_stands_alone_ = false;
-  std::unordered_map<const SchemaJson*, NodeId> loaded_;
+  std::vector<SchemaRefs::Scope> scopes_{{}};
+  std::map<SchemaRefs::Scope, uint32_t> scope_ids_{{{}, 0}};
+  std::map<std::pair<const SchemaJson*, uint32_t>, NodeId> loaded_;  // by scope
   std::deque<PendingRef> pending_;
   std::map<std::string, DfaPtr> expressions_;
 };
+
+// Where a keyword's value has schemas.
+enum class SchemaPlaces { kNone, kOne, kByName };  // kOne: it is one, or a list of them
+SchemaPlaces schema_places(std::string_view keyword);
 
 // One row per keyword that means something here; others are notes.
 struct SchemaKeyword {
   std::string_view name;
   void (*read)(const SchemaReader::Keyword& keyword);
+  SchemaPlaces places = SchemaPlaces::kNone;
 };
 const SchemaKeyword* find_schema_keyword(std::string_view name);
 

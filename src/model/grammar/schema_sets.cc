@@ -1,11 +1,14 @@
 #include "model/grammar/schema_sets.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
+#include "model/grammar/compile_budget.h"
 #include "model/grammar/conjunction.h"
 #include "model/grammar/limits.h"
 #include "model/grammar/number_dfa.h"
+#include "model/grammar/schema_loader.h"
 
 namespace butterfly::model::grammar {
 
@@ -16,14 +19,51 @@ constexpr int kNestedQuestionsMax = 16;  // whether two schemas overlap may lead
 }  // namespace
 
 SchemaSets::SchemaSets(SchemaGraph graph) : graph_(std::move(graph)) {
-  root_ = intern({literal(graph_.root)});
-  for (SetId id = 0; id < sets_.size(); ++id) expand(id);  // expanding adds more
-  find_productive();
-  if (!sets_[root_]->productive) fail(Errc::kInvalidArgument, "schema: no value satisfies it");
-  finish_shapes();
+  const CompileBudget budget;
+  about_schema([this] {
+    root_ = intern({literal(graph_.root)});
+    for (SetId id = 0; id < sets_.size(); ++id) expand(id);  // expanding adds more
+    find_productive();
+    if (!sets_[root_]->productive) fail(Errc::kInvalidArgument, "schema: no value satisfies it");
+    finish_shapes();
+  });
+  // Shapes keep what they need of all this.
+  graph_ = {};
+  ids_ = {};
+  literals_ = {};
+  disjoint_ = {};
+  any_nodes_ = {};
+  dfas_ = {};
+  kept_ = {};
+}
+
+size_t SchemaSets::bytes() const {
+  std::set<const Dfa*> dfas;
+  size_t sum = 0;
+  const auto add = [&](const DfaPtr& dfa) {
+    if (dfas.insert(dfa.get()).second)
+      sum += sizeof(Dfa) + dfa->next.size() * 4 + dfa->label.size() * 4 + dfa->sink.size();
+  };
+  for (const auto& set : sets_) {
+    sum += sizeof(ValueSet);
+    for (const StringShape& shape : set->strings) add(shape.dfa);
+    for (const DfaPtr& dfa : set->numbers) add(dfa);
+    for (const ArrayShape& shape : set->arrays) {
+      sum += sizeof(shape) + shape.rest.size() * sizeof(ChildOption);
+      for (const auto& options : shape.prefix) sum += sizeof(options) + options.size() * sizeof(ChildOption);
+    }
+    for (const ObjectShape& shape : set->objects) {
+      add(shape.keys);
+      sum += sizeof(shape) + shape.reach.size() * 8 + shape.many_left.size() * 4 +
+             (shape.class_of_name.size() + shape.required.size()) * 4;
+      for (const NameClass& c : shape.classes) sum += sizeof(c) + c.options.size() * sizeof(ChildOption);
+    }
+  }
+  return sum;
 }
 
 SetId SchemaSets::intern(LiteralSet literals) {
+  CompileBudget::spend(1 + literals.size());
   std::sort(literals.begin(), literals.end());
   literals.erase(std::unique(literals.begin(), literals.end()), literals.end());
   const auto [found, is_new] = ids_.try_emplace(std::move(literals), static_cast<SetId>(sets_.size()));
@@ -65,6 +105,7 @@ void SchemaSets::expand(SetId id) {
 
 bool SchemaSets::maybe(SetId id, int depth) {
   if (depth == 0) return true;
+  CompileBudget::spend(1);
   expand(id);
   const ValueSet& set = *sets_[id];
   if (set.simple || !set.strings.empty() || !set.numbers.empty()) return true;

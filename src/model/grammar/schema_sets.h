@@ -29,10 +29,12 @@ class SchemaSets {
   SetId root() const { return root_; }
   const ValueSet& operator[](SetId id) const { return *sets_[id]; }
   size_t size() const { return sets_.size(); }
+  size_t bytes() const;  // in memory, about
 
  private:
   friend class Expander;
   friend class ShapeBuilder;
+  friend class ObjectBuilder;
 
   SetId intern(LiteralSet literals);
   void expand(SetId id);

@@ -1,8 +1,8 @@
-// Conjunctions to shapes.
+// Conjunctions to shapes; those of objects are in schema_objects.cc.
 #include <algorithm>
-#include <map>
 
 #include "base/error.h"
+#include "model/grammar/compile_budget.h"
 #include "model/grammar/conjunction.h"
 #include "model/grammar/limits.h"
 #include "model/grammar/number_dfa.h"
@@ -11,10 +11,8 @@ namespace butterfly::model::grammar {
 
 namespace {
 
-constexpr size_t kConditionsMax = 4;      // per container: each doubles the options
+constexpr size_t kConditionsMax = 4;      // per array: each doubles the options
 constexpr size_t kPrefixItemsMax = 4096;  // that have a schema of their own
-
-using Exists = Conjunction::ExistsProperty;
 
 }  // namespace
 
@@ -56,6 +54,7 @@ std::vector<ChildOption> ShapeBuilder::options(const LiteralSet& base,
         literals.push_back(value ^ 1);  // a child that could count must not stay uncounted
       }
     }
+    CompileBudget::spend(1 + literals.size());
     const bool impossible = std::any_of(literals.begin(), literals.end(), [&](Literal l) {
       return !(l & 1) && sets_.graph_.nodes[l / 2].never;
     });
@@ -87,6 +86,7 @@ void ShapeBuilder::add_array(const Conjunction& c) {
     fail(Errc::kOutOfMemory, "schema: more than {} items with a schema of their own", kPrefixItemsMax);
 
   for (size_t i = 0; i <= prefix; ++i) {
+    CompileBudget::spend(1 + c.array_nodes.size() + c.item_at.size() + c.every_item.size());
     LiteralSet base(c.every_item);
     for (const Conjunction::Member& member : c.array_nodes) {
       const SchemaNode& node = sets_.graph_.nodes[member.node];
@@ -124,129 +124,6 @@ void ShapeBuilder::add_unevaluated_item(const Conjunction& c, size_t index, Lite
       if (member.scopes >> k & 1) options.push_back(member.node);
     literals.push_back(literal(options.size() == 1 ? *rule : sets_.any_node(options)));
   }
-}
-
-void ShapeBuilder::add_object(const Conjunction& c) {
-  ObjectShape shape;
-  shape.min_properties = c.min_properties;
-  shape.max_properties = c.max_properties;
-  shape.ordered = c.ordered;
-  shape.conditions.assign(c.exists.size(), {1, kUnbounded});
-  if (c.exists.size() > kConditionsMax)
-    fail(Errc::kUnsupported, "schema: more than {} conditions under 'not' for one object", kConditionsMax);
-
-  // Every name that is mentioned, in the order of the schema.
-  std::vector<std::string> names;
-  std::map<std::string, uint32_t> index_of;
-  const auto mention = [&](const std::string& name) {
-    const auto [found, is_new] = index_of.try_emplace(name, static_cast<uint32_t>(names.size()));
-    if (is_new) names.push_back(name);
-    return found->second;
-  };
-  for (const Conjunction::Member& member : c.object_nodes)
-    for (const auto& property : sets_.graph_.nodes[member.node].properties) mention(property.name);
-  for (const Exists& exists : c.exists)
-    for (const auto& property : sets_.graph_.nodes[exists.node].properties) mention(property.name);
-  for (const std::string& name : c.required) {
-    const uint32_t index = mention(name);
-    if (std::find(shape.required.begin(), shape.required.end(), index) == shape.required.end())
-      shape.required.push_back(index);
-  }
-  std::vector<bool> forbidden(names.size(), false);
-  for (const std::string& name : c.forbidden) {
-    forbidden.resize(std::max<size_t>(names.size(), mention(name) + 1u), false);
-    forbidden[mention(name)] = true;
-  }
-  for (const auto& [name, value] : c.property_at) mention(name);
-  forbidden.resize(names.size(), false);
-
-  // What tells names apart: which one it is, which patterns it matches, whether it is a good name.
-  std::vector<DfaPtr> keep;
-  std::vector<DfaFactor> factors{{&any_text(), true}};
-  const auto factor = [&](DfaPtr dfa, bool required) {
-    keep.push_back(dfa);
-    factors.push_back({dfa.get(), required});
-    return factors.size() - 1;
-  };
-  const size_t literals = factor(std::make_shared<const Dfa>(literal_dfa(names)), false);
-  std::map<std::pair<NodeId, size_t>, size_t> pattern_factor;
-  const auto add_patterns = [&](NodeId id) {
-    const SchemaNode& node = sets_.graph_.nodes[id];
-    for (size_t i = 0; i < node.patterns.size(); ++i)
-      if (!pattern_factor.count({id, i})) pattern_factor[{id, i}] = factor(node.patterns[i].names, false);
-  };
-  for (const Conjunction::Member& member : c.object_nodes) add_patterns(member.node);
-  for (const Exists& exists : c.exists)
-    if (exists.kind != Exists::Kind::kBadName) add_patterns(exists.node);
-  if (!c.names.empty()) factor(sets_.text_dfa(LiteralSet(c.names)), true);
-  std::vector<size_t> bad_name(c.exists.size(), 0);
-  for (size_t i = 0; i < c.exists.size(); ++i)
-    if (c.exists[i].kind == Exists::Kind::kBadName)
-      bad_name[i] = factor(sets_.text_dfa({c.exists[i].value}), false);
-
-  const auto has_property = [&](const SchemaNode& node, uint32_t name) -> const SchemaNode::Property* {
-    if (name == 0) return nullptr;
-    for (const auto& property : node.properties)
-      if (property.name == names[name - 1]) return &property;
-    return nullptr;
-  };
-  const auto is_additional = [&](NodeId id, std::span<const uint32_t> labels) {
-    const SchemaNode& node = sets_.graph_.nodes[id];
-    if (has_property(node, labels[literals])) return false;
-    for (size_t i = 0; i < node.patterns.size(); ++i)
-      if (labels[pattern_factor.at({id, i})] != 0) return false;
-    return true;
-  };
-  std::map<std::vector<uint32_t>, uint32_t> labels_of_class;
-  shape.class_of_name.assign(names.size(), 0);
-  const auto classify = [&](std::span<const uint32_t> labels) -> uint32_t {
-    // any_text accepts, and good names do; the others only tell apart.
-    for (size_t i = 0; i < factors.size(); ++i)
-      if (factors[i].required && labels[i] == 0) return 0;
-    const auto [found, is_new] = labels_of_class.try_emplace({labels.begin(), labels.end()}, 0);
-    if (!is_new) return found->second;
-    const uint32_t name = labels[literals];
-    if (name != 0 && forbidden[name - 1]) return 0;
-    LiteralSet base;
-    uint32_t evaluated = c.all_properties;  // scopes
-    for (const auto& [id, scopes] : c.object_nodes) {
-      const SchemaNode& node = sets_.graph_.nodes[id];
-      if (node.additional || !is_additional(id, labels)) evaluated |= scopes;
-      if (const auto* property = has_property(node, name)) base.push_back(literal(property->node));
-      for (size_t i = 0; i < node.patterns.size(); ++i)
-        if (labels[pattern_factor.at({id, i})] != 0) base.push_back(literal(node.patterns[i].node));
-      if (node.additional && is_additional(id, labels)) base.push_back(literal(*node.additional));
-    }
-    for (size_t k = 0; k < c.scopes.size(); ++k)
-      if (const auto rule = sets_.graph_.nodes[c.scopes[k]].unevaluated_properties;
-          rule && !(evaluated >> k & 1))
-        base.push_back(literal(*rule));
-    for (const auto& [at, value] : c.property_at)
-      if (name != 0 && names[name - 1] == at) base.push_back(value);
-    std::vector<std::pair<uint32_t, Literal>> counts;
-    uint32_t always = 0;
-    for (uint32_t i = 0; i < c.exists.size(); ++i) {
-      const Exists& exists = c.exists[i];
-      if (exists.kind == Exists::Kind::kBadName) {
-        if (labels[bad_name[i]] == 0) always |= 1u << i;
-      } else if (exists.kind == Exists::Kind::kPattern
-                     ? labels[pattern_factor.at({exists.node, exists.pattern})] != 0
-                     : is_additional(exists.node, labels)) {
-        counts.emplace_back(i, exists.value);
-      }
-    }
-    NameClass made{name == 0 ? NameClass::kMany : name - 1, options(base, counts, shape.conditions)};
-    for (ChildOption& option : made.options) option.gains |= always;
-    if (made.options.empty()) return 0;
-    shape.classes.push_back(std::move(made));
-    found->second = static_cast<uint32_t>(shape.classes.size());
-    if (name != 0) shape.class_of_name[name - 1] = found->second;
-    return found->second;
-  };
-  shape.keys = std::make_shared<const Dfa>(product(factors, classify));
-  for (uint32_t& of : shape.class_of_name)
-    of = of == 0 ? static_cast<uint32_t>(shape.classes.size()) : of - 1;
-  to_.objects.push_back(std::move(shape));
 }
 
 }  // namespace butterfly::model::grammar

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "model/grammar/compile_budget.h"
 #include "model/grammar/gbnf.h"
 #include "model/grammar/json_constraint.h"
 #include "model/grammar/schema_loader.h"
@@ -40,15 +41,13 @@ std::string key_of(const GrammarSpec& spec) {
   return key;
 }
 
-constexpr size_t kRememberedBytesMax = size_t{8} << 20;  // of sources
-
 }  // namespace
 
 struct GrammarCompiler::Impl {
-  Impl(const Tokenizer& tokenizer, size_t max)
-      : index(std::make_shared<const TokenIndex>(tokenizer)),
-        cache(std::make_shared<TextTokenCache>(index)),
-        remembered_max(max) {}
+  Impl(const Tokenizer& tokenizer, GrammarOptions chosen)
+      : options(std::move(chosen)),
+        index(std::make_shared<const TokenIndex>(tokenizer)),
+        cache(std::make_shared<TextTokenCache>(index)) {}
 
   std::shared_ptr<const CompiledGrammar> make(const GrammarSpec& spec) const {
     switch (spec.kind) {
@@ -72,26 +71,39 @@ struct GrammarCompiler::Impl {
 
   std::shared_ptr<const CompiledGrammar> make_json(const GrammarSpec& spec, std::string_view schema,
                                                    JsonEnvelope envelope) const {
+    const CompileBudget budget;
     auto matcher = std::make_shared<const JsonMatcher>(
-        SchemaSets(load_schema(schema, {.assert_formats = spec.assert_formats})), std::move(envelope));
+        SchemaSets(
+            load_schema(schema, {.assert_formats = spec.assert_formats, .documents = &options.documents})),
+        std::move(envelope));
     return json_grammar(std::make_shared<const JsonMasker>(std::move(matcher), index, cache));
+  }
+
+  // With the lock held. Grammars grow with use, so they are asked each time; there are few.
+  size_t bytes() const {
+    size_t sum = 0;
+    for (const auto& [key, entry] : entries) sum += 2 * key.size() + entry.grammar->bytes();
+    return sum;
+  }
+  void forget_oldest() {
+    entries.erase(order.back());
+    order.pop_back();
   }
 
   struct Entry {
     std::shared_ptr<const CompiledGrammar> grammar;
     std::list<std::string>::iterator used;
   };
+  const GrammarOptions options;
   std::shared_ptr<const TokenIndex> index;
   std::shared_ptr<TextTokenCache> cache;
-  size_t remembered_max;
   std::mutex mutex;
   std::map<std::string, Entry> entries;
   std::list<std::string> order;  // latest first
-  size_t bytes = 0;
 };
 
-GrammarCompiler::GrammarCompiler(const Tokenizer& tokenizer, size_t remembered_max)
-    : impl_(std::make_unique<Impl>(tokenizer, remembered_max)) {}
+GrammarCompiler::GrammarCompiler(const Tokenizer& tokenizer, GrammarOptions options)
+    : impl_(std::make_unique<Impl>(tokenizer, std::move(options))) {}
 GrammarCompiler::~GrammarCompiler() = default;
 
 std::shared_ptr<const CompiledGrammar> GrammarCompiler::compile(const GrammarSpec& spec) {
@@ -109,16 +121,17 @@ std::shared_ptr<const CompiledGrammar> GrammarCompiler::compile(const GrammarSpe
   const auto [found, is_new] = impl_->entries.try_emplace(key);
   if (is_new) {
     impl_->order.push_front(key);
-    impl_->bytes += key.size();
     found->second = {grammar, impl_->order.begin()};
-    while (impl_->entries.size() > impl_->remembered_max ||
-           (impl_->bytes > kRememberedBytesMax && !impl_->entries.empty())) {
-      impl_->bytes -= impl_->order.back().size();
-      impl_->entries.erase(impl_->order.back());
-      impl_->order.pop_back();
-    }
   }
+  while (impl_->entries.size() > impl_->options.grammars_max ||
+         (impl_->entries.size() > 1 && impl_->bytes() > impl_->options.bytes_max))
+    impl_->forget_oldest();
   return grammar;
+}
+
+size_t GrammarCompiler::remembered_bytes() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->bytes();
 }
 
 }  // namespace butterfly::model

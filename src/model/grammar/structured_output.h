@@ -1,6 +1,7 @@
 // Text that keeps to rules: GBNF grammars, JSON schemas, any JSON object, tool calls; as masks over tokens.
 #pragma once
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -55,6 +56,16 @@ class CompiledGrammar {
   virtual ~CompiledGrammar() = default;
   // A fresh text under these rules.
   virtual std::unique_ptr<TokenConstraint> start() const = 0;
+  // In memory now, about; it may grow with use.
+  virtual size_t bytes() const = 0;
+};
+
+struct GrammarOptions {
+  // How much a compiler remembers.
+  size_t grammars_max = 64;
+  size_t bytes_max = size_t{64} << 20;  // of them together; one alone may have more
+  // JSON schemas that others may refer to, by URI. Nothing is ever fetched.
+  std::map<std::string, std::string> documents = {};
 };
 
 // Compiles rules for one vocabulary and remembers the last ones, so that a server that gets the same schema
@@ -62,12 +73,14 @@ class CompiledGrammar {
 class GrammarCompiler {
  public:
   // Reads the vocabulary into a tree (about 0.1 s for 150,000 tokens).
-  explicit GrammarCompiler(const Tokenizer& tokenizer, size_t remembered_max = 64);
+  explicit GrammarCompiler(const Tokenizer& tokenizer, GrammarOptions options = {});
   ~GrammarCompiler();
 
   // Throws Error: kInvalidArgument for rules that are not well-formed, kUnsupported for a keyword that is not
   // supported (with its JSON pointer), kOutOfMemory for rules past a limit.
   std::shared_ptr<const CompiledGrammar> compile(const GrammarSpec& spec);
+  // Of the grammars that are remembered.
+  size_t remembered_bytes() const;
 
  private:
   struct Impl;

@@ -98,13 +98,35 @@ TEST_F(StructuredOutput, ToolCalls) {
 }
 
 TEST_F(StructuredOutput, RemembersTheLastOnes) {
-  GrammarCompiler compiler(qwen(), 2);
+  GrammarCompiler compiler(qwen(), {.grammars_max = 2});
   const auto first = compiler.compile(schema(R"({"const":1})"));
   EXPECT_EQ(compiler.compile(schema(R"({"const":1})")), first);
   compiler.compile(schema(R"({"const":2})"));
   compiler.compile(schema(R"({"const":3})"));
   EXPECT_NE(compiler.compile(schema(R"({"const":1})")), first);
   EXPECT_TRUE(accepts(qwen(), *first, "1"));  // works on without the compiler's memory
+}
+
+TEST_F(StructuredOutput, RemembersSoManyBytes) {
+  const auto names = [](int from) {
+    std::string text = R"({"enum":[)";
+    for (int i = 0; i < 200; ++i)
+      text += (i ? "," : "") + std::to_string(from + i) + R"(,"v)" + std::to_string(from + i) + '"';
+    return text + "]}";
+  };
+  GrammarCompiler probe(qwen());
+  probe.compile(schema(names(1000)));
+  const size_t one = probe.remembered_bytes();
+  GrammarCompiler compiler(qwen(), {.bytes_max = 3 * one});
+  const auto first = compiler.compile(schema(names(1000)));
+  for (int i = 2; i < 12; ++i) compiler.compile(schema(names(1000 * i)));
+  EXPECT_LE(compiler.remembered_bytes(), 3 * one);
+  EXPECT_GT(compiler.remembered_bytes(), one);
+  EXPECT_NE(compiler.compile(schema(names(1000))), first);
+  // One that is larger than all of it is still compiled, and then remembered alone.
+  GrammarCompiler tiny(qwen(), {.bytes_max = 1});
+  const auto again = tiny.compile(schema(names(1000)));
+  EXPECT_EQ(tiny.compile(schema(names(1000))), again);
 }
 
 // On whole vocabularies the mask is what trying every token gives.

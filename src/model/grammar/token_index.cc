@@ -70,6 +70,10 @@ void TokenIndex::sort_into_strings() {
     } else if (any.label[state] != 0 && i < 0xFFFF) {
       const auto [found, is_new] =
           rests.try_emplace(piece.substr(i + 1), static_cast<uint32_t>(rests.size()));
+      const auto index = static_cast<uint32_t>(exits_.size());
+      exits_by_content_[piece.substr(0, i)].push_back(index);
+      if (piece.substr(0, i).find('\\') != piece.npos || piece.substr(i).find(',') != piece.npos)
+        odd_exits_.push_back(index);
       exits_.push_back({token, static_cast<uint16_t>(i), static_cast<uint16_t>(characters), found->second});
     }
   }
@@ -77,6 +81,11 @@ void TokenIndex::sort_into_strings() {
   std::vector<std::pair<std::string_view, uint32_t>> entries(rests.begin(), rests.end());
   rest_count_ = rests.size();
   rests_ = TokenTrie(std::move(entries));
+}
+
+std::span<const uint32_t> TokenIndex::exits_with(std::string_view content) const {
+  const auto found = exits_by_content_.find(content);
+  return found == exits_by_content_.end() ? std::span<const uint32_t>() : found->second;
 }
 
 std::shared_ptr<const TokenBits> TokenIndex::content_up_to(uint64_t characters) const {

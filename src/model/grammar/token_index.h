@@ -6,6 +6,8 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "model/grammar/token_trie.h"
@@ -47,6 +49,10 @@ class TokenIndex {
   // Those of them with at most so many characters, begun ones included.
   std::shared_ptr<const TokenBits> content_up_to(uint64_t characters) const;
   const std::vector<Exit>& exits() const { return exits_; }
+  // Indices of the exits with this content, which has no escapes.
+  std::span<const uint32_t> exits_with(std::string_view content) const;
+  // And of those whose content has escapes, or which go on to where another string may begin.
+  const std::vector<uint32_t>& odd_exits() const { return odd_exits_; }
   // What is behind the quote in `exits`, each text once.
   const TokenTrie& rests() const { return rests_; }
   size_t rest_count() const { return rest_count_; }  // rest 0 is the empty one, which the tree leaves out
@@ -62,6 +68,8 @@ class TokenIndex {
   TokenBits content_;
   std::vector<std::pair<uint32_t, uint32_t>> content_lengths_;  // (characters, token), sorted
   std::vector<Exit> exits_;
+  std::unordered_map<std::string_view, std::vector<uint32_t>> exits_by_content_;
+  std::vector<uint32_t> odd_exits_;
   size_t rest_count_ = 0;
   TokenTrie rests_;
 

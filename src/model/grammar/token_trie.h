@@ -32,6 +32,7 @@ class TokenTrie {
   // Values of the node and everything below.
   std::span<const uint32_t> values_below(size_t node) const;
   size_t depth_max() const { return depth_max_; }
+  size_t bytes() const { return nodes_.size() * sizeof(Node) + values_.size() * sizeof(uint32_t); }
 
  private:
   std::vector<Node> nodes_;

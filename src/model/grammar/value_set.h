@@ -42,11 +42,12 @@ struct ArrayShape {
   }
 };
 
-// Names of properties that the schema treats alike.
+// Names of properties that the schema treats alike. A name comes at most once in an object.
 struct NameClass {
   static constexpr uint32_t kMany = ~uint32_t{0};
   uint32_t name = kMany;  // index of the one name that the class is, or kMany
   std::vector<ChildOption> options;
+  uint64_t name_count = 1;  // kUnbounded: infinitely many
 };
 
 struct ObjectShape {
@@ -61,9 +62,10 @@ struct ObjectShape {
   // From analysis: bit c of words [state * reach_words, …): a key may still become one of class c.
   std::vector<uint64_t> reach;
   size_t reach_words = 0;
-  bool open = false;                 // some class of many names is possible
-  std::vector<uint8_t> always_open;  // [state of keys]: leads to such a class
-  bool all_open = false;             // every live state does
+  bool open = false;                // some class of many names is possible
+  std::vector<uint32_t> many_left;  // [state of keys]: so many names of such classes; kManyLeft: infinitely
+  static constexpr uint32_t kManyLeft = ~uint32_t{0};
+  bool all_open = false;  // infinitely many from every live state
 };
 
 struct ValueSet {
