@@ -45,7 +45,30 @@ Tensor WeightLoader::tensor(const std::string& name, const Shape& shape) {
   return master;
 }
 
-kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix) {
+kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix, const std::string& name, size_t begin) {
+  if (!shared_ || !with_values_) return pack_anew(matrix);
+  const auto [found, is_new] = shared_->try_emplace(fmt::format("{}:{}", name, begin));
+  if (!is_new) {
+    const kernels::PackedMatrix& there = found->second;
+    const auto rows = static_cast<size_t>(matrix.size(0)), cols = static_cast<size_t>(matrix.size(1));
+    if (there.dtype() != matrix.dtype() || there.rows() != rows || there.cols() != cols)
+      fail(Errc::kCorrupt,
+           "{}: tensor {}: found {} [{}, {}], a model that is loaded from this file has {} [{}, {}]",
+           file_.path().string(), name, dtype_name(matrix.dtype()), rows, cols, dtype_name(there.dtype()),
+           there.rows(), there.cols());
+    resident_bytes_ += there.bytes();
+    loaded(matrix);
+    return there;
+  }
+  try {
+    return found->second = pack_anew(matrix);
+  } catch (...) {
+    shared_->erase(found);
+    throw;
+  }
+}
+
+kernels::PackedMatrix WeightLoader::pack_anew(const Tensor& matrix) {
   auto packed = kernels::PackedMatrix::uninitialised(matrix);
   resident_bytes_ += packed.bytes();
   if (!with_values_) return packed;
@@ -63,7 +86,7 @@ kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix) {
 graph::Parameter WeightLoader::matrix(const std::string& name, size_t out, size_t in) {
   const Tensor values = tensor(name, {static_cast<int64_t>(out), static_cast<int64_t>(in)});
   if (training_) return {.name = name, .value = values, .trainable = true};
-  return {.name = name, .value = {}, .packed = pack(values)};
+  return {.name = name, .value = {}, .packed = pack(values, name, 0)};
 }
 
 nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out,
@@ -74,7 +97,7 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
       out == rows ? whole : whole.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out));
   nn::Linear linear;
   linear.weight = training_ ? graph::Parameter{.name = name, .value = part, .trainable = true}
-                            : graph::Parameter{.name = name, .value = {}, .packed = pack(part)};
+                            : graph::Parameter{.name = name, .value = {}, .packed = pack(part, name, begin)};
   if (graph::Parameter bias = optional_vector(stem + ".bias", rows)) {
     linear.bias = {
         .name = bias.name,
@@ -129,7 +152,8 @@ graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t exp
         parameter.experts.push_back(parameter.experts[0]);
         continue;
       }
-      parameter.experts.push_back(pack(all.slice(0, index, index + 1).reshape({rows, cols})));
+      parameter.experts.push_back(
+          pack(all.slice(0, index, index + 1).reshape({rows, cols}), stacked, e * out));
     }
   }
   for (const kernels::PackedMatrix& packed : parameter.experts)

@@ -18,6 +18,10 @@ namespace butterfly::model {
 // Bytes of tensors read so far, and in all. Called from the loading thread.
 using LoadProgress = std::function<void(uint64_t done, uint64_t total)>;
 
+// The packed matrices of one file, by tensor and first row: what models over the same file can share. Layers
+// keep what they use, so it may go at any time. One loader at a time may have it.
+using PackedWeights = std::map<std::string, kernels::PackedMatrix>;
+
 // Reads tensors by name. Every read is guarded, so a file that is cut off while loading gives an Error, not a
 // crash.
 class WeightLoader {
@@ -32,6 +36,9 @@ class WeightLoader {
 
   // From now on matrices get their sizes and memory nobody touches, but no values: what a planner needs.
   void leave_values() { with_values_ = false; }
+
+  // From now on matrices that are in `packed` are taken from there, and others added to it. Borrowed.
+  void share(PackedWeights& packed) { shared_ = &packed; }
 
   // From now on weights are plain floats that learn, and one memory under one name: what a tied head and the
   // embedding read, and what masters() lists. Floats in writable memory are taken as they are.
@@ -75,8 +82,9 @@ class WeightLoader {
   void loaded(const Tensor& tensor);
   // The file's tensor, or its master.
   Tensor tensor(const std::string& name, const Shape& shape);
-  // Packs a matrix that lies in the file's tensor `name`.
-  kernels::PackedMatrix pack(const Tensor& matrix);
+  // Packs rows of the file's tensor `name`, from `begin` on.
+  kernels::PackedMatrix pack(const Tensor& matrix, const std::string& name, size_t begin);
+  kernels::PackedMatrix pack_anew(const Tensor& matrix);
   // Rows [begin, begin + out) of the tensor and of what belongs to it; `adapted` is the name adapters have it
   // under.
   nn::Linear linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out,
@@ -93,6 +101,7 @@ class WeightLoader {
   uint64_t resident_bytes_ = 0;
   bool with_values_ = true;
   bool training_ = false;
+  PackedWeights* shared_ = nullptr;
   std::map<std::string, Tensor> masters_;
 };
 

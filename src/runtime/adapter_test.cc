@@ -1,6 +1,7 @@
 // LoRA adapters: llama.cpp's results, PyTorch's merge, several at once, and what is refused.
 #include "model/adapter.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,6 +43,31 @@ struct Adapted {
 
 const auto kBase = kModels / "tinystories-656k" / "tinystories-656k-f32.gguf";
 const auto kAdapter = kLora / "tinystories-656k" / "adapter.gguf";
+
+// A model and its adapter hold the matrices once, and compute what they would alone.
+TEST(Adapter, SharesTheMatricesOfItsModel) {
+  BF_SKIP_WITHOUT(kAdapter);
+  for (const char* type : {"f32", "q8_0"}) {
+    const auto file = kBase.parent_path() / fmt::format("tinystories-656k-{}.gguf", type);
+    if (!std::filesystem::exists(file)) continue;
+    ThreadPool pool(2);
+    LoadOptions options;
+    options.with_tokenizer = false;
+    options.weights = std::make_shared<SharedWeights>();
+    Adapted together(file, {}), adapted(file, {{kAdapter, 1}}), alone(file, {{kAdapter, 1}});
+    together.model = load_model(file, pool, options);
+    EXPECT_EQ(together.model->packed_bytes > 0, alone.model->packed_bytes > 0);
+    options.adapters = {{kAdapter, 1}};
+    adapted.model = load_model(file, pool, options);
+    EXPECT_EQ(adapted.model->packed_bytes, 0u);
+    EXPECT_EQ(adapted.model->weights, together.model->weights);
+    const std::vector<int32_t> tokens{1, 5, 9};
+    EXPECT_EQ(adapted.logits(tokens), alone.logits(tokens));
+    EXPECT_NE(adapted.logits(tokens), together.logits(tokens));
+    together.model.reset();  // the matrices live on
+    EXPECT_EQ(adapted.logits(tokens), alone.logits(tokens));
+  }
+}
 
 TEST(Adapter, TokensAndProbabilitiesAreLlamaCpps) {
   BF_SKIP_WITHOUT(kAdapter);

@@ -14,6 +14,17 @@ void check_vocabulary(const LoadedModel& model) {
          model.file.path().string(), model.tokenizer->vocab_size(), model.config.vocab);
 }
 
+// True if the matrices are those of this file as it is now.
+bool fits(SharedWeights& weights, const model::ModelFile& file) {
+  const uint64_t bytes = file.file_bytes();
+  const auto modified = std::filesystem::last_write_time(file.path());
+  if (weights.packed.empty()) {
+    weights.file_bytes = bytes;
+    weights.modified = modified;
+  }
+  return weights.file_bytes == bytes && weights.modified == modified;
+}
+
 }  // namespace
 
 const model::Tokenizer& LoadedModel::tokenizer_or_throw() const {
@@ -46,6 +57,10 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, Threa
   std::optional<ThreadPool> all_cpus;
   if (pool.size() < default_thread_count()) all_cpus.emplace();
   model::WeightLoader weights(model->file, all_cpus ? *all_cpus : pool, options.progress, adapters);
+  if (options.weights != nullptr && fits(*options.weights, model->file)) {
+    model->weights = options.weights;
+    weights.share(model->weights->packed);
+  }
   if (!model->is_whole())
     weights.expect_only(
         [&](const std::string& name) { return range_needs(range, layers, model->file, name); });

@@ -14,6 +14,13 @@
 
 namespace butterfly::runtime {
 
+// What models over the same file share: its matrices, packed. They differ in their adapters.
+struct SharedWeights {
+  model::PackedWeights packed;
+  uint64_t file_bytes = 0;
+  std::filesystem::file_time_type modified{};
+};
+
 // Immutable once loaded; stages borrow it.
 struct LoadedModel {
   model::ModelFile file;
@@ -22,8 +29,9 @@ struct LoadedModel {
   std::unique_ptr<model::Network> network;
   std::unique_ptr<model::Tokenizer> tokenizer;  // null where the file has none
   std::chrono::nanoseconds load_time{};
-  uint64_t packed_bytes = 0;    // weights copied out of the file
-  uint64_t resident_bytes = 0;  // of all weights, as the layers hold them
+  uint64_t packed_bytes = 0;               // weights copied out of the file, for this model alone
+  uint64_t resident_bytes = 0;             // of all weights, as the layers hold them
+  std::shared_ptr<SharedWeights> weights;  // for others over the same file; null unless asked for
 
   bool has_embedding() const { return range.has_embedding(); }
   bool has_head() const { return range.has_head(config.layers); }
@@ -42,6 +50,9 @@ struct LoadOptions {
   model::LoadProgress progress = {};
   // The part of the chain to load; values of other tensors are not read. Not set: the whole model.
   std::optional<model::LayerRange> range = std::nullopt;
+  // Matrices are put here, and those that are here already are taken. Ignored if the file has changed since.
+  // One load at a time may have it.
+  std::shared_ptr<SharedWeights> weights = nullptr;
 };
 
 // Opens and loads the model, or a part of it, with all CPUs when `pool` has fewer. Throws Error that names

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/adapter.h"
+#include "server/schema_folder.h"
 
 namespace butterfly::server {
 namespace {
@@ -79,6 +80,7 @@ ModelOptions model_options(const Settings& settings) {
   options.speculate = !settings.no_speculation;
   options.access = settings.no_mmap ? FileAccess::kRead : FileAccess::kMap;
   options.load_threads = settings.threads;
+  if (!settings.schemas.empty()) options.schemas = read_schema_folder(settings.schemas);
   return options;
 }
 

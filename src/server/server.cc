@@ -114,13 +114,15 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
     context.cluster->start();
   }
   const std::string on_cluster = context.cluster != nullptr ? specs.front().name : "";
-  pool.load = [&context, model_settings, on_cluster](const ModelSpec& spec) {
+  pool.load = [&context, model_settings, on_cluster](const ModelSpec& spec,
+                                                     const ModelPool::WeightsPtr& weights) {
     if (context.cluster != nullptr && spec.name == on_cluster)
       return std::make_shared<ServedModel>(spec, model_settings, *context.cluster);
-    return std::make_shared<ServedModel>(spec, model_settings, *context.pool, context.turn);
+    return std::make_shared<ServedModel>(spec, model_settings, *context.pool, context.turn, weights);
   };
   pool.forecast = [model_settings, on_cluster](const ModelSpec& spec) {
-    return !on_cluster.empty() && spec.name == on_cluster ? 0 : forecast_bytes(spec, model_settings);
+    return !on_cluster.empty() && spec.name == on_cluster ? MemoryForecast{}
+                                                          : forecast_memory(spec, model_settings);
   };
   std::vector<std::string> names;
   for (const ModelSpec& spec : specs) names.push_back(spec.name);

@@ -26,6 +26,8 @@ const SettingRow kSettings[] = {
     {"--lazy", "lazy", "", "Models", "Load a model when it is first asked for", &S::lazy},
     {"--memory", "memory", "BYTES", "Models",
      "All models together, such as 12GiB; idle ones make room (default: what is free)", &S::memory},
+    {"--schemas", "schemas", "FOLDER", "Models", "JSON schemas that those in requests may refer to by $id",
+     &S::schemas},
 
     {"--host", "host", "ADDRESS", "Network", "Address to listen on; others than 127.0.0.1 need an API key",
      &S::host},

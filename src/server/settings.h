@@ -17,7 +17,8 @@ struct Settings {
   std::vector<std::string> lora;    // "FILE" or "name=FILE[:SCALE]": a model of its own over the first one
   std::string tokenizer;
   bool no_mmap = false;
-  bool lazy = false;  // load models when they are first asked for
+  bool lazy = false;    // load models when they are first asked for
+  std::string schemas;  // folder of JSON schemas that those in requests may refer to
 
   std::string host = "127.0.0.1";
   size_t port = 8080;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "base/cpu.h"
@@ -72,15 +73,46 @@ ModelPool::Entry* ModelPool::find(const std::string& name) {
   return nullptr;
 }
 
-// Unloads idle models, the longest unused first, until `bytes` fit.
-void ModelPool::make_room(uint64_t bytes, const Entry& for_whom, std::unique_lock<std::mutex>& lock) {
+ModelPool::WeightsPtr ModelPool::weights_for(const ModelSpec& spec) const {
+  for (const Entry& entry : entries_)
+    if (entry.info.model != nullptr && entry.info.spec.path == spec.path && entry.info.model->weights())
+      return entry.info.model->weights();
+  return nullptr;
+}
+
+uint64_t ModelPool::used_bytes(const WeightsPtr& held, uint64_t held_bytes) const {
+  std::map<const runtime::SharedWeights*, uint64_t> weights;
+  if (held != nullptr) weights[held.get()] = held_bytes;
+  uint64_t sum = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.info.model == nullptr) continue;
+    sum += entry.info.bytes - entry.info.weight_bytes;
+    const WeightsPtr& own = entry.info.model->weights();
+    if (own == nullptr)
+      sum += entry.info.weight_bytes;
+    else
+      weights[own.get()] = entry.info.weight_bytes;
+  }
+  for (const auto& [of, bytes] : weights) sum += bytes;
+  return sum;
+}
+
+void ModelPool::forget(Entry& entry) {
+  entry.info.model = nullptr;
+  entry.info.state = ModelState::kUnloaded;
+  entry.info.bytes = entry.info.weight_bytes = 0;
+}
+
+// Unloads idle models, the longest unused first, until it fits.
+void ModelPool::make_room(const MemoryForecast& needed, const WeightsPtr& held, const Entry& for_whom,
+                          std::unique_lock<std::mutex>& lock) {
   const auto give_up = std::chrono::steady_clock::now() + kIdleWait;
+  const uint64_t bytes = needed.other_bytes + (held != nullptr ? 0 : needed.weight_bytes);
   while (true) {
-    uint64_t used = 0;
+    const uint64_t used = used_bytes(held, needed.weight_bytes);
     Entry* oldest = nullptr;
     bool in_use = false;
     for (Entry& entry : entries_) {
-      used += entry.info.bytes;
       if (entry.info.model == nullptr) continue;
       if (entry.info.model.use_count() > 1) {
         in_use = true;
@@ -104,9 +136,7 @@ void ModelPool::make_room(uint64_t bytes, const Entry& for_whom, std::unique_loc
                                     format_bytes(bytes), format_bytes(room)));
     log_info("{}: unloaded to make room for {}", oldest->info.spec.name, for_whom.info.spec.name);
     ModelPtr gone = std::move(oldest->info.model);
-    oldest->info.model = nullptr;
-    oldest->info.state = ModelState::kUnloaded;
-    oldest->info.bytes = 0;
+    forget(*oldest);
     lock.unlock();  // ending an engine takes a step's time
     gone.reset();
     lock.lock();
@@ -130,12 +160,14 @@ ModelPtr ModelPool::acquire(const std::string& name) {
     ModelPtr model;
     std::string why;
     try {
+      WeightsPtr weights = weights_for(entry->info.spec);
       lock.unlock();  // reads the file's head
-      const uint64_t bytes = options_.forecast(entry->info.spec);
+      const MemoryForecast needed = options_.forecast(entry->info.spec);
       lock.lock();
-      make_room(bytes, *entry, lock);
+      make_room(needed, weights, *entry, lock);
       lock.unlock();
-      model = options_.load(entry->info.spec);
+      if (weights == nullptr) weights = std::make_shared<runtime::SharedWeights>();
+      model = options_.load(entry->info.spec, weights);
       lock.lock();
     } catch (const std::exception& error) {
       if (!lock.owns_lock()) lock.lock();
@@ -145,7 +177,8 @@ ModelPtr ModelPool::acquire(const std::string& name) {
     entry->info.why = why;
     entry->info.state = model != nullptr ? ModelState::kReady : ModelState::kFailed;
     if (model != nullptr) {
-      entry->info.bytes = model->bytes();
+      entry->info.weight_bytes = model->weight_bytes();
+      entry->info.bytes = model->weight_bytes() + model->bytes();
       entry->info.since = model->loaded_at();
     }
     entry->info.model = std::move(model);
@@ -165,9 +198,7 @@ bool ModelPool::unload(const std::string& name) {
   Entry* entry = find(name);
   if (entry == nullptr || entry->info.model == nullptr || entry->info.model.use_count() > 1) return false;
   gone = std::move(entry->info.model);
-  entry->info.model = nullptr;
-  entry->info.state = ModelState::kUnloaded;
-  entry->info.bytes = 0;
+  forget(*entry);
   return true;
 }
 
@@ -194,9 +225,7 @@ void ModelPool::clear() {
     if (entry.info.model == nullptr) continue;
     entry.info.model->engine().stop();
     gone.push_back(std::move(entry.info.model));
-    entry.info.model = nullptr;
-    entry.info.state = ModelState::kUnloaded;
-    entry.info.bytes = 0;
+    forget(entry);
   }
 }
 

@@ -20,6 +20,7 @@ struct ModelInfo {
   ModelSpec spec;
   ModelState state = ModelState::kUnloaded;
   uint64_t bytes = 0;                             // in memory; 0 unless ready
+  uint64_t weight_bytes = 0;                      // of these, what models over the same file share
   std::string why;                                // the last load failed
   std::chrono::system_clock::time_point since{};  // loaded
   std::chrono::steady_clock::time_point used{};
@@ -32,8 +33,9 @@ struct ModelInfo {
 class ModelPool {
  public:
   // How a model is made; tests count and fail.
-  using Load = std::function<ModelPtr(const ModelSpec& spec)>;
-  using Forecast = std::function<uint64_t(const ModelSpec& spec)>;
+  using WeightsPtr = std::shared_ptr<runtime::SharedWeights>;
+  using Load = std::function<ModelPtr(const ModelSpec& spec, const WeightsPtr& weights)>;
+  using Forecast = std::function<MemoryForecast(const ModelSpec& spec)>;
   struct Options {
     uint64_t memory_bytes = 0;  // of all models together; 0: what the machine has free
     Load load;
@@ -57,7 +59,13 @@ class ModelPool {
     ModelInfo info;
   };
   Entry* find(const std::string& name);
-  void make_room(uint64_t bytes, const Entry& for_whom, std::unique_lock<std::mutex>& lock);
+  // The weights of a loaded model over the same file; null: none is.
+  WeightsPtr weights_for(const ModelSpec& spec) const;
+  // Weights that several models hold count once. `held`: what the model to come shares.
+  uint64_t used_bytes(const WeightsPtr& held, uint64_t held_bytes) const;
+  void make_room(const MemoryForecast& needed, const WeightsPtr& held, const Entry& for_whom,
+                 std::unique_lock<std::mutex>& lock);
+  static void forget(Entry& entry);
 
   Options options_;
   mutable std::mutex mutex_;

@@ -59,13 +59,15 @@ runtime::StageSettings stage_settings(const ModelSpec& spec, const ModelOptions&
 }
 
 ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, ThreadPool& pool,
-                         std::mutex& turn)
+                         std::mutex& turn, std::shared_ptr<runtime::SharedWeights> weights)
     : spec_(spec) {
+  grammar_options_.documents = options.schemas;
   runtime::LoadOptions load;
   load.tokenizer_path = spec.tokenizer;
   load.access = options.access;
   load.context = options.context;
   load.adapters = spec.adapters;
+  load.weights = std::move(weights);
   {
     ThreadPool loaders(options.load_threads);  // not the engines': they go on meanwhile
     loaded_ = runtime::load_model(spec.path, loaders, load);
@@ -79,13 +81,15 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Thr
   engine.rows_max = options.batch;
   engine.turn = &turn;
   engine_ = runtime::make_local_engine(*loaded_, pool, engine);
-  bytes_ = loaded_->file.tensor_bytes() + cache_bytes(options, loaded_->config);
+  bytes_ = cache_bytes(options, loaded_->config);
+  weight_bytes_ = loaded_->file.tensor_bytes();
   log_info("{}: loaded in {}: {} and {} tokens of context", spec.name, format_duration(loaded_->load_time),
-           format_bytes(bytes_), context);
+           format_bytes(weight_bytes() + bytes_), context);
 }
 
 ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, runtime::ClusterHost& cluster)
     : spec_(spec) {
+  grammar_options_.documents = options.schemas;
   runtime::LoadOptions load;
   load.tokenizer_path = spec.tokenizer;
   load.access = options.access;
@@ -109,15 +113,16 @@ ServedModel::~ServedModel() {
 }
 
 model::GrammarCompiler& ServedModel::grammars() {
-  std::call_once(grammars_made_,
-                 [this] { grammars_ = std::make_unique<model::GrammarCompiler>(tokenizer()); });
+  std::call_once(grammars_made_, [this] {
+    grammars_ = std::make_unique<model::GrammarCompiler>(tokenizer(), grammar_options_);
+  });
   return *grammars_;
 }
 
-uint64_t forecast_bytes(const ModelSpec& spec, const ModelOptions& options) {
+MemoryForecast forecast_memory(const ModelSpec& spec, const ModelOptions& options) {
   const model::ModelFile file =
       model::open_model(spec.path, {.tokenizer_path = spec.tokenizer, .access = FileAccess::kMap});
-  return file.tensor_bytes() + cache_bytes(options, model::read_config(file, options.context));
+  return {file.tensor_bytes(), cache_bytes(options, model::read_config(file, options.context))};
 }
 
 }  // namespace butterfly::server

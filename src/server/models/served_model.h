@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -40,6 +41,7 @@ struct ModelOptions {
   bool speculate = true;
   FileAccess access = FileAccess::kMap;
   size_t load_threads = 0;
+  std::map<std::string, std::string> schemas;  // that those in requests may refer to, by URI
 };
 
 inline constexpr size_t kDefaultContext = 4096;  // where the model's is longer and nothing was asked for
@@ -49,7 +51,9 @@ inline constexpr size_t kDefaultContext = 4096;  // where the model's is longer 
 class ServedModel {
  public:
   // Borrows the pool; `turn` is held by the engine that computes. Throws Error.
-  ServedModel(const ModelSpec& spec, const ModelOptions& options, ThreadPool& pool, std::mutex& turn);
+  // `weights`: of a model over the same file, or new ones.
+  ServedModel(const ModelSpec& spec, const ModelOptions& options, ThreadPool& pool, std::mutex& turn,
+              std::shared_ptr<runtime::SharedWeights> weights);
   // The weights are on the cluster's nodes; here are vocabulary, template and engine. Borrows the cluster.
   ServedModel(const ModelSpec& spec, const ModelOptions& options, runtime::ClusterHost& cluster);
   ~ServedModel();
@@ -62,7 +66,10 @@ class ServedModel {
   runtime::Engine& engine() { return *engine_; }
   // The vocabulary as a tree takes memory and time, so it is made when the first rules come.
   model::GrammarCompiler& grammars();
-  uint64_t bytes() const { return bytes_; }
+  uint64_t bytes() const { return bytes_; }  // in memory, but for the weights
+  // The weights, which others over the same file may hold as well.
+  const std::shared_ptr<runtime::SharedWeights>& weights() const { return loaded_->weights; }
+  uint64_t weight_bytes() const { return weight_bytes_; }
   std::chrono::system_clock::time_point loaded_at() const { return loaded_at_; }
 
  private:
@@ -72,9 +79,10 @@ class ServedModel {
   std::unique_ptr<runtime::LoadedModel> loaded_;
   std::unique_ptr<ChatPrompter> prompter_;
   std::shared_ptr<runtime::Engine> engine_;
+  model::GrammarOptions grammar_options_;
   std::once_flag grammars_made_;
   std::unique_ptr<model::GrammarCompiler> grammars_;
-  uint64_t bytes_ = 0;
+  uint64_t bytes_ = 0, weight_bytes_ = 0;
   std::chrono::system_clock::time_point loaded_at_ = std::chrono::system_clock::now();
 };
 
@@ -83,7 +91,11 @@ using ModelPtr = std::shared_ptr<ServedModel>;
 // How the stages of a chain run this model.
 runtime::StageSettings stage_settings(const ModelSpec& spec, const ModelOptions& options);
 
-// Memory that loading will take: weights and cache. Reads the head of the file only.
-uint64_t forecast_bytes(const ModelSpec& spec, const ModelOptions& options);
+// Memory that loading will take. Reads the head of the file only.
+struct MemoryForecast {
+  uint64_t weight_bytes = 0;
+  uint64_t other_bytes = 0;  // the cache
+};
+MemoryForecast forecast_memory(const ModelSpec& spec, const ModelOptions& options);
 
 }  // namespace butterfly::server

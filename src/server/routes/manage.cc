@@ -15,7 +15,8 @@ void manage_ps(ServerContext& context, ExchangePtr exchange) {
     Json row = {{"name", info.spec.name},
                 {"path", info.spec.path.string()},
                 {"state", model_state_name(info.state)},
-                {"bytes", info.bytes}};
+                {"bytes", info.bytes},
+                {"weight_bytes", info.weight_bytes}};  // those of a model and its adapters are in memory once
     if (!info.spec.parent.empty()) row["parent"] = info.spec.parent;
     if (!info.why.empty()) row["error"] = info.why;
     if (info.model != nullptr) {
