@@ -245,7 +245,11 @@ def deep_grammars(server, during):
     schema = {}
     for _ in range(40):
         schema = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
-    for format in (schema, {"$ref": "#"}, {"enum": list(range(20000))}, {"type": "string", "pattern": "(a*)*" * 50}, {"allOf": [{"$ref": "#"}]}):
+    # Each part within its limit, together minutes and gigabytes without a bound on the whole.
+    patterns = {"allOf": [{"properties": {f"p{i}": {"pattern": f"\\p{{L}}{{3}}[a-f]{{0,9}}x{i}"}}} for i in range(4000)]}
+    ways = {"properties": {f"n{i}": {} for i in range(2000)}, "allOf": [{"anyOf": [{"required": [f"a{i}"]}, {"required": [f"b{i}"]}]} for i in range(8)]}
+    nested = {"allOf": [{"oneOf": [{"pattern": f"[a-z]{{0,{50 + i}}}x"}, {"minLength": i}]} for i in range(60)]}
+    for format in (schema, patterns, ways, nested, {"$ref": "#"}, {"enum": list(range(20000))}, {"type": "string", "pattern": "(a*)*" * 50}, {"allOf": [{"$ref": "#"}]}):
         status, answer = post(server.port, json.dumps({**base, "response_format": {"type": "json_schema", "json_schema": {"schema": format}}}).encode())
         assert status in (200, 400), (status, answer[:300])
     during()
