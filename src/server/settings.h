@@ -37,7 +37,7 @@ struct Settings {
   size_t batch = 512;
   size_t cache_positions = 0;
   std::string cache_type = "f16";
-  size_t queue = 64;
+  size_t queue = 0;  // 0: so many that waiting takes less than the answer: see model_options()
   size_t queue_tokens = 1 << 18;
   bool no_prefix_reuse = false;
   bool no_speculation = false;
