@@ -12,6 +12,9 @@ import time
 from dataclasses import dataclass, field
 
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers are ended when a script is
+
+
 @dataclass
 class Answer:
     status: int = 0                              # 0: the connection was cut
