@@ -1,6 +1,7 @@
 #include "runtime/distributed/step_wait.h"
 
 #include <algorithm>
+#include <thread>
 
 namespace butterfly::runtime {
 namespace {
@@ -10,6 +11,7 @@ using cluster::MessageHead;
 
 constexpr Duration kShortest = std::chrono::microseconds(200);  // links look for about that long themselves
 constexpr Duration kLongest = std::chrono::seconds(1);
+constexpr size_t kMissesFree = 2;
 constexpr size_t kPauseMax = 64;
 
 TimePoint now() { return SystemClock::instance().now(); }
@@ -39,21 +41,22 @@ Result<MessageHead> StepWait::wait(Link& link, Duration timeout, TimePoint began
     return link.receive_head(timeout);
   auto head = link.receive_head(expected - std::min(expected / 4, kBefore));
   const auto is_timeout = [&] { return !head && head.status().code() == Errc::kTimeout; };
-  if (is_timeout()) {
-    ++looks_;
-    const TimePoint end = began + expected + behind;
-    do head = link.receive_head(Duration(0));
-    while (is_timeout() && now() < end);
-    if (head) {
-      ++found_awake_;
-      missed_ = 0;
-      return head;
-    }
-    if (!is_timeout()) return head;
+  if (!is_timeout()) return head;  // sooner than expected, or an end
+  ++looks_;
+  const TimePoint end = began + expected + behind;
+  for (;;) {
+    head = link.receive_head(Duration(0));
+    if (!is_timeout() || now() >= end) break;
+    std::this_thread::yield();  // to whoever computes on this CPU: another node of the same machine, say
   }
-  missed_ = std::min<size_t>(missed_ + 1, 6);
-  pause_ = std::min(size_t{1} << missed_, kPauseMax);
-  if (head || !is_timeout()) return head;
+  if (head) {
+    ++found_awake_;
+    missed_ = 0;
+  }
+  if (!is_timeout()) return head;
+  // Now and then a step takes longer; whoever looks in vain again and again should not.
+  if (++missed_ > kMissesFree) pause_ = std::min(size_t{1} << (missed_ - kMissesFree), kPauseMax);
+  missed_ = std::min(missed_, kMissesFree + 6);
   return link.receive_head(std::max(Duration(0), timeout - (now() - began)));
 }
 

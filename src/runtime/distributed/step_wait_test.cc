@@ -73,7 +73,7 @@ TEST(StepWait, StopsLookingWhereNothingCanBeExpected) {
   }
   EXPECT_EQ(wait.found_awake(), 0u);
   EXPECT_GT(wait.looks(), 2u);
-  EXPECT_LT(wait.looks(), 14u);
+  EXPECT_LT(wait.looks(), 20u);
 }
 
 TEST(StepWait, AskForNothingLongAndErrorsPass) {
