@@ -412,7 +412,8 @@ TEST_F(CoordinatorTest, SlowPauseAndSlowStartHaveAnEnd) {
   pass(milliseconds(10'100));
   EXPECT_EQ(coordinator.serving_epoch(), 0u);
   EXPECT_GT(asked(), next);
-  for (const PlanNode& node : all<MakePlan>().back().question.nodes) EXPECT_NE(node.id, node_id(2));
+  const PlanQuestion question = all<MakePlan>().back().question;
+  for (const PlanNode& node : question.nodes) EXPECT_NE(node.id, node_id(2));
 }
 
 TEST_F(CoordinatorTest, LinksAreMeasuredOnceEachAndOneAtATime) {

@@ -50,6 +50,7 @@ struct MemberSimulation::Node {
   TimePoint stuck_until{};    // its compute thread hangs, its heartbeats go on
   TimePoint cut_off_until{};  // no packet gets through
   WorkerProgress progress;
+  Epoch newest = 0;  // that this process was told to load
 };
 
 struct MemberSimulation::Wire {
@@ -146,6 +147,7 @@ void MemberSimulation::start_node(size_t node) {
   Node& n = *nodes_[node];
   ++n.life;
   n.progress = {};
+  n.newest = 0;
   n.link = 0;
   WorkerConfig config{.instance = n.life * 1000 + node, .coordinator = "coordinator"};
   Capabilities& c = config.join.capabilities;
@@ -285,6 +287,9 @@ void MemberSimulation::act(size_t node, const PrepareWeights& action) {
 void MemberSimulation::act(size_t node, const LoadStage& action) {
   if (action.work.end - action.work.begin > nodes_[node]->memory_pieces)
     broke(fmt::format("{} has more pieces than memory", nodes_[node]->id.name));
+  if (action.work.epoch <= nodes_[node]->newest)
+    broke(fmt::format("{} goes back to epoch {}", nodes_[node]->id.name, action.work.epoch));
+  nodes_[node]->newest = action.work.epoch;
   load_progress(node, action.work.epoch, draw(8), delay(milliseconds(1), milliseconds(300)), false);
 }
 
@@ -334,7 +339,7 @@ void MemberSimulation::deliver(LinkNumber link, bool to_worker, std::vector<std:
   // Packets to a node that is cut off are sent again and again, and arrive when it is back.
   if (n.cut_off_until > now_) when = std::max(when, n.cut_off_until);
   TimePoint& last = to_worker ? wire.last_to_worker : wire.last_to_coordinator;
-  const bool in_order = !faults || !chance(0.01);
+  const bool in_order = !faults || !chance(0.03);
   if (in_order) last = when = std::max(when, last);
   const int copies = faults && chance(0.01) ? 2 : 1;
   if (!in_order) ++result_.faults["reordered"];
