@@ -246,6 +246,26 @@ TEST_F(CoordinatorTest, FailedLoadLeadsToAPlanWithoutTheNode) {
   EXPECT_LE(all<MakePlan>().size(), 10u);  // ever longer pauses in between
 }
 
+TEST_F(CoordinatorTest, ReportsOfAnOlderPlanDoNotCount) {
+  for (const int node : {0, 1, 2}) join(node);
+  pass(seconds(1));
+  const Epoch first = asked();
+  coordinator.planned(first, placement({0, 1, 2}), now);
+  coordinator.link_closed(12, "gone", now);
+  pass(milliseconds(50));
+  const Epoch second = asked();
+  coordinator.planned(second, placement({0, 1}), now);
+  ready({0, 1}, first);
+  EXPECT_TRUE(sent<Go>().empty());
+  EXPECT_EQ(coordinator.counters().old_epochs, 2u);
+  ready({0, 1}, second);
+  EXPECT_EQ(sent<Go>().size(), 2u);
+  started({0, 1}, first);
+  EXPECT_EQ(coordinator.serving_epoch(), 0u);
+  started({0, 1}, second);
+  EXPECT_EQ(coordinator.serving_epoch(), second);
+}
+
 TEST_F(CoordinatorTest, LostNodeIsTakenBackAtOnceWhenItIsNeeded) {
   serve(2);
   coordinator.link_closed(11, "killed", now);

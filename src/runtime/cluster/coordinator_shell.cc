@@ -18,11 +18,16 @@ int64_t unix_ms() {
       .count();
 }
 
+cluster::CoordinatorConfig with_time_of_day(cluster::CoordinatorConfig config) {
+  config.unix_ms = unix_ms();
+  return config;
+}
+
 }  // namespace
 
 CoordinatorShell::CoordinatorShell(Options options)
     : options_(std::move(options)),
-      machine_(options_.config, now()),
+      machine_(with_time_of_day(options_.config), now()),
       loop_([this] { tick(); }, kTick),
       planner_([] {}, kNever),
       chains_([] {}, kNever) {

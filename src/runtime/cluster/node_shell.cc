@@ -11,11 +11,18 @@ constexpr Duration kConnectMax = std::chrono::seconds(10);
 
 TimePoint now() { return SystemClock::instance().now(); }
 
+cluster::WorkerConfig with_time_of_day(cluster::WorkerConfig config) {
+  config.join.unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+  return config;
+}
+
 }  // namespace
 
 NodeShell::NodeShell(Options options)
     : options_(std::move(options)),
-      machine_(options_.worker, now()),
+      machine_(with_time_of_day(options_.worker), now()),
       loop_([this] { tick(); }, kTick),
       work_([] {}, kNever),
       dial_([] {}, kNever),
