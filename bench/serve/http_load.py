@@ -36,7 +36,10 @@ def is_text(line):
     """Whether a line of a stream is a piece with text in it."""
     if not line.startswith(b"data: {"):
         return False
-    choices = json.loads(line[6:]).get("choices") or []
+    piece = json.loads(line[6:])
+    if piece.get("content"):  # llama-server's own form
+        return True
+    choices = piece.get("choices") or []
     return bool(choices) and bool(choices[0].get("text") or (choices[0].get("delta") or {}).get("content"))
 
 
@@ -48,8 +51,11 @@ async def read_stream(reader, answer):
         if line.startswith(b'data: {') and b'"usage"' in line:
             usage = json.loads(line[6:]).get("usage")
             answer.tokens = usage["completion_tokens"] if usage else answer.tokens
+        if line.startswith(b'data: {') and b'"tokens_predicted"' in line:
+            answer.tokens = json.loads(line[6:])["tokens_predicted"]
         if line.startswith(b"data: [DONE]"):
             return
+        answer.body = line if line.strip() else answer.body  # the last one, for messages
 
 
 async def ask(port, path, body=None):
