@@ -74,9 +74,9 @@ ModelOptions model_options(const Settings& settings) {
   options.batch = settings.batch;
   options.cache_positions = settings.cache_positions;
   options.cache_type = *type;
-  // Whoever is taken waits for at most this share of what an answer takes at full load; others are told at
-  // once, while they can still go elsewhere.
-  options.queue = settings.queue > 0 ? settings.queue : std::max<size_t>(1, settings.parallel * 3 / 4);
+  // Whoever is taken waits for about as long as an answer takes at full load; others are told at once, while
+  // they can still go elsewhere. Fewer would refuse some of the first who come together to an idle server.
+  options.queue = settings.queue > 0 ? settings.queue : settings.parallel;
   options.queue_tokens = settings.queue_tokens;
   options.reuse_prefix = !settings.no_prefix_reuse;
   options.speculate = !settings.no_speculation;
