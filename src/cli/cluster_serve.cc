@@ -7,7 +7,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "base/log.h"
+#include "base/units.h"
 #include "cli/cluster_access.h"
 #include "cli/interrupt.h"
 #include "cli/node_setup.h"
@@ -62,6 +62,8 @@ std::shared_ptr<runtime::ClusterHost> make_cluster(const server::ModelSpec& spec
                                                 : cluster::with_port(settings.cluster_listen);
   const char* measured = std::getenv("BUTTERFLY_CAPABILITIES");  // as join's hidden flag
   host.capabilities = node_capabilities(measured == nullptr ? "" : measured, folder, *context.pool);
+  host.discoverable = true;
+  if (!settings.memory.empty()) host.memory_bytes = parse_bytes(settings.memory).or_throw();
   host.nodes_wanted = settings.nodes;
   host.nodes_wait = std::chrono::seconds(settings.nodes_seconds);
   return std::make_shared<runtime::ClusterHost>(std::move(host));

@@ -84,9 +84,13 @@ class Process:
 class Server(Process):
     """A running `serve`; ready when it says where."""
 
-    def __init__(self, butterfly, work, flags, name="server", **more):
+    def __init__(self, butterfly, work, flags, name="server", ready=True, **more):
         self.socket = f"{work}/{name}.sock"
         super().__init__([butterfly, "serve", "--port", "0", "--management", self.socket, *flags], **more)
+        if ready:
+            self.wait_ready()
+
+    def wait_ready(self):
         found = self.wait_for(r"Serving (\S+) at http://([^ ]+):(\d+)")
         self.model, self.host, self.port = found[1], found[2], int(found[3])
 

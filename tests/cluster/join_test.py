@@ -109,3 +109,28 @@ finally:
             node.end()
     status = server.end()
 assert status == 0, server.text()
+
+# Two nodes that only together have the memory: without the other one requests end with figures, with it they are served.
+small = ["--memory", "9MiB"]
+server = Server(BUTTERFLY, WORK, [*flags, "--cluster", "--cluster-listen", "127.0.0.1:0", "--strategy", "balanced", "--nodes", "2",
+                                  "--nodes-wait", "600", *small], name="a", env=machine("a"), ready=False)
+address = server.wait_for(r"nodes join at (\S+)")[1]
+node = join("b", address, "-t", "1", *small)
+try:
+    server.wait_ready()
+    assert server.complete(PROMPTS[0], temperature=0) == expected, server.text()
+    node.kill()
+    end = time.monotonic() + 60
+    status = 200
+    while status != 503 and time.monotonic() < end:
+        status, answer = server.request("POST", "/v1/completions", {"prompt": PROMPTS[0], "max_tokens": 4})
+    assert status == 503 and "of memory" in answer["error"]["message"], f"{status} {answer}\n{server.text()}"
+    print("one of two is lost:", answer["error"]["message"])
+    node = join("b", "-t", "1", *small)
+    server.wait_serving(2)
+    assert server.complete(PROMPTS[0], temperature=0) == expected, server.text()
+    print("it came back: same bits")
+finally:
+    node.end()
+    status = server.end()
+assert status == 0, server.text()

@@ -18,6 +18,7 @@
 #include "cli/version.h"
 #include "cluster/identity/join.h"
 #include "cluster/node/addresses.h"
+#include "cluster/node/discovery.h"
 #include "runtime/cluster/cluster_node.h"
 
 namespace butterfly::cli {
@@ -25,6 +26,9 @@ namespace {
 
 constexpr const char* kCoordinatorFile = "coordinator";
 constexpr Duration kJoinMax = std::chrono::seconds(20);
+constexpr Duration kThereMax = std::chrono::minutes(2);  // for the cluster to listen
+constexpr Duration kAgain = std::chrono::milliseconds(300);
+constexpr Duration kDiscoverTime = std::chrono::milliseconds(1500);
 
 struct JoinOptions {
   std::string address, token, token_file, name, state, listen, advertise, memory, fetch_rate, cache,
@@ -56,29 +60,68 @@ std::string token_text(const JoinOptions& options) {
   return first_line(std::cin);
 }
 
-// The node's certificate, got now or before. The line that was pasted once may be pasted again.
-void enrol(const cluster::StateFolder& folder, const JoinOptions& options) {
+// Where to ask: as told, or whoever answers on the local network. Only the token's hash says which cluster is
+// the right one.
+std::vector<std::string> candidates(const JoinOptions& options) {
+  if (!options.address.empty()) return {cluster::with_port(options.address)};
+  std::vector<std::string> addresses;
+  for (const cluster::FoundCluster& found : cluster::discover(kDiscoverTime).or_throw()) {
+    fmt::print(stderr, "Found cluster '{}' at {}\n", found.cluster, found.address);
+    addresses.push_back(found.address);
+  }
+  if (addresses.empty())
+    fail(Errc::kNotFound, "no cluster answers on the local network: butterfly join HOST:PORT --token ...");
+  return addresses;
+}
+
+// The line may be pasted before the first machine is ready: it measures itself at its first start.
+cluster::Credentials join_when_there(const cluster::StateFolder& folder, const std::string& address,
+                                     const cluster::JoinToken& token, const std::string& name) {
+  const Deadline deadline(SystemClock::instance(), kThereMax);
+  for (bool said = false;; said = true) {
+    try {
+      return cluster::join_cluster(folder, address, token, name, kJoinMax);
+    } catch (const Error& error) {
+      if (error.code() != Errc::kPeerLost || deadline.expired() || end_asked_for()) throw;
+      if (!said) fmt::print(stderr, "{}; waiting for 'butterfly serve --cluster' there\n", error.what());
+    }
+    SystemClock::instance().sleep_for(kAgain);
+  }
+}
+
+// The node's certificate, got now or before. The line that was pasted once may be pasted again. Returns the
+// address of the cluster; empty: as before.
+std::string enrol(const cluster::StateFolder& folder, const JoinOptions& options) {
   if (cluster::has_credentials(folder)) {
-    if (options.token.empty() && options.token_file.empty()) return;
+    const std::string address = options.address.empty() ? "" : cluster::with_port(options.address);
+    if (options.token.empty() && options.token_file.empty()) return address;
     const cluster::JoinToken token = cluster::JoinToken::parse(token_text(options)).or_throw();
-    if (token.authority_hash == cluster::load_credentials(folder).authority.sha256()) return;
+    if (token.authority_hash == cluster::load_credentials(folder).authority.sha256()) return address;
     fail(Errc::kInvalidArgument, "{}: this machine belongs to another cluster; use another --state folder",
          folder.path().string());
   }
-  if (options.address.empty())
-    fail(Errc::kInvalidArgument,
-         "this machine belongs to no cluster yet: butterfly join HOST:PORT --token ...");
   const cluster::JoinToken token = cluster::JoinToken::parse(token_text(options)).or_throw();
   const std::string name = options.name.empty() ? default_node_name() : options.name;
-  const cluster::Credentials credentials =
-      cluster::join_cluster(folder, cluster::with_port(options.address), token, name, kJoinMax);
-  if (options.quiet) return;
-  fmt::print(stderr, "Joined as node '{}'; keys are in {}\n", credentials.id().name, folder.path().string());
+  const std::vector<std::string> addresses = candidates(options);
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    try {
+      const cluster::Credentials credentials =
+          cluster::join_cluster(folder, addresses[i], token, name, kJoinMax);
+      if (!options.quiet)
+        fmt::print(stderr, "Joined as node '{}'; keys are in {}\n", credentials.id().name,
+                   folder.path().string());
+      return addresses[i];
+    } catch (const Error& error) {
+      if (i + 1 == addresses.size()) throw;
+      log_info("{}: {}", addresses[i], error.what());
+    }
+  }
+  return {};
 }
 
-std::string coordinator_address(const cluster::StateFolder& folder, const JoinOptions& options) {
-  if (!options.address.empty()) {
-    const std::string address = cluster::with_port(options.address);
+// Kept for the next start.
+std::string coordinator_address(const cluster::StateFolder& folder, const std::string& address) {
+  if (!address.empty()) {
     folder.write(kCoordinatorFile, address + "\n");
     return address;
   }
@@ -94,13 +137,12 @@ uint64_t bytes_of(const std::string& text) { return text.empty() ? 0 : parse_byt
 int join(const JoinOptions& options) {
   install_end_signals();
   const cluster::StateFolder folder = cluster::StateFolder::make(state_path(options.state));
-  enrol(folder, options);
+  const std::string address = coordinator_address(folder, enrol(folder, options));
+  if (options.enrol_only) return kExitOk;
   ThreadPool pool(options.threads);
   runtime::ClusterNodeOptions node;
   node.state = folder.path();
-  const std::string address = coordinator_address(folder, options);
   node.coordinator = address;
-  if (options.enrol_only) return kExitOk;
   node.listen = options.listen;
   node.advertise = options.advertise;
   node.version = build_info().version;

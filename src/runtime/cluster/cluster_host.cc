@@ -8,7 +8,9 @@
 #include "cluster/identity/enrolment.h"
 #include "cluster/identity/sha256.h"
 #include "cluster/member/incarnation.h"
+#include "cluster/node/discovery.h"
 #include "cluster/transport/inproc.h"
+#include "cluster/transport/socket.h"
 #include "kernels/target.h"
 #include "runtime/engine/paged_stage.h"
 
@@ -27,6 +29,21 @@ int64_t unix_ms() {
 StageInfo info_for(const model::ModelFile& file, const StageSettings& settings) {
   LoadedModel described{file, model::read_config(file, settings.context), {}, nullptr, nullptr};
   return stage_info(described, settings.chain_options().cache);
+}
+
+// Null, and a word in the log, where the port is taken: nodes then need the address.
+std::unique_ptr<EventLoop> answer_discovery(const cluster::Credentials& credentials,
+                                            const std::string& address) {
+  constexpr Duration kWait = std::chrono::milliseconds(200);
+  try {
+    const auto port = static_cast<uint16_t>(std::stoul(cluster::split_address(address).or_throw().port));
+    const auto answerer = std::make_shared<cluster::DiscoveryAnswerer>(
+        cluster::DiscoveryAnswer{credentials.authority.node().name, credentials.id().name, port});
+    return std::make_unique<EventLoop>([answerer] { answerer->answer_one(kWait); }, Duration(0));
+  } catch (const Error& error) {
+    log_info("this cluster cannot be found on the local network: {}", error.what());
+    return nullptr;
+  }
 }
 
 }  // namespace
@@ -120,15 +137,18 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
   if (options_.measure_links) node.measure = link_measurer(transport_, hello);
   node_ = std::make_unique<NodeShell>(std::move(node));
   renewal_ = keep_certificate(folder, tls_, door_->address());
+  if (options_.discoverable) answering_ = answer_discovery(credentials, door_->address());
 }
 
 ClusterHost::~ClusterHost() { stop(); }
 
 void ClusterHost::start() {
+  log_info("{}: nodes join at {}", options_.model_name, door_->address());
   coordinator_->start();
   door_->start();
   node_->start();
   renewal_->start();
+  if (answering_ != nullptr) answering_->start();
   coordinator_->set_model(task_);
 }
 
@@ -141,6 +161,7 @@ Status ClusterHost::wait_until_serving(Duration timeout, const std::function<boo
 
 void ClusterHost::stop() {
   renewal_->stop();
+  if (answering_ != nullptr) answering_->stop();
   node_->stop("the coordinator ends");
   coordinator_->stop();
   door_->stop();

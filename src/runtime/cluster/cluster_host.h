@@ -29,6 +29,7 @@ struct ClusterHostOptions {
   size_t nodes_wanted = 1;                         // the first plan waits for so many, this one included,
   Duration nodes_wait = std::chrono::seconds(10);  // but not longer than this
   bool measure_links = true;
+  bool discoverable = false;   // answers those who look for clusters on the local network
   ThreadPool* pool = nullptr;  // borrowed
   std::mutex* turn = nullptr;
 };
@@ -85,7 +86,7 @@ class ClusterHost {
   std::unique_ptr<NodeDoor> door_;
   std::unique_ptr<CoordinatorShell> coordinator_;
   std::unique_ptr<NodeShell> node_;
-  std::unique_ptr<EventLoop> renewal_;
+  std::unique_ptr<EventLoop> renewal_, answering_;
 
   std::mutex callbacks_mutex_;
   std::vector<EventCallback> callbacks_;
