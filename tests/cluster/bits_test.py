@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 
 from harness import PROMPTS, SMALL, Server, make_model
@@ -84,5 +85,38 @@ def same_after_losses():
     print(f"{KILLS} kills: same tokens; service back after {max(gaps):.2f} s at most, {sorted(gaps)[len(gaps) // 2]:.2f} s median")
 
 
+def same_for_many_streams():
+    """Eight sampled streams, prompts of unequal length, and every worker dies, one after the other."""
+    length = 60
+    prompts = [f"word{i} " * (10 + 15 * i) for i in range(8)]
+    settings = [{"temperature": 0.8, "seed": i} for i in range(8)]
+    plain = serve(0)
+    try:
+        expected = [plain.stream(p, length, **s) for p, s in zip(prompts, settings)]
+    finally:
+        plain.end()
+    for _ in range(max(1, KILLS // 5)):
+        server = serve(4)
+        try:
+            found = [None] * 8
+
+            def run(i):
+                found[i] = server.stream(prompts[i], length, **settings[i])
+
+            threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
+            for thread in threads:
+                thread.start()
+            for _ in range(3):
+                time.sleep(random.random() * 0.15)
+                os.kill(random.choice(server.workers()), signal.SIGKILL)
+            for thread in threads:
+                thread.join()
+            assert found == expected, f"other tokens in {[i for i in range(8) if found[i] != expected[i]]}\n{server.text()}"
+        finally:
+            server.end()
+    print(f"{max(1, KILLS // 5)} times: eight streams outlived three of four nodes with the same tokens")
+
+
 same_on_every_number_of_nodes()
 same_after_losses()
+same_for_many_streams()

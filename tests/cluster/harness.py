@@ -141,9 +141,10 @@ class Server(Process):
         return answer
 
     def workers(self):
-        """Process ids of the local nodes."""
+        """Process ids of the local nodes that live."""
         with open(f"/proc/{self.pid}/task/{self.pid}/children") as file:
-            return [int(pid) for pid in file.read().split()]
+            pids = [int(pid) for pid in file.read().split()]
+        return [pid for pid in pids if open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] != "Z"]
 
     def wait_serving(self, nodes, seconds=START_MAX_S):
         end = time.monotonic() + seconds

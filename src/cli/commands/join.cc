@@ -17,6 +17,7 @@
 #include "cli/terminal.h"
 #include "cli/version.h"
 #include "cluster/identity/join.h"
+#include "cluster/identity/sha256.h"
 #include "cluster/node/addresses.h"
 #include "cluster/node/discovery.h"
 #include "runtime/cluster/cluster_node.h"
@@ -76,12 +77,19 @@ std::vector<std::string> candidates(const JoinOptions& options) {
 
 // The line may be pasted before the first machine is ready: it measures itself at its first start.
 cluster::Credentials join_when_there(const cluster::StateFolder& folder, const std::string& address,
-                                     const cluster::JoinToken& token, const std::string& name) {
+                                     const cluster::JoinToken& token, std::string name, bool may_rename) {
   const Deadline deadline(SystemClock::instance(), kThereMax);
   for (bool said = false;; said = true) {
     try {
       return cluster::join_cluster(folder, address, token, name, kJoinMax);
     } catch (const Error& error) {
+      // Machines out of one box have one host name.
+      if (may_rename &&
+          std::string_view(error.what()).find("another node is called") != std::string_view::npos) {
+        name = fmt::format("{:.50}-{}", name, cluster::random_hex(4));
+        may_rename = false;
+        continue;
+      }
       if (error.code() != Errc::kPeerLost || deadline.expired() || end_asked_for()) throw;
       if (!said) fmt::print(stderr, "{}; waiting for 'butterfly serve --cluster' there\n", error.what());
     }
@@ -106,7 +114,7 @@ std::string enrol(const cluster::StateFolder& folder, const JoinOptions& options
   for (size_t i = 0; i < addresses.size(); ++i) {
     try {
       const cluster::Credentials credentials =
-          cluster::join_cluster(folder, addresses[i], token, name, kJoinMax);
+          join_when_there(folder, addresses[i], token, name, options.name.empty());
       if (!options.quiet)
         fmt::print(stderr, "Joined as node '{}'; keys are in {}\n", credentials.id().name,
                    folder.path().string());

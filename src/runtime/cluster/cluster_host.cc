@@ -27,8 +27,9 @@ int64_t unix_ms() {
 
 // What the engine may know of the chain before there is one.
 StageInfo info_for(const model::ModelFile& file, const StageSettings& settings) {
-  LoadedModel described{file, model::read_config(file, settings.context), {}, nullptr, nullptr};
-  return stage_info(described, settings.chain_options().cache);
+  const auto described = std::make_unique<LoadedModel>(file);
+  described->config = model::read_config(file, settings.context);
+  return stage_info(*described, settings.chain_options().cache);
 }
 
 // Null, and a word in the log, where the port is taken: nodes then need the address.
