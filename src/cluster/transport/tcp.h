@@ -17,10 +17,13 @@ namespace butterfly::cluster {
 struct TcpOptions {
   // How long a receiver looks for a message before it sleeps (see spin.h); 0 sleeps at once.
   Duration spin = std::chrono::microseconds(50);
-  // A peer whose machine says nothing for so long is lost, whatever the link does.
-  Duration user_timeout = std::chrono::seconds(5);
+  // A peer is lost when its machine acknowledges nothing for so long, or its program takes nothing while
+  // there is something to take: the system does not tell the two apart, and a long prompt on a slow machine
+  // looks like the second. So this is the last resort; health notices silence after seconds and closes the
+  // links.
+  Duration user_timeout = std::chrono::seconds(60);
   // From the first byte to proof of identity.
-  Duration handshake_timeout = std::chrono::seconds(5);
+  Duration handshake_timeout = std::chrono::seconds(10);
   // Connections that have not proved themselves. When one more comes, the oldest one from the address with
   // the most of them is closed.
   size_t half_open_max = 32;
