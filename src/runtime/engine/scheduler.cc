@@ -41,9 +41,11 @@ Status Scheduler::submit(Submission submission) {
   if (size > options_.context)
     return {Errc::kInvalidArgument,
             fmt::format("the prompt has {} tokens, the context holds {}", size, options_.context)};
-  if (queue_.size() >= options_.waiting_max)
+  // Those that start with the next step do not count: a burst that an idle engine has places for is no crowd.
+  const size_t waiting_max = options_.waiting_max + free_slots_.size();
+  if (queue_.size() >= waiting_max)
     return {Errc::kQueueFull,
-            fmt::format("{} requests are waiting, at most {} may", queue_.size(), options_.waiting_max)};
+            fmt::format("{} requests are waiting, at most {} may", queue_.size(), waiting_max)};
   // One that is alone may be larger than the bound, or it would never be served.
   if (queue_.size() > 0 && queue_.tokens() + size > options_.waiting_tokens_max)
     return {Errc::kQueueFull, fmt::format("{} tokens are waiting, {} more would pass the bound of {}",

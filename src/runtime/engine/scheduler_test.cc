@@ -46,11 +46,12 @@ TEST(Scheduler, RefusesWhatNeverFitsWithBothNumbers) {
 }
 
 TEST(Scheduler, TheQueueIsBoundedInRequestsAndInTokens) {
-  SchedulerDriver driver({}, {.waiting_max = 3, .waiting_tokens_max = 40});
+  SchedulerDriver driver({}, {.running_max = 1, .waiting_max = 2, .waiting_tokens_max = 40});
   EXPECT_TRUE(driver.submit(1, tokens(50, 1), 1)) << "alone it may be larger than the bound";
   EXPECT_EQ(driver.submit(2, tokens(1, 1), 1).code(), Errc::kQueueFull);
   driver.run();
-  for (uint64_t id = 3; id < 6; ++id) EXPECT_TRUE(driver.submit(id, tokens(10, 1), 1));
+  for (uint64_t id = 3; id < 6; ++id)
+    EXPECT_TRUE(driver.submit(id, tokens(10, 1), 1)) << "two wait, and one has a place";
   const Status full = driver.submit(6, tokens(1, 1), 1);
   EXPECT_EQ(full.code(), Errc::kQueueFull);
   EXPECT_THAT(full.text(), HasSubstr("at most 3"));
