@@ -288,6 +288,7 @@ bool CoordinatorShell::wait_until_serving(Duration timeout, const std::function<
     if (options_.steps->has_chain()) return true;
     std::unique_lock lock(machine_mutex_);
     why = machine_.why_not_serving();
+    if (why.empty()) why = "connecting its stages";
     if (deadline.expired() || (cancelled && cancelled())) return false;
     changed_.wait_for(lock, std::min<Duration>(deadline.remaining(), std::chrono::milliseconds(200)));
   }

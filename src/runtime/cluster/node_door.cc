@@ -46,7 +46,6 @@ std::unique_ptr<EventLoop> keep_certificate(const cluster::StateFolder& folder,
           return cluster::keep_renewed(folder, *tls, address, cluster::wall_now(), kGreetingMax).or_throw();
         });
         if (!renewed) log_warn("the certificate could not be renewed: {}", renewed.status().text());
-        if (renewed && *renewed) log_info("the certificate was renewed");
       },
       kRenewalEvery);
 }
