@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <list>
+#include <mutex>
 #include <thread>
 
 #include "cluster/transport/inproc.h"
@@ -44,6 +45,7 @@ class FaultySource final : public ChunkSource {
 struct WeightFetchTest : ::testing::Test {
   ChunkedFiles files;
   std::shared_ptr<WholeFiles> whole = std::make_shared<WholeFiles>(files.manifest, files.paths);
+  std::mutex threads_lock;  // peers are connected to from several threads
   std::list<std::thread> threads;
   std::vector<WeightPeer> peers;
   std::list<WeightLibrary> libraries;
@@ -56,6 +58,7 @@ struct WeightFetchTest : ::testing::Test {
   void add_peer(const std::string& name, Serve serve) {
     peers.push_back({name, [this, name, serve] {
                        auto [here, there] = inproc_pair({"me", "me"}, {name, name});
+                       const std::lock_guard lock(threads_lock);
                        threads.emplace_back([serve, link = std::shared_ptr<Link>(std::move(there))] {
                          serve(*link);
                          link->close();
