@@ -11,26 +11,13 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "cluster/transport/socket.h"
 #include "server/settings.h"
 
 namespace butterfly::server {
 namespace {
 
 constexpr size_t kAnswerBytesMax = size_t{16} << 20;
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  operator int() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 void set_timeout(int fd, std::chrono::milliseconds timeout) {
   timeval time{};
@@ -56,7 +43,8 @@ ManagementAnswer ask_server(const std::filesystem::path& socket, const std::stri
     fail(Errc::kNotFound, "no server runs here ({}: {})", socket.string(), std::strerror(errno));
   if (about.st_uid != ::geteuid())
     fail(Errc::kInvalidArgument, "{}: belongs to another user", socket.string());
-  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const cluster::Socket connection(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int fd = connection.fd();
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (fd < 0 || socket.string().size() >= sizeof address.sun_path) io_failed(socket, "open a socket");

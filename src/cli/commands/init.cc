@@ -1,7 +1,6 @@
 // `butterfly init`: a cluster's authority, this machine's key and certificate, an API key, and the line that
 // the next machine needs.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -9,6 +8,7 @@
 #include "cli/cluster_access.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
+#include "cli/node_setup.h"
 #include "cli/options.h"
 #include "cluster/identity/authority.h"
 #include "cluster/identity/join_token.h"
@@ -24,17 +24,8 @@ struct InitOptions {
   bool json = false;
 };
 
-// The host's name as far as a node may be called so.
-std::string host_name() {
-  char text[256] = {};
-  if (::gethostname(text, sizeof text - 1) != 0) return "node";
-  std::string name = text;
-  name = name.substr(0, std::min<size_t>(name.find('.'), 63));
-  return cluster::why_not_node_name(name).empty() ? name : "node";
-}
-
 int init(const InitOptions& options) {
-  const std::string name = options.name.empty() ? host_name() : options.name;
+  const std::string name = options.name.empty() ? default_node_name() : options.name;
   if (const std::string why = cluster::why_not_node_name(name); !why.empty())
     fail(Errc::kInvalidArgument, "--name {}: {}", name, why);
   const cluster::StateFolder folder = cluster::StateFolder::make(state_path(options.state));

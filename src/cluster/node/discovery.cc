@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "cluster/transport/socket.h"
 #include "cluster/transport/wire_reader.h"
 #include "cluster/transport/wire_writer.h"
 
@@ -28,20 +29,6 @@ constexpr uint64_t kAnswer = 0x2131'6473'6964'6662;    // "bfdisd1!"
 constexpr size_t kNameMax = 63;
 constexpr size_t kFoundMax = 64;
 constexpr int kAnswersPerSecond = 20;
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  operator int() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 sockaddr_in ipv4(uint32_t host_order, uint16_t port) {
   sockaddr_in address{};
@@ -151,7 +138,8 @@ std::optional<DiscoveryAnswer> decode_answer(std::span<const std::byte> packet, 
 
 Result<std::vector<FoundCluster>> discover(Duration wait, uint16_t port,
                                            const std::vector<std::string>& targets) {
-  const Fd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const Socket socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int fd = socket.fd();
   const int yes = 1;
   if (fd < 0 || ::setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &yes, sizeof yes) != 0)
     return {Errc::kIo, fmt::format("[discovery] no socket: {}", std::strerror(errno))};
