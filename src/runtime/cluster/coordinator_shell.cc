@@ -209,6 +209,8 @@ void CoordinatorShell::planned(cluster::Epoch epoch, Result<cluster::Placement> 
   }
   // Nobody can know when a node comes that makes it fit: whoever waits gets the figures now.
   if (hopeless && status.code() == Errc::kOutOfMemory) options_.steps->give_up(status);
+  // Before the status page says that it serves: a request that comes then must not meet the old answer.
+  if (status) options_.steps->expect();
   act();
 }
 

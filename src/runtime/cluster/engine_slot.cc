@@ -29,6 +29,8 @@ class AbsentStage final : public Stage {
   bool started_ = false;
 };
 
+Status not_ready() { return {Errc::kPeerLost, "the nodes are not ready yet"}; }
+
 // A node that was lost must be noticed, planned around, and its layers loaded elsewhere.
 constexpr Duration kStageWaitMax = std::chrono::minutes(2);
 
@@ -40,7 +42,7 @@ std::shared_ptr<Engine> EngineSlot::make_engine(const model::Tokenizer* tokenize
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Stage> stage = std::exchange(waiting_, nullptr);
   if (stage == nullptr)
-    stage = std::make_unique<AbsentStage>(info_, Status(Errc::kPeerLost, "the nodes are not ready yet"));
+    stage = std::make_unique<AbsentStage>(info_, not_ready());
   auto engine = std::make_shared<Engine>(std::move(stage), tokenizer, options);
   engine_ = engine;
   return engine;
@@ -49,6 +51,7 @@ std::shared_ptr<Engine> EngineSlot::make_engine(const model::Tokenizer* tokenize
 void EngineSlot::install(Chain chain) {
   std::unique_lock lock(mutex_);
   has_chain_ = true;
+  given_up_ = false;
   cut_ = std::move(chain.cut);
   const auto engine = engine_.lock();
   if (engine == nullptr) {
@@ -73,9 +76,18 @@ void EngineSlot::remove() {
 void EngineSlot::give_up(const Status& why) {
   const auto engine = [&] {
     const std::lock_guard lock(mutex_);
+    given_up_ = !has_chain_;
     return has_chain_ ? nullptr : engine_.lock();
   }();
   if (engine != nullptr) engine->replace_stage(std::make_unique<AbsentStage>(info_, why));
+}
+
+void EngineSlot::expect() {
+  const auto engine = [&] {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(given_up_, false) ? engine_.lock() : nullptr;
+  }();
+  if (engine != nullptr) engine->replace_stage(std::make_unique<AbsentStage>(info_, not_ready()));
 }
 
 bool EngineSlot::has_chain() const {

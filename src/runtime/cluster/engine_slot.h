@@ -28,8 +28,10 @@ class EngineSlot {
   void install(Chain chain);
   // The chain is over; another one will come. Requests wait.
   void remove();
-  // No chain can come for now: requests end with this status, until install().
+  // No chain can come for now: requests end with this status, until expect() or install().
   void give_up(const Status& why);
+  // A chain is on its way after all: requests wait again.
+  void expect();
   bool has_chain() const;
 
   // Called on the engine's thread when a chain broke by itself, once for each.
@@ -45,6 +47,7 @@ class EngineSlot {
   std::unique_ptr<Stage> waiting_;  // for the engine to be made
   std::function<void()> cut_;       // of the chain that is there
   bool has_chain_ = false;
+  bool given_up_ = false;
 };
 
 }  // namespace butterfly::runtime
