@@ -4,7 +4,9 @@
     race.py --model FILE... [--llama DIR] [--ik DIR] [--threads 1,2] [--tests p512,p64,n32,n16@2048,b4,b8,b16,load,memory]
             [--rounds 5] [--butterfly BIN] [--out FILE.json]
 
-DIR is the folder with a peer's llama-bench and llama-batched-bench (built from its newest sources with native flags).
+DIR is the folder with a peer's llama-bench and llama-batched-bench (built from its newest sources with native flags); nN@D also
+needs bench/peers/depth.cc there, compiled with that peer:
+    g++ -O2 -std=c++20 [-DPEER_IK] depth.cc -I include -I ggml/include -L build/bin -lllama -lggml -o build/bin/depth
 Tests: pN reads N tokens in, nN generates N, nN@D generates N after D, bN runs N sequences at once (12 tokens each), all in
 tokens/s; load is the time of a process that generates one token, in ms; memory its largest resident size, in MiB.
 Every engine runs once per round, in turn, so that a slow spell of the machine meets all of them. An --out file that exists
@@ -19,6 +21,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -88,6 +91,18 @@ def ours(binary, model, threads, tests):
     return rates(json.loads(run(command)), tests)
 
 
+def behind_context(folder, model, threads, test):
+    """Tokens/s of a peer behind a context, the better of its two kinds of attention."""
+    kind, count, depth = parse_test(test)
+    if kind != "n":
+        sys.exit(f"race.py: '{test}': only decode is raced behind a context")
+    best = 0.0
+    for flash in (0, 1):
+        state = Path(tempfile.gettempdir()) / f"{folder.parent.parent.name}-{Path(model).stem}-{depth}-{flash}.state"
+        best = max(best, float(run([folder / "depth", model, threads, depth, count, flash, state])))
+    return best
+
+
 def peer(folder, is_fork, model, threads, tests):
     kind, _, depth = parse_test(tests[0])
     if kind == "b":
@@ -100,18 +115,10 @@ def peer(folder, is_fork, model, threads, tests):
     base = [folder / "llama-bench", "-m", model, "-t", threads, "-r", 1, "-o", "csv"] + (["-rtr", 1] if is_fork else [])
     if kind in LOWER_IS_BETTER:
         return started(base + ["-p", 0, "-n", 1] + (["-w", 0] if is_fork else ["--no-warmup"]))
-    if depth and is_fork:  # the fork has no -d: -gp reads `depth` in, then times the rest
-        found = {}
-        for test in tests:
-            _, count, _ = parse_test(test)
-            command = base + ["-p", 0, "-n", 0, "-w", 0, "-gp", f"{depth},{count}"]
-            found[test] = float(list(csv.DictReader(io.StringIO(run(command))))[-1]["avg_ts"])
-        return found
-    prompts = counts_of(tests, "p") if depth else f"{WARM_UP},{counts_of(tests, 'p')}"
-    command = base + ["-p", prompts, "-n", counts_of(tests, "n")] + (["-d", depth] if depth else [])
+    if depth:
+        return {test: behind_context(folder, model, threads, test) for test in tests}
+    command = base + ["-p", f"{WARM_UP},{counts_of(tests, 'p')}", "-n", counts_of(tests, "n")]
     command += ["-w", 0] if is_fork else ["--no-warmup"]
-    if depth:  # its flash attention, on by default, halves its decode at depth (2.0 x, 2048 tokens, 2026-11)
-        command += ["-fa", 0]
     return rates(list(csv.DictReader(io.StringIO(run(command)))), tests)
 
 
