@@ -82,8 +82,11 @@ template <typename Value>
 void pack_values(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* panel_data) {
   auto* to = reinterpret_cast<Value*>(panel_data);
   for (size_t row = 0; row < kPanelRows; ++row) {
-    const auto* from = reinterpret_cast<const Value*>(rows + row * row_bytes);
-    for (size_t k = 0; k < cols; ++k) to[k * kPanelRows + row] = row < valid ? from[k] : Value{};
+    for (size_t k = 0; k < cols; ++k) {
+      Value value{};  // rows in a file have no alignment
+      if (row < valid) std::memcpy(&value, rows + row * row_bytes + k * sizeof(Value), sizeof(Value));
+      to[k * kPanelRows + row] = value;
+    }
   }
 }
 
