@@ -16,7 +16,8 @@ endfunction()
 
 # Tests are compiled with less optimisation than what they test, and GoogleTest and rapidcheck are read once for all test
 # programs: together a third of what an average test takes. Other heavy headers are not worth it: what CLI11 and
-# nlohmann-json cost is not reading them but the templates each file makes of them. Sources still include what they use.
+# nlohmann-json cost is not reading them but the templates each file makes of them (base/json_text.h is the cheap way to JSON).
+# Sources still include what they use.
 if(BUTTERFLY_TESTS)
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cc CONTENT "")
   add_library(butterfly_test_headers STATIC ${CMAKE_BINARY_DIR}/test_headers.cc)

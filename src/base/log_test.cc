@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/json_text.h"
+
 namespace butterfly {
 namespace {
 
@@ -59,7 +61,7 @@ TEST_F(LogTest, LevelDecidesWhatIsSeen) {
 TEST_F(LogTest, JsonIsOneObjectPerLineWhateverTheText) {
   set_log_format(LogFormat::kJson);
   const std::string line = captured([] { log_error("say \"{}\"\nnew\\line \x01 \xff end", "hi"); });
-  const auto json = nlohmann::json::parse(line);
+  const auto json = json_of_text<nlohmann::json>(line);
   EXPECT_EQ(json["level"], "error");
   EXPECT_EQ(json["text"], "say \"hi\"\nnew\\line \x01 \xef\xbf\xbd end");
   EXPECT_THAT(json["time"].get<std::string>(),

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/testing/temp_dir.h"
 #include "cli/conversation.h"
 #include "cli/exit_code.h"
@@ -75,7 +76,7 @@ TEST_F(Caterpillar, TellsAStory) {
   const Outcome told =
       run({"run", kModel, "--chat", "-p", "Tell me a story about Mia.", "--temp", "0", "-t", "1", "--json"});
   ASSERT_EQ(told.status, kExitOk) << told.err;
-  const auto json = nlohmann::json::parse(told.out);
+  const auto json = json_of_text<nlohmann::json>(told.out);
   EXPECT_EQ(json["stop_reason"], "end of text");
   const std::string text = json["text"];
   EXPECT_THAT(text, HasSubstr("Mia"));

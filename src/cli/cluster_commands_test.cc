@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/testing/temp_dir.h"
 #include "cli/cluster_access.h"
 #include "cli/doctor_checks.h"
@@ -48,7 +49,7 @@ TEST_F(ClusterCommandsTest, InitMakesAClusterOnce) {
   }
   const Outcome again = run({"init"});
   EXPECT_EQ(again.status, kExitUsage);
-  const Json nodes = Json::parse(run({"node", "list", "--json"}).out);
+  const Json nodes = json_of_text<Json>(run({"node", "list", "--json"}).out);
   ASSERT_EQ(nodes.size(), 1u);
   EXPECT_EQ(nodes[0]["name"], "first");
   EXPECT_EQ(nodes[0]["state"], "not connected");
@@ -66,7 +67,7 @@ TEST_F(ClusterCommandsTest, TokensAreMadeListedAndRevoked) {
   ASSERT_EQ(made.status, kExitOk) << made.err;
   EXPECT_THAT(made.out, StartsWith("butterfly join box:9000 --token bf1-"));
   EXPECT_THAT(made.err, HasSubstr("3 nodes and 2 h"));
-  Json tokens = Json::parse(run({"token", "list", "--json"}).out);
+  Json tokens = json_of_text<Json>(run({"token", "list", "--json"}).out);
   ASSERT_EQ(tokens.size(), 2u);  // init made one
   const std::string secret = made.out.substr(made.out.rfind('-') + 1, 32);
   EXPECT_THAT(run({"token", "list"}).out, Not(HasSubstr(secret)));
@@ -75,7 +76,7 @@ TEST_F(ClusterCommandsTest, TokensAreMadeListedAndRevoked) {
     if (token["uses"] == 3) id = token["id"];
   EXPECT_EQ(run({"token", "revoke", id}).status, kExitOk);
   EXPECT_EQ(run({"token", "revoke", id}).status, kExitUsage);
-  EXPECT_EQ(Json::parse(run({"token", "list", "--json"}).out).size(), 1u);
+  EXPECT_EQ(json_of_text<Json>(run({"token", "list", "--json"}).out).size(), 1u);
   EXPECT_EQ(run({"token", "new", "--ttl", "soon"}).status, kExitUsage);
   EXPECT_EQ(run({"token", "new", "--uses", "0"}).status, kExitUsage);
   EXPECT_EQ(run({"token", "burn"}).status, kExitUsage);
@@ -96,7 +97,7 @@ TEST_F(ClusterCommandsTest, StatusSaysWhenNothingRuns) {
 
 TEST_F(ClusterCommandsTest, DoctorLooksAtThisMachine) {
   const Outcome seen = run({"doctor", "--json", "--cluster-port", "39481", "--http-port", "39482"});
-  const Json rows = Json::parse(seen.out);
+  const Json rows = json_of_text<Json>(seen.out);
   std::set<std::string> checks;
   for (const Json& row : rows) {
     checks.insert(row["check"]);

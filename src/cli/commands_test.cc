@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/exit_code.h"
 #include "cli/testing/run_captured.h"
 
@@ -68,7 +69,7 @@ TEST_F(Commands, ShowListsTensorsAndMetadataWhenAsked) {
 }
 
 TEST_F(Commands, ShowJsonHasTheNumbers) {
-  const json shown = json::parse(run({"show", model_, "--json", "--tensors", "--metadata"}).out);
+  const json shown = json_of_text<json>(run({"show", model_, "--json", "--tensors", "--metadata"}).out);
   EXPECT_EQ(shown["architecture"], "llama");
   EXPECT_EQ(shown["layers"], 2);
   EXPECT_EQ(shown["heads"], 4);
@@ -85,12 +86,12 @@ TEST_F(Commands, ShowJsonHasTheNumbers) {
 TEST_F(Commands, TokenizePrintsIdsATableOrJson) {
   const Outcome ids = run({"tokenize", "-m", model_, "--ids", "-p", "tata"});
   EXPECT_EQ(ids.status, kExitOk);
-  const json parsed = json::parse(run({"tokenize", "-m", model_, "--json", "-p", "tata"}).out);
+  const json parsed = json_of_text<json>(run({"tokenize", "-m", model_, "--json", "-p", "tata"}).out);
   ASSERT_GE(parsed.size(), 2u);
   EXPECT_EQ(parsed[0]["id"], 1);
   EXPECT_EQ(parsed[0]["text"], "<s>");
   std::string joined;
-  for (const json& token : parsed) joined += (joined.empty() ? "" : " ") + token["id"].dump();
+  for (const json& token : parsed) joined += (joined.empty() ? "" : " ") + json_text(token["id"]);
   EXPECT_EQ(ids.out, joined + "\n");
   EXPECT_EQ(line_count(run({"tokenize", "-m", model_, "-p", "tata"}).out), parsed.size());
 }

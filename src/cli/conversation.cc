@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "train/data/documents.h"
 
 namespace butterfly::cli {
@@ -29,7 +30,7 @@ std::vector<int32_t> Conversation::prompt() const {
   auto messages = nlohmann::json::array();
   for (const Turn& turn : turns_) messages.push_back({{"role", turn.role}, {"content", turn.text}});
   // What a person types may be no UTF-8.
-  const std::string json = messages.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string json = json_text(messages);
   const std::string text = template_.render(json, "", rendering_);
   // A template that writes the beginning-of-text token itself does not get a second one.
   model::EncodeOptions encode{.add_bos = {}, .add_eos = false, .parse_special = true};

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/testing/temp_dir.h"
 #include "cli/exit_code.h"
 #include "cli/testing/run_captured.h"
@@ -38,7 +39,7 @@ TEST_F(ModelCommands, QuantizeWritesTheTypes) {
   EXPECT_EQ(done.status, kExitOk) << done.err;
   EXPECT_THAT(done.out, IsEmpty());
   EXPECT_THAT(done.err, HasSubstr("wrote " + path("q.gguf")));
-  const json shown = json::parse(run({"show", path("q.gguf"), "--json"}).out);
+  const json shown = json_of_text<json>(run({"show", path("q.gguf"), "--json"}).out);
   EXPECT_EQ(shown["types"][0]["type"], "Q8_0");
   EXPECT_EQ(run({"quantize", path("q.gguf"), path("r.gguf"), "Q4_0"}).status, kExitUsage);
   EXPECT_EQ(run({"quantize", path("q.gguf"), path("r.gguf"), "Q4_0", "--allow-requantize"}).status, kExitOk);
@@ -53,8 +54,8 @@ TEST_F(ModelCommands, QuantizeWritesTheTypes) {
 TEST_F(ModelCommands, ConvertKeepsOrChangesTypes) {
   EXPECT_EQ(run({"convert", model_, path("same.gguf")}).status, kExitOk);
   EXPECT_EQ(run({"convert", model_, path("half.gguf"), "--type", "bf16"}).status, kExitOk);
-  EXPECT_EQ(json::parse(run({"show", path("same.gguf"), "--json"}).out)["types"][0]["type"], "F32");
-  EXPECT_EQ(json::parse(run({"show", path("half.gguf"), "--json"}).out)["types"][0]["type"], "BF16");
+  EXPECT_EQ(json_of_text<json>(run({"show", path("same.gguf"), "--json"}).out)["types"][0]["type"], "F32");
+  EXPECT_EQ(json_of_text<json>(run({"show", path("half.gguf"), "--json"}).out)["types"][0]["type"], "BF16");
 }
 
 TEST_F(ModelCommands, PerplexityPrintsTheValue) {
@@ -62,7 +63,7 @@ TEST_F(ModelCommands, PerplexityPrintsTheValue) {
   const Outcome text = run({"perplexity", "-m", model_, "-f", path("text.txt"), "-c", "32", "--chunks", "2"});
   EXPECT_EQ(text.status, kExitOk) << text.err;
   EXPECT_THAT(text.out, HasSubstr("PPL = "));
-  const json found = json::parse(
+  const json found = json_of_text<json>(
       run({"perplexity", "-m", model_, "-f", path("text.txt"), "-c", "32", "--chunks", "2", "--json"}).out);
   EXPECT_EQ(found["chunks"], 2);
   EXPECT_EQ(found["tokens"], 30);
@@ -71,10 +72,10 @@ TEST_F(ModelCommands, PerplexityPrintsTheValue) {
 }
 
 TEST_F(ModelCommands, StoredModelsHaveNames) {
-  EXPECT_EQ(json::parse(run({"list", "--json"}).out), json::array());
+  EXPECT_EQ(json_of_text<json>(run({"list", "--json"}).out), json::array());
   EXPECT_EQ(run({"import", model_, "mine"}).status, kExitOk);
   EXPECT_THAT(run({"list"}).out, HasSubstr("mine"));
-  const json list = json::parse(run({"list", "--json"}).out);
+  const json list = json_of_text<json>(run({"list", "--json"}).out);
   EXPECT_EQ(list[0]["name"], "mine");
   EXPECT_EQ(list[0]["type"], "llama F32");
   EXPECT_THAT(run({"show", "-m", "mine"}).out, HasSubstr("architecture  llama"));

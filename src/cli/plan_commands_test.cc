@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/testing/temp_dir.h"
 #include "cli/exit_code.h"
 #include "cli/testing/run_captured.h"
@@ -59,7 +60,7 @@ TEST_F(PlanCommands, PlansBigModelsForManyStreamsAndSimulatesThem) {
   const Outcome planned = run({"plan", "llama-8b", "--cluster", path("c.toml"), "--objective", "throughput",
                                "--streams", "6", "--json", "--svg", path("plan.svg")});
   ASSERT_EQ(planned.status, kExitOk) << planned.err;
-  const json parsed = json::parse(planned.out);
+  const json parsed = json_of_text<json>(planned.out);
   EXPECT_EQ(parsed["objective"], "throughput");
   EXPECT_EQ(parsed["streams"], 6);
   const json& plan = parsed["plans"][0];
@@ -75,14 +76,14 @@ TEST_F(PlanCommands, PlansBigModelsForManyStreamsAndSimulatesThem) {
   EXPECT_THAT(table.err, HasSubstr("million/s"));
   const Outcome report = run({"simulate", path("plan.json"), path("w.toml"), "--json"});
   ASSERT_EQ(report.status, kExitOk) << report.err;
-  EXPECT_EQ(json::parse(report.out)["tokens"], 40 * 20);
+  EXPECT_EQ(json_of_text<json>(report.out)["tokens"], 40 * 20);
   EXPECT_EQ(run({"simulate", path("plan.json"), path("w.toml"), "--json"}).out, report.out);
 }
 
 TEST_F(PlanCommands, ThisMachineAlone) {
   const Outcome out = run({"plan", "gpt2", "--json"});
   ASSERT_EQ(out.status, kExitOk) << out.err;
-  const json parsed = json::parse(out.out);
+  const json parsed = json_of_text<json>(out.out);
   ASSERT_EQ(parsed["nodes"].size(), 1u);
   EXPECT_EQ(parsed["nodes"][0]["name"], "here");
   EXPECT_GT(parsed["plans"][0]["tokens_per_s"].get<double>(), 1);

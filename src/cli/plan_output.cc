@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/units.h"
 #include "cluster/sim/sim_cluster.h"
 
@@ -230,7 +231,7 @@ PlanFile read_plan_file(const std::string& path, const std::string& strategy) {
   std::ostringstream text;
   text << in.rdbuf();
   try {
-    const Json json = Json::parse(text.str());
+    const Json json = json_of_text<Json>(text.str());
     PlanFile out;
     out.model = json.at("model").get<std::string>();
     out.batch = json.at("batch").get<size_t>();

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/command_table.h"
 #include "cli/exit_code.h"
 #include "cli/testing/run_captured.h"
@@ -57,7 +58,7 @@ TEST(Program, VersionIsOneLine) {
 }
 
 TEST(Program, VersionJsonParses) {
-  const auto json = nlohmann::json::parse(run({"version", "--json"}).out);
+  const auto json = json_of_text<nlohmann::json>(run({"version", "--json"}).out);
   EXPECT_EQ(json["target"], kernels::target_name());
   EXPECT_EQ(json["numerics_id"], kernels::kNumericsId);
 }
@@ -87,7 +88,7 @@ TEST(Program, FlagBeforeTheCommandIsExplained) {
 TEST(Program, TargetComesFromFlagOrEnvironmentAndFlagWins) {
   const std::string before = kernels::target_name();
   const auto target_of = [](const Outcome& outcome) {
-    return nlohmann::json::parse(outcome.out)["target"].get<std::string>();
+    return json_of_text<nlohmann::json>(outcome.out)["target"].get<std::string>();
   };
   EXPECT_EQ(target_of(run({"version", "--json", "--target", "ref"})), "ref");
   kernels::force_target(before);

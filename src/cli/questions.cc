@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "cli/conversation.h"
 
 namespace butterfly::cli {
@@ -27,7 +28,7 @@ std::vector<Question> read_questions(const std::filesystem::path& path) {
   for (std::string line; std::getline(in, line);) {
     ++number;
     try {
-      const auto json = nlohmann::json::parse(line);
+      const auto json = json_of_text<nlohmann::json>(line);
       questions.push_back({json.value("kind", "question"), json.at("question"), json.at("answer")});
     } catch (const nlohmann::json::exception& error) {
       fail(Errc::kCorrupt, "{}:{}: {}", path.string(), number, error.what());

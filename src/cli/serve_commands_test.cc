@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/testing/temp_dir.h"
 #include "cli/exit_code.h"
@@ -69,7 +70,7 @@ TEST_F(ServeCommandsTest, PsAndStopWithoutAServer) {
   const Outcome ps = run({"ps"});
   EXPECT_EQ(ps.status, kExitOk);
   EXPECT_THAT(ps.out, HasSubstr("no server runs"));
-  EXPECT_EQ(nlohmann::json::parse(run({"ps", "--json"}).out), nlohmann::json::array());
+  EXPECT_EQ(json_of_text<nlohmann::json>(run({"ps", "--json"}).out), nlohmann::json::array());
   EXPECT_EQ(run({"stop"}).status, kExitUsage);
   EXPECT_EQ(run({"ps", "--port", "1"}).status, kExitUsage);
 }

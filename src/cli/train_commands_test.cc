@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/json_text.h"
 #include "base/testing/temp_dir.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
@@ -61,22 +62,22 @@ TEST_F(TrainCommands, FromTextToAModelThatRuns) {
   ASSERT_EQ(trained.status, kExitOk) << trained.err;
   EXPECT_EQ(trained.out, path("out/model.gguf") + "\n");
   EXPECT_THAT(trained.err, HasSubstr("step 4/4  loss "));
-  const json shown = json::parse(run({"show", path("out/model.gguf"), "--json", "--metadata"}).out);
+  const json shown = json_of_text<json>(run({"show", path("out/model.gguf"), "--json", "--metadata"}).out);
   EXPECT_EQ(shown["metadata"]["general.name"], "Tiny");
   const Outcome loss = run({"eval", path("cfg.yml"), "--json"});
   EXPECT_EQ(loss.status, kExitOk) << loss.err;
-  EXPECT_EQ(json::parse(loss.out)["step"], 4);
+  EXPECT_EQ(json_of_text<json>(loss.out)["step"], 4);
   const Outcome asked =
       run({"eval", "-m", path("out/model.gguf"), "--questions", path("corpus/questions.jsonl"), "--json"});
   EXPECT_EQ(asked.status, kExitOk) << asked.err;
-  EXPECT_EQ(json::parse(asked.out)["asked"], 5);
+  EXPECT_EQ(json_of_text<json>(asked.out)["asked"], 5);
   const Outcome chat =
       run({"run", path("out/model.gguf"), "--chat", "-p", "What is 1 plus 1?", "-n", "3", "--json"});
   EXPECT_EQ(chat.status, kExitOk) << chat.err;
-  EXPECT_EQ(json::parse(chat.out)["prompt_tokens"].get<size_t>(),
-            json::parse(run({"tokenize", path("out/model.gguf"), "--special", "--json", "-p",
-                             "<|user|>What is 1 plus 1?<|end|><|assistant|>"})
-                            .out)
+  EXPECT_EQ(json_of_text<json>(chat.out)["prompt_tokens"].get<size_t>(),
+            json_of_text<json>(run({"tokenize", path("out/model.gguf"), "--special", "--json", "-p",
+                                    "<|user|>What is 1 plus 1?<|end|><|assistant|>"})
+                                   .out)
                 .size());
 }
 

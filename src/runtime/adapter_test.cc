@@ -11,6 +11,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "graph/executor.h"
 #include "runtime/testing/models.h"
 
@@ -71,7 +72,7 @@ TEST(Adapter, SharesTheMatricesOfItsModel) {
 
 TEST(Adapter, TokensAndProbabilitiesAreLlamaCpps) {
   BF_SKIP_WITHOUT(kAdapter);
-  const auto expected = nlohmann::json::parse(read_text(kAdapter.parent_path() / "expected.json"));
+  const auto expected = json_of_text<nlohmann::json>(read_text(kAdapter.parent_path() / "expected.json"));
   Adapted adapted(kBase, {{kAdapter, 1}});
   const size_t vocab = adapted.model->config.vocab;
   std::vector<int32_t> tokens = {1};
@@ -121,7 +122,7 @@ TEST(Adapter, ScalesAddUpAndZeroIsNothing) {
 TEST(Adapter, AddingEqualsPyTorchsMerge) {
   const auto path = kLora / "torch-goldens" / "training_adapter_merge.json";
   BF_SKIP_WITHOUT(path);
-  const auto golden = nlohmann::json::parse(read_text(path));
+  const auto golden = json_of_text<nlohmann::json>(read_text(path));
   const auto in = golden["hyperparams"]["d_in"].get<int64_t>(),
              out = golden["hyperparams"]["d_out"].get<int64_t>(),
              rank = golden["hyperparams"]["rank"].get<int64_t>();

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/formats/gguf_writer.h"
 #include "runtime/testing/models.h"
 
@@ -65,7 +66,7 @@ std::string gguf_name(std::string name) {
 TEST(GptNano, LogitsArePyTorchsAndTheLettersAreSorted) {
   const auto dir = testing::kModels / "gpt-nano-sort";
   BF_SKIP_WITHOUT(dir);
-  const auto weights = nlohmann::json::parse(testing::read_text(dir / "gpt-nano-sort-model.json"));
+  const auto weights = json_of_text<nlohmann::json>(testing::read_text(dir / "gpt-nano-sort-model.json"));
   model::Metadata metadata;
   metadata.set("general.architecture", std::string("gpt2"));
   const std::pair<const char*, uint32_t> sizes[] = {{"context_length", 11},
@@ -94,7 +95,8 @@ TEST(GptNano, LogitsArePyTorchsAndTheLettersAreSorted) {
   testing::Loaded loaded(path, 2, /*with_tokenizer=*/false);
   std::filesystem::remove(path);
 
-  const auto partials = nlohmann::json::parse(testing::read_text(dir / "gpt-nano-sort-t0-partials.json"));
+  const auto partials =
+      json_of_text<nlohmann::json>(testing::read_text(dir / "gpt-nano-sort-t0-partials.json"));
   const auto letters = values_of(partials["idx"]), want = values_of(partials["lm_head"]);
   double worst = 0;
   for (size_t batch = 0; batch < 3; ++batch) {

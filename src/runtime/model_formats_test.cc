@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/testing/temp_dir.h"
 #include "model/formats/convert.h"
 #include "model/formats/gguf_model.h"
@@ -35,7 +36,7 @@ TEST(ModelFormats, AFolderEqualsItsGguf) {
   EXPECT_EQ(bits_of(folder / "ours.gguf"), expected);
 
   Loaded loaded(dir, 2, /*with_tokenizer=*/false);
-  const auto computed = nlohmann::json::parse(read_text(dir / "computed-greedy.json"))["greedy_ids"];
+  const auto computed = json_of_text<nlohmann::json>(read_text(dir / "computed-greedy.json"))["greedy_ids"];
   LocalStage stage(*loaded.model, loaded.pool,
                    {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
   std::vector<int32_t> ids = {1};

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/json_text.h"
 #include "runtime/testing/models.h"
 
 namespace butterfly::runtime {
@@ -16,7 +17,9 @@ using testing::kModels;
 using testing::Loaded;
 using testing::read_text;
 
-nlohmann::json read_json(const std::filesystem::path& path) { return nlohmann::json::parse(read_text(path)); }
+nlohmann::json read_json(const std::filesystem::path& path) {
+  return json_of_text<nlohmann::json>(read_text(path));
+}
 
 TEST(Stories260K, EveryFormatGivesThePublishedText) {
   const auto dir = kModels / "stories260K";

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "server/api/api_error.h"
 
 namespace butterfly::server {
@@ -64,7 +65,7 @@ Json checked_call(const Json& call, const std::string& place) {
   if (!out.contains("type")) out["type"] = "function";
   if (function.contains("arguments") && function["arguments"].is_string()) {
     const std::string text = function["arguments"].get<std::string>();
-    const Json arguments = text.empty() ? Json::object() : Json::parse(text, nullptr, false);
+    const Json arguments = text.empty() ? Json::object() : json_of_text_or_none<Json>(text);
     if (arguments.is_object()) out["function"]["arguments"] = arguments;
   }
   return out;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/units.h"
 
 namespace butterfly::server {
@@ -21,7 +22,7 @@ std::string read_text(const fs::path& file) {
 }
 
 std::string address_of(const fs::path& file, const fs::path& folder, const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = json_of_text_or_none<nlohmann::json>(text);
   if (json.is_discarded()) fail(Errc::kCorrupt, "{}: not JSON", file.string());
   if (!json.is_object() || !json.contains("$id") || !json["$id"].is_string())
     return file.lexically_relative(folder).generic_string();

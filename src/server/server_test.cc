@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "server/api/json.h"
 #include "server/management_client.h"
 #include "server/testing/running_server.h"
@@ -28,7 +29,7 @@ using testing::RunningServer;
 
 constexpr const char* kHello = R"({"messages":[{"role":"user","content":"Hello"}],"max_tokens":12,"seed":7)";
 
-Json json_of(const Reply& reply) { return Json::parse(reply.body); }
+Json json_of(const Reply& reply) { return json_of_text<Json>(reply.body); }
 
 // The objects of a stream of server-sent events, without [DONE].
 std::vector<Json> events_of(const std::string& body) {
@@ -36,7 +37,7 @@ std::vector<Json> events_of(const std::string& body) {
   for (size_t at = 0; (at = body.find("data: ", at)) != std::string::npos;) {
     const size_t end = body.find("\n\n", at);
     const std::string text = body.substr(at + 6, end - at - 6);
-    if (text != "[DONE]") events.push_back(Json::parse(text));
+    if (text != "[DONE]") events.push_back(json_of_text<Json>(text));
     at = end;
   }
   return events;
@@ -196,7 +197,7 @@ TEST_F(ServerTest, ATooLongPromptIsRefusedWithBothNumbers) {
 TEST_F(ServerTest, Completions) {
   const Json json = json_of(running->post(
       "/v1/completions", R"({"prompt":["Hello","World"],"n":2,"max_tokens":5,"seed":1,"logprobs":2})"));
-  ASSERT_EQ(json["choices"].size(), 4u) << json.dump();
+  ASSERT_EQ(json["choices"].size(), 4u) << json_text(json);
   EXPECT_EQ(json["object"], "text_completion");
   for (const Json& choice : json["choices"])
     for (const char* key : {"text", "index", "logprobs", "finish_reason"})
@@ -217,7 +218,7 @@ TEST_F(ServerTest, Completions) {
 TEST_F(ServerTest, EmbeddingsAsFloatsAndBase64) {
   const Json plain =
       json_of(running->post("/v1/embeddings", R"({"input":["Hello","World"],"model":"tiny"})"));
-  ASSERT_EQ(plain["data"].size(), 2u) << plain.dump();
+  ASSERT_EQ(plain["data"].size(), 2u) << json_text(plain);
   const auto values = plain["data"][0]["embedding"].get<std::vector<float>>();
   ASSERT_EQ(values.size(), 64u);
   double squares = 0;
@@ -259,8 +260,8 @@ TEST_F(ServerTest, JsonBySchemaAndForcedTools) {
       "/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}],"seed":3,"max_tokens":200,
       "response_format":{"type":"json_schema","json_schema":{"name":"a","strict":true,"schema":{"type":"object","properties":{"ok":{"type":"boolean"},"kind":{"enum":["a","b"]}},
       "required":["ok","kind"],"additionalProperties":false}}}})"));
-  ASSERT_TRUE(json.contains("choices")) << json.dump();
-  const Json made = Json::parse(json["choices"][0]["message"]["content"].get<std::string>());
+  ASSERT_TRUE(json.contains("choices")) << json_text(json);
+  const Json made = json_of_text<Json>(json["choices"][0]["message"]["content"].get<std::string>());
   EXPECT_TRUE(made["ok"].is_boolean());
   EXPECT_TRUE(made["kind"] == "a" || made["kind"] == "b");
 
@@ -270,11 +271,11 @@ TEST_F(ServerTest, JsonBySchemaAndForcedTools) {
   const std::string base =
       R"({"messages":[{"role":"user","content":"x"}],"seed":3,"max_tokens":300,)" + tools;
   const Json called = json_of(running->post("/v1/chat/completions", base + "}"));
-  ASSERT_TRUE(called.contains("choices")) << called.dump();
-  ASSERT_EQ(called["choices"][0]["finish_reason"], "tool_calls") << called.dump();
+  ASSERT_TRUE(called.contains("choices")) << json_text(called);
+  ASSERT_EQ(called["choices"][0]["finish_reason"], "tool_calls") << json_text(called);
   const Json& call = called["choices"][0]["message"]["tool_calls"][0];
   EXPECT_EQ(call["function"]["name"], "light");
-  EXPECT_TRUE(Json::parse(call["function"]["arguments"].get<std::string>())["on"].is_boolean());
+  EXPECT_TRUE(json_of_text<Json>(call["function"]["arguments"].get<std::string>())["on"].is_boolean());
   EXPECT_TRUE(called["choices"][0]["message"]["content"].is_null());
 
   std::string name, arguments;
@@ -292,7 +293,7 @@ TEST_F(ServerTest, JsonBySchemaAndForcedTools) {
 TEST_F(ServerTest, Responses) {
   const Json json = json_of(running->post(
       "/v1/responses", R"({"input":"Hello","instructions":"Be brief","max_output_tokens":8,"seed":1})"));
-  EXPECT_EQ(json["object"], "response") << json.dump();
+  EXPECT_EQ(json["object"], "response") << json_text(json);
   EXPECT_EQ(json["status"], "incomplete");
   EXPECT_EQ(json["output"][0]["content"][0]["type"], "output_text");
   const std::string text = json["output"][0]["content"][0]["text"];
@@ -329,7 +330,7 @@ TEST_F(ServerTest, Ollama) {
   std::istringstream lines(stream.body);
   Json last;
   for (std::string line; std::getline(lines, line);) {
-    last = Json::parse(line);
+    last = json_of_text<Json>(line);
     text += last["message"]["content"].get<std::string>();
   }
   EXPECT_TRUE(last["done"].get<bool>());
@@ -385,7 +386,7 @@ TEST_F(ServerTest, ManagementIsOnTheUnixSocketOnly) {
   EXPECT_EQ(running->get("/manage/ps").status, 404);
   const auto answer = ask_server(running->server().management_path(), "GET", "/manage/ps");
   EXPECT_EQ(answer.status, 200);
-  EXPECT_EQ(Json::parse(answer.body)["models"][0]["state"], "ready");
+  EXPECT_EQ(json_of_text<Json>(answer.body)["models"][0]["state"], "ready");
   EXPECT_EQ(
       ask_server(running->server().management_path(), "POST", "/manage/unload", R"({"model":"none"})").status,
       404);
@@ -394,7 +395,8 @@ TEST_F(ServerTest, ManagementIsOnTheUnixSocketOnly) {
 // Waits until the engine has nothing to do.
 bool becomes_idle(RunningServer& running) {
   for (int i = 0; i < 2000; ++i) {
-    const Json state = Json::parse(ask_server(running.server().management_path(), "GET", "/manage/ps").body);
+    const Json state =
+        json_of_text<Json>(ask_server(running.server().management_path(), "GET", "/manage/ps").body);
     if (state["models"][0]["running"] == 0 && state["models"][0]["waiting"] == 0 &&
         state["models"][0]["pages_used"] == 0)
       return true;
@@ -483,8 +485,8 @@ TEST(ServerModels, SeveralByNameAndIdleOnesMakeRoom) {
     return json_of(reply)["choices"][0]["text"].get<std::string>();
   };
   const auto state_of = [&](size_t index) {
-    return Json::parse(ask_server(running.server().management_path(), "GET", "/manage/ps")
-                           .body)["models"][index]["state"]
+    return json_of_text<Json>(ask_server(running.server().management_path(), "GET", "/manage/ps")
+                                  .body)["models"][index]["state"]
         .get<std::string>();
   };
   const std::string a = text_of("a");

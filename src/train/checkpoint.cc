@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "train/sha256.h"
 
 namespace butterfly::train {
@@ -44,7 +45,7 @@ Json manifest_of(const RunState& state, std::span<const StatePart> parts) {
 
 // The manifest carries its own hash on the last line, so a bit that flips in it is found too.
 std::string with_hash(const Json& manifest) {
-  const std::string text = manifest.dump(2) + "\n";
+  const std::string text = json_text(manifest, 2) + "\n";
   return text + sha256_hex(bytes_of(text)) + "\n";
 }
 
@@ -58,7 +59,7 @@ Json parse_hashed(std::span<const std::byte> bytes, const fs::path& path) {
   const std::string found = sha256_hex(bytes_of(body));
   if (found != expected)
     fail(Errc::kCorrupt, "{}: its SHA-256 is {}, its last line says {}", path.string(), found, expected);
-  Json json = Json::parse(body, nullptr, false);
+  Json json = json_of_text_or_none<Json>(body);
   if (json.is_discarded()) fail(Errc::kCorrupt, "{}: is no JSON", path.string());
   return json;
 }
@@ -178,7 +179,7 @@ LoadedCheckpoint CheckpointStore::load(const std::string& name) const {
   try {
     if (manifest.at("format") != kFormat)
       fail(Errc::kUnsupported, "{}: format {}, this program reads {}", path.string(),
-           manifest.at("format").dump(), kFormat);
+           json_text(manifest.at("format")), kFormat);
     loaded.state.step = manifest.at("step");
     loaded.state.data_cursor = manifest.at("data_cursor");
     loaded.state.seed = manifest.at("seed");

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 
 namespace butterfly::train {
 namespace {
@@ -26,7 +27,7 @@ void append_metrics(const std::filesystem::path& path, uint64_t step, const Step
                {"waited_for_data", waited}};
   if (valid) line["eval_loss"] = *valid;
   std::ofstream out(path, std::ios::app | std::ios::binary);
-  out << line.dump() << "\n";
+  out << json_text(line) << "\n";
   out.close();
   if (!out) fail(Errc::kIo, "{}: cannot be written", path.string());
 }
@@ -36,7 +37,7 @@ void keep_metrics_up_to(const std::filesystem::path& path, uint64_t step) {
   if (!in) return;
   std::string kept;
   for (std::string line; std::getline(in, line);) {
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = json_of_text_or_none<Json>(line);
     if (json.is_discarded() || !json.contains("step") || json["step"].get<uint64_t>() > step) break;
     kept += line + "\n";
   }
@@ -52,7 +53,7 @@ std::vector<MetricsLine> read_metrics(const std::filesystem::path& path) {
   std::vector<MetricsLine> lines;
   std::ifstream in(path, std::ios::binary);
   for (std::string text; std::getline(in, text);) {
-    const Json json = Json::parse(text, nullptr, false);
+    const Json json = json_of_text_or_none<Json>(text);
     if (json.is_discarded() || !json.contains("step") || !json.contains("loss") || !json["loss"].is_number())
       continue;
     MetricsLine line{json["step"].get<uint64_t>(), json["loss"].get<double>(), {}};

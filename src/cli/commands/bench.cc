@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
@@ -118,12 +119,12 @@ class Printer {
       for (const auto& [key, value] : json.items()) {
         if (value.is_array()) continue;
         names.push_back(key);
-        values.push_back(value.is_string() ? "\"" + value.get<std::string>() + "\"" : value.dump());
+        values.push_back(value.is_string() ? "\"" + value.get<std::string>() + "\"" : json_text(value));
       }
       if (!printed_) fmt::print("{}\n", fmt::join(names, ","));
       fmt::print("{}\n", fmt::join(values, ","));
     } else {
-      fmt::print("{}\n{}", printed_ ? "," : "", to_json(row).dump(2));
+      fmt::print("{}\n{}", printed_ ? "," : "", json_text(to_json(row), 2));
     }
     printed_ = true;
     std::fflush(stdout);
@@ -213,7 +214,7 @@ int bench_machine(const BenchOptions& options) {
   json["f32"] = rate(probe.f32);
   json["int8"] = rate(probe.int8);
   json["int8_instruction"] = probe.int8_instruction;
-  fmt::print("{}\n", json.dump(2));
+  fmt::print("{}\n", json_text(json, 2));
   return kExitOk;
 }
 

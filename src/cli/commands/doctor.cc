@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "cli/cluster_access.h"
 #include "cli/commands/commands.h"
 #include "cli/doctor_checks.h"
@@ -60,7 +61,7 @@ int doctor(const DoctorOptions& options) {
                       {"check", found.check},
                       {"text", found.text},
                       {"fix", found.fix}});
-    fmt::print("{}\n", rows.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(rows, 2));
     return problems ? kExitFailure : kExitOk;
   }
   const bool color = use_color(STDOUT_FILENO);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "cli/commands/commands.h"
 #include "cli/conversation.h"
 #include "cli/exit_code.h"
@@ -36,12 +37,11 @@ int eval_config(const EvalCommand& command) {
   if (!report) fail(Errc::kInvalidArgument, "{}: names no test_datasets", command.config);
   const double accuracy = static_cast<double>(report->correct) / static_cast<double>(report->targets);
   if (command.json) {
-    fmt::print("{}\n", nlohmann::ordered_json{{"step", run.step()},
-                                              {"loss", report->loss},
-                                              {"perplexity", std::exp(report->loss)},
-                                              {"accuracy", accuracy},
-                                              {"targets", report->targets}}
-                           .dump());
+    fmt::print("{}\n", json_text(nlohmann::ordered_json{{"step", run.step()},
+                                                        {"loss", report->loss},
+                                                        {"perplexity", std::exp(report->loss)},
+                                                        {"accuracy", accuracy},
+                                                        {"targets", report->targets}}));
   } else {
     fmt::print("step {}: loss {:.4f}, perplexity {:.3f}, {:.2f} % of {} tokens right\n", run.step(),
                report->loss, std::exp(report->loss), 100 * accuracy, report->targets);
@@ -75,7 +75,7 @@ int eval_questions(const EvalCommand& command) {
     nlohmann::ordered_json json = {{"asked", result.all.asked}, {"right", result.all.right}};
     for (const auto& [kind, score] : result.kinds)
       json["kinds"][kind] = {{"asked", score.asked}, {"right", score.right}};
-    fmt::print("{}\n", json.dump());
+    fmt::print("{}\n", json_text(json));
   } else {
     for (const auto& [kind, score] : result.kinds)
       fmt::print("{:<12} {:>4} of {:>4}  {:5.1f} %\n", kind, score.right, score.asked, percent(score));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "cli/cluster_access.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
@@ -46,7 +47,7 @@ int init(const InitOptions& options) {
                                          {"api_key_file", keys.string()},
                                          {"token", token.text()},
                                          {"join", line}};
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json_text(json, 2));
     return kExitOk;
   }
   fmt::print(stderr,

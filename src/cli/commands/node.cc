@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "cli/cluster_access.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
@@ -55,7 +56,7 @@ Json rows_of(const NodeOptions& options) {
 int list_nodes(const NodeOptions& options) {
   const Json rows = rows_of(options);
   if (options.json) {
-    fmt::print("{}\n", rows.dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(rows, 2));
     return kExitOk;
   }
   if (rows.empty()) {
@@ -82,9 +83,9 @@ int remove_node(const NodeOptions& options) {
     return kExitOk;
   }
   const server::ManagementAnswer answer =
-      server::ask_server(*socket, "POST", cluster::kRemovePath, Json{{"node", options.node}}.dump());
+      server::ask_server(*socket, "POST", cluster::kRemovePath, json_text(Json{{"node", options.node}}));
   if (answer.status != 200) {
-    const Json body = Json::parse(answer.body, nullptr, false);
+    const Json body = json_of_text_or_none<Json>(answer.body);
     const bool words = body.is_object() && body.contains("error") && body["error"].is_object();
     fail(answer.status == 404 ? Errc::kNotFound : Errc::kInvalidArgument, "{}",
          words ? body["error"].value("message", "") : "the coordinator refused");

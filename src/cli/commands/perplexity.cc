@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
 #include "cli/flags.h"
@@ -78,7 +79,7 @@ int perplexity(PerplexityCommand& command) {
     json["parts"] = command.parts;
     json["wire"] = command.wire;
     json["text_tokens"] = tokens.size();
-    fmt::print("{}\n", json.dump());
+    fmt::print("{}\n", json_text(json));
   } else {
     fmt::print("PPL = {:.4f} +/- {:.5f} over {} tokens in {} chunks of {}\n", result.value,
                result.uncertainty, result.tokens, result.chunks, command.options.context);

@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
 #include "cli/flags.h"
@@ -126,7 +127,7 @@ int plan(const PlanOptions& options) {
   for (const auto& outcome : plan.outcomes)
     if (best == nullptr && outcome.planned) best = outcome.planned.operator->();
   if (options.json) {
-    fmt::print("{}\n", plan_json(plan).dump(2));
+    fmt::print("{}\n", json_text(plan_json(plan), 2));
   } else {
     print_plan(plan);
   }

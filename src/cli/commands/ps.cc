@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
@@ -43,7 +44,7 @@ struct ServerChoice {
 // The answer of one server; sockets that a killed server left behind are passed over.
 std::optional<Json> state_of(const std::filesystem::path& socket, bool must_exist) {
   try {
-    return Json::parse(server::ask_server(socket, "GET", "/manage/ps").body, nullptr, false);
+    return json_of_text_or_none<Json>(server::ask_server(socket, "GET", "/manage/ps").body);
   } catch (const Error& error) {
     if (must_exist || error.code() != Errc::kNotFound) throw;
     return std::nullopt;
@@ -69,7 +70,7 @@ int ps(const ServerChoice& choice) {
   for (const auto& socket : choice.places())
     if (auto state = state_of(socket, choice.chosen())) all.push_back(std::move(*state));
   if (choice.json) {
-    fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(all, 2));
     return kExitOk;
   }
   if (all.empty()) fmt::print("no server runs; start one with 'butterfly serve -m FILE'\n");
@@ -96,7 +97,7 @@ int stop(const ServerChoice& choice, size_t wait_seconds) {
   }
   if (stopped.empty()) fail(Errc::kNotFound, "no server runs");
   if (choice.json) {
-    fmt::print("{}\n", stopped.dump(2));
+    fmt::print("{}\n", json_text(stopped, 2));
   } else {
     for (const Json& row : stopped)
       fmt::print("{} (pid {}) {}\n", row.value("url", ""), row.value("pid", 0),

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/conversation.h"
@@ -94,7 +95,7 @@ void print_json(const Timings& t, const std::string& text) {
   json["eval_tokens"] = t.eval_count();
   json["eval_seconds"] = Seconds(t.result.eval_time).count();
   json["eval_tokens_per_second"] = per_second(t.eval_count(), t.result.eval_time);
-  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(json));
 }
 
 // A random seed, so that two runs differ; it is shown, so that either can be repeated.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json_text.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
@@ -170,7 +171,7 @@ int show_bare(const model::ModelFile& file, const ShowOptions& options) {
   if (options.json) {
     Json json = {{"file", file.path().string()}, {"format", file.format()}, {"bytes", file.file_bytes()}};
     json["tensors"] = json_of_tensors(file);
-    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(json, 2));
     return kExitOk;
   }
   line("file", file.path().string());
@@ -189,7 +190,7 @@ int show(const ShowOptions& options) {
   if (file.format() == "safetensors") return show_bare(file, options);
   file.architecture();
   if (options.json) {
-    fmt::print("{}\n", json_of(file, options).dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(json_of(file, options), 2));
     return kExitOk;
   }
   print_summary(file);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "base/json_text.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
 #include "cli/flags.h"
@@ -35,7 +36,7 @@ int simulate(const SimulateOptions& options) {
   const cluster::SimReport report = cluster::simulate(plan.cluster, workload, picture);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (options.json) {
-    fmt::print("{}\n", simulation_json(plan, report).dump(2));
+    fmt::print("{}\n", json_text(simulation_json(plan, report), 2));
   } else {
     print_simulation(plan, report, took.count());
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
@@ -44,7 +45,7 @@ int list(bool json) {
                       {"modified", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(time_of(stored)))},
                       {"path", stored.path.string()},
                       {"shared", stored.shared}});
-    fmt::print("{}\n", rows.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(rows, 2));
     return kExitOk;
   }
   size_t width = 4;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "cli/cluster_access.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
@@ -41,7 +42,7 @@ int make_token(const TokenOptions& options) {
   if (options.json) {
     const Json json = {
         {"token", token.text()}, {"uses", options.uses}, {"life_s", life.count()}, {"join", line}};
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json_text(json, 2));
     return kExitOk;
   }
   fmt::print("{}\n", line);
@@ -61,7 +62,7 @@ int list_tokens(const TokenOptions& options) {
                       {"expires_unix_s", token.expires.time_since_epoch().count()},
                       {"uses", token.uses},
                       {"uses_left", token.uses_left}});
-    fmt::print("{}\n", rows.dump(2));
+    fmt::print("{}\n", json_text(rows, 2));
     return kExitOk;
   }
   if (tokens.empty()) {

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
 #include "cli/flags.h"
@@ -53,7 +54,7 @@ void print_json(const model::Tokenizer& tokenizer, const std::vector<int32_t>& i
     }
   }
   // A token may hold part of a character, which JSON cannot say: shown as U+FFFD.
-  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(json));
 }
 
 int tokenize(const TokenizeOptions& options) {

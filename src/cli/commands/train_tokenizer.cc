@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
@@ -49,7 +50,7 @@ void add_file(const std::string& path, train::BpeTrainer& trainer) {
   for (std::string line; std::getline(in, line);) {
     throw_if_interrupted();
     ++number;
-    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const auto json = json_of_text_or_none<nlohmann::json>(line);
     if (json.is_discarded()) fail(Errc::kCorrupt, "{}:{}: is no JSON", path, number);
     add_strings(json, trainer);
   }

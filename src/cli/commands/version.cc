@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
 #include "cli/options.h"
@@ -24,7 +25,7 @@ int version(const VersionOptions& options) {
         {"target", info.target},           {"available_targets", kernels::available_targets()},
         {"numerics_id", info.numerics_id},
     };
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json_text(json, 2));
     return kExitOk;
   }
   fmt::print("version      {}\nrevision     {}\nbuild        {}\ncompiler     {}\n", info.version,

@@ -5,14 +5,14 @@
 
 #include "cluster/member/status.h"
 
+#include "base/json_text.h"
+
 namespace butterfly::cluster {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text_of(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
+std::string text_of(const Json& json, int indent) { return json_text(json, indent); }
 
 Json loss_json(const LossForecast& loss) {
   return {{"fits", loss.fits},
@@ -204,7 +204,7 @@ std::string to_json(const ClusterStatus& s) {
 }
 
 Result<ClusterStatus> parse_status(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = json_of_text_or_none<Json>(text);
   if (!json.is_object() || !json.contains("nodes") || !json["nodes"].is_array())
     return {Errc::kCorrupt, "the answer is not the status of a cluster"};
   ClusterStatus s;

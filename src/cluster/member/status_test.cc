@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/testing/temp_dir.h"
 #include "cluster/member/incarnation.h"
 #include "cluster/testing/chain_planner.h"
@@ -133,7 +134,7 @@ TEST_F(StatusTest, JsonSaysWhatIsAndComesBack) {
   const auto losses = forecast_losses(coordinator.question(now), *coordinator.serving_placement(), plan);
   const ClusterStatus status = status_of(coordinator, losses, now, 1'700'000'000'000);
   const std::string text = to_json(status);
-  const auto json = nlohmann::json::parse(text);
+  const auto json = json_of_text<nlohmann::json>(text);
   EXPECT_EQ(json["serving"], true);
   EXPECT_EQ(json["plan"], 1);
   ASSERT_EQ(json["nodes"].size(), 3u);
@@ -159,7 +160,7 @@ TEST_F(StatusTest, EventsCanBeFollowed) {
   EXPECT_EQ(events_of(coordinator, now, 0, all[2].number, 100).front().number, all[3].number);
   EXPECT_EQ(events_of(coordinator, now, 0, 0, 2).front().number, all[all.size() - 2].number);  // the last two
   EXPECT_EQ(all.back().unix_ms, 1'700'000'000'000);
-  EXPECT_EQ(nlohmann::json::parse(to_json(all[0]))["kind"], "joined");
+  EXPECT_EQ(json_of_text<nlohmann::json>(to_json(all[0]))["kind"], "joined");
 }
 
 TEST(StatusJson, OtherTextsAreRefused) {

@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "kernels/target.h"
@@ -48,12 +49,12 @@ std::string to_json(const Capabilities& c) {
     json["kernels"].push_back({{"type", row.type},
                                {"weight_bytes_per_s", rate_json(row.weight_bytes_per_s)},
                                {"operations_per_s", rate_json(row.operations_per_s)}});
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 Result<Capabilities> parse_capabilities(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = json_of_text<Json>(text);
     Capabilities c;
     json.at("cpu").get_to(c.cpu);
     json.at("target").get_to(c.target);

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/testing/temp_dir.h"
 #include "model/chat_template/chat_template.h"
 #include "model/chat_template/fixed_day.h"
@@ -107,8 +108,8 @@ TEST(ChatTemplateOracle, JinjaGivesTheSameTexts) {
   std::ifstream in(lines);
   size_t texts = 0, errors = 0;
   for (std::string line; std::getline(in, line);) {
-    const Json row = Json::parse(line);
-    const std::string variables = row["variables"].dump();
+    const Json row = json_of_text<Json>(line);
+    const std::string variables = json_text(row["variables"]);
     const std::string place = row["name"].get<std::string>() + " with " + variables.substr(0, 600);
     try {
       const auto chat = ChatTemplate::compile(row["source"].get<std::string>());

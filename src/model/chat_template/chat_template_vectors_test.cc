@@ -6,6 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "model/chat_template/chat_template.h"
 #include "model/chat_template/fixed_day.h"
 
@@ -25,7 +26,7 @@ std::string read_file(const fs::path& path) {
 // The text, or the error with a mark before it.
 std::string rendered(const std::string& source, const Json& variables) {
   try {
-    return ChatTemplate::compile(source).render_variables(variables.dump(), fixed_day());
+    return ChatTemplate::compile(source).render_variables(json_text(variables), fixed_day());
   } catch (const Error& error) {
     return std::string("ERROR ") + error.what();
   }
@@ -42,9 +43,9 @@ void expect_same(const std::string& name, const std::string& found, const Json& 
 
 TEST(ChatTemplateVectors, RealTemplatesGiveJinjasText) {
   if (!fs::exists(kFolder)) GTEST_SKIP() << "no " << kFolder;
-  const Json contexts = Json::parse(read_file(kFolder / "llamacpp/contexts.json"));
+  const Json contexts = json_of_text<Json>(read_file(kFolder / "llamacpp/contexts.json"));
   size_t checked = 0;
-  const Json all = Json::parse(read_file(kFolder / "llamacpp/expected.json"));
+  const Json all = json_of_text<Json>(read_file(kFolder / "llamacpp/expected.json"));
   for (const auto& [file, cases] : all.items()) {
     const std::string source = read_file(kFolder / "llamacpp" / file);
     for (const auto& [context, expected] : cases.items()) {
@@ -58,7 +59,7 @@ TEST(ChatTemplateVectors, RealTemplatesGiveJinjasText) {
 TEST(ChatTemplateVectors, PublishedRenderings) {
   if (!fs::exists(kFolder)) GTEST_SKIP() << "no " << kFolder;
   size_t checked = 0;
-  for (const Json& row : Json::parse(read_file(kFolder / "huggingface-js/e2e.json"))) {
+  for (const Json& row : json_of_text<Json>(read_file(kFolder / "huggingface-js/e2e.json"))) {
     const std::string target = row.contains("target_jinja2") ? "target_jinja2" : "target";
     EXPECT_EQ(rendered(row["chat_template"], row["data"]), row[target].get<std::string>()) << row["name"];
     ++checked;
@@ -69,7 +70,7 @@ TEST(ChatTemplateVectors, PublishedRenderings) {
 TEST(ChatTemplateVectors, SmallTemplates) {
   if (!fs::exists(kFolder)) GTEST_SKIP() << "no " << kFolder;
   size_t checked = 0;
-  for (const Json& row : Json::parse(read_file(kFolder / "huggingface-js/jinja-unit.json"))) {
+  for (const Json& row : json_of_text<Json>(read_file(kFolder / "huggingface-js/jinja-unit.json"))) {
     expect_same(row["name"], rendered(row["template"], row["context"]), row["jinja2"]);
     ++checked;
   }

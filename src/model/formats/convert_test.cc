@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/testing/temp_dir.h"
 #include "kernels/quant/quant.h"
 #include "model/formats/hf_test_folder.h"
@@ -134,7 +135,7 @@ TEST_F(Convert, TheInputIsNeverOverwritten) {
 }
 
 TEST_F(Convert, AFolderBecomesTheModelThatWasOpened) {
-  folder_.write("hf/config.json", testing::tiny_config("LlamaForCausalLM").dump());
+  folder_.write("hf/config.json", json_text(testing::tiny_config("LlamaForCausalLM")));
   folder_.write("hf/model.safetensors",
                 testing::safetensors_bytes({{"model.embed_tokens.weight", {5, 8}},
                                             {"model.layers.0.self_attn.q_proj.weight", {8, 8}},

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/formats/hf_architecture.h"
 #include "model/formats/hf_test_folder.h"
 
@@ -52,7 +53,7 @@ std::vector<HfTestTensor> llama_tensors() {
 
 void write_model(const TempDir& dir, const nlohmann::json& config, const std::vector<HfTestTensor>& tensors,
                  const std::string& type = "F32") {
-  dir.write("config.json", config.dump());
+  dir.write("config.json", json_text(config));
   dir.write("model.safetensors", safetensors_bytes(tensors, type));
 }
 
@@ -303,12 +304,12 @@ TEST(HfFolder, Phi3LongFactors) {
 TEST(HfFolder, ShardsByTheirIndex) {
   TempDir dir;
   const auto all = llama_tensors();
-  dir.write("config.json", tiny_config("LlamaForCausalLM").dump());
+  dir.write("config.json", json_text(tiny_config("LlamaForCausalLM")));
   nlohmann::json map;
   for (size_t i = 0; i < all.size(); ++i) map[all[i].name] = i < 6 ? "a.safetensors" : "b.safetensors";
   dir.write("a.safetensors", safetensors_bytes({all.begin(), all.begin() + 6}));
   dir.write("b.safetensors", safetensors_bytes({all.begin() + 6, all.end()}));
-  dir.write("model.safetensors.index.json", nlohmann::json({{"weight_map", map}}).dump());
+  dir.write("model.safetensors.index.json", json_text(nlohmann::json({{"weight_map", map}})));
   const ModelFile file = open_model(dir.path());
   EXPECT_EQ(file.tensors().size(), 12u);
   EXPECT_EQ(file.files().size(), 2u);
@@ -322,7 +323,7 @@ TEST(HfFolder, ShardsByTheirIndex) {
           "tensor model.layers.0.input_layernorm.weight: expected in b.safetensors, found in no shard"));
   dir.write("b.safetensors", safetensors_bytes({all.begin() + 5, all.end()}));
   map["model.layers.0.self_attn.rotary_emb.inv_freq"] = "../b.safetensors";
-  dir.write("model.safetensors.index.json", nlohmann::json({{"weight_map", map}}).dump());
+  dir.write("model.safetensors.index.json", json_text(nlohmann::json({{"weight_map", map}})));
   EXPECT_THAT(open_error(dir.path()), HasSubstr("expected a plain file name, found '../b.safetensors'"));
 }
 
@@ -366,17 +367,17 @@ TEST(HfFolder, RefusesInWords) {
   EXPECT_THAT(open_error(dir.path()), HasSubstr("expected at most 64 levels"));
   nlohmann::json config = tiny_config("LlamaForCausalLM");
   config["num_hidden_layers"] = "two";
-  dir.write("config.json", config.dump());
+  dir.write("config.json", json_text(config));
   EXPECT_THAT(open_error(dir.path()), HasSubstr("key num_hidden_layers: expected a whole number"));
   config.erase("num_hidden_layers");
-  dir.write("config.json", config.dump());
+  dir.write("config.json", json_text(config));
   EXPECT_THAT(open_error(dir.path()),
               HasSubstr("key num_hidden_layers: expected a whole number, found no such key"));
   config = tiny_config("LlamaForCausalLM");
   config["hidden_act"] = "relu";
-  dir.write("config.json", config.dump());
+  dir.write("config.json", json_text(config));
   EXPECT_THAT(open_error(dir.path()), HasSubstr("key hidden_act: expected silu, found \"relu\""));
-  dir.write("config.json", tiny_config("LlamaForCausalLM").dump());
+  dir.write("config.json", json_text(tiny_config("LlamaForCausalLM")));
   EXPECT_THAT(open_error(dir.path()),
               HasSubstr("expected model.safetensors or model.safetensors.index.json"));
   dir.write("pytorch_model.bin", "x");

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/json_text.h"
+
 namespace butterfly::model::testing {
 
 std::string safetensors_bytes(const std::vector<HfTestTensor>& tensors, const std::string& type) {
@@ -21,7 +23,7 @@ std::string safetensors_bytes(const std::vector<HfTestTensor>& tensors, const st
     header[tensors[t].name] = {
         {"dtype", type}, {"shape", tensors[t].sizes}, {"data_offsets", {begin, data.size()}}};
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), 8) + text + data;

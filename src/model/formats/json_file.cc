@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/mapped_file.h"
 #include "model/formats/byte_reader.h"
 #include "model/formats/file_kind.h"
@@ -52,7 +53,7 @@ Json parse_json(std::string_view text, const std::string& file) {
   if (nesting_depth(text) > kJsonDepthMax)
     fail(Errc::kCorrupt, "{}: expected at most {} levels inside each other, found more", file, kJsonDepthMax);
   try {
-    return Json::parse(text.begin(), text.end());
+    return json_of_text<Json>(text);
   } catch (const Json::exception& error) {
     fail(Errc::kCorrupt, "{}: expected JSON, found {}", file, printable(error.what(), 200));
   }

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/grammar/structured_output.h"
 #include "model/tokenizer/hf_tokenizer.h"
 #include "model/tokenizer/vector_files.h"
@@ -71,9 +72,9 @@ void Grammar_RealSchemas(benchmark::State& state) {
     size_t followed = 0, valid = 0;
     std::ifstream in(kData / "json/maskbench/schemas.jsonl");
     for (std::string line; std::getline(in, line);) {
-      const auto row = nlohmann::ordered_json::parse(line);
+      const auto row = json_of_text<nlohmann::ordered_json>(line);
       GrammarSpec spec{
-          .kind = GrammarKind::kJsonSchema, .text = row["schema"].dump(), .tools = {}, .format = {}};
+          .kind = GrammarKind::kJsonSchema, .text = json_text(row["schema"]), .tools = {}, .format = {}};
       std::shared_ptr<const CompiledGrammar> grammar;
       const auto begin = Clock::now();
       try {
@@ -84,7 +85,7 @@ void Grammar_RealSchemas(benchmark::State& state) {
       compiles.push_back(micros(begin));
       for (const auto& test : row["tests"]) {
         if (!test["valid"].get<bool>()) continue;
-        for (const std::string& text : {test["data"].dump(), test["data"].dump(2)}) {
+        for (const std::string& text : {json_text(test["data"]), json_text(test["data"], 2)}) {
           ++valid;
           followed += follow(*grammar->start(), *tokenizer, text, masks);
         }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/grammar/compile_budget.h"
 #include "model/grammar/number_dfa.h"
 
@@ -21,10 +22,10 @@ constexpr uint64_t kDifferenceStepsMax = 100'000;
 void spell(const Json& value, std::string& out) {
   if (value.is_number()) {
     try {
-      const Decimal number = parse_decimal(value.dump());
+      const Decimal number = parse_decimal(json_text(value));
       out += (number.negative ? "-" : "") + number.whole + "." + number.fraction;
     } catch (const Error&) {
-      out += value.dump();
+      out += json_text(value);
     }
   } else if (value.is_array()) {
     out += '[';
@@ -36,13 +37,13 @@ void spell(const Json& value, std::string& out) {
   } else if (value.is_object()) {
     out += '{';
     for (const auto& [key, item] : value.items()) {
-      out += Json(key).dump() + ':';
+      out += json_text(Json(key)) + ':';
       spell(item, out);
       out += ',';
     }
     out += '}';
   } else {
-    out += value.dump();
+    out += json_text(value);
   }
 }
 
@@ -76,7 +77,7 @@ bool all_unique(const JsonFrame& frame) {
 
 std::shared_ptr<const JsonSeenItems> with_item(const std::shared_ptr<const JsonSeenItems>& seen,
                                                std::string_view text) {
-  const Json value = Json::parse(text, nullptr, false);
+  const Json value = json_of_text_or_none<Json>(text);
   std::string spelling;
   spell(value, spelling);
   if (std::find(seen->values.begin(), seen->values.end(), spelling) != seen->values.end()) return seen;
@@ -87,7 +88,7 @@ std::shared_ptr<const JsonSeenItems> with_item(const std::shared_ptr<const JsonS
   if (value.is_null()) out->simple |= kNull;
   if (value.is_boolean()) out->simple |= value.get<bool>() ? kTrue : kFalse;
   if (value.is_string()) out->texts.push_back(value.get<std::string>());
-  if (value.is_number()) out->numbers.push_back(value.dump());
+  if (value.is_number()) out->numbers.push_back(json_text(value));
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/grammar/compile_budget.h"
 #include "model/grammar/limits.h"
 #include "model/grammar/regex.h"
@@ -72,7 +73,7 @@ uint64_t SchemaReader::Keyword::count() const {
 
 Decimal SchemaReader::Keyword::number() const {
   if (!value.is_number()) bad("a number");
-  return here([&] { return parse_decimal(value.dump()); });
+  return here([&] { return parse_decimal(json_text(value)); });
 }
 
 const std::string& SchemaReader::Keyword::text() const {
@@ -184,7 +185,7 @@ NodeId SchemaReader::constant(const SchemaJson& value, const std::string& pointe
   } else if (value.is_number()) {
     set(kNumber);
     graph_.nodes[node].numbers.push_back(
-        std::make_shared<const Dfa>(number_dfa(Relation::kEqual, parse_decimal(value.dump()))));
+        std::make_shared<const Dfa>(number_dfa(Relation::kEqual, parse_decimal(json_text(value)))));
   } else if (value.is_string()) {
     set(kString);
     const std::string text[] = {value.get<std::string>()};
@@ -222,7 +223,7 @@ SchemaGraph load_schema(std::string_view text, const SchemaOptions& options) {
     fail(Errc::kOutOfMemory, "schema: {} bytes, at most {} are read", text.size(), kSourceBytesMax);
   check_schema_depth(text);
   const CompileBudget budget;
-  const SchemaJson document = SchemaJson::parse(text, nullptr, false);
+  const SchemaJson document = json_of_text_or_none<SchemaJson>(text);
   if (document.is_discarded()) fail(Errc::kInvalidArgument, "schema: not JSON");
   return about_schema([&] { return SchemaReader(document, options).read(); });
 }

@@ -1,6 +1,7 @@
 #include "model/grammar/schema_refs.h"
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/grammar/compile_budget.h"
 #include "model/grammar/limits.h"
 #include "model/grammar/schema_reader.h"
@@ -153,7 +154,7 @@ void SchemaRefs::add_wanted(const SchemaDocuments& documents) {
     if (bytes > kSourceBytesMax)
       fail(Errc::kOutOfMemory, "schema: refers to more than {} bytes of other documents", kSourceBytesMax);
     check_schema_depth(found->second);
-    SchemaJson json = SchemaJson::parse(found->second, nullptr, false);
+    SchemaJson json = json_of_text_or_none<SchemaJson>(found->second);
     if (json.is_discarded())
       fail(Errc::kInvalidArgument, "schema: '{}', which it refers to, is not JSON", uri);
     others_.push_back(std::move(json));

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/grammar/testing/small_vocabulary.h"
 
 namespace butterfly::model::grammar {
@@ -36,7 +37,7 @@ void try_schema(Tally& tally, const std::string& file, const Json& schema, const
   std::unique_ptr<JsonMatcher> matcher;
   bool empty = false;
   try {
-    matcher = std::make_unique<JsonMatcher>(SchemaSets(load_schema(schema.dump(), options)));
+    matcher = std::make_unique<JsonMatcher>(SchemaSets(load_schema(json_text(schema), options)));
   } catch (const Error& error) {
     empty = std::string_view(error.what()).find("no value satisfies") != std::string_view::npos;
     if (!empty) {
@@ -51,7 +52,7 @@ void try_schema(Tally& tally, const std::string& file, const Json& schema, const
     // Compact, over several lines, and with escapes for everything beyond ASCII.
     bool right = true;
     for (const std::string& text :
-         {test["data"].dump(), test["data"].dump(2), test["data"].dump(-1, ' ', true)})
+         {json_text(test["data"]), json_text(test["data"], 2), test["data"].dump(-1, ' ', true)})
       right = right && (!empty && follow(*matcher, text) < 0) == valid;
     ++(right ? tally.right : tally.wrong[file]);
   }
@@ -62,7 +63,7 @@ TEST(SchemaSuite, RealSchemas) {
   std::ifstream in(kData / "maskbench/schemas.jsonl");
   Tally tally;
   for (std::string line; std::getline(in, line);) {
-    const Json row = Json::parse(line);
+    const Json row = json_of_text<Json>(line);
     try_schema(tally, row["name"], row["schema"], row["tests"], {});
   }
   EXPECT_EQ(tally.schemas, 300u);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/grammar/limits.h"
 #include "model/grammar/schema_reader.h"
 
@@ -23,7 +24,7 @@ std::string tool_schema(std::span<const ToolSpec> tools, const ToolFormat& forma
     SchemaJson parameters = {{"type", "object"}};
     if (!tool.parameters.empty()) {
       check_schema_depth(tool.parameters);
-      parameters = SchemaJson::parse(tool.parameters, nullptr, false);
+      parameters = json_of_text_or_none<SchemaJson>(tool.parameters);
       if (parameters.is_discarded())
         fail(Errc::kInvalidArgument, "tools: parameters of '{}' are not JSON", tool.name);
       // A document of its own: "#/…" inside means the parameters.
@@ -39,7 +40,7 @@ std::string tool_schema(std::span<const ToolSpec> tools, const ToolFormat& forma
   }
   // A name that is not UTF-8 has no place in a JSON text.
   try {
-    return SchemaJson{{"anyOf", calls}}.dump();
+    return json_text(SchemaJson{{"anyOf", calls}});
   } catch (const SchemaJson::exception&) {
     fail(Errc::kInvalidArgument, "tools: a name is not UTF-8");
   }

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/tokenizer/byte_level.h"
 
 namespace butterfly::model::testing {
@@ -153,7 +154,7 @@ class Writer {
   uint32_t key(const char* name) const { return from_.metadata().u32(arch_ + "." + name); }
   // As JSON has it: the shortest text that gives the float again.
   Json number(const char* name) const {
-    return Json::parse(fmt::format("{}", from_.metadata().f32(arch_ + "." + name)));
+    return json_of_text<Json>(fmt::format("{}", from_.metadata().f32(arch_ + "." + name)));
   }
   uint32_t head_dim() const {
     return has("attention.key_length") ? key("attention.key_length")
@@ -228,7 +229,7 @@ void write_safetensors(const std::filesystem::path& path,
         {"dtype", "F32"}, {"shape", entry->second.sizes}, {"data_offsets", {end, end + bytes}}};
     end += bytes;
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.append((8 - text.size() % 8) % 8, ' ');
   std::ofstream out(path, std::ios::binary);
   const uint64_t length = text.size();
@@ -280,7 +281,7 @@ void write_hf_folder(const ModelFile& from, const std::filesystem::path& folder,
                      const HfWriteOptions& options) {
   std::filesystem::create_directories(folder);
   const Writer writer(from, options);
-  std::ofstream(folder / "config.json") << writer.config().dump(2);
+  std::ofstream(folder / "config.json") << json_text(writer.config(), 2);
   write_weights(writer.weights(), folder, options.shards);
   write_tokenizer(from.metadata().u32(from.architecture() + ".vocab_size"), folder);
 }

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/formats/file_kind.h"
 #include "model/tokenizer/hf_parts.h"
 
@@ -33,7 +34,7 @@ void read_vocabulary(const Json& vocab, HfTokenizer& t) {
   for (const auto& [text, id] : vocab.items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= limit)
       fail(Errc::kCorrupt, "{}: model.vocab: token '{}': expected an id below {}, found {}", t.source,
-           printable(text), limit, printable(id.dump()));
+           printable(text), limit, printable(json_text(id)));
     count = std::max(count, id.get<uint64_t>() + 1);
   }
   t.resize(count);
@@ -61,7 +62,7 @@ std::vector<std::string> read_merges(const Json& model, const HfTokenizer& t) {
       merges.push_back(left + " " + right);
     } else {
       fail(Errc::kCorrupt, "{}: model.merges: merge {}: expected \"left right\", found {}", t.source,
-           merges.size(), printable(merge.dump(-1, ' ', false, Json::error_handler_t::replace)));
+           merges.size(), printable(json_text(merge)));
     }
   }
   return merges;
@@ -130,7 +131,7 @@ void read_space_normalizer(const Json& part, HfTokenizer& t, SpaceRules& rules) 
   } else if (type == "Strip") {
     rules.removes_extra = true;
   } else {
-    refuse(t, "normalizer", part.dump(-1, ' ', false, Json::error_handler_t::replace));
+    refuse(t, "normalizer", json_text(part));
   }
 }
 
@@ -228,7 +229,7 @@ void read_unigram(const Json& root, const Json& model, HfTokenizer& t) {
     const Json& row = vocab[i];
     if (!row.is_array() || row.size() != 2 || !row[0].is_string() || !row[1].is_number())
       fail(Errc::kCorrupt, "{}: model.vocab: token {}: expected [text, score], found {}", t.source, i,
-           printable(row.dump(-1, ' ', false, Json::error_handler_t::replace)));
+           printable(json_text(row)));
     t.texts[i] = row[0].get<std::string>();
     t.scores[i] = static_cast<float>(row[1].get<double>());
     t.types[i] = kNormal;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "model/formats/file_kind.h"
 #include "model/tokenizer/hf_metadata.h"
 #include "model/tokenizer/hf_parts.h"
@@ -14,7 +15,7 @@ namespace {
 
 Json parse(const std::string& text, const std::string& what) {
   try {
-    return Json::parse(text);
+    return json_of_text<Json>(text);
   } catch (const Json::exception& e) {
     fail(Errc::kCorrupt, "{}: expected JSON, found: {}", what, printable(e.what(), 200));
   }
@@ -32,7 +33,7 @@ void read_added_tokens(const Json& root, HfTokenizer& t) {
     const Json& id = json_at(token, "id", place);
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= limit)
       fail(Errc::kCorrupt, "{}: id: expected a number below {}, found {}", place, limit,
-           printable(id.dump()));
+           printable(json_text(id)));
     const auto at = id.get<size_t>();
     if (at >= t.texts.size()) t.resize(at + 1);
     t.texts[at] = json_string(token, "content", place);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json_text.h"
 #include "model/formats/llama2c.h"
 #include "model/formats/model_file.h"
 #include "model/tokenizer/tokenizer.h"
@@ -72,7 +73,7 @@ TEST_F(SpmVectors, SentencePiece) {
     std::ifstream in(kLlama2 / "vectors.jsonl");
     size_t checked = 0;
     for (std::string line; std::getline(in, line); ++checked) {
-      const auto vector = nlohmann::json::parse(line);
+      const auto vector = json_of_text<nlohmann::json>(line);
       const auto text = vector["text"].get<std::string>();
       const auto ids = vector["ids"].get<Ids>();
       EXPECT_EQ(tokenizer->encode(text, {.add_bos = false}), ids) << text;
@@ -87,7 +88,7 @@ TEST_F(SpmVectors, Llama2c) {
     std::ifstream in(kLlama2 / "llama2c-vectors.jsonl");
     size_t checked = 0;
     for (std::string line; std::getline(in, line); ++checked) {
-      const auto vector = nlohmann::json::parse(line);
+      const auto vector = json_of_text<nlohmann::json>(line);
       EXPECT_EQ(tokenizer->encode(vector["text"].get<std::string>()), vector["ids"].get<Ids>()) << line;
     }
     EXPECT_EQ(checked, 5u);
@@ -96,7 +97,7 @@ TEST_F(SpmVectors, Llama2c) {
 
 TEST_F(SpmVectors, Stories260K) {
   const auto folder = kData / "models/stories260K";
-  const auto greedy = nlohmann::json::parse(read_file(folder / "llamacpp-greedy.json"));
+  const auto greedy = json_of_text<nlohmann::json>(read_file(folder / "llamacpp-greedy.json"));
   const auto ids = greedy["greedy"].get<Ids>();
   const auto text = greedy["text"].get<std::string>();
   for (const char* name : {"stories260K.gguf", "stories260K.bin", "stories260K-v1.bin"}) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json_text.h"
+
 namespace butterfly::model {
 
 struct TokenVector {
@@ -26,7 +28,7 @@ inline std::vector<TokenVector> read_jsonl_vectors(const std::filesystem::path& 
   std::vector<TokenVector> vectors;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
-    const auto json = nlohmann::json::parse(line);
+    const auto json = json_of_text<nlohmann::json>(line);
     const auto text = json["text"].get<std::string>();
     vectors.push_back({text, json["ids"].get<std::vector<int32_t>>(), json.value("decoded", text)});
   }

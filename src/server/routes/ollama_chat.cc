@@ -1,6 +1,7 @@
 // Ollama's POST /api/chat and /api/generate: one JSON object per line, streamed unless refused.
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "server/generation/pieces.h"
 #include "server/generation/read_request.h"
 #include "server/routes/routes.h"
@@ -61,7 +62,7 @@ class OllamaAnswer final : public Answer {
     json["message"] = {{"role", "assistant"}, {"content", text}};
     for (const ToolCall& call : calls)
       json["message"]["tool_calls"].push_back(
-          {{"function", {{"name", call.name}, {"arguments", Json::parse(call.arguments, nullptr, false)}}}});
+          {{"function", {{"name", call.name}, {"arguments", json_of_text_or_none<Json>(call.arguments)}}}});
     return json;
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "server/api/api_error.h"
 #include "server/http/random_id.h"
 
@@ -25,7 +26,7 @@ bool read_call(const Json& json, const std::vector<std::string>& names, ToolCall
   const char* key = json.contains("arguments") ? "arguments" : "parameters";
   Json arguments = json.value(key, Json::object());
   if (arguments.is_string()) {  // some models write JSON in JSON
-    const Json inner = Json::parse(arguments.get<std::string>(), nullptr, false);
+    const Json inner = json_of_text_or_none<Json>(arguments.get<std::string>());
     if (inner.is_object()) arguments = inner;
   }
   if (!arguments.is_object()) return false;

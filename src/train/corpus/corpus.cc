@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "train/corpus/grammar.h"
 
 namespace butterfly::train {
@@ -29,7 +30,7 @@ class Lines {
  public:
   explicit Lines(const std::filesystem::path& path) : path_(path), out_(path, std::ios::binary) {}
   void add(const Json& json) {
-    const std::string line = json.dump() + "\n";
+    const std::string line = json_text(json) + "\n";
     bytes_ += line.size();
     out_ << line;
   }

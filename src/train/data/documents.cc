@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/json_text.h"
 
 namespace butterfly::train {
 namespace {
@@ -41,13 +42,13 @@ class Encoder {
   Document chat(const Json& messages) const {
     model::ChatTemplateOptions options = template_options_;
     options.add_generation_prompt = false;
-    const std::string whole = chat_.render(messages.dump(), "", options);
+    const std::string whole = chat_.render(json_text(messages), "", options);
     Document document{encode(whole), 0};
     if (options_.train_on_inputs) return document;
     Json before = messages;
     while (!before.empty() && before.back().value("role", "") == "assistant") before.erase(before.size() - 1);
     options.add_generation_prompt = true;
-    const std::string prompt = before.empty() ? "" : chat_.render(before.dump(), "", options);
+    const std::string prompt = before.empty() ? "" : chat_.render(json_text(before), "", options);
     if (whole.starts_with(prompt)) {
       document.ids = encode(prompt);
       document.ignored = document.ids.size();
@@ -126,7 +127,7 @@ std::vector<Document> read_documents(const fs::path& path, const model::Tokenize
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
-      documents.push_back(encoder.line(Json::parse(line)));
+      documents.push_back(encoder.line(json_of_text<Json>(line)));
     } catch (const Json::exception& error) {
       fail(Errc::kCorrupt, "{}:{}: {}", path.string(), number, error.what());
     } catch (const Error& error) {

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/json_text.h"
+
 namespace butterfly::kernels::testing {
 namespace {
 
@@ -27,7 +29,7 @@ std::string_view GgmlVectors::tensor(const std::string& name) const {
   uint64_t header_size = 0;
   if (file_.size() < sizeof header_size) throw std::runtime_error("no safetensors header");
   std::memcpy(&header_size, file_.data(), sizeof header_size);
-  const auto header = nlohmann::json::parse(file_.substr(sizeof header_size, header_size));
+  const auto header = json_of_text<nlohmann::json>(file_.substr(sizeof header_size, header_size));
   const auto offsets = header.at(name).at("data_offsets").get<std::vector<size_t>>();
   const auto data = std::string_view(file_).substr(sizeof header_size + header_size);
   if (offsets.at(0) > offsets.at(1) || offsets.at(1) > data.size())
