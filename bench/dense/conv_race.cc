@@ -76,7 +76,7 @@ void conv_race(const RaceOptions& options) {
       const auto against = [&](std::function<void()> ours, std::function<void()> theirs) {
         std::vector<Runner> runners = {{"ours", std::move(ours)}};
         if (rival != nullptr) runners.push_back({"oneDNN", std::move(theirs)});
-        const auto seconds = race(runners, options.rounds, options.seconds);
+        const auto seconds = race(runners, options.rounds, options.seconds, options.cpu_time);
         fmt::print("{:>12.1f} ({:>3.0f}%)", c.flops() / seconds[0] / 1e9,
                    100 * c.flops() / seconds[0] / peak);
         if (rival != nullptr)

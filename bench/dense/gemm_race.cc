@@ -61,7 +61,7 @@ void gemm_race(const RaceOptions& options) {
                                rival->run(job);
                              }});
         }
-        const auto seconds = race(runners, options.rounds, options.seconds);
+        const auto seconds = race(runners, options.rounds, options.seconds, options.cpu_time);
         const double flops = 2.0 * double(job.m) * double(job.n) * double(job.k);
         double best = 1e30;
         fmt::print("{:<18}{:>10}{:>9.1f}{:>6.0f}%", s.name, name, flops / seconds[0] / 1e9,

@@ -15,6 +15,8 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "rounds; the median counts");
   app.add_option("--seconds", options.seconds, "per runner and round");
   app.add_option("--only", options.only, "shapes whose name holds this text");
+  app.add_flag("--cpu-time", options.cpu_time,
+               "processor time instead of the clock: for 1 thread on a busy machine");
   app.add_option("--target", target, "instruction set of our kernels");
   CLI11_PARSE(app, argc, argv);
   kernels::force_target(target);

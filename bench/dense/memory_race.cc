@@ -58,7 +58,7 @@ void memory_race(const RaceOptions& options) {
     };
     std::vector<Runner> runners;
     for (const Row& row : rows) runners.push_back({row.name, row.run});
-    const auto seconds = race(runners, options.rounds, options.seconds);
+    const auto seconds = race(runners, options.rounds, options.seconds, options.cpu_time);
     const auto rate = [&](size_t i) { return rows[i].arrays * kCount * sizeof(float) / seconds[i] / 1e9; };
     fmt::print("\nmemory, {} thread(s)\n{:<24}{:>8}{:>20}\n", threads, "", "GB/s", "of such a loop");
     for (size_t i = 0; i < rows.size(); ++i) {

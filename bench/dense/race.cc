@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <thread>
 
 #include "base/thread_pool.h"
@@ -13,22 +14,28 @@ namespace {
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+double now_cpu() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 }  // namespace
 
-std::vector<double> race(const std::vector<Runner>& runners, int rounds, double seconds) {
+std::vector<double> race(const std::vector<Runner>& runners, int rounds, double seconds, bool cpu_time) {
+  const auto clock = cpu_time ? now_cpu : now;
   std::vector<std::vector<double>> times(runners.size());
   for (int round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < runners.size(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(4));
       runners[i].run();  // warms caches and threads, does not count
-      const double begin = now();
+      const double begin = clock();
       int calls = 0;
       do {
         runners[i].run();
         ++calls;
-      } while (now() - begin < seconds);
-      times[i].push_back((now() - begin) / calls);
+      } while (clock() - begin < seconds);
+      times[i].push_back((clock() - begin) / calls);
     }
   }
   std::vector<double> medians;

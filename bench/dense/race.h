@@ -13,7 +13,9 @@ struct Runner {
 
 // Median seconds per call of each runner over `rounds` rounds; a round gives each about `seconds`. Runners
 // are left alone for a moment before their turn, since threads of others spin for a while.
-std::vector<double> race(const std::vector<Runner>& runners, int rounds, double seconds);
+// `cpu_time`: seconds of processor time of the whole process instead, which say something about one thread
+// even on a busy machine.
+std::vector<double> race(const std::vector<Runner>& runners, int rounds, double seconds, bool cpu_time);
 
 // f32 operations per second of independent FMAs on `threads` threads, the best of some tries.
 double fma_peak(int threads);

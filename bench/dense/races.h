@@ -10,6 +10,7 @@ struct RaceOptions {
   int rounds = 7;
   double seconds = 0.02;  // per runner and round
   std::string only;       // shapes whose name holds this
+  bool cpu_time = false;  // see race()
 };
 
 void gemm_race(const RaceOptions& options);
