@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
+#include "kernels/conv2d_cells.h"
 #include "kernels/conv2d_depthwise.h"
 #include "kernels/conv2d_gather.h"
 #include "kernels/conv2d_weights.h"
@@ -52,6 +54,19 @@ const float* used_pixels(const Conv2d& c, const float* x, ThreadPool& pool) {
     std::memcpy(to + position * c.in_c, x + pixel * c.in_c, c.in_c * sizeof(float));
   });
   return to;
+}
+
+// A 1x1 kernel with strides reaches one pixel of each stride_h x stride_w: the others, as floats from it,
+// become zeros while the next tile is computed. Empty where images are not made of such cells, or all have
+// taps.
+std::vector<ptrdiff_t> pixels_without_taps(const Conv2d& c) {
+  std::vector<ptrdiff_t> pixels;
+  const bool cells = c.in_h % c.stride_h == 0 && c.in_w % c.stride_w == 0;
+  if (c.kernel_h * c.kernel_w != 1 || c.pad_top + c.pad_left != 0 || !cells) return pixels;
+  for (size_t y = 0; y < c.stride_h; ++y)
+    for (size_t x = 0; x < c.stride_w; ++x)
+      if (y + x > 0) pixels.push_back(static_cast<ptrdiff_t>((y * c.in_w + x) * c.in_c));
+  return pixels;
 }
 
 TapSource forward_source(const Conv2d& c, const float* x, size_t group) {
@@ -122,10 +137,13 @@ void conv2d_backward_data(const Conv2d& c, const float* dy, const float* w, floa
     });
   }
   if (depthwise(c)) return depthwise_backward_data(c, dy, w, dx, pool);
+  if (has_cells(c) && conv2d_data_by_cells(c, dy, w, dx, pool)) return;
   const size_t taps = c.kernel_h * c.kernel_w, gi = c.group_in(), go = c.group_out();
+  const std::vector<ptrdiff_t> clear = pixels_without_taps(c);
+  const size_t rows = clear.empty() ? c.stride_h : 1, columns = clear.empty() ? c.stride_w : 1;
   for (size_t group = 0; group < c.groups; ++group)
-    for (size_t py = 0; py < c.stride_h; ++py)
-      for (size_t px = 0; px < c.stride_w; ++px)
+    for (size_t py = 0; py < rows; ++py)
+      for (size_t px = 0; px < columns; ++px)
         gather_taps({.batch = c.batch,
                      .source = {.h = data_axis(py, c.in_h, c.out_h(), c.kernel_h, c.stride_h, c.pad_top,
                                                c.dilation_h),
@@ -149,7 +167,8 @@ void conv2d_backward_data(const Conv2d& c, const float* dy, const float* w, floa
                                 .row0 = py,
                                 .row_step = c.stride_h,
                                 .column0 = px,
-                                .column_step = c.stride_w}},
+                                .column_step = c.stride_w,
+                                .clear = clear}},
                     pool);
 }
 

@@ -1,5 +1,7 @@
 // Outputs that gather taps, times packed weights: the inside of conv2d_forward and conv2d_backward_data.
 #pragma once
+#include <atomic>
+
 #include "kernels/conv2d_taps.h"
 
 namespace butterfly::kernels {
@@ -18,6 +20,10 @@ struct TapTarget {
   float* images = nullptr;
   size_t height = 0, width = 0, channels = 0, first_channel = 0;
   size_t row0 = 0, row_step = 1, column0 = 0, column_step = 1;
+  // Pixels that become zeros beside each output: floats from its own pixel.
+  std::vector<ptrdiff_t> clear = {};
+  // Outputs go in parts of so many channels to this many rows of the images, one below the other.
+  size_t parts = 1;
 };
 
 struct TapJob {
@@ -26,6 +32,8 @@ struct TapJob {
   TapWeights weights;
   TapTarget target;
   Epilogue epilogue = {};  // bias by the target's channel
+  // Where given: set if any result is zero or not finite.
+  std::atomic<bool>* doubt = nullptr;
 };
 
 void gather_taps(const TapJob& job, ThreadPool& pool);

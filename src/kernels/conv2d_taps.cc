@@ -14,6 +14,22 @@ bool TapAxis::inside() const {
   return lowest() >= 0 && last + highest() < static_cast<ptrdiff_t>(source);
 }
 
+TapRange TapAxis::inside(size_t output) const {
+  TapRange range;
+  for (size_t t = 0; t < taps.size(); ++t) {
+    const ptrdiff_t at = static_cast<ptrdiff_t>(output * step) + taps[t];
+    if (at < 0 || at >= static_cast<ptrdiff_t>(source)) continue;
+    if (range.size() == 0) range.begin = t;
+    range.end = t + 1;
+  }
+  return range;
+}
+
+bool TapAxis::ascending() const {
+  return std::adjacent_find(taps.begin(), taps.end(), [](ptrdiff_t a, ptrdiff_t b) { return b != a + 1; }) ==
+         taps.end();
+}
+
 size_t TapAxis::reach(size_t count) const {
   return count == 0 ? 0 : (count - 1) * step + static_cast<size_t>(highest() - lowest()) + 1;
 }
@@ -43,9 +59,7 @@ TapAxis data_axis(size_t phase, size_t inputs, size_t source, size_t kernel, siz
 
 TapSource::Offsets TapSource::offsets() const {
   Offsets result{{}, channels};
-  const bool joined = pixel_stride() == channels &&
-                      std::adjacent_find(w.taps.begin(), w.taps.end(),
-                                         [](ptrdiff_t a, ptrdiff_t b) { return b != a + 1; }) == w.taps.end();
+  const bool joined = pixel_stride() == channels && w.ascending();
   if (joined) result.run = channels * w.taps.size();
   for (ptrdiff_t y : h.taps) {
     for (ptrdiff_t x : w.taps) {

@@ -8,6 +8,12 @@
 
 namespace butterfly::kernels {
 
+// Some neighbours among the taps of an axis.
+struct TapRange {
+  size_t begin = 0, end = 0;
+  size_t size() const { return end - begin; }
+};
+
 // Output j of an axis reads the source at j * step + taps[t]; outside [0, source) there are zeros.
 struct TapAxis {
   size_t outputs = 0;
@@ -20,6 +26,10 @@ struct TapAxis {
   ptrdiff_t highest() const;
   // Whether no output reads outside the source.
   bool inside() const;
+  // The taps of one output that read inside the source. (Taps ascend or descend: they are neighbours.)
+  TapRange inside(size_t output) const;
+  // Whether each tap is the right neighbour of the one before.
+  bool ascending() const;
   // Source places between the lowest and the highest that `count` outputs read.
   size_t reach(size_t count) const;
 };

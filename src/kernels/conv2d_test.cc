@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -91,6 +93,34 @@ const Case kCases[] = {
       .pad_left = 3,
       .pad_bottom = 3,
       .pad_right = 3}},
+    {"first layer, whole cells",
+     {.batch = 2,
+      .in_h = 24,
+      .in_w = 30,
+      .in_c = 3,
+      .out_c = 32,
+      .kernel_h = 7,
+      .kernel_w = 7,
+      .stride_h = 2,
+      .stride_w = 2,
+      .pad_top = 3,
+      .pad_left = 3,
+      .pad_bottom = 3,
+      .pad_right = 3}},
+    {"unequal cells",
+     {.batch = 1,
+      .in_h = 9,
+      .in_w = 8,
+      .in_c = 4,
+      .out_c = 6,
+      .kernel_h = 4,
+      .kernel_w = 3,
+      .stride_h = 3,
+      .stride_w = 2,
+      .pad_top = 1,
+      .pad_left = 2}},
+    {"pointwise, whole cells",
+     {.batch = 2, .in_h = 6, .in_w = 8, .in_c = 37, .out_c = 11, .stride_h = 3, .stride_w = 2}},
     {"grey", {.batch = 3, .in_h = 28, .in_w = 28, .in_c = 1, .out_c = 32, .kernel_h = 3, .kernel_w = 3}},
     {"dilated",
      {.batch = 1,
@@ -219,6 +249,18 @@ const Case kCases[] = {
       .kernel_w = 3,
       .pad_left = 1,
       .pad_right = 1}},
+    {"whole panels of channels",
+     {.batch = 11,
+      .in_h = 5,
+      .in_w = 6,
+      .in_c = 64,
+      .out_c = 45,
+      .kernel_h = 3,
+      .kernel_w = 3,
+      .pad_top = 1,
+      .pad_left = 1,
+      .pad_bottom = 1,
+      .pad_right = 1}},
     {"few pixels, many weights",
      {.batch = 1,
       .in_h = 2,
@@ -272,9 +314,12 @@ struct Wanted {
   }
 
   Wanted(const Conv2d& conv, size_t offset)
-      : x(random_floats(4099, 1), conv.x_count(), offset),
-        w(random_floats(4093, 2), conv.w_count(), (offset + 1) % 4),
-        dy(random_floats(4091, 3), conv.y_count(), (offset + 2) % 4),
+      : Wanted(conv, offset, random_floats(4099, 1), random_floats(4093, 2), random_floats(4091, 3)) {}
+  // With these values, repeated as often as needed.
+  Wanted(const Conv2d& conv, size_t offset, const Floats& for_x, const Floats& for_w, const Floats& for_dy)
+      : x(for_x, conv.x_count(), offset),
+        w(for_w, conv.w_count(), (offset + 1) % 4),
+        dy(for_dy, conv.y_count(), (offset + 2) % 4),
         bias(random_floats(conv.out_c + 1, 4), conv.out_c, offset),
         dx(conv.x_count(), 0) {
     for (int variant = 0; variant < kVariants; ++variant) {
@@ -315,6 +360,46 @@ void expect_plain(const Conv2d& conv, const Wanted& want, size_t threads, const 
     ASSERT_TRUE(same(want.dbias[accumulate ? 1 : 0], dbias)) << where << " bias";
     conv2d_backward_weights(conv, want.x.data(), want.dy.data(), accumulate, dw2.data(), nullptr, pool);
     ASSERT_TRUE(same(dw, dw2)) << where << " without bias";
+  }
+}
+
+// Products of these underflow to zeros of both signs: whether a sum ends as -0 depends on the zeros around
+// the image.
+Floats tiny_floats(size_t count, uint64_t stream) {
+  Floats out(count);
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t r = random_u64(13, stream, i);
+    out[i] = r % 7 == 0 ? 0.0f : (r >> 8) % 8 == 0 ? 1e-30f : -1e-30f;
+    if (stream == 2) out[i] = std::fabs(out[i]);
+  }
+  return out;
+}
+
+size_t count_minus_zeros(const OffsetFloats& values) {
+  size_t count = 0;
+  for (size_t i = 0; i < values.size(); ++i) count += values.data()[i] == 0 && std::signbit(values.data()[i]);
+  return count;
+}
+
+TEST(Conv2d, ZerosAroundTheImageTakePart) {
+  for (const char* name : {"plain 3x3", "first layer", "first layer, whole cells", "stride and dilation",
+                           "groups", "sevens", "much padding", "whole panels of channels"}) {
+    const Conv2d& conv = std::find_if(std::begin(kCases), std::end(kCases), [&](const Case& c) {
+                           return std::string(c.name) == name;
+                         })->conv;
+    const Wanted tiny(conv, 1, tiny_floats(4099, 1), tiny_floats(4093, 2), tiny_floats(4091, 3));
+    const size_t minus = count_minus_zeros(tiny.y[0]);
+    EXPECT_GT(minus, 0u) << name;
+    EXPECT_LT(minus, tiny.y[0].size()) << name;
+    // One weight in a hundred is no number or infinite: outputs at the border are NaN for their zeros' sake.
+    Floats holes = random_floats(4093, 2);
+    for (size_t i = 0; i < holes.size(); i += 101) holes[i] = i % 2 == 0 ? INFINITY : NAN;
+    const Wanted wild(conv, 2, wild_floats(4099, 1), holes, wild_floats(4091, 3));
+    for_each_target([&](const std::string& target) {
+      if (target == "ref") return;
+      expect_plain(conv, tiny, 2, std::string(name) + " tiny " + target);
+      expect_plain(conv, wild, 2, std::string(name) + " wild " + target);
+    });
   }
 }
 

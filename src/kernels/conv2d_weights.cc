@@ -1,6 +1,9 @@
 // Sums rest transposed, [taps * channels][outputs], so that outputs are vector lanes: a tile is up to 14
 // neighbouring channels (or taps of few channels) by 32 outputs. A block of positions packs some panels of
 // dy, then tile by tile the pixels it needs. Threads split the tiles; each walks all positions.
+//
+// Few positions would not pay for turning the sums back. Where whole panels of channels allow it, lanes are
+// then channels, rows are outputs, and sums rest in the gradient itself.
 #include "kernels/conv2d_weights.h"
 
 #include <algorithm>
@@ -25,6 +28,8 @@ namespace {
 
 inline constexpr size_t kWindowFloats = 128 << 10;  // of x at a time
 inline constexpr size_t kPanelsAtOnce = 16;         // of dy, packed together: half a megabyte with AVX-512
+inline constexpr size_t kOutputsAtOnce = 512;       // the same for lanes of channels
+inline constexpr size_t kFewPositions = 4096;
 
 // Rows [row, row + height) of the transposed sums, which read x at `offset` from a position's lowest tap.
 struct SumTile {
@@ -42,6 +47,7 @@ struct SumPlan {
   // Many outputs pay for packing a tile's pixels; pixels far apart would fight for lines of the first cache.
   bool packs_pixels;
   bool packs_dy;  // for many tiles; few read it where it stands
+  bool channel_lanes;
   float* sums = nullptr;
 
   SumPlan(const TapSums& j, size_t threads) : job(j), offsets(j.source.offsets()) {
@@ -65,6 +71,8 @@ struct SumPlan {
         tiles.push_back({o * offsets.run + tiling.begin(t), tiling.height(t),
                          offsets.at[o] + static_cast<ptrdiff_t>(tiling.begin(t))});
     packs_dy = tiles.size() > 12 * threads || job.outputs % kTileCols != 0 || job.dy_stride >= 512;
+    channel_lanes =
+        positions <= kFewPositions && job.source.channels % kTileCols == 0 && job.outputs >= 2 * kTileHeight;
   }
 };
 
@@ -108,12 +116,28 @@ HWY_INLINE void PackPixels(const SumPlan& plan, const std::vector<Stretch>& stre
   }
 }
 
+// dy of the block from position `begin` on, outputs [first, last).
+AskAhead<StridedRows> AheadOfDy(const SumPlan& plan, size_t begin, size_t first, size_t last) {
+  const size_t count = std::min(kPositionBlock, plan.positions - begin);
+  return {{plan.job.dy + begin * plan.job.dy_stride + first, plan.job.dy_stride}, count, last - first};
+}
+// Its pixels, where positions read neighbours. (Others are copied or near.)
+AskAhead<StridedRows> AheadOfPixels(const SumPlan& plan, size_t begin) {
+  const TapSource& s = plan.job.source;
+  const bool straight = plan.offsets.at.size() == 1 && s.direct() && s.w.outputs == s.w.source &&
+                        s.h.outputs == s.h.source && s.channels == s.image_channels;
+  if (!straight) return {};
+  const size_t count = std::min(kPositionBlock, plan.positions - begin);
+  return {{s.images + begin * s.channels, s.channels}, count, s.channels};
+}
+
 // One block of positions joins the sums of some tiles.
 HWY_NOINLINE void SumBlock(const SumPlan& plan, size_t begin, size_t end, size_t tile_begin, size_t tile_end,
                            SumScratch& scratch) {
   const TapSums& job = plan.job;
-  const size_t depth = end - begin;
+  const size_t depth = end - begin, pace = PaceOf(kTileHeight, depth);
   const Chain chain = begin == 0 && !job.accumulate ? Chain::kFirst : Chain::kAdd;
+  AheadOfTile<StridedRows> ahead;
   float* dy = Floats(scratch.dy, kPanelsAtOnce * kPositionBlock * kTileCols);
   float* x = Floats(scratch.x, kPositionBlock * kTileHeight + kPackSlack);
   for (size_t group = 0; group < job.outputs; group += kPanelsAtOnce * kTileCols) {
@@ -125,6 +149,9 @@ HWY_NOINLINE void SumBlock(const SumPlan& plan, size_t begin, size_t end, size_t
                   panel, kTileCols);
       PadSteps(panel, cols, kTileCols, depth);
     }
+    const size_t steps = (tile_end - tile_begin) * ((group_end - group + kTileCols - 1) / kTileCols) * depth;
+    ahead.operand = AheadOfDy(plan, end, group, group_end).Within(steps);
+    ahead.other = AheadOfPixels(plan, end).Within(steps);
     for (size_t i = tile_begin; i < tile_end; ++i) {
       const SumTile& tile = plan.tiles[i];
       scratch.moved.clear();
@@ -134,17 +161,74 @@ HWY_NOINLINE void SumBlock(const SumPlan& plan, size_t begin, size_t end, size_t
       } else {
         for (const Stretch& s : scratch.stretches) scratch.moved.push_back({s.data + tile.offset, s.length});
       }
-      for (size_t first = group; first < group_end; first += kTileCols)
+      for (size_t first = group; first < group_end; first += kTileCols) {
+        const bool last = first + kTileCols >= group_end;
+        const SumTile& next = plan.tiles[last && i + 1 < tile_end ? i + 1 : i];
+        ahead.outputs = {
+            {plan.sums + next.row * plan.columns + (last ? group : first + kTileCols), plan.columns},
+            next.height,
+            kTileCols,
+            pace};
         StretchTileFor(tile.height)(
             scratch.moved.data(), scratch.moved.size(), plan.packs_pixels ? tile.height : plan.column_step,
             plan.packs_dy ? dy + (first - group) * kPositionBlock : job.dy + begin * job.dy_stride + first,
             plan.packs_dy ? kTileCols : job.dy_stride, plan.sums + tile.row * plan.columns + first,
-            plan.columns, chain);
+            plan.columns, chain, ahead);
+      }
     }
   }
 }
 
-// All positions for some tiles: as many blocks at a time as have their pixels in the second cache.
+// The same with lanes of channels: panels [panel_begin, panel_end) of kTileCols of them.
+HWY_NOINLINE void SumBlockByChannels(const SumPlan& plan, size_t begin, size_t end, size_t panel_begin,
+                                     size_t panel_end, SumScratch& scratch) {
+  const TapSums& job = plan.job;
+  const size_t depth = end - begin, pace = PaceOf(kTileHeight, depth);
+  const Chain chain = begin == 0 && !job.accumulate ? Chain::kFirst : Chain::kAdd;
+  constexpr size_t kSlot = kPositionBlock * kTileHeight + kPackSlack;
+  float* x = Floats(scratch.x, kPositionBlock * kTileCols);
+  float* dy = Floats(scratch.dy, Tiling(kOutputsAtOnce).tiles * kSlot);
+  AheadOfTile<StridedRows> ahead;
+  for (size_t group = 0; group < job.outputs; group += kOutputsAtOnce) {
+    const Tiling tiling(std::min(kOutputsAtOnce, job.outputs - group));
+    for (size_t t = 0; t < tiling.tiles; ++t) {
+      const size_t first = group + tiling.begin(t);
+      PackColumns(job.dy + begin * job.dy_stride + first, job.dy_stride, tiling.height(t),
+                  job.outputs - first, depth, dy + t * kSlot, tiling.height(t));
+    }
+    const size_t steps = (panel_end - panel_begin) * tiling.tiles * depth;
+    ahead.operand =
+        AheadOfDy(plan, end, group, group + std::min(kOutputsAtOnce, job.outputs - group)).Within(steps);
+    ahead.other = AheadOfPixels(plan, end).Within(steps);
+    for (size_t panel = panel_begin; panel < panel_end; ++panel) {
+      const size_t row = panel * kTileCols;
+      const ptrdiff_t offset =
+          plan.offsets.at[row / plan.offsets.run] + static_cast<ptrdiff_t>(row % plan.offsets.run);
+      float* to = x;
+      for (const Stretch& s : scratch.stretches) {
+        PackColumns(s.data + offset, plan.column_step, kTileCols, kTileCols, s.length, to, kTileCols);
+        to += s.length * kTileCols;
+      }
+      for (size_t t = 0; t < tiling.tiles; ++t) {
+        const bool last = t + 1 == tiling.tiles;
+        const size_t next = last ? 0 : t + 1, next_row = last ? row + kTileCols : row;
+        ahead.outputs = {
+            {job.dw + (group + tiling.begin(next)) * plan.rows + std::min(next_row, plan.rows - kTileCols),
+             plan.rows},
+            tiling.height(next),
+            kTileCols,
+            pace};
+        const Stretch stretch{dy + t * kSlot, depth};
+        StretchTileFor(tiling.height(t))(&stretch, 1, tiling.height(t), x, kTileCols,
+                                         job.dw + (group + tiling.begin(t)) * plan.rows + row, plan.rows,
+                                         chain, ahead);
+      }
+    }
+  }
+}
+
+// All positions for some tiles, or panels of channels: as many blocks at a time as have their pixels in the
+// second cache.
 HWY_NOINLINE void SumTiles(const SumPlan& plan, size_t tile_begin, size_t tile_end) {
   thread_local SumScratch scratch;
   const TapSource& s = plan.job.source;
@@ -169,7 +253,8 @@ HWY_NOINLINE void SumTiles(const SumPlan& plan, size_t tile_begin, size_t tile_e
       FindStretches(
           plan, begin, block_end, [&](size_t row) { return scratch.rows[row - first_row]; },
           scratch.stretches);
-      SumBlock(plan, begin, block_end, tile_begin, tile_end, scratch);
+      (plan.channel_lanes ? SumBlockByChannels : SumBlock)(plan, begin, block_end, tile_begin, tile_end,
+                                                           scratch);
     }
   }
 }
@@ -193,6 +278,9 @@ HWY_NOINLINE void TurnSums(const SumPlan& plan, size_t begin, size_t end) {
 
 void run_sums(const TapSums& job, ThreadPool& pool) {
   SumPlan plan(job, pool.size());
+  if (plan.channel_lanes)
+    return pool.parallel_for(plan.rows / kTileCols, 1,
+                             [&](size_t begin, size_t end) { SumTiles(plan, begin, end); });
   thread_local Buffer buffer;
   plan.sums = Floats(buffer, plan.rows * plan.columns + kPackSlack);
   float* dw = job.dw;

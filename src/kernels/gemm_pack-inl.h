@@ -60,14 +60,36 @@ HWY_INLINE void PadSteps(float* to, size_t cols, size_t to_step, size_t depth) {
   for (size_t k = 0; k < depth; ++k) std::fill(to + k * to_step + cols, to + (k + 1) * to_step, 0.0f);
 }
 
+// Rows [first, first + kVF) of PackRows() by whole lines, through a copy.
+inline constexpr size_t kStagedSteps = 64;
+template <class Row>
+HWY_INLINE void PackStaged(Row row, size_t first, size_t last, size_t k, float* to, size_t to_step) {
+  constexpr size_t kStride = kStagedSteps + 16;
+  const DF d;
+  alignas(64) float stage[kVF * kStride];
+  const size_t rows = std::min(kVF, last + 1 - first);
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t i = 0; i < kStagedSteps; i += kVF)
+      hn::Store(hn::LoadU(d, row(first + r) + k + i), d, stage + r * kStride + i);
+  const auto staged = [&stage](size_t r) HWY_ATTR { return stage + r * kStride; };
+  for (size_t i = 0; i < kStagedSteps; i += 4)
+    PackFourSteps(staged, 0, rows - 1, i, to + i * to_step, to_step);
+}
+
 // to[k * to_step + r] = row(r)[k] for r < rows <= to_step, k < depth. Leaves anything in the other columns,
 // and in kPackSlack floats behind the end.
 template <class Row>
 HWY_INLINE void PackRows(Row row, size_t rows, size_t depth, float* to, size_t to_step) {
   size_t k = 0;
+  const size_t groups = (rows + kVF - 1) / kVF;
+  // Rows a multiple of 2 KiB apart share a few sets of the first cache, and push each other out.
+  const bool crowded = rows > 8 && (row(1) - row(0)) % 512 == 0;
+  for (; crowded && k + kStagedSteps <= depth; k += kStagedSteps)
+    for (size_t group = groups; group-- > 0;)
+      PackStaged(row, group * kVF, rows - 1, k, to + k * to_step + group * kVF, to_step);
   // What the last rows write too much, the first ones and the next steps overwrite.
   for (; k + 4 <= depth; k += 4)
-    for (size_t group = (rows + kVF - 1) / kVF; group-- > 0;)
+    for (size_t group = groups; group-- > 0;)
       PackFourSteps(row, group * kVF, rows - 1, k, to + k * to_step + group * kVF, to_step);
   for (; k < depth; ++k)
     for (size_t r = 0; r < rows; ++r) to[k * to_step + r] = row(r)[k];

@@ -108,6 +108,7 @@ TEST(Gemm, LongSumsAndManyBlocksAreThePlainLoop) {
   expect_plain({61, 70, 530}, {1, 2, 3}, 1);
   expect_plain({200, 33, 300}, {1, 2, 3}, 2);
   expect_plain({17, 200, 259}, {1, 2, 3}, 3);
+  expect_plain({40, 70, 512}, {1, 2}, 0);  // rows that share sets of the first cache
 }
 
 TEST(Gemm, WildValuesAreThePlainLoop) {

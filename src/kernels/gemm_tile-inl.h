@@ -1,8 +1,8 @@
 // The inner loops of gemm and conv2d: a tile of kRows x kTileCols outputs in registers, each a chain of FMAs.
 //
 // The columns' side is packed, [depth][kTileCols] floats, or rows of the caller's memory that are as wide.
-// The rows' side is either packed as well (or something that looks packed: kRows neighbours per step), or
-// kRows pointers into rows of the caller's memory.
+// The rows' side is packed as well, or something that looks packed: kRows neighbours per step. (Rows that are
+// read through pointers: conv2d_tile-inl.h.)
 #if defined(BUTTERFLY_KERNELS_GEMM_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BUTTERFLY_KERNELS_GEMM_TILE_INL_H_
 #undef BUTTERFLY_KERNELS_GEMM_TILE_INL_H_
@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "kernels/gemm_ahead-inl.h"
 #include "kernels/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -46,17 +47,20 @@ struct Accumulators {
   VF v[kRows][kTileVectors];
 
   HWY_INLINE Accumulators() {}  // one that the compiler makes has no target
-  HWY_INLINE void Begin(const float* c, size_t c_stride, Chain chain) {
+  // row(m): where the outputs of row m stand.
+  template <class Row>
+  HWY_INLINE void Begin(Row row, Chain chain) {
     BF_UNROLL
     for (size_t m = 0; m < kRows; ++m) BF_UNROLL
     for (size_t n = 0; n < kTileVectors; ++n)
-      v[m][n] = chain == Chain::kContinue ? hn::LoadU(DF(), c + m * c_stride + n * kVF) : hn::Zero(DF());
+      v[m][n] = chain == Chain::kContinue ? hn::LoadU(DF(), row(m) + n * kVF) : hn::Zero(DF());
   }
-  HWY_INLINE void End(float* c, size_t c_stride, Chain chain) const {
+  template <class Row>
+  HWY_INLINE void End(Row row, Chain chain) const {
     BF_UNROLL
     for (size_t m = 0; m < kRows; ++m) BF_UNROLL
     for (size_t n = 0; n < kTileVectors; ++n) {
-      float* to = c + m * c_stride + n * kVF;
+      float* to = row(m) + n * kVF;
       VF result = v[m][n];
       if (chain == Chain::kAdd) result = hn::Add(hn::LoadU(DF(), to), result);
       if (chain == Chain::kFirst) result = hn::Add(hn::Zero(DF()), result);  // -0 becomes +0
@@ -75,76 +79,47 @@ struct Stretch {
 // packed. Neither b nor c need be aligned.
 template <size_t kRows>
 HWY_NOINLINE void TileOfStretches(const Stretch* stretches, size_t stretch_count, size_t step, const float* b,
-                                  size_t b_step, float* c, size_t c_stride, Chain chain) {
+                                  size_t b_step, float* c, size_t c_stride, Chain chain,
+                                  AheadOfTile<StridedRows>& ahead) {
+  const auto row = [c, c_stride](size_t m) HWY_ATTR { return c + m * c_stride; };
   Accumulators<kRows> acc;
-  acc.Begin(c, c_stride, chain);
+  acc.Begin(row, chain);
   for (size_t s = 0; s < stretch_count; ++s) {
     const float* a = stretches[s].data;
-    const float* end = a + stretches[s].length * step;
-    for (; a != end; a += step, b += b_step) {
-      // Both come from the second cache, and a little sooner than its prefetcher thinks: 1 %.
-      __builtin_prefetch(a + 24 * step, 0, 3);
-      BF_UNROLL
-      for (size_t n = 0; n < kTileCols; n += 16) __builtin_prefetch(b + 12 * b_step + n, 0, 3);
-      VF w[kTileVectors];
-      BF_UNROLL
-      for (size_t n = 0; n < kTileVectors; ++n) w[n] = hn::LoadU(DF(), b + n * kVF);
-      BF_UNROLL
-      for (size_t m = 0; m < kRows; ++m) {
-        const VF x = hn::Set(DF(), a[m]);
+    for (size_t left = stretches[s].length; left != 0;) {
+      ahead.Ask();
+      const size_t steps = std::min(left, kAskSteps);
+      left -= steps;
+      for (const float* stop = a + steps * step; a != stop; a += step, b += b_step) {
+        // Both come from the second cache, and a little sooner than its prefetcher thinks: 1 %.
+        __builtin_prefetch(a + 24 * step, 0, 3);
         BF_UNROLL
-        for (size_t n = 0; n < kTileVectors; ++n) acc.v[m][n] = Fma(x, w[n], acc.v[m][n]);
+        for (size_t n = 0; n < kTileCols; n += 16) __builtin_prefetch(b + 12 * b_step + n, 0, 3);
+        VF w[kTileVectors];
+        BF_UNROLL
+        for (size_t n = 0; n < kTileVectors; ++n) w[n] = hn::LoadU(DF(), b + n * kVF);
+        BF_UNROLL
+        for (size_t m = 0; m < kRows; ++m) {
+          const VF x = hn::Set(DF(), a[m]);
+          BF_UNROLL
+          for (size_t n = 0; n < kTileVectors; ++n) acc.v[m][n] = Fma(x, w[n], acc.v[m][n]);
+        }
       }
     }
   }
-  acc.End(c, c_stride, chain);
-}
-
-// Row m reads rows[m][offset .. offset + run) for each offset in turn.
-template <size_t kRows>
-HWY_NOINLINE void TileOfRows(const float* const* rows, const ptrdiff_t* offsets, size_t offset_count,
-                             size_t run, const float* b, float* c, size_t c_stride, Chain chain) {
-  Accumulators<kRows> acc;
-  acc.Begin(c, c_stride, chain);
-  const float* x[kRows];
-  BF_UNROLL
-  for (size_t m = 0; m < kRows; ++m) x[m] = rows[m];
-  for (size_t o = 0; o < offset_count; ++o) {
-    const ptrdiff_t begin = offsets[o], end = begin + static_cast<ptrdiff_t>(run);
-    for (ptrdiff_t k = begin; k < end; ++k, b += kTileCols) {
-      VF w[kTileVectors];
-      BF_UNROLL
-      for (size_t n = 0; n < kTileVectors; ++n) w[n] = hn::Load(DF(), b + n * kVF);
-      BF_UNROLL
-      for (size_t m = 0; m < kRows; ++m) {
-        const VF value = hn::Set(DF(), x[m][k]);
-        BF_UNROLL
-        for (size_t n = 0; n < kTileVectors; ++n) acc.v[m][n] = Fma(value, w[n], acc.v[m][n]);
-      }
-    }
-  }
-  acc.End(c, c_stride, chain);
+  acc.End(row, chain);
 }
 
 // The functions for 1 .. kTileHeight rows.
-using StretchTile = void (*)(const Stretch*, size_t, size_t, const float*, size_t, float*, size_t, Chain);
-using RowTile = void (*)(const float* const*, const ptrdiff_t*, size_t, size_t, const float*, float*, size_t,
-                         Chain);
+using StretchTile = void (*)(const Stretch*, size_t, size_t, const float*, size_t, float*, size_t, Chain,
+                             AheadOfTile<StridedRows>&);
 template <size_t... kRow>
 HWY_INLINE StretchTile StretchTileIn(size_t rows, std::index_sequence<kRow...>) {
   static constexpr StretchTile kTable[] = {TileOfStretches<kRow + 1>...};
   return kTable[rows - 1];
 }
-template <size_t... kRow>
-HWY_INLINE RowTile RowTileIn(size_t rows, std::index_sequence<kRow...>) {
-  static constexpr RowTile kTable[] = {TileOfRows<kRow + 1>...};
-  return kTable[rows - 1];
-}
 HWY_INLINE StretchTile StretchTileFor(size_t rows) {
   return StretchTileIn(rows, std::make_index_sequence<kTileHeight>());
-}
-HWY_INLINE RowTile RowTileFor(size_t rows) {
-  return RowTileIn(rows, std::make_index_sequence<kTileHeight>());
 }
 
 // Rows [0, count) in tiles whose heights differ by one at most: a low last tile would wait for the latency of

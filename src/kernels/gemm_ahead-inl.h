@@ -1,0 +1,85 @@
+// Memory that tiles will need soon, asked for while they compute (gemm_tile-inl.h).
+//
+// Little by little, some lines every kAskSteps steps: all at once they would fill the queue of misses, and
+// the tile would wait for them.
+#if defined(BUTTERFLY_KERNELS_GEMM_AHEAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BUTTERFLY_KERNELS_GEMM_AHEAD_INL_H_
+#undef BUTTERFLY_KERNELS_GEMM_AHEAD_INL_H_
+#else
+#define BUTTERFLY_KERNELS_GEMM_AHEAD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace butterfly::kernels::HWY_NAMESPACE {
+
+inline constexpr size_t kAskSteps = 16;   // steps of a tile between two questions
+inline constexpr size_t kAskFloats = 32;  // two lines
+
+// Rows at a fixed distance, and rows given by pointers.
+struct StridedRows {
+  const float* row = nullptr;
+  size_t stride = 0;
+  HWY_INLINE const float* First() const { return row; }
+  HWY_INLINE void Next() { row += stride; }
+};
+struct ListedRows {
+  const float* const* row = nullptr;
+  ptrdiff_t offset = 0;
+  HWY_INLINE const float* First() const { return *row + offset; }
+  HWY_INLINE void Next() { ++row; }
+};
+
+// Pieces of kAskFloats per question, for `pieces` of them during `steps` steps.
+HWY_INLINE size_t PaceOf(size_t pieces, size_t steps) {
+  const size_t questions = std::max<size_t>(steps / kAskSteps, 1);
+  return (pieces + questions - 1) / questions;
+}
+
+// The first `width` floats of `count` rows.
+template <class Rows>
+struct AskAhead {
+  Rows rows = {};
+  size_t count = 0, width = 0;
+  size_t pace = 1;
+  size_t column = 0;
+
+  // Goes at the pace that asks for everything during `steps` steps.
+  HWY_INLINE AskAhead Within(size_t steps) const {
+    AskAhead result = *this;
+    result.pace = PaceOf(count * ((width + kAskFloats - 1) / kAskFloats), steps);
+    return result;
+  }
+  HWY_INLINE void Ask() {
+    for (size_t i = 0; i < pace && count != 0; ++i) {
+      const float* at = rows.First() + column;
+      __builtin_prefetch(at, 0, 2);  // to the second cache: the first one is full of what the tile reads
+      __builtin_prefetch(at + 16, 0, 2);
+      column += kAskFloats;
+      if (column < width) continue;
+      column = 0;
+      rows.Next();
+      --count;
+    }
+  }
+};
+
+// What a tile asks for: outputs of the next one, and what is packed or read after it.
+template <class Rows>
+struct AheadOfTile {
+  AskAhead<Rows> outputs = {}, operand = {}, other = {};
+  HWY_INLINE void Ask() {
+    outputs.Ask();
+    operand.Ask();
+    other.Ask();
+  }
+};
+
+}  // namespace butterfly::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard
