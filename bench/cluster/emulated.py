@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""Predicted against measured tokens/s on emulated clusters: unequal CPUs, links with little bandwidth and long ways.
+
+    emulated.py --model FILE [--butterfly BIN] [--delay-line BIN] [--clusters 1,2,..] [--work FOLDER] [--out FILE.json]
+
+A node is a process of `butterfly serve --cluster` or `butterfly join` with
+  - a network namespace of its own, joined to the others by a switch that delays every frame (delay_line: kernels without netem);
+    what it sends passes a token bucket (tc tbf) of its link's bandwidth, whose bucket holds four frames, so that a row of a
+    token does not slip through at once;
+  - a control group that limits its CPU time (cpu.max, or cpu.cfs_quota_us in version 1) in periods of 4 ms. The usual 100 ms
+    would not do: a node that waits for others half of the time would save up its quota and compute at full speed.
+Nodes measure their own kernels and links inside these limits, with nothing told to them. The coordinator plans (`balanced`:
+everybody has a part) and predicts; then one stream generates, around the depth for which the plan was made, and its
+tokens/s are compared. Nodes start one after the other, so that they do not measure each other. Needs root, ip and tc.
+An --out file that exists is added to; without --clusters it is shown.
+"""
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "serve"))
+sys.path.insert(0, str(HERE.parent.parent / "tests" / "cluster"))
+from harness import Process, skip  # noqa: E402
+from http_load import ask  # noqa: E402
+
+CONTEXT, TOKENS = 256, 48
+PROMPT = CONTEXT // 2 - TOKENS // 2  # so that half of the context is full on average, as the planner counts
+PERIOD_US = 4000
+FRAME = 1514
+# CPUs of each node, the coordinator first; then its link: Mbit/s and milliseconds of one way.
+CLUSTERS = {
+    "1": ("two equal, gigabit", [(1.0, 1000, 0.2), (1.0, 1000, 0.2)]),
+    "2": ("fast coordinator, slow node", [(1.0, 1000, 0.5), (0.5, 1000, 0.5)]),
+    "3": ("slow coordinator, 300 Mbit/s, 2 ms", [(0.4, 300, 2), (1.0, 300, 2)]),
+    "4": ("three unequal, gigabit, 1 ms", [(1.0, 1000, 1), (0.7, 1000, 1), (0.4, 1000, 1)]),
+    "5": ("three, 100 Mbit/s, 3 ms", [(0.8, 100, 3), (0.8, 100, 3), (0.5, 100, 3)]),
+    "6": ("two weak, 100 Mbit/s, 5 ms", [(0.6, 100, 5), (0.3, 100, 5)]),
+}
+TAG = f"bfe{os.getpid() % 10000}"
+GROUPS = []
+
+
+def run(*words):
+    subprocess.run([str(w) for w in words], check=True, capture_output=True)
+
+
+def limited(name, cpus):
+    """A control group with so much CPU time; what puts a process into it."""
+    quota = int(cpus * PERIOD_US)
+    for root, files in (("/sys/fs/cgroup/cpu", {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": quota}),
+                        ("/sys/fs/cgroup", {"cpu.max": f"{quota} {PERIOD_US}"})):
+        folder = f"{root}/{TAG}-{name}"
+        try:
+            os.mkdir(folder)
+            GROUPS.append(folder)
+            for file, value in files.items():
+                with open(f"{folder}/{file}", "w") as out:
+                    out.write(str(value))
+            return ["bash", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "node"]
+        except OSError:
+            continue
+    skip("control groups with CPU limits are not allowed here")
+
+
+class Network:
+    """Namespaces with an address each, behind one switch with a delay."""
+
+    def __init__(self, delay_line, nodes):
+        self.names = [f"{TAG}{i}" for i in range(len(nodes))] + [f"{TAG}sw"]
+        self.switch = None
+        run("ip", "netns", "add", self.names[-1])
+        ports = []
+        for i, (_, mbit, _) in enumerate(nodes):
+            name, port = self.names[i], f"port{i}"
+            ports.append(port)
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", self.names[-1])
+            run("ip", "-n", name, "addr", "add", f"10.79.0.{i + 1}/24", "dev", "eth0")
+            for end in ("eth0", "lo"):
+                run("ip", "-n", name, "link", "set", end, "up")
+            run("ip", "-n", self.names[-1], "link", "set", port, "up")
+            run("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit",
+                "burst", 4 * FRAME, "limit", 4 << 20)
+        delay_us = int(1000 * nodes[0][2])
+        self.switch = subprocess.Popen(["ip", "netns", "exec", self.names[-1], str(delay_line), str(delay_us), *ports])
+
+    def inside(self, i):
+        """Not `ip netns exec`, which hides /sys/fs/cgroup: a node must see its quota."""
+        return ["nsenter", f"--net=/run/netns/{self.names[i]}"]
+
+    def remove(self):
+        if self.switch is not None:
+            self.switch.terminate()
+            self.switch.wait()
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+def machine(work, i):
+    home = f"{work}/node{i}"
+    os.makedirs(home, exist_ok=True)
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "BUTTERFLY_"))}
+    return {**env, "HOME": home, "XDG_RUNTIME_DIR": home}
+
+
+def request(network, body):
+    """Seconds to the first token and to the last, of a stream that is asked for on the coordinator's machine."""
+    done = subprocess.run([*network.inside(0), sys.executable, __file__, "--ask", json.dumps(body)], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stdout + done.stderr)
+    return json.loads(done.stdout)
+
+
+def status(options, network, env):
+    done = subprocess.run([*network.inside(0), options.butterfly, "status", "--json"], env=env, capture_output=True, text=True)
+    return json.loads(done.stdout) if done.returncode == 0 else {"nodes": [], "links": [], "serving": False, "change": "none"}
+
+
+def settled(options, network, env, count):
+    """The state of the cluster when all serve, all links are measured and no other plan is on its way."""
+    end = time.monotonic() + 600
+    quiet_since = None
+    while time.monotonic() < end:
+        state = status(options, network, env)
+        ready = state["serving"] and not state["change"] and len(state["links"]) == count * (count - 1) and \
+            sum("layers" in n for n in state["nodes"]) == count
+        quiet_since = (quiet_since or time.monotonic()) if ready else None
+        if quiet_since and time.monotonic() - quiet_since > 1.5:
+            return state
+        time.sleep(0.2)
+    sys.exit(f"not ready: {json.dumps(state)[:3000]}")
+
+
+def work_of(state):
+    return {n["name"]: n["work"] for n in state["nodes"] if "work" in n}
+
+
+def measure(options, network, env, state):
+    """Tokens/s of one stream, and seconds of a step on each node."""
+    rng = random.Random(1)
+    prompt = [rng.randrange(300, 30000) for _ in range(PROMPT)]
+    body = {"prompt": prompt, "max_tokens": TOKENS, "stream": True, "ignore_eos": True, "temperature": 1.0, "top_k": 40,
+            "stream_options": {"include_usage": True}}
+    request(network, {**body, "max_tokens": 8, "seed": 1})  # warm, and the prompt is in the cache
+    before = work_of(status(options, network, env))
+    rates = []
+    for seed in range(options.repeats):
+        answer = request(network, {**body, "seed": 10 + seed})
+        rates.append((TOKENS - 1) / (answer["total"] - answer["first"]))
+    after = work_of(status(options, network, env))
+    steps = {name: (after[name]["compute_us"] - before[name]["compute_us"]) / max(1, after[name]["steps"] - before[name]["steps"]) / 1e6
+             for name in after if name in before}
+    return rates, steps
+
+
+def one_cluster(options, number):
+    words, nodes = CLUSTERS[number]
+    work = f"{options.work}/{number}"
+    shutil.rmtree(work, ignore_errors=True)
+    os.makedirs(work)
+    network = Network(options.delay_line, nodes)
+    processes = []
+    try:
+        env = machine(work, 0)
+        made = subprocess.run([*network.inside(0), options.butterfly, "init", "--name", "node0", "--address", "10.79.0.1", "--json"],
+                              env=env, capture_output=True, text=True)
+        if made.returncode != 0:
+            sys.exit(made.stderr)
+        tokens = [json.loads(made.stdout)["token"]]
+        while len(tokens) < len(nodes) - 1:
+            new = subprocess.run([*network.inside(0), options.butterfly, "token", "new", "--address", "10.79.0.1", "--json"], env=env,
+                                 capture_output=True, text=True, check=True)
+            tokens.append(json.loads(new.stdout)["token"])
+        server = Process([options.butterfly, "serve", "-m", options.model, "--port", "8080", "-c", str(CONTEXT), "--parallel", "1", "-t", "1",
+                          "--cluster", "--nodes", str(len(nodes)), "--nodes-wait", "600", "--strategy", "balanced"],
+                         env=env, before=[*network.inside(0), *limited("node0", nodes[0][0])])
+        processes.append(server)
+        server.wait_for(r"cluster does not serve|Serving|waiting")
+        for i in range(1, len(nodes)):
+            joined = Process([options.butterfly, "join", "10.79.0.1", "--token", tokens[i - 1], "--name", f"node{i}", "-t", "1", "-m", options.model],
+                             env=machine(work, i), before=[*network.inside(i), *limited(f"node{i}", nodes[i][0])])
+            processes.append(joined)
+            joined.wait_for("works for", seconds=300)
+        state = settled(options, network, env, len(nodes))
+        rates, steps = measure(options, network, env, state)
+        row = {"cluster": number, "words": words, "predicted": state["predicted_tokens_per_s"], "measured": statistics.median(rates), "rates": rates,
+               "links": {f"{k['from']}-{k['to']}": [k["rtt_s"], k["bytes_per_s"]] for k in state["links"]},
+               "stages": [{"node": n["name"], "pieces": n["layers"]["end"] - n["layers"]["begin"], "predicted_s": n["layers"]["predicted_s"],
+                           "measured_s": steps.get(n["name"])} for n in state["nodes"] if "layers" in n]}
+        return row
+    except AssertionError as error:
+        sys.exit(f"cluster {number}: {error}")
+    finally:
+        for process in reversed(processes):
+            if process.process.poll() is None:
+                process.end()
+        network.remove()
+        while GROUPS:
+            try:
+                os.rmdir(GROUPS.pop())
+            except OSError as error:
+                print(error, file=sys.stderr)
+
+
+def show(rows):
+    print("| cluster | CPUs | links | pieces | tokens/s predicted | measured | off by |\n|---|---|---|---|---|---|---|")
+    for row in rows:
+        _, nodes = CLUSTERS[row["cluster"]]
+        pieces = {s["node"]: s["pieces"] for s in row["stages"]}
+        print(f"| {row['words']} | {', '.join(str(n[0]) for n in nodes)} | {nodes[0][1]} Mbit/s, {nodes[0][2]} ms | "
+              f"{', '.join(str(pieces.get(f'node{i}', 0)) for i in range(len(nodes)))} | {row['predicted']:.2f} | {row['measured']:.2f} "
+              f"| {100 * (row['predicted'] / row['measured'] - 1):+.1f} % |")
+    for row in rows:
+        stages = "; ".join(f"{s['node']} {1e3 * s['predicted_s']:.1f} / " + (f"{1e3 * s['measured_s']:.1f}" if s["measured_s"] else "?") for s in row["stages"])
+        links = "; ".join(f"{name} {1e3 * rtt:.2f} ms, {rate * 8e-6:.0f} Mbit/s" for name, (rtt, rate) in row["links"].items())
+        print(f"\n{row['words']}: ms of a step predicted / computed: {stages}\n  links as measured: {links}\n  rounds: {', '.join(f'{r:.2f}' for r in row['rates'])}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model")
+    parser.add_argument("--butterfly", default="build/release/bin/butterfly")
+    parser.add_argument("--delay-line", default="build/release/bin/delay_line")
+    parser.add_argument("--clusters", default="")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--work", default="/tmp/butterfly-emulated")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--ask", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.ask:
+        answer = asyncio.run(ask(8080, "/v1/completions", json.loads(options.ask)))
+        if answer.status != 200:
+            sys.exit(f"status {answer.status}: {answer.body!r}")
+        print(json.dumps({"first": answer.first, "total": answer.total, "tokens": answer.tokens}))
+        return
+    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "tc", "nsenter"))):
+        skip("needs root, ip and tc (iproute2) and nsenter")
+    rows = json.loads(options.out.read_text()) if options.out and options.out.exists() else []
+    options.butterfly, options.delay_line = os.path.abspath(options.butterfly), os.path.abspath(options.delay_line)
+    for number in filter(None, options.clusters.split(",")):
+        row = one_cluster(options, number)
+        rows = [r for r in rows if r["cluster"] != number] + [row]
+        rows.sort(key=lambda r: r["cluster"])
+        if options.out:
+            options.out.write_text(json.dumps(rows, indent=1))
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()
