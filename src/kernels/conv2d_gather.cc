@@ -34,6 +34,7 @@ inline constexpr size_t kBandFloats = 160 << 10;  // of the source, per band
 inline constexpr size_t kStepsMax = 1152;  // per visit to the outputs: weights stay in the second cache
 inline constexpr size_t kNearWeights = 48
                                        << 10;  // floats that stay in the second cache beside everything else
+inline constexpr size_t kNearest = 6 << 10;    // floats of weights that leave room in the first cache
 // Floats from which on packing all weights before their use would push them out of the caches, and of a
 // source that is still small enough to be walked for each panel.
 inline constexpr size_t kManyWeights = 1 << 20, kSmallSource = 384 << 10;
@@ -168,8 +169,8 @@ HWY_INLINE void FinishTile(const PanelJob& job, const TapClass& kind, size_t beg
   if (!kind.whole && (!job.plan.finite[job.panel] || AnyMinusZero(job.to + begin, height, job.column)))
     ComputeWithZeros(job, begin, height);
   if (all.doubt != nullptr && AnyDoubtful(job.to + begin, height, cols)) *all.doubt = true;
-  for (size_t m = 0; m < height; ++m)
-    for (ptrdiff_t pixel : target.clear) std::fill_n(job.band.to[begin + m] + pixel + first, cols, 0.0f);
+  for (ptrdiff_t pixel : target.clear)
+    for (size_t m = 0; m < height; ++m) std::fill_n(job.band.to[begin + m] + pixel + first, cols, 0.0f);
   if (job.straight && !HasEffect(all.epilogue)) return;
   if (target.parts > 1) return ScatterTile(job, begin, height);
   for (size_t m = 0; m < height; ++m) {
@@ -232,12 +233,15 @@ HWY_INLINE void MultiplyTiles(const std::vector<PanelJob>& jobs, const Band& ban
     const size_t steps = piece.runs.size() * piece.run;
     const size_t pace = PaceOf(kTileHeight, steps);
     const size_t pixel_pace = PaceOfPixels(jobs.front().plan, jobs.size() * steps);
+    const bool near = jobs.size() * steps * kTileCols <= kNearest;
     for (size_t t = 0; t < tiling.tiles; ++t) {
       const size_t begin = group.begin + tiling.begin(t), height = tiling.height(t);
       ahead.operand = AheadOfPixels(jobs.front(), piece, begin + height, pixel_pace);
+      ahead.operand.near = near;
       for (size_t panel = 0; panel < jobs.size(); ++panel) {
         const bool last = panel + 1 == jobs.size();
         ahead.outputs = AheadOfOutputs(jobs[last ? 0 : panel + 1], last ? begin + height : begin, pace);
+        ahead.outputs.near = near;
         MultiplyTile(jobs[panel], *group.kind, piece, begin, height, ahead);
       }
     }

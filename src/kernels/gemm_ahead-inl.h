@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace butterfly::kernels::HWY_NAMESPACE {
 
-inline constexpr size_t kAskSteps = 16;   // steps of a tile between two questions
+inline constexpr size_t kAskSteps = 32;   // steps of a tile between two questions
 inline constexpr size_t kAskFloats = 32;  // two lines
 
 // Rows at a fixed distance, and rows given by pointers.
@@ -46,6 +46,8 @@ struct AskAhead {
   Rows rows = {};
   size_t count = 0, width = 0;
   size_t pace = 1;
+  // Into the first cache. Else the second: what a tile reads usually fills the first.
+  bool near = false;
   size_t column = 0;
 
   // Goes at the pace that asks for everything during `steps` steps.
@@ -57,8 +59,13 @@ struct AskAhead {
   HWY_INLINE void Ask() {
     for (size_t i = 0; i < pace && count != 0; ++i) {
       const float* at = rows.First() + column;
-      __builtin_prefetch(at, 0, 2);  // to the second cache: the first one is full of what the tile reads
-      __builtin_prefetch(at + 16, 0, 2);
+      if (near) {
+        __builtin_prefetch(at, 0, 3);
+        __builtin_prefetch(at + 16, 0, 3);
+      } else {
+        __builtin_prefetch(at, 0, 2);
+        __builtin_prefetch(at + 16, 0, 2);
+      }
       column += kAskFloats;
       if (column < width) continue;
       column = 0;
