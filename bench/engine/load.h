@@ -1,6 +1,7 @@
 // Requests for measuring, and a sink that notes when their tokens came.
 #pragma once
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -11,27 +12,30 @@ namespace butterfly::bench {
 
 using Seconds = double;
 
-inline Seconds seconds_now() {
-  return std::chrono::duration<double>(SystemClock::instance().now().time_since_epoch()).count();
+inline Seconds seconds_now(const Clock& clock = SystemClock::instance()) {
+  return std::chrono::duration<double>(clock.now().time_since_epoch()).count();
 }
 
-// Thread-safe.
+// Thread-safe. `ended` is called once, by the engine's thread.
 class Recorder final : public runtime::EventSink {
  public:
+  explicit Recorder(const Clock& clock = SystemClock::instance(), std::function<void()> ended = {})
+      : clock_(clock), ended_(std::move(ended)) {}
   struct Arrival {
     Seconds when;
     size_t tokens;
   };
   void on_tokens(runtime::RequestId, std::vector<runtime::TokenEvent> events) override {
     std::lock_guard lock(mutex_);
-    arrivals_.push_back({seconds_now(), events.size()});
+    arrivals_.push_back({seconds_now(clock_), events.size()});
     tokens_ += events.size();
     changed_.notify_all();
   }
   void on_finish(runtime::RequestId, runtime::FinishEvent event) override {
+    if (ended_) ended_();
     std::lock_guard lock(mutex_);
     finish_ = std::move(event);
-    finished_ = seconds_now();
+    finished_ = seconds_now(clock_);
     changed_.notify_all();
   }
   void wait_for_tokens(size_t count) {
@@ -50,6 +54,8 @@ class Recorder final : public runtime::EventSink {
   Seconds finished() const { return finished_; }
 
  private:
+  const Clock& clock_;
+  const std::function<void()> ended_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Arrival> arrivals_;
@@ -74,8 +80,8 @@ inline runtime::EngineRequest plain_request(std::vector<int32_t> prompt, size_t 
   return request;
 }
 
-inline std::shared_ptr<Recorder> start(runtime::Engine& engine, runtime::EngineRequest request) {
-  auto recorder = std::make_shared<Recorder>();
+inline std::shared_ptr<Recorder> start(runtime::Engine& engine, runtime::EngineRequest request,
+                                       std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>()) {
   auto id = engine.submit(std::move(request), recorder);
   std::move(id).or_throw();
   return recorder;
@@ -94,6 +100,7 @@ struct Setup {
 
 void measure_streams(const Setup& setup);
 void measure_gap(const Setup& setup);
+void measure_sampling(const Setup& setup);
 void measure_speculation(const Setup& setup);
 
 }  // namespace butterfly::bench

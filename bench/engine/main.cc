@@ -20,6 +20,7 @@ struct Mode {
 constexpr Mode kModes[] = {
     {"streams", "tokens/s of several streams at once", butterfly::bench::measure_streams, 8, 128, 64},
     {"gap", "gaps between tokens while a long prompt is read in", butterfly::bench::measure_gap, 4, 4096, 0},
+    {"sampling", "what choosing tokens takes of a step", butterfly::bench::measure_sampling, 1, 8, 64},
     {"speculation", "what guessing ahead gains and costs", butterfly::bench::measure_speculation, 1, 256,
      192},
 };

@@ -1,9 +1,8 @@
 // What guessing ahead gains on text that repeats itself, and costs on text that does not.
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "engine/load.h"
+#include "engine/turns.h"
 
 namespace butterfly::bench {
 namespace {
@@ -72,42 +71,69 @@ constexpr Text kTexts[] = {
     {"eight tokens, misleading", misleading},
 };
 
-// Tokens per second behind the first token.
-double rate(const Setup& setup, const Text& text, uint64_t seed, bool speculate, runtime::Usage* usage) {
-  runtime::LocalEngineOptions options;
-  options.engine.running_max = setup.streams;
-  options.engine.speculate = speculate;
-  options.positions = setup.streams * (setup.prompt + setup.generate + 64);
-  const auto engine = runtime::make_local_engine(setup.model, setup.pool, options);
-  std::vector<std::shared_ptr<Recorder>> streams;
-  for (size_t i = 0; i < setup.streams; ++i)
-    streams.push_back(start(*engine, text.make(setup, 10 * seed + i)));
-  Seconds begin = 0, end = 0;
-  size_t tokens = 0;
-  for (auto& stream : streams) {
-    *usage = stream->wait().usage;
-    begin = std::max(begin, stream->arrivals().front().when);
-    end = std::max(end, stream->finished());
+// One of two engines that write the same texts in turns, one with guesses and one without.
+struct Contender {
+  Contender(const Setup& setup, Turns& turns, size_t party, bool speculate)
+      : turns_(turns), party_(party), open_(setup.streams) {
+    runtime::PagedStageOptions stage;
+    stage.positions = setup.streams * (setup.prompt + setup.generate + 64);
+    stage.sequences = setup.streams;
+    runtime::EngineOptions options;
+    options.running_max = setup.streams;
+    options.speculate = speculate;
+    auto local = std::make_unique<runtime::PagedStage>(setup.model, setup.pool, stage);
+    engine_ = std::make_unique<runtime::Engine>(
+        std::make_unique<TurnStage>(std::move(local), turns, party, clock_), nullptr, options, clock_);
   }
-  for (auto& stream : streams)
-    for (const auto& arrival : stream->arrivals())
-      if (arrival.when > begin) tokens += arrival.tokens;
-  return static_cast<double>(tokens) / (end - begin);
-}
+
+  void begin(const Setup& setup, const Text& text, uint64_t seed) {
+    for (size_t i = 0; i < setup.streams; ++i)
+      streams_.push_back(
+          start(*engine_, text.make(setup, 10 * seed + i), std::make_shared<Recorder>(clock_, [this] {
+            if (--open_ == 0) turns_.leave(party_);
+          })));
+  }
+
+  // Tokens per second behind the first token.
+  double rate(runtime::Usage* usage) {
+    Seconds begin = 0, end = 0;
+    size_t tokens = 0;
+    for (auto& stream : streams_) {
+      *usage = stream->wait().usage;
+      begin = std::max(begin, stream->arrivals().front().when);
+      end = std::max(end, stream->finished());
+    }
+    for (auto& stream : streams_)
+      for (const auto& arrival : stream->arrivals())
+        if (arrival.when > begin) tokens += arrival.tokens;
+    return static_cast<double>(tokens) / (end - begin);
+  }
+
+ private:
+  Turns& turns_;
+  const size_t party_;
+  std::atomic<size_t> open_;
+  TurnClock clock_;
+  std::unique_ptr<runtime::Engine> engine_;
+  std::vector<std::shared_ptr<Recorder>> streams_;
+};
 
 }  // namespace
 
 void measure_speculation(const Setup& setup) {
-  fmt::print("{} streams, prompts of {}, {} tokens each; without and with guesses in turn\n", setup.streams,
-             setup.prompt, setup.generate);
+  fmt::print("{} streams, prompts of {}, {} tokens each; without and with guesses, step by step in turns\n",
+             setup.streams, setup.prompt, setup.generate);
   fmt::print("{:>26} {:>5} {:>12} {:>12} {:>8} {:>16}\n", "text", "round", "without t/s", "with t/s", "ratio",
              "guessed (right)");
   for (const Text& text : kTexts) {
     double without_sum = 0, with_sum = 0;
     for (size_t round = 1; round <= setup.rounds; ++round) {
       runtime::Usage usage;
-      const double without = rate(setup, text, round, false, &usage),
-                   with = rate(setup, text, round, true, &usage);
+      Turns turns(2);
+      Contender plain(setup, turns, 0, false), guessing(setup, turns, 1, true);
+      plain.begin(setup, text, round);
+      guessing.begin(setup, text, round);
+      const double without = plain.rate(&usage), with = guessing.rate(&usage);
       without_sum += 1 / without;
       with_sum += 1 / with;
       fmt::print("{:>26} {:>5} {:>12.2f} {:>12.2f} {:>8.3f} {:>9} ({})\n", text.name, round, without, with,

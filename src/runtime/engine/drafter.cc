@@ -35,29 +35,51 @@ NgramMatch find_ngram(std::span<const int32_t> tokens) {
   return best;
 }
 
-void Drafter::propose(std::span<const int32_t> tokens, size_t max, double row_cost,
+// As many rows as promise most: what is right before the first wrong one, less what all of them cost.
+size_t Drafter::best_length(double chance, std::span<const double> costs) const {
+  size_t best = 0;
+  double best_gain = 0, right = 0, all_right = chance;
+  for (size_t i = 0; i < costs.size() && costs[i] <= credit_; ++i) {
+    right += all_right;
+    all_right *= chance;
+    if (right - costs[i] > best_gain) {
+      best = i + 1;
+      best_gain = right - costs[i];
+    }
+  }
+  return best;
+}
+
+void Drafter::propose(std::span<const int32_t> tokens, std::span<const double> costs,
                       std::vector<int32_t>& draft) {
   draft.clear();
   credit_ = std::min(credit_ + kIncome, kCreditMax);
-  if (max == 0 || credit_ < row_cost || row_cost >= 1) return;
+  if (left_ > 0) {
+    --left_;
+    return;
+  }
+  if (costs.empty() || costs[0] > credit_) return;
   const NgramMatch match = find_ngram(tokens);
   if (match.length < kLengthMin) return;
   kind_ = kind_of(match.length);
-  row_cost_ = row_cost;
-  const double chance = odds_[kind_].chance();
-  double all_right = chance;
-  while (draft.size() < max && all_right > row_cost &&
-         static_cast<double>(draft.size() + 1) * row_cost <= credit_) {
+  const size_t length = best_length(odds_[kind_].chance(), costs);
+  while (draft.size() < length) {
     // Where the earlier place runs into the end of the text, the text repeats itself: so does the guess.
     const size_t from = match.next + draft.size();
     draft.push_back(from < tokens.size() ? tokens[from] : draft[from - tokens.size()]);
-    all_right *= chance;
   }
 }
 
-void Drafter::learn(size_t drafted, size_t accepted) {
-  credit_ = std::min(credit_ + static_cast<double>(accepted) - static_cast<double>(drafted) * row_cost_,
-                     kCreditMax);
+void Drafter::learn(size_t drafted, size_t accepted, double cost) {
+  const double gain = static_cast<double>(accepted) - cost;
+  credit_ = std::clamp(credit_ + gain, -kCreditMax, kCreditMax);
+  earned_ = kForget * earned_ + gain;
+  if (earned_ >= 0) {
+    pause_ = 0;
+  } else if (gain < 0) {
+    pause_ = std::clamp(2 * pause_, size_t{1}, kPauseMax);
+  }
+  left_ = pause_;
   Odds& odds = odds_[kind_];
   for (size_t i = 0; i < std::min(drafted, accepted + 1);
        ++i) {  // what comes after a wrong one was not tried

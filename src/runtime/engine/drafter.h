@@ -22,21 +22,23 @@ NgramMatch find_ngram(std::span<const int32_t> tokens);
 // guess, so they change the time only, never a token.
 //
 // A guessed row costs time; a right one saves a step. The longer the end of the text has occurred before and
-// the more guesses of that kind were right, the longer the guess: rows are added while the chance that all of
-// them are right is worth more than the row. Losses are bounded: costs are paid from a credit that starts
-// small, grows by kIncome a step and by what right guesses gain. So a text that never repeats itself loses at
-// most kIncome.
+// the more guesses of that kind were right, the longer the guess: of all lengths the one that promises most
+// is taken. Losses are bounded in two ways. Costs are paid from a credit that starts small, grows by kIncome
+// a step and by what right guesses gain; so a text that never repeats itself loses at most kIncome. And
+// while guesses earn nothing, each one that loses doubles the pause before the next; so such a
+// text is hardly guessed at all, which keeps the loss small even where costs are misjudged.
 class Drafter {
  public:
-  static constexpr double kIncome = 0.015;
+  static constexpr double kIncome = 0.01;
   static constexpr double kCreditStart = 0.5;
   static constexpr double kCreditMax = 8;
+  static constexpr size_t kPauseMax = 64;  // steps
 
-  // Once for each step of the text. Writes at most `max` tokens to `draft`. `row_cost`: of a guessed row, in
-  // tokens.
-  void propose(std::span<const int32_t> tokens, size_t max, double row_cost, std::vector<int32_t>& draft);
-  // How the last proposal fared.
-  void learn(size_t drafted, size_t accepted);
+  // Once for each step of the text. Writes at most costs.size() tokens to `draft`. `costs[i]`: of the first
+  // i + 1 guessed rows together, in tokens.
+  void propose(std::span<const int32_t> tokens, std::span<const double> costs, std::vector<int32_t>& draft);
+  // How the last proposal fared, and what it has cost, in tokens.
+  void learn(size_t drafted, size_t accepted, double cost);
 
   double credit() const { return credit_; }
 
@@ -45,11 +47,15 @@ class Drafter {
     double right, tried;
     double chance() const { return right / tried; }
   };
+  size_t best_length(double chance, std::span<const double> costs) const;
+
   // By length of the match: 2, 3-4, 5-8, more. Counted as if two guesses had been made before.
   std::array<Odds, 4> odds_ = {{{0.5, 2}, {0.9, 2}, {1.3, 2}, {1.6, 2}}};
   double credit_ = kCreditStart;
-  double row_cost_ = 0;  // of the last proposal
-  size_t kind_ = 0;      // of its match
+  double earned_ = 0;  // by guesses alone, the older the less
+  size_t kind_ = 0;    // of the last proposal's match
+  size_t pause_ = 0;   // after the last loss, in steps,
+  size_t left_ = 0;    // and what is left of it
 };
 
 }  // namespace butterfly::runtime

@@ -94,7 +94,8 @@ struct Engine::Impl {
   Scheduler scheduler;
   std::unordered_map<RequestId, std::unique_ptr<Active>> active;
   std::vector<End> ends;
-  EngineStats stats;  // counters that the scheduler does not keep
+  size_t telling = 0;  // requests that are over, while their readers hear of it
+  EngineStats stats;   // counters that the scheduler does not keep
   uint64_t next_id = 1;
   bool draining = false;
   bool stopping = false;
@@ -371,18 +372,24 @@ void Engine::Impl::fail_step(const StepPlan& plan, const Status& status) {
   reset_stage(epoch);
 }
 
+// Everything is counted before the reader hears of the end, so that who has heard of it finds it counted.
 void Engine::Impl::tell(const End& end) {
   std::unique_ptr<Active> request;
+  const TimePoint now = clock.now();
   {
     std::lock_guard lock(mutex);
     const auto it = active.find(end.id);
     if (it == active.end()) return;
     request = std::move(it->second);
+    active.erase(it);
+    if (active.empty()) stats.busy_since.reset();
+    ++stats.finished[static_cast<size_t>(end.reason)];
+    stats.request_time.add(now - request->submitted);
+    ++telling;
   }
   for (UnderWay& step : under_way)
     for (Active*& other : step.actives)
       if (other == request.get()) other = nullptr;
-  const TimePoint now = clock.now();
   FinishEvent event = request->session.finish(end.reason, end.status);
   event.usage.cached_tokens = request->cached_tokens;
   event.usage.generated_tokens = request->sent_tokens;
@@ -392,11 +399,9 @@ void Engine::Impl::tell(const End& end) {
   event.timings.first_token = request->first_token.value_or(now) - request->submitted;
   event.timings.total = now - request->submitted;
   request->sink->on_finish(end.id, std::move(event));
+  request.reset();
   std::lock_guard lock(mutex);
-  ++stats.finished[static_cast<size_t>(end.reason)];
-  stats.request_time.add(now - request->submitted);
-  active.erase(end.id);
-  if (active.empty()) stats.busy_since.reset();
+  --telling;
   empty.notify_all();
 }
 
@@ -467,7 +472,7 @@ EngineStats Engine::stats() const {
 bool Engine::drain(TimePoint deadline) {
   std::unique_lock lock(impl_->mutex);
   impl_->draining = true;
-  const auto done = [&] { return impl_->active.empty(); };
+  const auto done = [&] { return impl_->active.empty() && impl_->telling == 0; };
   const Duration left = std::max(Duration(0), deadline - impl_->clock.now());
   if (impl_->empty.wait_for(lock, left, done)) return true;
   impl_->end_all(FinishReason::kCancelled,

@@ -105,7 +105,10 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
   const UnderWay done = std::move(under_way_.front());
   under_way_.erase(under_way_.begin());
   times_.add(done.mix, time);
+  size_t drafts_before = 0;
   for (const auto& [id, rows, drafts, chooses] : done.parts) {
+    const double cost = drafts == 0 ? 0 : times_.draft_tokens(done.mix.streams, drafts_before, drafts);
+    drafts_before += drafts;
     const auto it = sequences_.find(id);
     if (it == sequences_.end() || it->second->in_flight == 0) continue;  // over, or begun again
     Sequence& sequence = *it->second;
@@ -114,7 +117,7 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
     const size_t accepted = outcome->tokens.empty() ? 0 : outcome->tokens.size() - 1;
     BF_CHECK(accepted <= drafts) << "more tokens than were asked for";
     if (drafts > 0) {
-      sequence.drafter.learn(drafts, accepted);
+      sequence.drafter.learn(drafts, accepted, cost);
       stats_.draft_tokens += drafts;
       stats_.draft_accepted += accepted;
     }

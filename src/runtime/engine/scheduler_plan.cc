@@ -17,8 +17,10 @@ constexpr size_t kPieceRows = 64;
 // in Q4_0 took 65 ms, 20 took 114 ms, 32 took 122 ms. So steps end with a tile. It also keeps the shapes of
 // steps few.
 constexpr size_t kTile = 16;
+// The first streams of a burst may wait so much longer than stall_max times their own pace.
+constexpr double kStallOfBurst = 1.25;
 constexpr uint64_t kPromptRefresh = 64;  // steps after which the time of streams alone is measured again,
-constexpr uint64_t kDraftRefresh = 256;  // while prompts are read, while guesses are made
+constexpr uint64_t kDraftRefresh = 64;   // while prompts are read, while guesses are made
 
 }  // namespace
 
@@ -179,19 +181,36 @@ void Scheduler::publish(Sequence& sequence) {
 
 void Scheduler::guess(std::vector<Sequence*>& streams) {
   const bool allowed = options_.speculate && !times_.is_stale(streams.size(), kDraftRefresh);
-  const double row_cost = times_.draft_row_tokens(streams.size());
-  size_t room = std::min(options_.rows_max - streams.size(), kTile - streams.size() % kTile);
+  const size_t room = std::min(options_.rows_max - streams.size(), kTile - streams.size() % kTile);
+  size_t before = 0;
+  std::vector<double> costs;
   for (Sequence* stream : streams) {
-    size_t most = std::min({options_.draft_max, room,
+    size_t most = std::min({options_.draft_max, room - before,
                             options_.context - std::min(options_.context, stream->tokens.size()),
                             stream->request.tokens_max - stream->generated() - 1});
     if (!allowed || !stream->request.speculate) most = 0;
-    stream->drafter.propose(stream->tokens, most, row_cost, stream->draft);
+    costs.clear();
+    for (size_t rows = 1; rows <= most; ++rows)
+      costs.push_back(times_.draft_tokens(streams.size(), before, rows));
+    stream->drafter.propose(stream->tokens, costs, stream->draft);
     while (!stream->draft.empty() &&
            !hold_pages(*stream, stream->tokens.size() + stream->draft.size(), false))
       stream->draft.pop_back();
-    room -= stream->draft.size();
+    before += stream->draft.size();
   }
+}
+
+// How long a step with prompts beside so many streams may take. Those whose prompts are read will be streams
+// soon, and steps will take longer then anyway: to hold a burst's first streams to the pace of a stream alone
+// would read the other prompts in pieces too small to be fast. Nothing if it is not known.
+std::optional<double> Scheduler::step_seconds_max(size_t streams) const {
+  const auto alone = times_.stream_seconds(streams);
+  if (!alone) return std::nullopt;
+  const auto generating =
+      std::ranges::count_if(running_, [](const Sequence* s) { return s->request.generates; });
+  const size_t soon = ceil_div(static_cast<size_t>(generating), steps_max_);
+  const double then = std::max(*alone, times_.stream_seconds(std::max(streams, soon)).value_or(0));
+  return std::min(options_.stall_max * then, kStallOfBurst * options_.stall_max * *alone);
 }
 
 // How many prompt rows to add to the streams of this step.
@@ -208,8 +227,9 @@ size_t Scheduler::prompt_rows(const Builder& builder) const {
   const double row = times_.prompt_row_seconds(streams + behind > 0);
   double rows = kFirstPromptRows;
   if (streams > 0 && times_.is_stale(streams, kPromptRefresh)) return 0;
-  if (const auto alone = times_.stream_seconds(streams + behind); alone && streams + behind > 0) {
-    if (row > 0) rows = (options_.stall_max - 1) * *alone / row;
+  const auto seconds = streams + behind > 0 ? step_seconds_max(streams + behind) : std::nullopt;
+  if (seconds) {
+    if (row > 0) rows = std::max(0.0, *seconds - *times_.stream_seconds(streams + behind)) / row;
   } else if (row > 0) {
     rows = std::chrono::duration<double>(options_.prompt_step_time).count() / row;
   }

@@ -150,6 +150,27 @@ TEST(Scheduler, ALongPromptDoesNotStallStreams) {
   EXPECT_EQ(driver.texts[RequestId{1}].size(), driver.texts[RequestId{4}].size());
 }
 
+TEST(Scheduler, ABurstIsReadInAtThePaceItWillHave) {
+  // 10 ms for a step and 1 ms for each row: one stream takes 11 ms, eight take 18.
+  SchedulerDriver driver({.pages = 1024, .rows_max = 512}, {.speculate = false});
+  for (uint64_t id = 1; id <= 8; ++id)
+    ASSERT_TRUE(driver.submit(id, tokens(8, static_cast<int32_t>(id)), 30));
+  driver.run();
+  ASSERT_TRUE(driver.submit(20, tokens(8, 20), 400));
+  while (driver.texts[RequestId{20}].size() < 5) driver.step();
+  const Duration alone = driver.last_time;
+  for (uint64_t id = 21; id <= 27; ++id)
+    ASSERT_TRUE(driver.submit(id, tokens(300, static_cast<int32_t>(id)), 400));
+  Duration longest{};
+  for (int i = 0; i < 10; ++i) {
+    driver.step();
+    longest = std::max(longest, driver.last_time);
+  }
+  ASSERT_EQ(driver.scheduler.running(), 8u);
+  EXPECT_GT(longest, 2 * alone) << "soon there are eight, which are slower anyway";
+  EXPECT_LE(longest, 5 * alone / 2);
+}
+
 TEST(Scheduler, AShortPromptDoesNotWaitForALongOne) {
   SchedulerDriver driver({.pages = 1024, .rows_max = 64}, {});
   ASSERT_TRUE(driver.submit(1, tokens(2000, 1), 1));

@@ -8,13 +8,21 @@ namespace {
 constexpr double kWeight = 0.2;  // of a new sample
 constexpr double kSampleRange =
     2;  // a sample counts as at most so many times the average, at least its inverse
-constexpr double kDraftPrior = 0.3;  // of a step of one stream, before anything was measured
+// A guessed row, before anything near was measured, and at least, whatever a noisy clock says: in steps.
+constexpr double kDraftPrior = 0.3;
+constexpr double kDraftLeast = 0.01;
+// Steps with guesses are measured only while there are guesses. Should they have looked too dear once, they
+// would never be tried again, so old figures are forgotten.
+constexpr uint64_t kDraftMemory = 1024;
 
 }  // namespace
 
 void StepTimes::Average::add(double sample, uint64_t now) {
   if (step == 0) {
     seconds = sample;
+  } else if (!again) {  // the first step of a shape also prepares it
+    seconds = std::min(seconds, sample);
+    again = true;
   } else {
     seconds += kWeight * (std::clamp(sample, seconds / kSampleRange, seconds * kSampleRange) - seconds);
   }
@@ -24,20 +32,21 @@ void StepTimes::Average::add(double sample, uint64_t now) {
 void StepTimes::add(const StepMix& mix, Duration time) {
   ++steps_;
   const double seconds = std::chrono::duration<double>(time).count();
-  if (mix.drafts == 0 && mix.prompt == 0) {
+  if (mix.prompt == 0) {
+    auto& averages = mix.drafts == 0 ? streams_ : drafted_;
+    const size_t rows = mix.streams + mix.drafts;
     if (mix.streams == 0) return;
-    if (streams_.size() <= mix.streams) streams_.resize(mix.streams + 1);
-    streams_[mix.streams].add(seconds, steps_);
+    if (averages.size() <= rows) averages.resize(rows + 1);
+    averages[rows].add(seconds, steps_);
     return;
   }
-  if (mix.drafts > 0 && mix.prompt > 0) return;  // whose time was it?
+  if (mix.drafts > 0) return;  // whose time was it?
   const auto alone = mix.streams == 0 ? std::optional<double>(0) : stream_seconds(mix.streams);
   if (!alone) return;
   // An extra row is never free, whatever a noisy clock says: a twentieth of its share is the least.
-  const size_t extra = mix.drafts + mix.prompt;
-  const double least = 0.05 * seconds / static_cast<double>(mix.streams + extra);
-  const double row = std::max((seconds - *alone) / static_cast<double>(extra), least);
-  (mix.drafts > 0 ? draft_row_ : mix.streams > 0 ? beside_row_ : prompt_row_).add(row, steps_);
+  const double least = 0.05 * seconds / static_cast<double>(mix.streams + mix.prompt);
+  const double row = std::max((seconds - *alone) / static_cast<double>(mix.prompt), least);
+  (mix.streams > 0 ? beside_row_ : prompt_row_).add(row, steps_);
 }
 
 const StepTimes::Average* StepTimes::nearest(size_t streams) const {
@@ -66,11 +75,39 @@ bool StepTimes::is_stale(size_t streams, uint64_t steps) const {
   return true;
 }
 
-double StepTimes::draft_row_tokens(size_t streams) const {
-  const double count = static_cast<double>(streams);
-  const auto step = stream_seconds(streams);
-  if (!step || draft_row_.step == 0) return kDraftPrior * count;
-  return draft_row_.seconds / *step * count;
+double StepTimes::decode_seconds(size_t rows, size_t streams, double alone) const {
+  if (rows == streams) return alone;
+  // The nearest figures below and above; below there is always the step without guesses.
+  size_t low = streams, high = 0;
+  double low_seconds = alone, high_seconds = 0;
+  for (size_t i = streams + 1; i < drafted_.size(); ++i) {
+    const Average& average = drafted_[i];
+    if (average.step == 0 || average.step + kDraftMemory < steps_) continue;
+    if (i <= rows) {
+      low = i;
+      low_seconds = average.seconds;
+    } else {
+      high = i;
+      high_seconds = average.seconds;
+      break;
+    }
+  }
+  const double beyond = static_cast<double>(rows - low);
+  if (high > 0) return low_seconds + (high_seconds - low_seconds) * beyond / static_cast<double>(high - low);
+  // Beyond what was seen rows go on to cost what they have cost on average, if that is less than was feared.
+  double row = kDraftPrior * alone;
+  if (low > streams)
+    row = std::clamp((low_seconds - alone) / static_cast<double>(low - streams), kDraftLeast * alone, row);
+  return low_seconds + beyond * row;
+}
+
+double StepTimes::draft_tokens(size_t streams, size_t before, size_t rows) const {
+  const double count = static_cast<double>(streams), least = kDraftLeast * static_cast<double>(rows);
+  const auto alone = stream_seconds(streams);
+  if (!alone || *alone <= 0) return kDraftPrior * count * static_cast<double>(rows);
+  const double extra = decode_seconds(streams + before + rows, streams, *alone) -
+                       decode_seconds(streams + before, streams, *alone);
+  return count * std::max(extra / *alone, least);
 }
 
 }  // namespace butterfly::runtime

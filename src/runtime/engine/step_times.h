@@ -17,8 +17,8 @@ struct StepMix {
   size_t prompt = 0;   // rows that read a prompt in
 };
 
-// Running averages of the time of a step without extras, by the number of streams, and of the time each extra
-// row adds. Times come in with the steps, so the same steps give the same answers.
+// Running averages of the time of a step by its rows, while nothing is read in, and of the time that a row of
+// a prompt adds. Times come in with the steps, so the same steps give the same answers.
 class StepTimes {
  public:
   // While a machine is busy otherwise single steps take many times as long; one step moves an average by at
@@ -34,19 +34,27 @@ class StepTimes {
   double prompt_row_seconds(bool beside_streams) const {
     return beside_streams && beside_row_.step > 0 ? beside_row_.seconds : prompt_row_.seconds;
   }
-  // What one guessed row costs, in tokens that the streams could have had in that time.
-  double draft_row_tokens(size_t streams) const;
+
+  // What `rows` guessed rows add to a step of so many streams that has `before` of them already, in tokens
+  // that the streams could have had in that time. Products of few rows do not cost by the row: on matrix
+  // units the second row of a step may cost a third of it and the ten behind it nothing. So every number of
+  // rows has a time of its own, and those never seen lie between their neighbours.
+  double draft_tokens(size_t streams, size_t before, size_t rows) const;
 
  private:
   struct Average {
     double seconds = 0;
-    uint64_t step = 0;  // when last changed; 0: never
+    uint64_t step = 0;   // when last changed; 0: never
+    bool again = false;  // more than once
     void add(double sample, uint64_t now);
   };
   const Average* nearest(size_t streams) const;
+  // Of a step of so many rows, some of them guesses; `alone` is what one of `streams` takes.
+  double decode_seconds(size_t rows, size_t streams, double alone) const;
 
   std::vector<Average> streams_;  // by number of streams
-  Average prompt_row_, beside_row_, draft_row_;
+  std::vector<Average> drafted_;  // by number of rows, of steps with guesses
+  Average prompt_row_, beside_row_;
   uint64_t steps_ = 0;
 };
 

@@ -15,10 +15,11 @@ class Collector final : public EventSink {
     prompt_ = std::move(events);
   }
   void on_tokens(RequestId, std::vector<TokenEvent> events) override {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     BF_CHECK(!finish_) << "tokens behind the end";
     for (TokenEvent& event : events) events_.push_back(std::move(event));
     changed_.notify_all();
+    changed_.wait(lock, [&] { return !held_; });
   }
   void on_finish(RequestId, FinishEvent event) override {
     std::lock_guard lock(mutex_);
@@ -36,6 +37,13 @@ class Collector final : public EventSink {
   void wait_for_tokens(size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return events_.size() >= count || finish_; });
+  }
+  // While it holds, the engine stands at the first token: requests can come together however slow this thread
+  // is.
+  void hold(bool on) {
+    std::lock_guard lock(mutex_);
+    held_ = on;
+    changed_.notify_all();
   }
   bool finished() const {
     std::lock_guard lock(mutex_);
@@ -60,6 +68,7 @@ class Collector final : public EventSink {
   std::condition_variable changed_;
   std::vector<TokenEvent> events_, prompt_;
   std::optional<FinishEvent> finish_;
+  bool held_ = false;
 };
 
 }  // namespace butterfly::runtime::testing
