@@ -1,8 +1,7 @@
 #include "model/sampling/logit_scan.h"
 
-#include <algorithm>
-#include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "base/error.h"
@@ -10,52 +9,47 @@
 namespace butterfly::model {
 namespace {
 
-// Rows are looked at in blocks: integer maxima over a block need no branch and become vector code, and most
-// blocks then need no second look.
-constexpr size_t kBlock = 256;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr size_t kLanes = 16;
 
-// As integers, floats keep their order: -NaN < -infinity < ... < -0 < 0 < ... < infinity < NaN.
-int32_t ordered(float value) {
-  const auto bits = std::bit_cast<int32_t>(value);
-  return bits ^ ((bits >> 31) & 0x7fffffff);
-}
-float from_ordered(int32_t key) { return std::bit_cast<float>(key ^ ((key >> 31) & 0x7fffffff)); }
-
-constexpr int32_t kInfinity = 0x7f800000;
-constexpr int32_t kMinusInfinity = static_cast<int32_t>(0xff800000u ^ 0x7fffffffu);
-
-struct Range {
-  int32_t low = std::numeric_limits<int32_t>::max();
-  int32_t high = std::numeric_limits<int32_t>::min();
+struct BlockLook {
+  float largest = -kInfinity;  // NaNs are passed over
+  bool has_nan = false;
 };
 
-Range full_block_range(const float* values) {
-  int32_t low[kLanes], high[kLanes];
-  for (size_t lane = 0; lane < kLanes; ++lane) low[lane] = high[lane] = ordered(values[lane]);
-  for (size_t i = kLanes; i < kBlock; i += kLanes) {
+// Without a branch, so that it becomes vector code.
+BlockLook look_at_full(const float* values) {
+  float largest[kLanes];
+  int32_t nans[kLanes] = {};
+  for (size_t lane = 0; lane < kLanes; ++lane) largest[lane] = -kInfinity;
+  for (size_t i = 0; i < LogitScan::kBlock; i += kLanes) {
     for (size_t lane = 0; lane < kLanes; ++lane) {
-      const int32_t key = ordered(values[i + lane]);
-      low[lane] = key < low[lane] ? key : low[lane];
-      high[lane] = key > high[lane] ? key : high[lane];
+      const float value = values[i + lane];
+      largest[lane] = value > largest[lane] ? value : largest[lane];
+      nans[lane] |= value != value ? -1 : 0;
     }
   }
-  return {*std::min_element(low, low + kLanes), *std::max_element(high, high + kLanes)};
+  BlockLook look;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    look.largest = largest[lane] > look.largest ? largest[lane] : look.largest;
+    look.has_nan |= nans[lane] != 0;
+  }
+  return look;
 }
 
-Range block_range(std::span<const float> values) {
-  if (values.size() == kBlock) return full_block_range(values.data());
-  Range range;
+BlockLook look_at(std::span<const float> values) {
+  if (values.size() == LogitScan::kBlock) return look_at_full(values.data());
+  BlockLook look;
   for (const float value : values) {
-    range.low = std::min(range.low, ordered(value));
-    range.high = std::max(range.high, ordered(value));
+    look.largest = value > look.largest ? value : look.largest;
+    look.has_nan |= std::isnan(value);
   }
-  return range;
+  return look;
 }
 
 [[noreturn]] void refuse_block(std::span<const float> values, size_t begin) {
   for (size_t i = 0; i < values.size(); ++i)
-    if (std::isnan(values[i]) || values[i] == std::numeric_limits<float>::infinity())
+    if (std::isnan(values[i]) || values[i] == kInfinity)
       fail(Errc::kInvalidArgument, "logits: expected a finite number for token {}, found {}", begin + i,
            values[i]);
   fail(Errc::kInvalidArgument, "logits: expected finite numbers");
@@ -63,21 +57,23 @@ Range block_range(std::span<const float> values) {
 
 }  // namespace
 
-Candidate largest_logit(std::span<const float> logits) {
+Candidate LogitScan::read(std::span<const float> logits) {
   if (logits.empty()) fail(Errc::kInvalidArgument, "logits: expected at least one, found none");
+  logits_ = logits;
+  maxima_.clear();
   size_t best_block = 0;
-  float best = -std::numeric_limits<float>::infinity();
+  float best = -kInfinity;
   for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
     const auto values = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
-    const Range range = block_range(values);
-    if (range.low < kMinusInfinity || range.high >= kInfinity) refuse_block(values, begin);
-    const float high = from_ordered(range.high);
-    if (high > best) {
-      best = high;
+    const BlockLook look = look_at(values);
+    if (look.has_nan || look.largest == kInfinity) refuse_block(values, begin);
+    maxima_.push_back(look.largest);
+    if (look.largest > best) {
+      best = look.largest;
       best_block = begin;
     }
   }
-  if (best == -std::numeric_limits<float>::infinity())
+  if (best == -kInfinity)
     fail(Errc::kInvalidArgument,
          "logits: expected at least one token that can be chosen, found -infinity for all {}", logits.size());
   size_t id = best_block;
@@ -85,29 +81,41 @@ Candidate largest_logit(std::span<const float> logits) {
   return {static_cast<int32_t>(id), logits[id], 1.0f};
 }
 
-void largest_logits(std::span<const float> logits, size_t k, std::vector<Candidate>& to) {
+void LogitScan::top(size_t k, std::vector<Candidate>& to) {
   to.clear();
-  k = std::min(k, logits.size());
+  k = std::min(k, logits_.size());
   if (k == 0) return;
-  // A heap of the best so far with the worst of them in front. Ids come in rising order, so a later equal
-  // never wins.
-  const auto better = [](const Candidate& a, const Candidate& b) { return comes_before(a, b); };
-  for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
-    const auto values = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
-    if (to.size() == k && from_ordered(block_range(values).high) <= to.front().logit) continue;
-    for (size_t i = 0; i < values.size(); ++i) {
-      const Candidate candidate{static_cast<int32_t>(begin + i), values[i]};
-      if (to.size() < k) {
-        to.push_back(candidate);
-        std::push_heap(to.begin(), to.end(), better);
-      } else if (candidate.logit > to.front().logit) {
-        std::pop_heap(to.begin(), to.end(), better);
-        to.back() = candidate;
-        std::push_heap(to.begin(), to.end(), better);
-      }
-    }
+  // The k-th largest of the blocks' maxima: so many logits at least are not below it, and few more are.
+  float least = -kInfinity;
+  if (k <= maxima_.size()) {
+    sorted_ = maxima_;
+    const auto place = sorted_.begin() + static_cast<ptrdiff_t>(k - 1);
+    std::nth_element(sorted_.begin(), place, sorted_.end(), std::greater<>());
+    least = *place;
   }
-  std::sort_heap(to.begin(), to.end(), better);
+  at_least(least, [&](size_t id, float logit) { to.push_back({static_cast<int32_t>(id), logit}); });
+  const auto better = [](const Candidate& a, const Candidate& b) { return comes_before(a, b); };
+  if (to.size() > k) {
+    std::nth_element(to.begin(), to.begin() + static_cast<ptrdiff_t>(k), to.end(), better);
+    to.resize(k);
+  }
+  std::sort(to.begin(), to.end(), better);
+}
+
+float LogitScan::weight_at_least(float least, std::span<const float> weights) const {
+  float lanes[kLanes] = {};
+  for (size_t block = 0; block < maxima_.size(); ++block) {
+    if (maxima_[block] < least) continue;
+    const size_t end = std::min((block + 1) * kBlock, logits_.size());
+    size_t i = block * kBlock;
+    for (; i + kLanes <= end; i += kLanes)
+      for (size_t lane = 0; lane < kLanes; ++lane)
+        lanes[lane] += logits_[i + lane] >= least ? weights[i + lane] : 0.0f;
+    for (; i < end; ++i) lanes[0] += logits_[i] >= least ? weights[i] : 0.0f;
+  }
+  float sum = 0;
+  for (const float lane : lanes) sum += lane;
+  return sum;
 }
 
 }  // namespace butterfly::model

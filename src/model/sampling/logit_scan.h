@@ -1,5 +1,6 @@
 // Passes over a row of logits: the largest, the k largest, and whether all of them are numbers.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,11 +18,37 @@ struct Candidate {
   }
 };
 
-// The first candidate. Throws Error kInvalidArgument for an empty row, a NaN, +infinity, or -infinity
-// everywhere; -infinity elsewhere is a token that cannot be chosen.
-Candidate largest_logit(std::span<const float> logits);
+// One look at a row of logits, from which the largest and the k largest follow. Keeps its memory for the next
+// row.
+class LogitScan {
+ public:
+  static constexpr size_t kBlock = 256;
 
-// The first `k` candidates in order; all if there are fewer. `logits` has passed largest_logit().
-void largest_logits(std::span<const float> logits, size_t k, std::vector<Candidate>& to);
+  // The first candidate. `logits` is borrowed until the next call. Throws Error kInvalidArgument for an empty
+  // row, a NaN, +infinity, or -infinity everywhere; -infinity elsewhere is a token that cannot be chosen.
+  Candidate read(std::span<const float> logits);
+
+  // The first `k` candidates in order; all if there are fewer.
+  void top(size_t k, std::vector<Candidate>& to);
+
+  // Calls `visit(id, logit)` for all that are not below `least`, in the order of ids.
+  template <typename Visit>
+  void at_least(float least, Visit&& visit) const {
+    for (size_t block = 0; block < maxima_.size(); ++block) {
+      if (maxima_[block] < least) continue;
+      const size_t end = std::min((block + 1) * kBlock, logits_.size());
+      for (size_t i = block * kBlock; i < end; ++i)
+        if (logits_[i] >= least) visit(i, logits_[i]);
+    }
+  }
+
+  // About the sum of the weights of all that are not below `least`: good to five digits.
+  float weight_at_least(float least, std::span<const float> weights) const;
+
+ private:
+  std::span<const float> logits_;
+  std::vector<float> maxima_;  // of the blocks
+  std::vector<float> sorted_;  // scratch of top()
+};
 
 }  // namespace butterfly::model

@@ -17,6 +17,8 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
+Candidate largest_logit(std::span<const float> logits) { return LogitScan().read(logits); }
+
 TEST(LogitScan, LowestIdWinsTies) {
   EXPECT_EQ(largest_logit(std::vector<float>{1, 3, 3, 2}).id, 1);
   EXPECT_EQ(largest_logit(std::vector<float>{-1, -0.0f, 0.0f}).id, 1);
@@ -50,7 +52,7 @@ TEST(LogitScan, WhatIsNoNumberIsAnError) {
 }
 
 TEST(LogitScan, TopKEqualsSorting) {
-  for (const size_t size : {1u, 2u, 40u, 255u, 256u, 257u, 3000u}) {
+  for (const size_t size : {2u, 40u, 255u, 256u, 257u, 3000u, 30'000u}) {
     std::vector<float> logits(size);
     std::vector<Candidate> expected;
     for (size_t i = 0; i < size; ++i) {
@@ -61,13 +63,32 @@ TEST(LogitScan, TopKEqualsSorting) {
     }
     std::sort(expected.begin(), expected.end(),
               [](const auto& a, const auto& b) { return comes_before(a, b); });
-    for (const size_t k : {size_t{0}, size_t{1}, size_t{2}, size_t{40}, size, size + 5}) {
+    for (const size_t k : {size_t{0}, size_t{1}, size_t{2}, size_t{40}, size_t{200}, size, size + 5}) {
       std::vector<Candidate> found;
-      largest_logits(logits, k, found);
+      LogitScan scan;
+      scan.read(logits);
+      scan.top(k, found);
       ASSERT_EQ(found.size(), std::min(k, size));
       for (size_t i = 0; i < found.size(); ++i)
         EXPECT_EQ(found[i].id, expected[i].id) << size << " " << k << " " << i;
     }
+  }
+}
+
+TEST(LogitScan, AtLeastVisitsAllOfThemInOrder) {
+  std::vector<float> logits(1000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = random_normal(3, 4, i);
+  LogitScan scan;
+  scan.read(logits);
+  for (const float least : {-kInf, -1.0f, 0.5f, 2.5f, 100.0f}) {
+    std::vector<size_t> expected, found;
+    for (size_t i = 0; i < logits.size(); ++i)
+      if (logits[i] >= least) expected.push_back(i);
+    scan.at_least(least, [&](size_t id, float logit) {
+      EXPECT_EQ(logit, logits[id]);
+      found.push_back(id);
+    });
+    EXPECT_EQ(found, expected);
   }
 }
 

@@ -7,7 +7,7 @@
 namespace butterfly::model {
 
 void Logprobs::set(std::span<const float> logits) {
-  const Candidate first = largest_logit(logits);
+  const Candidate first = scan_.read(logits);
   logits_ = logits;
   weights_.assign(logits.begin(), logits.end());
   kernels::softmax(weights_.data(), weights_.size());
@@ -21,8 +21,8 @@ float Logprobs::of(int32_t token) const {
   return (logits_[static_cast<size_t>(token)] - largest_) + of_largest_;
 }
 
-void Logprobs::top(size_t count, std::vector<Candidate>& to) const {
-  largest_logits(logits_, count, to);
+void Logprobs::top(size_t count, std::vector<Candidate>& to) {
+  scan_.top(count, to);
   for (Candidate& candidate : to) candidate.logit = of(candidate.id);
 }
 

@@ -11,15 +11,16 @@ namespace butterfly::model {
 // Of one row at a time; the bits depend on the row alone. One thread.
 class Logprobs {
  public:
-  // `logits` is borrowed until the next call. Throws as largest_logit() does.
+  // `logits` is borrowed until the next call. Throws as LogitScan::read() does.
   void set(std::span<const float> logits);
 
   // Natural logarithm of the probability of a token; -infinity if it is 0.
   float of(int32_t token) const;
   // The `count` likeliest tokens in order; their `logit` is their logarithm here.
-  void top(size_t count, std::vector<Candidate>& to) const;
+  void top(size_t count, std::vector<Candidate>& to);
 
  private:
+  LogitScan scan_;
   std::span<const float> logits_;
   std::vector<float> weights_;
   float largest_ = 0;

@@ -43,9 +43,9 @@ class Sampler {
                  std::span<const uint64_t> allowed = {});
 
   // The tokens that the last sample() could have chosen, with their probabilities. In order (logit down, id
-  // up), but in the order of ids when neither top-k, top-p nor min-p is on. After a greedy choice only the
-  // chosen one.
-  std::span<const Candidate> candidates() const { return candidates_; }
+  // up), but in the order of ids when neither top-k, top-p nor min-p is on; then the logits must still be
+  // there. After a greedy choice only the chosen one.
+  std::span<const Candidate> candidates();
   double probability(const Candidate& candidate) const { return candidate.weight / total_weight_; }
 
   const SamplerSettings& settings() const { return settings_; }
@@ -53,18 +53,24 @@ class Sampler {
  private:
   std::span<const float> adjust(std::span<const float> logits, std::span<const int32_t> history,
                                 std::span<const uint64_t> allowed);
-  void forbid(std::span<const uint64_t> allowed);
+  void forbid(std::span<const float> logits, std::span<const uint64_t> allowed);
   void penalise(std::span<const int32_t> history);
-  void cut_top_k(std::span<const float> logits, float max);
-  void cut_from_all(std::span<const float> logits);
-  void keep_all(std::span<const float> logits, float max);
+  void cut_top_k(float max);
+  void cut_from_all(std::span<const float> logits, const Candidate& first);
+  void collect(const Candidate& first, double total);
   void weigh(float max);  // by temperature
   int32_t draw(uint64_t position);
+  int32_t draw_unsorted(uint64_t position);
+  int32_t draw_from_all(std::span<const float> logits, float max, uint64_t position);
 
   SamplerSettings settings_;
+  LogitScan scan_;
   std::vector<float> adjusted_, weights_;
+  std::vector<double> sums_;    // of blocks of weights
+  std::span<const float> all_;  // after draw_from_all(): what it drew from, with `weights_`
   std::vector<int32_t> recent_;
   std::vector<Candidate> candidates_;
+  bool sorted_ = true;  // the candidates
   double total_weight_ = 1;
 };
 

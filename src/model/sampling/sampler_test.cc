@@ -244,6 +244,31 @@ TEST(Sampler, BadSettingsAreErrors) {
   refused([](auto& s) { s.logit_bias = {{-1, 0.0f}}; });
 }
 
+// Walking over blocks finds the token that walking over all of them one by one finds.
+RC_GTEST_PROP(Sampler, ADrawFromAllIsTheDrawByDefinition, ()) {
+  const auto seed = *rc::gen::arbitrary<uint32_t>();
+  const auto size = *rc::gen::inRange<size_t>(1, 2000);
+  std::vector<float> logits(size);
+  for (size_t i = 0; i < size; ++i) logits[i] = i % 3 == 1 ? -kInf : random_normal(seed, 1, i) * 4;
+  SamplerSettings settings = plain();
+  settings.seed = seed;
+  Sampler sampler(settings);
+  for (uint64_t position = 0; position < 20; ++position) {
+    const int32_t found = sampler.sample(logits, {}, position);
+    RC_ASSERT(found % 3 != 1);
+    // The random number is between what comes before the token and what comes before the next one; so far
+    // apart from others' that rounding does not matter.
+    double before = 0, all = 0;
+    for (const Candidate& c : sampler.candidates()) {
+      if (c.id < found) before += c.weight;
+      all += c.weight;
+    }
+    const double unit = static_cast<double>(random_u64(seed, 0x73616d706c65, position) >> 11) * 0x1p-53 * all;
+    const double weight = sampler.candidates()[static_cast<size_t>(found)].weight;
+    RC_ASSERT(before <= unit + 1e-12 && unit < before + weight + 1e-12);
+  }
+}
+
 // The two ways to the same set: through top-k over everything but one, and from all.
 RC_GTEST_PROP(Sampler, CutsAgreeWithTheirDefinition, ()) {
   const auto seed = *rc::gen::arbitrary<uint32_t>();
@@ -256,7 +281,9 @@ RC_GTEST_PROP(Sampler, CutsAgreeWithTheirDefinition, ()) {
   const auto found = candidate_ids(settings, logits);
 
   std::vector<Candidate> sorted;
-  largest_logits(logits, size, sorted);
+  LogitScan scan;
+  scan.read(logits);
+  scan.top(size, sorted);
   double total = 0;
   for (const Candidate& c : sorted) total += std::exp(double{c.logit} - sorted[0].logit);
   size_t expected = 0;
