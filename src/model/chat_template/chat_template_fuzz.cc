@@ -2,7 +2,8 @@
 // byte. Allowed outcomes are a text within the limits and an Error.
 //
 //   cmake --preset fuzz && cmake --build build/fuzz --target chat_template_fuzz
-//   build/fuzz/bin/chat_template_fuzz -runs=1000000 -max_len=4096 corpus-folder
+//   seeds=src/model/chat_template/chat_template_fuzz_corpus
+//   build/fuzz/bin/chat_template_fuzz -runs=1000000 -max_len=4096 corpus-folder $seeds
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,11 +1,13 @@
 #include "model/grammar/gbnf_parser.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
 #include "base/error.h"
 #include "model/grammar/limits.h"
-#include "model/tokenizer/utf8.h"
+#include "model/grammar/source_reader.h"
 
 namespace butterfly::model::grammar {
 
@@ -16,9 +18,9 @@ constexpr size_t kRulesMax = 20'000;
 constexpr uint32_t kUndefined = ~uint32_t{0};
 constexpr int kStackedRepeatsMax = 4;  // a+?: more would make deep trees of long lines
 
-class Parser {
+class Parser : SourceReader {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit Parser(std::string_view text) : SourceReader(text) {}
 
   GbnfTree parse() {
     skip(true);
@@ -33,22 +35,16 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void bad(std::string_view what) const {
-    const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at_), '\n');
-    fail(Errc::kInvalidArgument, "grammar, line {}: {}", line, what);
-  }
-  bool more() const { return at_ < text_.size(); }
-  bool take(std::string_view word) {
-    if (!text_.substr(at_).starts_with(word)) return false;
-    at_ += word.size();
-    return true;
+  std::string where() const override {
+    const auto end = text_.begin() + static_cast<std::ptrdiff_t>(at_);
+    return fmt::format("grammar, line {}", 1 + std::count(text_.begin(), end, '\n'));
   }
   // Blanks and comments; line breaks only where a rule goes on.
   void skip(bool breaks) {
     while (more()) {
-      const char c = text_[at_];
+      const char c = next();
       if (c == '#') {
-        while (more() && text_[at_] != '\n' && text_[at_] != '\r') ++at_;
+        while (more() && next() != '\n' && next() != '\r') ++at_;
       } else if (c == ' ' || c == '\t' || (breaks && (c == '\n' || c == '\r'))) {
         ++at_;
       } else {
@@ -61,14 +57,14 @@ class Parser {
   }
   std::string name() {
     const size_t from = at_;
-    while (more() && in_name(text_[at_])) ++at_;
+    while (more() && in_name(next())) ++at_;
     if (at_ == from) bad("expected the name of a rule");
     return std::string(text_.substr(from, at_ - from));
   }
   uint32_t id_of(const std::string& name) {
     const auto [found, is_new] = ids_.try_emplace(name, static_cast<uint32_t>(tree_.rules.size()));
     if (is_new) {
-      if (tree_.rules.size() >= kRulesMax) fail(Errc::kOutOfMemory, "grammar: more than {} rules", kRulesMax);
+      if (tree_.rules.size() >= kRulesMax) too_large(fmt::format("more than {} rules", kRulesMax));
       tree_.rules.push_back({name, kUndefined});
     }
     return found->second;
@@ -86,13 +82,12 @@ class Parser {
     skip(true);
     const uint32_t root = alternatives(0);
     tree_.rules[id].root = root;
-    if (more() && text_[at_] != '\n' && text_[at_] != '\r') bad("expected the end of the line");
+    if (more() && next() != '\n' && next() != '\r') bad("expected the end of the line");
     skip(true);
   }
 
   uint32_t alternatives(int depth) {
-    if (depth > kNestingMax)
-      fail(Errc::kOutOfMemory, "grammar: groups nested deeper than {} levels", kNestingMax);
+    if (depth > kNestingMax) too_large(fmt::format("groups nested deeper than {} levels", kNestingMax));
     std::vector<uint32_t> options{sequence(depth)};
     while (take("|")) {
       skip(true);
@@ -106,7 +101,7 @@ class Parser {
     const bool nested = depth > 0;
     std::vector<uint32_t> items;
     while (more()) {
-      const char c = text_[at_];
+      const char c = next();
       uint32_t item = 0;
       if (c == '"') {
         item = quoted();
@@ -124,7 +119,7 @@ class Parser {
       } else if (in_name(c)) {
         item = add({Kind::kRule, {}, {}, id_of(name()), 0});
       } else if (c == '<' || c == '!') {
-        fail(Errc::kUnsupported, "grammar: tokens by name or number (<…>, !) are not supported");
+        unsupported("a token by name or number (<…>, !)");
       } else {
         break;
       }
@@ -162,7 +157,7 @@ class Parser {
     skip(false);
     if (take(",")) {
       skip(false);
-      max = more() && text_[at_] >= '0' && text_[at_] <= '9' ? number() : RegexNode::kNoMax;
+      max = count().value_or(RegexNode::kNoMax);
       skip(false);
     }
     if (!take("}")) bad("expected '}'");
@@ -170,22 +165,16 @@ class Parser {
   }
 
   uint32_t number() {
-    const size_t from = at_;
-    uint64_t value = 0;
-    while (more() && text_[at_] >= '0' && text_[at_] <= '9') {
-      value = value * 10 + static_cast<uint64_t>(text_[at_++] - '0');
-      if (value > kRepetitionMax)
-        fail(Errc::kOutOfMemory, "grammar: a repetition of more than {}", kRepetitionMax);
-    }
-    if (at_ == from) bad("expected a number");
-    return static_cast<uint32_t>(value);
+    const auto value = count();
+    if (!value) bad("expected a number");
+    return *value;
   }
 
   uint32_t quoted() {
     ++at_;
     std::vector<uint32_t> items;
     while (true) {
-      if (!more() || text_[at_] == '\n') bad("a text without its second '\"'");
+      if (!more() || next() == '\n') bad("a text without its second '\"'");
       if (take("\"")) break;
       const uint32_t c = character();
       items.push_back(add({Kind::kSet, CodePointSet::of(c, c), {}, 0, 0}));
@@ -201,7 +190,7 @@ class Parser {
       if (take("]")) break;
       const uint32_t first = character();
       uint32_t last = first;
-      if (at_ + 1 < text_.size() && text_[at_] == '-' && text_[at_ + 1] != ']') {
+      if (at_ + 1 < text_.size() && next() == '-' && text_[at_ + 1] != ']') {
         ++at_;
         last = character();
         if (last < first) bad("a range of characters that runs backwards");
@@ -212,7 +201,7 @@ class Parser {
   }
 
   uint32_t character() {
-    if (text_[at_] == '\\') {
+    if (next() == '\\') {
       ++at_;
       if (!more()) bad("a backslash at the end");
       const char c = text_[at_++];
@@ -232,41 +221,24 @@ class Parser {
         case '/':
           return static_cast<uint8_t>(c);
         case 'x':
-          return hex(2);
+          return escape(2);
         case 'u':
-          return hex(4);
+          return escape(4);
         case 'U':
-          return hex(8);
+          return escape(8);
         default:
           bad("an escape that is not known");
       }
     }
-    const size_t length = utf8_length(text_.substr(at_));
-    if (length == 0) bad("not UTF-8");
-    const auto byte = [&](size_t i) { return static_cast<uint8_t>(text_[at_ + i]); };
-    uint32_t c = length == 1 ? byte(0) : byte(0) & (0xFFu >> (length + 1));
-    for (size_t i = 1; i < length; ++i) c = (c << 6) | (byte(i) & 0x3Fu);
-    at_ += length;
-    return c;
+    return code_point();
   }
 
-  uint32_t hex(int digits) {
-    uint32_t value = 0;
-    for (int i = 0; i < digits; ++i) {
-      const char c = more() ? text_[at_++] : 'x';
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
-      if (digit < 0) bad("expected a hexadecimal digit");
-      value = value * 16 + static_cast<uint32_t>(digit);
-    }
+  uint32_t escape(int digits) {
+    const uint32_t value = hex(digits);
     if (value > kCodePointMax || (value >= 0xD800 && value <= 0xDFFF)) bad("an escape that is no character");
     return value;
   }
 
-  std::string_view text_;
-  size_t at_ = 0;
   GbnfTree tree_;
   std::map<std::string, uint32_t> ids_;
 };

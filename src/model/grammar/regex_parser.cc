@@ -1,8 +1,9 @@
 #include "model/grammar/regex_parser.h"
 
-#include "base/error.h"
+#include <fmt/format.h>
+
 #include "model/grammar/limits.h"
-#include "model/tokenizer/utf8.h"
+#include "model/grammar/source_reader.h"
 
 namespace butterfly::model::grammar {
 
@@ -10,9 +11,9 @@ namespace {
 
 using Kind = RegexNode::Kind;
 
-class Parser {
+class Parser : SourceReader {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit Parser(std::string_view text) : SourceReader(text) {}
 
   RegexTree parse() {
     parse_look_aheads();
@@ -27,19 +28,7 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void bad(std::string_view what) const {
-    fail(Errc::kInvalidArgument, "expression '{}' at byte {}: {}", text_, at_, what);
-  }
-  [[noreturn]] void unsupported(std::string_view what) const {
-    fail(Errc::kUnsupported, "expression '{}' at byte {}: {} is not supported", text_, at_, what);
-  }
-
-  bool more() const { return at_ < text_.size(); }
-  bool take(std::string_view word) {
-    if (!text_.substr(at_).starts_with(word)) return false;
-    at_ += word.size();
-    return true;
-  }
+  std::string where() const override { return fmt::format("expression '{}' at byte {}", text_, at_); }
   uint32_t add(RegexNode node) {
     tree_.nodes.push_back(std::move(node));
     return static_cast<uint32_t>(tree_.nodes.size() - 1);
@@ -48,7 +37,7 @@ class Parser {
   void parse_look_aheads() {
     const size_t begin = at_;
     if (!take("^")) return;
-    while (text_.substr(at_).starts_with("(?=") || text_.substr(at_).starts_with("(?!")) {
+    while (sees("(?=") || sees("(?!")) {
       const bool negative = text_[at_ + 2] == '!';
       at_ += 3;
       const uint32_t inner = alternatives(1);
@@ -60,8 +49,7 @@ class Parser {
   }
 
   uint32_t alternatives(int depth) {
-    if (depth > kNestingMax)
-      fail(Errc::kOutOfMemory, "an expression nested deeper than {} groups", kNestingMax);
+    if (depth > kNestingMax) too_large(fmt::format("groups nested deeper than {} levels", kNestingMax));
     std::vector<uint32_t> options{sequence(depth)};
     while (take("|")) options.push_back(sequence(depth));
     if (options.size() == 1) return options[0];
@@ -70,7 +58,7 @@ class Parser {
 
   uint32_t sequence(int depth) {
     std::vector<uint32_t> items;
-    while (more() && text_[at_] != '|' && text_[at_] != ')') items.push_back(repeated(depth));
+    while (more() && next() != '|' && next() != ')') items.push_back(repeated(depth));
     if (items.size() == 1) return items[0];
     return add({Kind::kConcat, {}, std::move(items), 0, 0});
   }
@@ -83,38 +71,26 @@ class Parser {
       min = 1;
     } else if (take("?")) {
       max = 1;
-    } else if (!more() || !braces(min, max)) {
+    } else if (!braces(min, max)) {
       return item;
     }
     take("?");  // lazy or greedy: the same texts
     const Kind kind = tree_.nodes[item].kind;
     if (kind == Kind::kBegin || kind == Kind::kEnd) bad("nothing to repeat");
     // One of these behind another would also make trees as deep as the expression is long.
-    if (more() && std::string_view("*+?{").find(text_[at_]) != std::string_view::npos)
-      bad("nothing to repeat");
+    if (more() && std::string_view("*+?{").find(next()) != std::string_view::npos) bad("nothing to repeat");
     return add({Kind::kRepeat, {}, {item}, min, max});
   }
 
   // {n} {n,} {n,m}; anything else with a brace is the brace itself, as browsers have it.
   bool braces(uint32_t& min, uint32_t& max) {
-    if (text_[at_] != '{') return false;
     const size_t begin = at_;
-    ++at_;
-    const auto number = [&](uint32_t& value) {
-      const size_t from = at_;
-      uint64_t sum = 0;
-      while (more() && text_[at_] >= '0' && text_[at_] <= '9') {
-        sum = sum * 10 + static_cast<uint64_t>(text_[at_++] - '0');
-        if (sum > kRepetitionMax)
-          fail(Errc::kOutOfMemory, "expression '{}': repeats more than {} times", text_, kRepetitionMax);
-      }
-      value = static_cast<uint32_t>(sum);
-      return at_ > from;
-    };
-    bool good = number(min);
+    if (!take("{")) return false;
+    const auto least = count();
+    bool good = least.has_value();
     if (good) {
-      max = min;
-      if (take(",") && !number(max)) max = RegexNode::kNoMax;
+      min = max = *least;
+      if (take(",")) max = count().value_or(RegexNode::kNoMax);
       good = take("}");
     }
     if (!good) {
@@ -126,7 +102,7 @@ class Parser {
   }
 
   uint32_t atom(int depth) {
-    const char c = text_[at_];
+    const char c = next();
     switch (c) {
       case '^':
         ++at_;
@@ -161,8 +137,8 @@ class Parser {
     ++at_;
     if (take("?")) {
       if (take(":")) {
-      } else if (take("<") && more() && text_[at_] != '=' && text_[at_] != '!') {
-        while (more() && text_[at_] != '>') ++at_;
+      } else if (take("<") && more() && next() != '=' && next() != '!') {
+        while (more() && next() != '>') ++at_;
         if (!take(">")) bad("a group's name without '>'");
       } else {
         unsupported("this kind of group (look-around or flags)");
@@ -182,7 +158,7 @@ class Parser {
       if (take("]")) break;
       CodePointSet first_set;
       const int64_t first = one_or_class(true, first_set);
-      if (first >= 0 && at_ + 1 < text_.size() && text_[at_] == '-' && text_[at_ + 1] != ']') {
+      if (first >= 0 && at_ + 1 < text_.size() && next() == '-' && text_[at_ + 1] != ']') {
         ++at_;
         CodePointSet last_set;
         const int64_t last = one_or_class(true, last_set);
@@ -205,12 +181,12 @@ class Parser {
   // stands for several.
   int64_t one_or_class(bool in_class, CodePointSet& set) {
     uint32_t c = 0;
-    if (text_[at_] != '\\') {
+    if (next() != '\\') {
       c = code_point();
     } else {
       ++at_;
       if (!more()) bad("a backslash at the end");
-      const char letter = text_[at_];
+      const char letter = next();
       set = class_escape(letter);
       if (!set.empty()) {
         ++at_;
@@ -274,21 +250,6 @@ class Parser {
     return code_point();
   }
 
-  uint32_t hex(int digits) {
-    uint32_t value = 0;
-    for (int i = 0; i < digits; ++i) {
-      if (!more()) bad("too few hexadecimal digits");
-      const char c = text_[at_++];
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
-      if (digit < 0) bad("not a hexadecimal digit");
-      value = value * 16 + static_cast<uint32_t>(digit);
-    }
-    return value;
-  }
-
   uint32_t unicode_escape() {
     if (take("{")) {
       const size_t end = text_.find('}', at_);
@@ -318,18 +279,6 @@ class Parser {
     return negative ? set.negated() : set;
   }
 
-  uint32_t code_point() {
-    const size_t length = utf8_length(text_.substr(at_));
-    if (length == 0) bad("not UTF-8");
-    const auto byte = [&](size_t i) { return static_cast<uint8_t>(text_[at_ + i]); };
-    uint32_t c = length == 1 ? byte(0) : byte(0) & (0xFFu >> (length + 1));
-    for (size_t i = 1; i < length; ++i) c = (c << 6) | (byte(i) & 0x3Fu);
-    at_ += length;
-    return c;
-  }
-
-  std::string_view text_;
-  size_t at_ = 0;
   RegexTree tree_;
 };
 

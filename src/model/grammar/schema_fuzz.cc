@@ -12,6 +12,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace butterfly::model::grammar;
   static const auto index = small_vocabulary();
   const CompileBudget budget(100'000);  // a hundredth of what it is, so that runs are short
-  fuzz_walk(data, size, *index, [&](std::string_view text) { return compile_schema(text, index); });
+  fuzz_walk(data, size, *index, 64, [&](std::string_view text) { return compile_schema(text, index); });
   return 0;
 }

@@ -9,8 +9,10 @@
 
 namespace butterfly::model::grammar {
 
+// `steps_max`: tokens; masks are what a run takes its time for.
 template <typename Compile>
-void fuzz_walk(const uint8_t* data, size_t size, const TokenIndex& index, Compile&& compile) {
+void fuzz_walk(const uint8_t* data, size_t size, const TokenIndex& index, size_t steps_max,
+               Compile&& compile) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t zero = std::min(input.find('\0'), input.size());
   std::shared_ptr<const CompiledGrammar> grammar;
@@ -22,7 +24,7 @@ void fuzz_walk(const uint8_t* data, size_t size, const TokenIndex& index, Compil
   const auto constraint = grammar->start();
   TokenBits bits(mask_words(index.vocab_size()), 0);
   const std::string_view choices = input.substr(std::min(zero + 1, input.size()));
-  for (size_t i = 0; i < std::min<size_t>(choices.size(), 64); ++i) {
+  for (size_t i = 0; i < std::min(choices.size(), steps_max); ++i) {
     constraint->mask(bits);
     std::vector<uint32_t> tokens = tokens_of(bits);
     std::erase_if(tokens, [&](uint32_t token) { return index.ends_text(token); });
