@@ -51,21 +51,6 @@ HttpResponse ndjson_head() {
 
 std::string sse_piece(const Json& json) { return "data: " + to_text(json) + "\n\n"; }
 
-void end_stream(Exchange& exchange, Json usage_chunk, const runtime::Usage& usage) {
-  if (!usage_chunk.is_null()) {
-    usage_chunk["choices"] = Json::array();
-    usage_chunk["usage"] = usage_json(usage);
-    exchange.write(sse_piece(usage_chunk));
-  }
-  exchange.write("data: [DONE]\n\n");
-  exchange.end();
-}
-
-void fail_stream(Exchange& exchange, const ApiError& error) {
-  exchange.write("data: " + error_body(error) + "\n\n");
-  exchange.end();
-}
-
 std::string sse_event(std::string_view name, const Json& json) {
   return fmt::format("event: {}\ndata: {}\n\n", name, to_text(json));
 }

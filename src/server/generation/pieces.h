@@ -14,10 +14,6 @@ HttpResponse sse_head();
 HttpResponse ndjson_head();
 std::string sse_piece(const Json& json);
 std::string sse_event(std::string_view name, const Json& json);
-// The last pieces of chat's and completions' streams: the usage, if there is a chunk for it, and the end
-// mark.
-void end_stream(Exchange& exchange, Json usage_chunk, const runtime::Usage& usage);
-void fail_stream(Exchange& exchange, const ApiError& error);
 
 // OpenAI's usage object.
 Json usage_json(const runtime::Usage& usage);

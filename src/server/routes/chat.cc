@@ -1,20 +1,15 @@
 // POST /v1/chat/completions.
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "server/generation/pieces.h"
 #include "server/generation/read_request.h"
+#include "server/routes/choices_answer.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {
 namespace {
 
-struct ChatOptions {
-  bool stream = false;
-  bool include_usage = false;
-  std::string fingerprint;
-};
+constexpr ChoicesForm kForm = {"chatcmpl-", "chat.completion", "chat.completion.chunk"};
 
 Json call_json(const ToolCall& call) {
   return {{"id", call.id},
@@ -22,103 +17,62 @@ Json call_json(const ToolCall& call) {
           {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
-class ChatAnswer final : public Answer {
+class ChatAnswer final : public ChoicesAnswer {
  public:
-  ChatAnswer(ExchangePtr exchange, Generation generation, ChatOptions options)
-      : Answer(std::move(exchange), std::move(generation), ErrorShape::kOpenAi),
-        options_(std::move(options)),
-        id_(new_answer_id("chatcmpl-")) {}
+  ChatAnswer(ExchangePtr exchange, Generation generation, const StreamOptions& options,
+             std::string fingerprint)
+      : ChoicesAnswer(std::move(exchange), std::move(generation), options, kForm, std::move(fingerprint)) {}
 
  private:
-  void on_begin() override {
-    if (!options_.stream) return;
-    exchange().begin(sse_head(), std::string(kPing));
+  void on_stream_begin() override {
     for (const Choice& choice : choices())
-      send(choice, {{"role", "assistant"}, {"content", ""}, {"refusal", nullptr}}, nullptr, nullptr);
+      send_delta(choice, {{"role", "assistant"}, {"content", ""}, {"refusal", nullptr}});
   }
 
   void on_delta(Choice& choice, std::string_view text, const std::vector<ToolCall>& calls,
                 const std::vector<runtime::TokenEvent>& tokens) override {
-    if (!options_.stream) return;
+    if (!streams()) return;
     const bool logprobs = generation().request.logprobs;
     if (!text.empty() || (logprobs && !tokens.empty()))
-      send(choice, {{"content", text}}, logprobs ? chat_logprobs(model().tokenizer(), tokens) : Json(),
-           nullptr);
+      send_delta(choice, {{"content", text}}, logprobs ? chat_logprobs(model().tokenizer(), tokens) : Json());
     // A call in two pieces: who is called, then with what. Clients put arguments together themselves.
     size_t index = choice.calls.size() - calls.size();
     for (const ToolCall& call : calls) {
       Json begin = call_json(call);
       begin["index"] = index;
       begin["function"]["arguments"] = "";
-      send(choice, {{"tool_calls", Json::array({begin})}}, nullptr, nullptr);
-      send(choice,
-           {{"tool_calls", Json::array({{{"index", index}, {"function", {{"arguments", call.arguments}}}}})}},
-           nullptr, nullptr);
+      send_delta(choice, {{"tool_calls", Json::array({begin})}});
+      send_delta(
+          choice,
+          {{"tool_calls", Json::array({{{"index", index}, {"function", {{"arguments", call.arguments}}}}})}});
       ++index;
     }
   }
 
   void on_choice_end(Choice& choice) override {
-    if (options_.stream) send(choice, Json::object(), nullptr, choice.finish_reason());
+    if (streams()) send_delta(choice, Json::object(), nullptr, choice.finish_reason());
   }
 
-  void on_complete() override {
-    if (!options_.stream) return respond_json(exchange(), to_text(whole()));
-    end_stream(exchange(), options_.include_usage ? chunk_base() : Json(), usage());
+  void send_delta(const Choice& choice, Json delta, Json logprobs = nullptr, Json finish_reason = nullptr) {
+    send(choice, {{"delta", std::move(delta)}}, std::move(logprobs), std::move(finish_reason));
   }
 
-  void on_failure(const ApiError& error) override {
-    if (!options_.stream) return Answer::on_failure(error);
-    fail_stream(exchange(), error);
-  }
-
-  Json chunk_base() const {
-    return {{"id", id_},
-            {"object", "chat.completion.chunk"},
-            {"created", created_},
-            {"model", model().name()},
-            {"system_fingerprint", options_.fingerprint}};
-  }
-
-  void send(const Choice& choice, Json delta, Json logprobs, Json finish_reason) {
-    Json chunk = chunk_base();
-    chunk["choices"] = Json::array({{{"index", choice.index},
-                                     {"delta", std::move(delta)},
-                                     {"logprobs", std::move(logprobs)},
-                                     {"finish_reason", std::move(finish_reason)}}});
-    if (options_.include_usage) chunk["usage"] = nullptr;
-    exchange().write(sse_piece(chunk));
-  }
-
-  Json whole() {
-    Json list = Json::array();
-    for (const Choice& choice : choices()) {
-      Json message = {{"role", "assistant"},
-                      {"content", choice.text},
-                      {"refusal", nullptr},
-                      {"annotations", Json::array()}};
-      if (!choice.calls.empty()) {
-        if (choice.text.empty()) message["content"] = nullptr;
-        message["tool_calls"] = Json::array();
-        for (const ToolCall& call : choice.calls) message["tool_calls"].push_back(call_json(call));
-      }
-      const bool logprobs = generation().request.logprobs;
-      list.push_back({{"index", choice.index},
-                      {"message", std::move(message)},
-                      {"logprobs", logprobs ? chat_logprobs(model().tokenizer(), choice.tokens) : Json()},
-                      {"finish_reason", choice.finish_reason()}});
+  Json whole_choice(const Choice& choice) const override {
+    Json message = {{"role", "assistant"},
+                    {"content", choice.text},
+                    {"refusal", nullptr},
+                    {"annotations", Json::array()}};
+    if (!choice.calls.empty()) {
+      if (choice.text.empty()) message["content"] = nullptr;
+      message["tool_calls"] = Json::array();
+      for (const ToolCall& call : choice.calls) message["tool_calls"].push_back(call_json(call));
     }
-    return {{"id", id_},
-            {"object", "chat.completion"},
-            {"created", created_},
-            {"model", model().name()},
-            {"choices", std::move(list)},
-            {"usage", usage_json(usage())},
-            {"system_fingerprint", options_.fingerprint}};
+    const bool logprobs = generation().request.logprobs;
+    return {{"index", choice.index},
+            {"message", std::move(message)},
+            {"logprobs", logprobs ? chat_logprobs(model().tokenizer(), choice.tokens) : Json()},
+            {"finish_reason", choice.finish_reason()}};
   }
-
-  const ChatOptions options_;
-  const std::string id_;
 };
 
 }  // namespace
@@ -144,14 +98,9 @@ void chat_completions(ServerContext& context, ExchangePtr exchange) {
   if (generation.request.top_logprobs > 0 && !generation.request.logprobs)
     bad_field("top_logprobs", "needs logprobs to be true");
 
-  ChatOptions options;
-  options.stream = fields.boolean("stream");
-  if (const Json* wanted = fields.find("stream_options")) {
-    if (!options.stream) bad_field("stream_options", "needs stream to be true");
-    options.include_usage = wanted->value("include_usage", Json(false)) == Json(true);
-  }
-  options.fingerprint = context.fingerprint;
-  std::make_shared<ChatAnswer>(std::move(exchange), std::move(generation), std::move(options))->start();
+  std::make_shared<ChatAnswer>(std::move(exchange), std::move(generation), read_stream_options(fields),
+                               context.fingerprint)
+      ->start();
 }
 
 }  // namespace butterfly::server

@@ -3,6 +3,7 @@
 
 #include "server/generation/pieces.h"
 #include "server/generation/read_request.h"
+#include "server/routes/choices_answer.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {
@@ -10,46 +11,33 @@ namespace {
 
 constexpr size_t kPromptsMax = 64;
 
-struct CompletionOptions {
-  bool stream = false, include_usage = false, echo = false, logprobs = false;
-  std::string fingerprint;
-};
+constexpr ChoicesForm kForm = {"cmpl-", "text_completion", "text_completion"};
 
-class CompletionAnswer final : public Answer {
+class CompletionAnswer final : public ChoicesAnswer {
  public:
-  CompletionAnswer(ExchangePtr exchange, Generation generation, CompletionOptions options)
-      : Answer(std::move(exchange), std::move(generation), ErrorShape::kOpenAi),
-        options_(std::move(options)),
-        id_(new_answer_id("cmpl-")) {}
+  CompletionAnswer(ExchangePtr exchange, Generation generation, const StreamOptions& options,
+                   std::string fingerprint, bool echo)
+      : ChoicesAnswer(std::move(exchange), std::move(generation), options, kForm, std::move(fingerprint)),
+        echo_(echo) {}
 
  private:
-  void on_begin() override {
-    if (!options_.stream) return;
-    exchange().begin(sse_head(), std::string(kPing));
-    if (!options_.echo) return;
-    for (const Choice& choice : choices()) send(choice, prompt_text(choice), nullptr, nullptr);
+  void on_stream_begin() override {
+    if (!echo_) return;
+    for (const Choice& choice : choices()) send(choice, {{"text", prompt_text(choice)}}, nullptr, nullptr);
   }
 
   void on_delta(Choice& choice, std::string_view text, const std::vector<ToolCall>&,
                 const std::vector<runtime::TokenEvent>& tokens) override {
-    if (options_.stream)
-      send(choice, text, options_.logprobs ? logprobs_of(tokens, choice.text.size() - text.size()) : Json(),
-           nullptr);
+    if (streams())
+      send(choice, {{"text", text}},
+           logprobs() ? logprobs_of(tokens, choice.text.size() - text.size()) : Json(), nullptr);
   }
 
   void on_choice_end(Choice& choice) override {
-    if (options_.stream) send(choice, "", nullptr, choice.finish_reason());
+    if (streams()) send(choice, {{"text", ""}}, nullptr, choice.finish_reason());
   }
 
-  void on_complete() override {
-    if (!options_.stream) return respond_json(exchange(), to_text(whole()));
-    end_stream(exchange(), options_.include_usage ? base() : Json(), usage());
-  }
-
-  void on_failure(const ApiError& error) override {
-    if (!options_.stream) return Answer::on_failure(error);
-    fail_stream(exchange(), error);
-  }
+  bool logprobs() const { return generation().request.logprobs; }
 
   std::string prompt_text(const Choice& choice) const {
     return model().tokenizer().decode(generation().prompts[choice.prompt]);
@@ -82,48 +70,22 @@ class CompletionAnswer final : public Answer {
     return {{"tokens", names}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
   }
 
-  Json base() const {
-    return {{"id", id_},
-            {"object", "text_completion"},
-            {"created", created_},
-            {"model", model().name()},
-            {"system_fingerprint", options_.fingerprint}};
-  }
-
-  void send(const Choice& choice, std::string_view text, Json logprobs, Json finish_reason) {
-    Json chunk = base();
-    chunk["choices"] = Json::array({{{"text", text},
-                                     {"index", choice.index},
-                                     {"logprobs", std::move(logprobs)},
-                                     {"finish_reason", std::move(finish_reason)}}});
-    if (options_.include_usage) chunk["usage"] = nullptr;
-    exchange().write(sse_piece(chunk));
-  }
-
-  Json whole() {
-    Json list = Json::array();
-    for (const Choice& choice : choices()) {
-      Json logprobs;
-      if (options_.logprobs && options_.echo) {
-        std::vector<runtime::TokenEvent> all = choice.prompt_tokens;
-        all.insert(all.end(), choice.tokens.begin(), choice.tokens.end());
-        logprobs = logprobs_of(all, 0, &generation().prompts[choice.prompt][0]);
-      } else if (options_.logprobs) {
-        logprobs = logprobs_of(choice.tokens, 0);
-      }
-      list.push_back({{"text", (options_.echo ? prompt_text(choice) : "") + choice.text},
-                      {"index", choice.index},
-                      {"logprobs", std::move(logprobs)},
-                      {"finish_reason", choice.finish_reason()}});
+  Json whole_choice(const Choice& choice) const override {
+    Json values;
+    if (logprobs() && echo_) {
+      std::vector<runtime::TokenEvent> all = choice.prompt_tokens;
+      all.insert(all.end(), choice.tokens.begin(), choice.tokens.end());
+      values = logprobs_of(all, 0, &generation().prompts[choice.prompt][0]);
+    } else if (logprobs()) {
+      values = logprobs_of(choice.tokens, 0);
     }
-    Json json = base();
-    json["choices"] = std::move(list);
-    json["usage"] = usage_json(usage());
-    return json;
+    return {{"text", (echo_ ? prompt_text(choice) : "") + choice.text},
+            {"index", choice.index},
+            {"logprobs", std::move(values)},
+            {"finish_reason", choice.finish_reason()}};
   }
 
-  const CompletionOptions options_;
-  const std::string id_;
+  const bool echo_;
 };
 
 }  // namespace
@@ -137,20 +99,16 @@ void completions(ServerContext& context, ExchangePtr exchange) {
       read_prompts(*fields.find("prompt"), "prompt", kPromptsMax, generation.model->tokenizer());
   set_rules(fields.string("grammar"), read_response_format(fields.find("response_format"), "response_format"),
             {}, generation);
-  CompletionOptions options;
-  options.stream = fields.boolean("stream");
-  options.echo = fields.boolean("echo");
-  options.fingerprint = context.fingerprint;
+  const StreamOptions options = read_stream_options(fields);
+  const bool echo = fields.boolean("echo");
   if (const auto count = fields.maybe_integer("logprobs")) {
-    options.logprobs = generation.request.logprobs = true;
+    generation.request.logprobs = true;
     generation.request.top_logprobs = static_cast<size_t>(*count);
-    generation.request.prompt_logprobs = options.echo && !options.stream;
+    generation.request.prompt_logprobs = echo && !options.stream;
   }
-  if (const Json* wanted = fields.find("stream_options")) {
-    if (!options.stream) bad_field("stream_options", "needs stream to be true");
-    options.include_usage = wanted->value("include_usage", Json(false)) == Json(true);
-  }
-  std::make_shared<CompletionAnswer>(std::move(exchange), std::move(generation), std::move(options))->start();
+  std::make_shared<CompletionAnswer>(std::move(exchange), std::move(generation), options, context.fingerprint,
+                                     echo)
+      ->start();
 }
 
 }  // namespace butterfly::server
