@@ -14,6 +14,7 @@
 #include "runtime/loaded_model.h"
 #include "runtime/perplexity.h"
 #include "train/corpus/corpus.h"
+#include "train/corpus/words.h"
 #include "train/data/documents.h"
 #include "train/trainer.h"
 #include "train/transformer.h"
@@ -82,6 +83,20 @@ TEST_F(Caterpillar, TellsAStory) {
   EXPECT_THAT(text, HasSubstr("Mia"));
   EXPECT_THAT(text, EndsWith("."));
   EXPECT_GT(std::count(text.begin(), text.end(), ' '), 30);
+}
+
+// A story keeps to the person it was asked for and one friend.
+TEST_F(Caterpillar, StoriesKeepTheirPeople) {
+  for (size_t i = 0; i < train::kPeople.size(); ++i) {
+    const std::string hero(train::kPeople[i].name);
+    const Outcome told = run({"run", kModel, "--chat", "-q", "-p", "Tell me a story about " + hero + ".",
+                              "--seed", std::to_string(i), "-t", "1"});
+    EXPECT_THAT(told.out, HasSubstr(hero));
+    const auto people = std::count_if(
+        train::kPeople.begin(), train::kPeople.end(),
+        [&](const train::Person& person) { return told.out.find(person.name) != std::string::npos; });
+    EXPECT_LE(people, 2) << told.out;
+  }
 }
 
 // The loss of the training graph, and that of the inference engine on the same windows, token by token.
