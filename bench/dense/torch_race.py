@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Convolutions of ResNet-50 by turns: dense_race conv, then torch, shape after shape; medians of the rounds.
 
-    bench/dense/torch_race.py build/release/bin/dense_race [--threads 1] [--rounds 3] [--only TEXT]
+    bench/dense/torch_race.py build/release/bin/dense_race [--threads 1] [--rounds 3] [--only TEXT] [--cpu-time]
 
 torch may choose between plain and channels-last images: the faster one counts. Prints GFLOP/s, ours / torch (ratio).
 """
@@ -32,25 +32,28 @@ SHAPES = [
 PASSES = ("forward", "to data", "to weights")
 
 
-def ours(program, name, threads, seconds):
+def ours(arguments, name):
     """GFLOP/s of the three passes."""
-    command = [program, "conv", "--threads", str(threads), "--rounds", "1", "--seconds", str(seconds), "--only", name]
+    program = arguments.program
+    command = [program, "conv", "--threads", str(arguments.threads), "--rounds", "1", "--seconds", str(arguments.seconds),
+               "--only", name] + ["--cpu-time"] * arguments.cpu_time
     for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
         if line.startswith(name):
             return [float(rate) for rate in re.findall(r"([\d.]+) \( *\d+%\)", line[len(name):])]
     raise SystemExit(f"{program} does not know the shape {name}")
 
 
-def speed(run, flops, seconds):
+def speed(run, flops, arguments):
+    clock = time.process_time if arguments.cpu_time else time.perf_counter
     run()
-    begin, calls = time.perf_counter(), 0
-    while time.perf_counter() - begin < seconds:
+    begin, calls = clock(), 0
+    while clock() - begin < arguments.seconds:
         run()
         calls += 1
-    return flops * calls / (time.perf_counter() - begin) / 1e9
+    return flops * calls / (clock() - begin) / 1e9
 
 
-def torch_rates(shape, seconds):
+def torch_rates(arguments, shape):
     _, batch, size, inputs, outputs, kernel, stride, pad = shape
     best = [0.0] * len(PASSES)
     for layout in (torch.contiguous_format, torch.channels_last):
@@ -65,7 +68,7 @@ def torch_rates(shape, seconds):
 
         runs = (lambda x=x, w=w: torch.nn.functional.conv2d(x, w, None, stride, pad),
                 lambda: backward([True, False, False]), lambda: backward([False, True, False]))
-        best = [max(b, speed(run, flops, seconds)) for b, run in zip(best, runs)]
+        best = [max(b, speed(run, flops, arguments)) for b, run in zip(best, runs)]
     return best
 
 
@@ -76,6 +79,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.05, help="per pass and turn")
     parser.add_argument("--only", default="", help="shapes whose name holds this text")
+    parser.add_argument("--cpu-time", action="store_true", help="processor time instead of the clock: for 1 thread on a busy machine")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.set_grad_enabled(False)
@@ -83,8 +87,7 @@ def main():
     for shape in SHAPES:
         if arguments.only not in shape[0]:
             continue
-        turns = [(ours(arguments.program, shape[0], arguments.threads, arguments.seconds),
-                  torch_rates(shape, arguments.seconds)) for _ in range(arguments.rounds)]
+        turns = [(ours(arguments, shape[0]), torch_rates(arguments, shape)) for _ in range(arguments.rounds)]
         cells = []
         for i in range(len(PASSES)):
             mine, theirs = (statistics.median(turn[side][i] for turn in turns) for side in (0, 1))
