@@ -70,6 +70,7 @@ void measure_hop(const Settings& settings) {
              to_string(chain.last().range, chain.last().config.layers));
   if (settings.pin) pin_to(0);
   const auto times = std::make_shared<runtime::ChainTimes>();
+  std::vector<double> hops[2];  // by whether steps are expected
   for (size_t round = 0; round < settings.rounds; ++round) {
     runtime::EngineOptions options;
     options.speculate = false;
@@ -95,9 +96,10 @@ void measure_hop(const Settings& settings) {
     fmt::print("round {}, {}\n", round, expect ? "steps are expected" : "receivers sleep");
     fmt::print("{:>28} {:>10.1f} us\n", "step, p50", total);
     fmt::print("{:>28} {:>10.1f} us\n", "both stages' layers", compute);
-    fmt::print(
-        "{:>28} {:>10.1f} us\n", "rest, for each of two hops",
-        p50([](const Step& s) { return us(s.total - s.stages[0].compute - s.stages[1].compute); }) / 2);
+    const double hop =
+        p50([](const Step& s) { return us(s.total - s.stages[0].compute - s.stages[1].compute); }) / 2;
+    hops[expect].push_back(hop);
+    fmt::print("{:>28} {:>10.1f} us\n", "rest, for each of two hops", hop);
     fmt::print("{:>28} {:>10.1f} us\n", "serialise and send tokens",
                p50([](const Step& s) { return us(s.stages[1].send); }));
     fmt::print("{:>28} {:>10.1f} us\n", "worker: receive and check",
@@ -117,12 +119,20 @@ void measure_hop(const Settings& settings) {
                chain.worker_stats().looks);
     std::fflush(stdout);
   }
+  for (const bool expect : {true, false})
+    if (!hops[expect].empty()) {
+      const auto [least, most] = std::ranges::minmax(hops[expect]);
+      fmt::print("a hop, {}: median {:.0f} us, {:.0f} to {:.0f} in {} rounds\n",
+                 expect ? "steps are expected" : "receivers sleep", median(hops[expect]), least, most,
+                 hops[expect].size());
+    }
 }
 
-// Tokens per second while all streams generate.
-double decode_rate(runtime::Engine& engine, const Settings& settings, size_t vocab, size_t seed) {
+// Tokens per second while all of `count` streams generate.
+double decode_rate(runtime::Engine& engine, const Settings& settings, size_t count, size_t vocab,
+                   size_t seed) {
   std::vector<std::shared_ptr<Recorder>> streams;
-  for (size_t i = 0; i < settings.streams; ++i)
+  for (size_t i = 0; i < count; ++i)
     streams.push_back(start(
         engine, plain_request(random_prompt(settings.prompt, vocab, 100 * seed + i), settings.generate)));
   for (auto& stream : streams) stream->wait();
@@ -153,6 +163,9 @@ struct Whole {
   std::unique_ptr<runtime::LoadedModel> model;
 };
 
+// Two stages work on half of the streams each, so a step of a stage takes half of T(n / 2), where T(n) is the
+// time of a step of n rows on one node: at best they are T(n) / T(n / 2) times as fast. Both are measured in
+// the same round.
 void measure_streams(const Settings& settings) {
   LoopbackChain chain(settings.model, loopback(settings, settings.streams));
   const Whole whole(settings);
@@ -163,20 +176,30 @@ void measure_streams(const Settings& settings) {
   fmt::print("{} streams; first stage: {}; last stage: {}\n", settings.streams,
              to_string(chain.first().range, chain.first().config.layers),
              to_string(chain.last().range, chain.last().config.layers));
-  fmt::print("{:>5} {:>14} {:>14} {:>8}\n", "round", "one node t/s", "two nodes t/s", "ratio");
+  const size_t vocab = whole.model->config.vocab;
+  const auto on_one_node = [&](size_t count, size_t round) {
+    runtime::Engine engine(whole.stage(settings, count), nullptr, options);
+    return decode_rate(engine, settings, count, vocab, round);
+  };
+  const size_t half = std::max<size_t>(1, settings.streams / 2);
+  std::vector<double> ratios, bounds;
+  fmt::print("{:>5} {:>14} {:>14} {:>8} {:>10} {:>10} {:>8}\n", "round", "one node t/s", "two nodes t/s",
+             "ratio", fmt::format("T({}) ms", half), fmt::format("T({}) ms", settings.streams), "bound");
   for (size_t round = 0; round < settings.rounds; ++round) {
-    double one, two;
-    {
-      runtime::Engine engine(whole.stage(settings, settings.streams), nullptr, options);
-      one = decode_rate(engine, settings, whole.model->config.vocab, round);
-    }
+    double two;
+    const double one = on_one_node(settings.streams, round), one_half = on_one_node(half, round);
+    const double t_all = static_cast<double>(settings.streams) / one,
+                 t_half = static_cast<double>(half) / one_half;
     {
       const auto times = std::make_shared<runtime::ChainTimes>();
       runtime::Engine engine(chain.start(times), nullptr, options);
-      two = decode_rate(engine, settings, whole.model->config.vocab, round);
+      two = decode_rate(engine, settings, settings.streams, vocab, round);
       const auto view = times->view();
       const auto share = [&](Duration d) { return us(d) / static_cast<double>(view.steps); };
-      fmt::print("{:>5} {:>14.2f} {:>14.2f} {:>8.2f}   us/step:", round, one, two, two / one);
+      ratios.push_back(two / one);
+      bounds.push_back(t_all / t_half);
+      fmt::print("{:>5} {:>14.2f} {:>14.2f} {:>8.2f} {:>10.1f} {:>10.1f} {:>8.2f}   us/step:", round, one,
+                 two, ratios.back(), 1e3 * t_half, 1e3 * t_all, bounds.back());
       for (const auto& s : view.stages)
         fmt::print("  compute {:.0f} wait {:.0f} wire {:.0f}", share(s.compute), share(s.wait),
                    share(s.wire()));
@@ -184,6 +207,7 @@ void measure_streams(const Settings& settings) {
     }
     std::fflush(stdout);
   }
+  fmt::print("median: {:.2f} x, bound {:.2f} x\n", median(ratios), median(bounds));
 }
 
 // Seconds to the first token behind a prompt.
