@@ -49,7 +49,7 @@ ChainStage::ChainStage(const LoadedModel& model, ThreadPool& pool, size_t worker
       options_(options),
       limits_(chain_limits(info_, *options.format)),
       times_(std::move(times)),
-      wait_(options.expect_steps) {}
+      wait_(options.expect_steps && may_look_for_steps()) {}
 
 ChainStage::~ChainStage() { close(); }
 

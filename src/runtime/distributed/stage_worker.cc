@@ -40,7 +40,7 @@ StageWorker::StageWorker(const LoadedModel& model, ThreadPool& pool, size_t plac
       place_(place),
       options_(options),
       limits_(chain_limits(layers_.info(), *options.format)),
-      wait_(options.expect_steps) {}
+      wait_(options.expect_steps && may_look_for_steps()) {}
 
 Status StageWorker::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
   {

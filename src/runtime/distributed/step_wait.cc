@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/cgroup.h"
+
 namespace butterfly::runtime {
 namespace {
 
@@ -17,6 +19,11 @@ constexpr size_t kPauseMax = 64;
 TimePoint now() { return SystemClock::instance().now(); }
 
 }  // namespace
+
+bool may_look_for_steps() {
+  static const bool enough = cgroup_cpu_quota().value_or(1) >= 1;
+  return enough;
+}
 
 Result<MessageHead> StepWait::receive_head(Link& link, Duration timeout) {
   const TimePoint began = now();

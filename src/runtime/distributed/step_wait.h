@@ -40,4 +40,8 @@ class StepWait {
   uint64_t looks_ = 0, found_awake_ = 0;
 };
 
+// Whether this process has the CPU time for it: in a control group with less than one CPU's worth, looking
+// takes from computing.
+bool may_look_for_steps();
+
 }  // namespace butterfly::runtime
