@@ -159,8 +159,8 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
     piece.prefill = graphs.prefill(w.prompt, w.rows_max);
     piece.weight_bytes = weights.resident_bytes();
     piece.kv_bytes = static_cast<uint64_t>(graphs.kv_bytes_per_position() * static_cast<double>(positions));
-    piece.decode_out_bytes = 4 * dim * static_cast<double>(w.batch);
-    piece.prefill_out_bytes = 4 * dim * static_cast<double>(w.prompt);
+    piece.decode_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.batch);
+    piece.prefill_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.prompt);
     fill_gathers(piece, gathered, gathers, w);
     return piece;
   };

@@ -57,6 +57,8 @@ void capability_fields(F& f, Of<F, Capabilities>& c) {
     f.rate(row.operations_per_s);
   });
   f.real(c.disk);
+  f.real(c.cpu_share);
+  f.real(c.burst_s);
   f.i64(c.measured_unix_s);
 }
 

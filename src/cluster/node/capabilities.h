@@ -39,6 +39,9 @@ struct Capabilities {
   ThreadedRate int8 = {};    // operations/s
   std::vector<TypeRates> kernels = {};
   double disk = 0;  // bytes/s read; 0: not known
+  double cpu_share =
+      1;               // of the time in which a quota lets the threads run; the rates above are of that time
+  double burst_s = 0;  // that they run at once after a rest (cpu_share.h)
   int64_t measured_unix_s = 0;
 };
 

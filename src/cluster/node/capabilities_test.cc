@@ -61,7 +61,7 @@ TEST(Capabilities, MeasuredFiguresAreThere) {
 struct CapabilityFile : ::testing::Test {
   CapabilityFile() {
     c = testing::capabilities();
-    now = {c.program, c.cpu, c.target, c.threads, c.ram_limit_bytes};
+    now = {c.program, c.cpu, c.target, c.threads, c.ram_limit_bytes, 0};
   }
   Capabilities load(int64_t unix_s, bool fresh = false) {
     return load_or_measure(state, now, unix_s, fresh, [&] {
@@ -103,6 +103,13 @@ TEST_F(CapabilityFile, IsMeasuredAgainWhenSomethingChanged) {
   EXPECT_EQ(measured, 5);
   load(kNow + kCapabilityLife_s + 5);
   EXPECT_EQ(measured, 5);
+  now.cpu_quota = 0.5;  // another control group: another file, and the first one stays
+  load(kNow + kCapabilityLife_s + 6);
+  load(kNow + kCapabilityLife_s + 7);
+  EXPECT_EQ(measured, 6);
+  now.cpu_quota = 0;
+  load(kNow + kCapabilityLife_s + 8);
+  EXPECT_EQ(measured, 6);
   MeasuredFor other = now;
   other.ram_limit_bytes = 1 << 30;
   EXPECT_THAT(why_stale(c, other, c.measured_unix_s), HasSubstr("memory limit was 8.00 GiB, is 1.00 GiB"));
@@ -136,6 +143,22 @@ TEST(MeasureLink, FindsRoundTripAndBandwidth) {
   for (size_t i = 1; i < figures->points.size(); ++i)
     EXPECT_EQ(figures->points[i].bytes, 4 * figures->points[i - 1].bytes);
   EXPECT_GT(figures->spec().bandwidth, 0);
+}
+
+TEST(LinkFigures, AMessageTakesWhatItsSizeTook) {
+  // 100 Mbit/s, 2 ms there and back; 16 KiB pass a shaper at once, and 1 KiB costs nothing more than nothing.
+  const LinkFigures figures{
+      .rtt_s = 2e-3, .bandwidth = 12.5e6, .points = {{1024, 2e-3}, {16384, 2.2e-3}, {262144, 22e-3}}};
+  EXPECT_DOUBLE_EQ(figures.message_s(0), 1e-3);
+  EXPECT_DOUBLE_EQ(figures.message_s(16384), 1.2e-3);
+  EXPECT_DOUBLE_EQ(figures.message_s((1024 + 16384) / 2), 1.1e-3);
+  EXPECT_DOUBLE_EQ(figures.message_s(262144 + 12.5e6), 1.021);
+  for (const double bytes : {64.0, 8192.0, 262144.0})
+    EXPECT_NEAR(figures.spec_for(bytes).message_s(bytes), figures.message_s(bytes), 1e-9) << bytes;
+  EXPECT_DOUBLE_EQ(figures.spec_for(8192).bandwidth, 12.5e6);
+  // A row that is faster than the bandwidth allows: its own rate.
+  const LinkFigures bucket{.rtt_s = 1e-4, .bandwidth = 1e6, .points = {{8192, 2e-4}, {1 << 20, 1.0}}};
+  EXPECT_NEAR(bucket.spec_for(8192).message_s(8192), 1.5e-4, 1e-9);
 }
 
 TEST(MeasureLink, AnswersNothingElse) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/cgroup.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/json_text.h"
@@ -44,6 +45,8 @@ std::string to_json(const Capabilities& c) {
                {"int8_ops_per_s", rate_json(c.int8)},
                {"kernels", Json::array()},
                {"disk_bytes_per_s", c.disk},
+               {"cpu_share", c.cpu_share},
+               {"burst_s", c.burst_s},
                {"measured_unix_s", c.measured_unix_s}};
   for (const TypeRates& row : c.kernels)
     json["kernels"].push_back({{"type", row.type},
@@ -77,6 +80,8 @@ Result<Capabilities> parse_capabilities(std::string_view text) {
       c.kernels.push_back({row.at("type").get<std::string>(), read_rate(row.at("weight_bytes_per_s")),
                            read_rate(row.at("operations_per_s"))});
     json.at("disk_bytes_per_s").get_to(c.disk);
+    c.cpu_share = json.value("cpu_share", 1.0);
+    c.burst_s = json.value("burst_s", 0.0);
     json.at("measured_unix_s").get_to(c.measured_unix_s);
     return c;
   } catch (const Json::exception& error) {
@@ -85,8 +90,13 @@ Result<Capabilities> parse_capabilities(std::string_view text) {
 }
 
 MeasuredFor this_machine(const std::string& program, size_t threads) {
-  return {program, cpu_model_name(), kernels::target_name(), static_cast<uint32_t>(threads),
-          memory_limit_bytes()};
+  const double quota = cgroup_cpu_quota().value_or(0);
+  return {program,
+          cpu_model_name(),
+          kernels::target_name(),
+          static_cast<uint32_t>(threads),
+          memory_limit_bytes(),
+          quota < static_cast<double>(threads) ? quota : 0};
 }
 
 std::string why_stale(const Capabilities& kept, const MeasuredFor& now, int64_t unix_s) {
@@ -107,7 +117,9 @@ std::string why_stale(const Capabilities& kept, const MeasuredFor& now, int64_t 
 
 Capabilities load_or_measure(const StateFolder& folder, const MeasuredFor& now, int64_t unix_s, bool fresh,
                              const std::function<Capabilities()>& measure) {
-  const std::string name = fmt::format("capabilities-{}.json", now.threads);
+  const std::string name = now.cpu_quota > 0
+                               ? fmt::format("capabilities-{}-{:.2f}.json", now.threads, now.cpu_quota)
+                               : fmt::format("capabilities-{}.json", now.threads);
   std::string why = fresh ? "asked for" : folder.has(name) ? "" : "none are kept";
   if (why.empty()) {
     try {

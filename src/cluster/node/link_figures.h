@@ -17,8 +17,16 @@ struct LinkFigures {
   double bandwidth = 0;  // bytes/s of large messages, one direction
   std::vector<LinkPoint> points = {};
 
+  // Seconds from send() to recv() of a message of so many bytes, between the sizes that were measured.
+  double message_s(double bytes) const;
+
   // As the planner sees it: half a round trip, and the bandwidth.
   LinkSpec spec() const { return {.latency_s = rtt_s / 2, .bandwidth = bandwidth}; }
+
+  // The same, such that messages of `bytes` take what they took. Small ones do not lie on the line of the
+  // large: TCP's first windows, interrupts of the device and what a shaper lets pass at once are in them, and
+  // the rows of one token are small.
+  LinkSpec spec_for(double bytes) const;
 };
 
 }  // namespace butterfly::cluster

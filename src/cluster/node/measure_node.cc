@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/cpu.h"
+#include "cluster/node/cpu_share.h"
 #include "cluster/node/kernel_rates.h"
 #include "cluster/node/topology.h"
 #include "kernels/machine_probe.h"
@@ -90,16 +91,19 @@ Capabilities measure_node(ThreadPool& pool, const MeasureOptions& options) {
   c.f32 = {probe.f32.one, probe.f32.all};
   c.int8 = {probe.int8.one, probe.int8.all};
   for (const DType type : options.types) {
-    const KernelRates all = measure_kernels(pool, type);
+    const KernelRates all = measure_kernels(pool, type, options.kernels);
     KernelRates one = all;
     if (pool.size() > 1) {
       ThreadPool single(1);
-      one = measure_kernels(single, type);
+      one = measure_kernels(single, type, options.kernels);
     }
     c.kernels.push_back({std::string(dtype_name(type)),
                          {one.weight_bytes_per_s, all.weight_bytes_per_s},
                          {one.operations_per_s, all.operations_per_s}});
   }
+  const CpuShare cpu = measure_cpu_share(pool);
+  c.cpu_share = cpu.share;
+  c.burst_s = cpu.burst_s;
   if (!options.disk_folder.empty()) c.disk = measure_disk(options.disk_folder, options.disk_bytes);
   c.measured_unix_s =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())

@@ -6,6 +6,7 @@
 
 #include "base/thread_pool.h"
 #include "cluster/node/capabilities.h"
+#include "cluster/node/kernel_rates.h"
 
 namespace butterfly::cluster {
 
@@ -13,6 +14,7 @@ struct MeasureOptions {
   std::string program;  // version and revision of this program
   // Types of weights whose kernels are timed: 2 seconds or so each, with one thread and with all.
   std::vector<DType> types = {DType::kQ4_0, DType::kQ8_0, DType::kF16};
+  KernelMeasureOptions kernels = {};
   std::chrono::milliseconds time_per_figure{150};
   uint64_t dram_bytes = 0;                 // read to find the memory's speed; 0: more than the caches hold
   std::filesystem::path disk_folder = {};  // where models are kept; empty: the disk is not measured

@@ -26,6 +26,7 @@ inline Capabilities capabilities(uint64_t ram_bytes = uint64_t{8} << 30) {
   c.int8 = {200e9, 700e9};
   c.kernels = {{"Q4_0", {9e9, 20e9}, {50e9, 190e9}}, {"F16", {9e9, 22e9}, {30e9, 110e9}}};
   c.disk = 1e9;
+  c.cpu_share = 1;
   c.measured_unix_s = 1'700'000'000;
   return c;
 }

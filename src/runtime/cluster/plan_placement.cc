@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "runtime/cluster/memory_forecast.h"
+#include "runtime/distributed/row_format.h"
 #include "runtime/plan_model.h"
 
 namespace butterfly::runtime {
@@ -31,26 +32,22 @@ struct Question {
   size_t self = 0;
 };
 
-DType main_type(const model::ModelFile& file) {
-  const auto shares = file.type_shares();
-  const auto type = shares.empty() ? std::nullopt : dtype_by_name(shares.front().type);
-  return type.value_or(DType::kF32);
-}
-
+// `row_bytes`: of what a token sends over it.
 LinkSpec link_between(const PlanQuestion& question, const PlanNode& from, const PlanNode& to,
-                      const LinkSpec& unknown) {
+                      const LinkSpec& unknown, double row_bytes) {
   const std::pair<std::string, std::string> pair(from.id.key, to.id.key);
   if (std::ranges::find(question.broken, pair) != question.broken.end()) return kForbidden;
   const auto there = question.links.find(pair);
   const auto back = question.links.find({pair.second, pair.first});
   const auto& found = there != question.links.end() ? there : back;
   if (found == question.links.end()) return unknown;
-  const LinkSpec spec = found->second.spec();
+  const LinkSpec spec = found->second.spec_for(row_bytes);
   return spec.bandwidth > 0 ? spec : unknown;
 }
 
 Result<Question> read_question(const model::ModelFile& file, const PlanQuestion& asked,
-                               const PlacementOptions& options, uint64_t activation_bytes, bool with_front) {
+                               const PlacementOptions& options, uint64_t activation_bytes, double row_bytes,
+                               bool with_front) {
   Question question;
   question.nodes = asked.nodes;
   const auto self = std::ranges::find(question.nodes, asked.coordinator, &PlanNode::id);
@@ -69,22 +66,20 @@ Result<Question> read_question(const model::ModelFile& file, const PlanQuestion&
     front.ram_bytes = 0;
     question.spec.nodes.push_back(front);
   }
+  const auto link = [&](size_t from, size_t to) {
+    return link_between(asked, question.nodes[from], question.nodes[to], options.unknown_link, row_bytes);
+  };
   const size_t count = question.nodes.size();
   question.spec.connect_all(options.unknown_link);
   question.spec.coordinator = question.spec.nodes.size() - 1;
   for (size_t from = 0; from < count; ++from)
     for (size_t to = 0; to < count; ++to)
       if (from != to)
-        question.spec.link(from, to) =
-            with_front && from == question.self
-                ? kForbidden
-                : link_between(asked, question.nodes[from], question.nodes[to], options.unknown_link);
+        question.spec.link(from, to) = with_front && from == question.self ? kForbidden : link(from, to);
   if (!with_front) return question;
   for (size_t node = 0; node < count; ++node) {
     const bool is_self = node == question.self;
-    question.spec.link(count, node) = is_self ? kFree
-                                              : link_between(asked, question.nodes[question.self],
-                                                             question.nodes[node], options.unknown_link);
+    question.spec.link(count, node) = is_self ? kFree : link(question.self, node);
     question.spec.link(node, count) = is_self ? kFree : kForbidden;
   }
   return question;
@@ -99,6 +94,13 @@ void end_at(cluster::Plan& plan, size_t self) {
   plan.stages.push_back({{self}, end - 1, end, {1.0}});
 }
 
+// Seconds less than at the sustained rate, of a stage that rests between its steps: its node has a quota on
+// CPU time and finds it unused (cpu_share.h).
+double saved_by_rest(const cluster::Capabilities& node, double sustained_s) {
+  const double share = std::clamp(node.cpu_share, 1e-3, 1.0);
+  return std::min(node.burst_s * (1 / share - 1), sustained_s * (1 - share));
+}
+
 cluster::Placement placement_of(const cluster::PlannedChain& planned, const cluster::Problem& problem,
                                 const Question& question) {
   cluster::Plan plan = planned.plan;
@@ -106,10 +108,17 @@ cluster::Placement placement_of(const cluster::PlannedChain& planned, const clus
   const cluster::Prediction prediction = cluster::predict(problem, plan);
   cluster::Placement placement;
   placement.pieces = static_cast<uint32_t>(problem.pieces());
-  placement.tokens_per_s = prediction.latency_s > 0 ? 1 / prediction.latency_s : 0;
+  // With one stream a node rests while others work; no quota gives more than its share over a whole round.
+  double latency_s = prediction.latency_s, longest_s = 0;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const cluster::Stage& stage = plan.stages[i];
-    const cluster::StagePrediction& expected = prediction.stages[i];
+    cluster::StagePrediction expected = prediction.stages[i];
+    longest_s = std::max(longest_s, expected.seconds);
+    const double saved = plan.stages.size() > 1
+                             ? saved_by_rest(question.nodes[stage.nodes[0]].capabilities, expected.seconds)
+                             : 0;
+    latency_s -= saved;
+    expected.seconds -= saved;
     const auto longest = std::chrono::duration_cast<Duration>(
         std::chrono::duration<double>(std::min(kStallFactor * (expected.prefill_s + expected.seconds), 1e3)));
     placement.stages.push_back({.node = question.nodes[stage.nodes[0]].id,
@@ -119,6 +128,8 @@ cluster::Placement placement_of(const cluster::PlannedChain& planned, const clus
                                 .predicted_s = expected.seconds,
                                 .stall_after = std::clamp<Duration>(longest, kStallLeast, kStallMost)});
   }
+  latency_s = std::max(latency_s, longest_s);
+  placement.tokens_per_s = latency_s > 0 ? 1 / latency_s : 0;
   for (const std::string& reason : planned.reasons)
     placement.words += (placement.words.empty() ? "" : "; ") + reason;
   return placement;
@@ -126,20 +137,29 @@ cluster::Placement placement_of(const cluster::PlannedChain& planned, const clus
 
 }  // namespace
 
+DType main_type(const model::ModelFile& file) {
+  const auto shares = file.type_shares();
+  const auto type = shares.empty() ? std::nullopt : dtype_by_name(shares.front().type);
+  return type.value_or(DType::kF32);
+}
+
 Result<cluster::Placement> plan_placement(const model::ModelFile& file, const PlanQuestion& asked,
                                           const PlacementOptions& options) {
   try {
     const StageSettings& settings = options.settings;
-    const size_t layers = model::read_config(file, settings.context).layers;
+    const model::ModelConfig config = model::read_config(file, settings.context);
+    const size_t layers = config.layers;
+    const auto row_bytes = static_cast<double>(find_row_format(settings.wire).row_bytes(config.dim));
     const MemoryForecast all =
         forecast_memory(file, model::range_of_pieces(0, layers + 2, layers), settings, 1);
     const bool chooses_order = options.strategy == "optimal" || options.strategy == "annealing";
-    auto question = read_question(file, asked, options, all.activation_bytes, chooses_order);
+    auto question = read_question(file, asked, options, all.activation_bytes, row_bytes, chooses_order);
     if (!question) return question.status();
     PlanRequest request;
     request.workload.context = settings.context;
     request.workload.streams = std::max<size_t>(1, settings.positions / settings.context);
     request.workload.prompt = request.workload.rows_max = settings.rows_max;
+    request.workload.wire_value_bytes = row_bytes / static_cast<double>(config.dim);
     request.choose_batch = options.objective == cluster::Objective::kThroughput;
     request.options.objective = options.objective;
     request.strategies = {options.strategy};

@@ -9,6 +9,9 @@
 
 namespace butterfly::runtime {
 
+// The type of most of a model's weights: whose kernels decide how fast a node is.
+DType main_type(const model::ModelFile& file);
+
 struct PlacementOptions {
   std::string strategy = "optimal";
   cluster::Objective objective = cluster::Objective::kLatency;

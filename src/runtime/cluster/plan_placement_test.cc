@@ -66,6 +66,30 @@ TEST_F(PlanPlacementTest, AModelTooLargeForOneNodeIsSplit) {
   }
 }
 
+TEST_F(PlanPlacementTest, AQuotaHalvesWhatIsSustainedAndLeavesAFirstBurst) {
+  options.strategy = "uniform";
+  auto asked = question(2, uint64_t{16} << 30);
+  const auto stage_s = [&](size_t stage) {
+    const auto placement = plan_placement(file, asked, options);
+    EXPECT_TRUE(placement.ok()) << placement.status().text();
+    return placement->stages.at(stage).predicted_s;
+  };
+  const double whole = stage_s(0);
+  auto& first = asked.nodes[1].capabilities;  // the coordinator's own is the last stage
+  first.cpu_share = 0.5;
+  EXPECT_NEAR(stage_s(0), 2 * whole, 1e-9);
+  first.burst_s = whole / 10;
+  EXPECT_NEAR(stage_s(0), 1.9 * whole, 1e-9) << "a tenth at full speed, the rest at half";
+  first.burst_s = 10 * whole;
+  EXPECT_NEAR(stage_s(0), whole, 1e-9) << "never faster than without a quota";
+  // Alone it never rests.
+  asked.nodes = {asked.nodes[0]};
+  asked.nodes[0].capabilities.cpu_share = 0.5;
+  const double sustained = stage_s(0);
+  asked.nodes[0].capabilities.burst_s = 1;
+  EXPECT_NEAR(stage_s(0), sustained, 1e-9);
+}
+
 TEST_F(PlanPlacementTest, TooLittleMemoryIsSaidInFigures) {
   const auto placement = plan_placement(file, question(2, uint64_t{1} << 30), options);
   ASSERT_FALSE(placement.ok());

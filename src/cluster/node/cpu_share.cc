@@ -1,0 +1,64 @@
+#include "cluster/node/cpu_share.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "base/cgroup.h"
+
+namespace butterfly::cluster {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kWindow{1000};  // ten of the usual periods
+constexpr std::chrono::milliseconds kRest{110};     // one of them at least
+constexpr std::chrono::milliseconds kBurstMax{200};
+constexpr std::chrono::microseconds kStop{
+    300};  // a thread that did not see the clock for so long was stopped
+constexpr int kBursts = 8;
+
+double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+double process_cpu_s() {
+  timespec t{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+double run_until_stopped() {
+  const auto start = Clock::now();
+  auto last = start;
+  for (auto now = start; now - last < kStop && now - start < kBurstMax; now = Clock::now()) last = now;
+  return seconds(last - start);
+}
+
+}  // namespace
+
+CpuShare measure_cpu_share(ThreadPool& pool) {
+  const auto quota = cgroup_cpu_quota();
+  const auto threads = static_cast<double>(pool.size());
+  if (!quota || *quota >= threads) return {};
+  CpuShare found;
+  std::vector<double> first(pool.size());
+  for (int i = 0; i < kBursts; ++i) {
+    std::this_thread::sleep_for(kRest + i * std::chrono::milliseconds(7));  // at different times of a period
+    pool.run([&](size_t worker) { first[worker] = run_until_stopped(); });
+    found.burst_s += *std::ranges::min_element(first) / kBursts;
+  }
+  const auto start = Clock::now();
+  const double cpu_start = process_cpu_s();
+  pool.run([&](size_t) {
+    while (Clock::now() - start < kWindow) {
+    }
+  });
+  found.share = (process_cpu_s() - cpu_start) / seconds(Clock::now() - start) / threads;
+  // Other programs may have run as well; the kernel gives no more than this.
+  found.share = std::clamp(found.share, 1e-3, 1.0);
+  return found;
+}
+
+}  // namespace butterfly::cluster
