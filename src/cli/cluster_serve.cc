@@ -118,7 +118,8 @@ std::shared_ptr<runtime::ClusterHost> make_local_cluster(const std::shared_ptr<L
   }
   host.state = folder.path();
   host.listen = "127.0.0.1:0";
-  host.capabilities = nominal_capabilities(settings.threads);
+  host.capabilities =
+      runtime::measure_local_node(*context.pool, model::open_model(host.model), program_text());
   write_private(private_folder / "capabilities.json", cluster::to_json(host.capabilities));
   if (settings.strategy.empty())
     host.placement.strategy = "balanced";  // all take part: that is what it is for
@@ -126,6 +127,7 @@ std::shared_ptr<runtime::ClusterHost> make_local_cluster(const std::shared_ptr<L
   host.nodes_wanted = settings.local_nodes;
   host.nodes_wait = kLocalStartMax;
   host.measure_links = false;
+  host.placement.unknown_link = runtime::kLocalLink;
   const std::filesystem::path model = host.model;
   const uint64_t memory_bytes = host.memory_bytes;
   auto made = std::make_shared<runtime::ClusterHost>(std::move(host));
@@ -150,6 +152,7 @@ std::shared_ptr<void> prepare_cluster(server::ServerOptions& options) {
   if (settings.threads == 0)
     settings.threads = std::max<size_t>(1, default_thread_count() / settings.local_nodes);
   const auto local = std::make_shared<LocalCluster>();
+  local->nodes.bind_first(settings.local_nodes);
   options.make_cluster = [local](const server::ModelSpec& spec, server::ServerContext& context) {
     return make_local_cluster(local, spec, context);
   };

@@ -10,7 +10,6 @@
 #include <ctime>
 #include <fstream>
 
-#include "base/cpu.h"
 #include "base/log.h"
 #include "cli/interrupt.h"
 #include "cli/model_store.h"
@@ -18,8 +17,6 @@
 #include "cluster/identity/certificate.h"
 #include "cluster/node/capability_file.h"
 #include "cluster/node/measure_node.h"
-#include "cluster/node/topology.h"
-#include "kernels/target.h"
 
 namespace butterfly::cli {
 namespace {
@@ -30,12 +27,12 @@ void on_term(int) {
   if (terminated.exchange(true)) _exit(143);
 }
 
+}  // namespace
+
 std::string program_text() {
   const BuildInfo info = build_info();
   return info.version + " " + info.revision;
 }
-
-}  // namespace
 
 cluster::Capabilities node_capabilities(const std::string& file, const cluster::StateFolder& folder,
                                         ThreadPool& pool) {
@@ -51,29 +48,6 @@ cluster::Capabilities node_capabilities(const std::string& file, const cluster::
                                     options.program = program_text();
                                     return cluster::measure_node(pool, options);
                                   });
-}
-
-cluster::Capabilities nominal_capabilities(size_t threads) {
-  const cluster::Topology topology = cluster::this_topology();
-  const auto all = [&](double one) { return cluster::ThreadedRate{one, one * static_cast<double>(threads)}; };
-  cluster::Capabilities c;
-  c.cpu = cpu_model_name();
-  c.target = build_info().target;
-  c.program = program_text();
-  c.numerics_id = static_cast<uint32_t>(kernels::kNumericsId);
-  c.packages = topology.packages;
-  c.numa_nodes = topology.numa_nodes;
-  c.cores = topology.cores;
-  c.threads = static_cast<uint32_t>(threads);
-  c.l1d_bytes = topology.l1d_bytes;
-  c.l2_bytes = topology.l2_bytes;
-  c.l3_bytes = topology.l3_bytes;
-  c.ram_bytes = c.ram_limit_bytes = memory_limit_bytes();
-  c.memory = all(8e9);
-  c.f32 = all(40e9);
-  c.int8 = all(100e9);
-  c.measured_unix_s = std::time(nullptr);
-  return c;
 }
 
 runtime::WeightPlaces weight_places(const std::string& cache, const std::vector<std::string>& models) {

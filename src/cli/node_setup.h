@@ -14,9 +14,8 @@ namespace butterfly::cli {
 // From `file` if there is one; else as measured before, or measured now, which takes seconds and is said.
 cluster::Capabilities node_capabilities(const std::string& file, const cluster::StateFolder& folder,
                                         ThreadPool& pool);
-// Round figures instead of measured ones: for nodes that are processes of one machine, where only shares
-// matter.
-cluster::Capabilities nominal_capabilities(size_t threads);
+// Version and revision of this program, as measurements are kept with it.
+std::string program_text();
 
 // The cache, the folders of the model store, and those of the files named.
 runtime::WeightPlaces weight_places(const std::string& cache, const std::vector<std::string>& models);

@@ -13,6 +13,8 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/error.h"
+#include "cluster/node/measure_node.h"
+#include "runtime/cluster/plan_placement.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -20,10 +22,8 @@ namespace {
 constexpr Duration kEndMax = std::chrono::seconds(3);
 constexpr Duration kLook = std::chrono::milliseconds(10);
 
-// CPUs [index * n / count, (index + 1) * n / count) of those we may use; with fewer CPUs than nodes one each,
-// in turn.
-cpu_set_t share_of_cpus(size_t index, size_t count) {
-  const std::vector<int> cpus = allowed_cpus();
+// CPUs [index * n / count, (index + 1) * n / count) of these; with fewer CPUs than nodes one each, in turn.
+cpu_set_t share_of_cpus(const std::vector<int>& cpus, size_t index, size_t count) {
   cpu_set_t set;
   CPU_ZERO(&set);
   const size_t begin = index * cpus.size() / count, end = (index + 1) * cpus.size() / count;
@@ -32,7 +32,20 @@ cpu_set_t share_of_cpus(size_t index, size_t count) {
   return set;
 }
 
+// Whoever starts a cluster to try it should not wait for figures that only people look at.
+constexpr std::chrono::milliseconds kPeakTime{5}, kKernelTime{100};
+constexpr uint64_t kPeakBytes = 64 << 20;
+
 }  // namespace
+
+cluster::Capabilities measure_local_node(ThreadPool& pool, const model::ModelFile& model,
+                                         const std::string& program) {
+  return cluster::measure_node(pool, {.program = program,
+                                      .types = {main_type(model)},
+                                      .kernels = {.bytes = 0, .time = kKernelTime},
+                                      .time_per_figure = kPeakTime,
+                                      .dram_bytes = kPeakBytes});
+}
 
 PrivateFolder::PrivateFolder() {
   std::string pattern = (std::filesystem::temp_directory_path() / "butterfly-local-XXXXXX").string();
@@ -46,13 +59,20 @@ PrivateFolder::~PrivateFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+LocalNodes::LocalNodes() : cpus_(allowed_cpus()) {}
+
+void LocalNodes::bind_first(size_t count) const {
+  const cpu_set_t cpus = share_of_cpus(cpus_, 0, count);
+  ::sched_setaffinity(0, sizeof cpus, &cpus);
+}
+
 void LocalNodes::start(const std::vector<std::string>& arguments, size_t index, size_t count) {
   // Everything that allocates happens before the fork: other threads may hold the allocator's lock.
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<char*> words{const_cast<char*>(program.c_str())};
   for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  const cpu_set_t cpus = share_of_cpus(index, count);
+  const cpu_set_t cpus = share_of_cpus(cpus_, index, count);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) fail(Errc::kIo, "cannot start a node: {}", std::strerror(errno));
