@@ -130,6 +130,7 @@ class Scheduler {
   void give_back(Sequence& sequence);
   void guess(std::vector<Sequence*>& streams);
   std::optional<double> step_seconds_max(size_t streams) const;
+  bool waits_for_burst(const std::vector<Sequence*>& streams) const;
   size_t prompt_rows(const Builder& builder) const;
   void read_prompts(Builder& builder, size_t budget, size_t sequences_max);
 

@@ -19,6 +19,10 @@ constexpr size_t kPieceRows = 64;
 constexpr size_t kTile = 16;
 // The first streams of a burst may wait so much longer than stall_max times their own pace.
 constexpr double kStallOfBurst = 1.25;
+// Requests that come together are read in together, if that takes no longer; those that have their first
+// token by then wait for the others, so many steps at most.
+constexpr double kBurstSeconds = 2;
+constexpr size_t kHeldMax = 6;
 constexpr uint64_t kPromptRefresh = 64;  // steps after which the time of streams alone is measured again,
 constexpr uint64_t kDraftRefresh = 64;   // while prompts are read, while guesses are made
 
@@ -213,6 +217,19 @@ std::optional<double> Scheduler::step_seconds_max(size_t streams) const {
   return std::min(options_.stall_max * then, kStallOfBurst * options_.stall_max * *alone);
 }
 
+// True if all these streams have only just begun, and what came with them is soon read: beside streams
+// prompts are read at half the speed or less, and all of them would be the later for it.
+bool Scheduler::waits_for_burst(const std::vector<Sequence*>& streams) const {
+  const double row = times_.prompt_row_seconds(false);
+  if (steps_max_ > 1 || row <= 0) return false;
+  size_t unread = 0;
+  for (const Sequence* sequence : running_)
+    if (!sequence->is_stream()) unread += sequence->remaining();
+  return static_cast<double>(unread) * row <= kBurstSeconds &&
+         std::ranges::all_of(streams,
+                             [](const Sequence* s) { return s->generated() == 1 && s->held < kHeldMax; });
+}
+
 // How many prompt rows to add to the streams of this step.
 size_t Scheduler::prompt_rows(const Builder& builder) const {
   const size_t streams = builder.under_way.mix.streams;
@@ -294,6 +311,10 @@ std::optional<StepPlan> Scheduler::plan() {
     } else if (streams.size() < share) {
       streams.push_back(sequence);
     }
+  }
+  if (reading && !streams.empty() && waits_for_burst(streams)) {
+    for (Sequence* stream : streams) ++stream->held;
+    streams.clear();
   }
   if (!reading) guess(streams);
   for (Sequence* stream : streams) builder.add(*stream, 1);

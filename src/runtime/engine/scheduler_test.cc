@@ -171,6 +171,34 @@ TEST(Scheduler, ABurstIsReadInAtThePaceItWillHave) {
   EXPECT_LE(longest, 5 * alone / 2);
 }
 
+TEST(Scheduler, WhatComesTogetherIsReadTogetherButNobodyWaitsForLong) {
+  SchedulerDriver driver({.pages = 4096, .rows_max = 512}, {.speculate = false});
+  ASSERT_TRUE(driver.submit(1, tokens(64, 1), 2));
+  driver.run();  // what a row takes
+  for (uint64_t id = 2; id <= 9; ++id)
+    ASSERT_TRUE(driver.submit(id, tokens(128, static_cast<int32_t>(id)), 20));
+  for (size_t step = 0; step < 4 && driver.texts[RequestId{9}].empty(); ++step) {
+    driver.step();
+    for (uint64_t id = 2; id <= 9; ++id) EXPECT_LE(driver.texts[RequestId{id}].size(), 1u);
+  }
+  EXPECT_EQ(driver.texts[RequestId{9}].size(), 1u);
+  // Now they run, and are not held up again by what comes later.
+  for (int step = 0; step < 3; ++step) driver.step();
+  ASSERT_TRUE(driver.submit(10, tokens(300, 10), 5));
+  const size_t before = driver.texts[RequestId{2}].size();
+  for (int step = 0; step < 3; ++step) driver.step();
+  EXPECT_EQ(driver.texts[RequestId{2}].size(), before + 3);
+  driver.run();
+  // New ones without end: the first is held a few steps only.
+  ASSERT_TRUE(driver.submit(20, tokens(64, 20), 5));
+  size_t steps = 0;
+  for (uint64_t id = 21; driver.texts[RequestId{20}].size() < 2; ++id, ++steps) {
+    ASSERT_LT(steps, 20u);
+    ASSERT_TRUE(driver.submit(id, tokens(300, static_cast<int32_t>(id)), 1));
+    driver.step();
+  }
+}
+
 TEST(Scheduler, AShortPromptDoesNotWaitForALongOne) {
   SchedulerDriver driver({.pages = 1024, .rows_max = 64}, {});
   ASSERT_TRUE(driver.submit(1, tokens(2000, 1), 1));
