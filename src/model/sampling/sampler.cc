@@ -231,7 +231,7 @@ void Sampler::collect(const Candidate& first, double total) {
   // A little below what min-p says, since weights are rounded; they decide.
   float from =
       s.min_p > 0 ? first.logit + kernels::log_f32(s.min_p) - 0.01f : -std::numeric_limits<float>::infinity();
-  if (s.top_p < 1) {
+  if (s.top_p < 1 && s.min_p <= 0) {  // min-p alone leaves few
     // How far down there is enough for top-p: double the reach, then halve the last step.
     const double enough = double{s.top_p} * total * (1 + 1e-4);
     float reach = 2, step = 1;
