@@ -46,10 +46,25 @@ HWY_INLINE VF SiluSlope(VF x) {
 
 HWY_INLINE VF GeluSlope(VF x) {
   const DF d;
-  x = Clamp(x, -math::kGateMin);
-  const VF square = hn::Mul(x, x), k1 = hn::Set(d, math::kGelu1);
-  const VF s = Sigmoid(hn::Mul(x, Fma(square, hn::Set(d, math::kGelu3), k1)));
-  return Fma(hn::Mul(hn::Mul(x, s), OneMinus(s)), Fma(square, hn::Set(d, 3.0f * math::kGelu3), k1), s);
+  const DI di;
+  const VF t = ClampAbove(hn::Abs(x), kGeluSlopeMax);
+  const VF one = hn::Set(d, 1.0f), k1 = hn::Set(d, math::kGelu1), magic = hn::Set(d, math::kRoundMagic);
+  const VF square = hn::Mul(t, t);
+  const VF z = hn::Mul(t, Fma(square, hn::Set(d, math::kGelu3), k1));
+  const VF shifted = Fma(z, hn::Set(d, -math::kLog2E), magic);
+  const VF n = hn::Sub(shifted, magic);
+  const VF u = NegFma(n, hn::Set(d, math::kLn2Hi), hn::Neg(z));
+  VF p = Fma(hn::Set(d, math::kE6), u, hn::Set(d, math::kE5));
+  p = Fma(p, u, hn::Set(d, math::kE4));
+  p = Fma(p, u, hn::Set(d, math::kE3));
+  p = Fma(p, u, hn::Set(d, math::kE2));
+  p = Fma(p, u, one);
+  p = Fma(p, u, one);
+  const VF e = hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+  const VF r = hn::Div(one, hn::Add(one, e));
+  const VF w = hn::Mul(t, Fma(square, hn::Set(d, 3.0f * math::kGelu3), k1));
+  const VF q = hn::Mul(hn::Mul(r, e), NegFma(w, r, one));
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), q, hn::Sub(one, q));
 }
 
 HWY_INLINE VF GeluErfSlope(VF x) {

@@ -8,6 +8,9 @@
 namespace butterfly::kernels {
 
 inline constexpr float kInvSqrt2Pi = 0x1.988454p-2f;  // the normal density at 0
+// Beyond this the slope of gelu is 0 or 1 to less than 2^-105; within it exp(-x (kGelu1 + kGelu3 x^2)) is a
+// normal number, so that one factor 2^n serves.
+inline constexpr float kGeluSlopeMax = 9.75f;
 
 // From the result (or the input; both have the same sign): dy where y > 0, else 0.
 void relu_backward(const float* y, const float* dy, float* dx, size_t count);
