@@ -39,9 +39,11 @@ const GradientBuilder::Entry* GradientBuilder::find(const Parameter& parameter) 
 void GradientBuilder::mark(std::span<const ValueId> inputs) {
   wanted_.assign(graph_.values().size(), false);
   of_value_.assign(graph_.values().size(), ValueId{});
+  readers_.assign(graph_.values().size(), 0);
   for (ValueId input : inputs) wanted_[input.index] = true;
   for (size_t i = 0; i < graph_.nodes().size(); ++i) {
     const Node& node = graph_.nodes()[i];
+    for (ValueId input : node.inputs) ++readers_[input.index];
     const auto own = trainable_of(node);
     for (const Parameter* parameter : own)
       if (find(*parameter) == nullptr) parameters_.push_back({parameter, i});

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -56,6 +57,12 @@ class GradientBuilder {
   // Replaces the sum so far, of(input), by one that holds it: for ops that add to it in place.
   void set(ValueId input, ValueId sum) { of_value_[input.index] = sum; }
 
+  // Whether one input of one op is all that reads this value in the forward pass.
+  bool read_once(ValueId value) const { return readers_[value.index] == 1; }
+  // A relu made this value, and whoever reads it has already set to 0 what the relu would: see max_pool2d.
+  void set_past_relu(ValueId value) { past_relu_.insert(value.index); }
+  bool past_relu(ValueId value) const { return past_relu_.contains(value.index); }
+
   // What make() adds for this value of the forward pass, added the first time only.
   ValueId once(ValueId value, FunctionRef<ValueId()> make);
 
@@ -81,6 +88,8 @@ class GradientBuilder {
   Graph& graph_;
   std::vector<bool> wanted_;          // by value of the forward pass
   std::vector<ValueId> of_value_;     // the same
+  std::vector<uint32_t> readers_;     // the same
+  std::set<uint32_t> past_relu_;      // values of the forward pass
   std::map<uint32_t, ValueId> once_;  // by value of the forward pass
   std::vector<Entry> parameters_;     // by first reader
   ValueId seed_;                      // stands for the gradient 1 of the loss; no node makes it

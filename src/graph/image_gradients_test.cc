@@ -69,6 +69,47 @@ TEST(ImageGradients, Pools) {
   c.check([&](Graph& g, const Inputs& x) { return avg_pool2d(g, x[0], pool, "avg"); });
 }
 
+// The zeros of a relu before a max pool are set on the pool's result, where that is all that reads it;
+// elsewhere on every value. Either way the gradient is the same.
+TEST(ImageGradients, AReluBeforeAMaxPoolCostsWhatThePoolGives) {
+  const kernels::Pool2d pool{.kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad_top = 1};
+  for (const bool conv : {false, true}) {
+    GradientCheck c;
+    c.input({2, 7, 8, 3}, 3);
+    const Parameter &w = c.parameter({3, 1, 1, 3}), &bias = c.parameter({3});
+    const kernels::Conv2d plain{.in_c = 3, .out_c = 3, .kernel_h = 1, .kernel_w = 1};
+    const auto rectified = [&](Graph& g, ValueId x) {
+      return conv ? conv2d(g, x, plain, w, bias, true, "conv") : relu(g, x, "relu");
+    };
+    const auto once = [&](Graph& g, const Inputs& x) {
+      return max_pool2d(g, rectified(g, x[0]), pool, "max");
+    };
+    const auto twice = [&](Graph& g, const Inputs& x) {
+      const ValueId y = rectified(g, x[0]);
+      return add_scaled(g, max_pool2d(g, y, pool, "max"), avg_pool2d(g, y, pool, "avg"), 0, "sum");
+    };
+    if (!conv) c.check(once, 1e-3f, 1e-2);
+    const auto fast = c.gradients_of(once, 1);
+    EXPECT_FALSE(fast.empty());
+    EXPECT_EQ(fast, c.gradients_of(twice, 1));
+
+    const auto masked = [&](const auto& build) {
+      Graph g;
+      const ValueId x = g.input("x", {Elem::kF32, {2, 7, 8, 3}});
+      const ValueId y = build(g, Inputs{x});
+      const ValueId target = g.input("target", g.type(y)), factor = g.input("factor", {Elem::kF32, {1}});
+      gradients(g, mse(g, y, target, factor, "loss"), {.inputs = {x}});
+      size_t values = 0;
+      for (const Node& node : g.nodes())
+        if (node.op->name == "relu_grad")
+          values += static_cast<size_t>(g.type(node.outputs[0]).shape.count());
+      return values;
+    };
+    EXPECT_EQ(masked(once), 2u * 3 * 3 * 3);
+    EXPECT_EQ(masked(twice), 2u * 7 * 8 * 3);
+  }
+}
+
 TEST(ImageGradients, BatchNorm) {
   GradientCheck c;
   c.input({3, 2, 2, 4}, 1, 0.5f);

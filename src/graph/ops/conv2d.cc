@@ -92,6 +92,7 @@ void backward(GradientBuilder& b, const Node& node);
 
 }  // namespace
 
+extern const OpType kReluOp;
 extern const OpType kConv2dOp;
 extern const OpType kConv2dDxOp;
 extern const OpType kConv2dDwOp;
@@ -105,7 +106,8 @@ void backward(GradientBuilder& b, const Node& node) {
   const Attrs& attrs = node.attrs<Attrs>();
   Graph& g = b.graph();
   ValueId dy = b.of(node.outputs[0]);
-  if (attrs.relu) dy = relu_grad(g, node.outputs[0], dy, node.name + ".relu_grad");
+  if (attrs.relu && !b.past_relu(node.outputs[0]))
+    dy = relu_grad(g, node.outputs[0], dy, node.name + ".relu_grad");
   if (b.wants(node.inputs[0]))
     b.add(node.inputs[0], g.add(kConv2dDxOp, {dy}, node.attributes, node.name + ".dx")[0]);
   if (!b.wants(*attrs.weight)) return;
@@ -115,6 +117,10 @@ void backward(GradientBuilder& b, const Node& node) {
 }
 
 }  // namespace
+
+bool ends_with_relu(const Node& node) {
+  return node.op == &kReluOp || (node.op == &kConv2dOp && node.attrs<Attrs>().relu);
+}
 
 ValueId conv2d(Graph& g, ValueId x, const kernels::Conv2d& conv, const Parameter& weight,
                const Parameter& bias, bool relu, std::string name) {

@@ -24,6 +24,9 @@ NormGradients rms_norm_grad(Graph& g, ValueId x, ValueId dy, const Parameter& we
 NormGradients layer_norm_grad(Graph& g, ValueId x, ValueId dy, const Parameter& weight, bool with_bias,
                               float eps, std::string name);
 
+// Whether the node's only result is that of a relu: the op itself, or a convolution with one.
+bool ends_with_relu(const Node& node);
+
 // Of the input x (silu, gelu) or of the result y (relu, soft_cap).
 ValueId relu_grad(Graph& g, ValueId y, ValueId dy, std::string name);
 ValueId silu_grad(Graph& g, ValueId x, ValueId dy, std::string name);

@@ -86,9 +86,19 @@ const OpType kAvgPool2dGradOp{"avg_pool2d_grad", infer_grad, cost, nullptr, -1, 
 namespace {
 
 void backward_max(GradientBuilder& b, const Node& node) {
-  if (b.wants(node.inputs[0]))
-    b.add(node.inputs[0], b.graph().add(kMaxPool2dGradOp, {b.of(node.outputs[0]), node.outputs[1]},
-                                        node.attributes, node.name + ".grad")[0]);
+  const ValueId x = node.inputs[0];
+  if (!b.wants(x)) return;
+  Graph& g = b.graph();
+  ValueId dy = b.of(node.outputs[0]);
+  // A gradient reaches a pixel only through windows whose largest value is the pixel's own. So where a relu
+  // made x and nobody else reads it, its zeros can be set here, on the few values of the result instead of
+  // all of x, and the bits are the same.
+  const int32_t producer = g.values()[x.index].producer;
+  if (producer >= 0 && b.read_once(x) && ends_with_relu(g.nodes()[static_cast<size_t>(producer)])) {
+    dy = relu_grad(g, node.outputs[0], dy, node.name + ".relu_grad");
+    b.set_past_relu(x);
+  }
+  b.add(x, g.add(kMaxPool2dGradOp, {dy, node.outputs[1]}, node.attributes, node.name + ".grad")[0]);
 }
 
 void backward_avg(GradientBuilder& b, const Node& node) {

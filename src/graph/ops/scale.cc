@@ -64,7 +64,8 @@ void backward_soft_cap(GradientBuilder& b, const Node& node) {
 }
 
 void backward_relu(GradientBuilder& b, const Node& node) {
-  b.add(node.inputs[0], relu_grad(b.graph(), node.outputs[0], b.of(node.outputs[0]), node.name + ".grad"));
+  const ValueId y = node.outputs[0], dy = b.of(y);
+  b.add(node.inputs[0], b.past_relu(y) ? dy : relu_grad(b.graph(), y, dy, node.name + ".grad"));
 }
 
 template <ValueId (*grad)(Graph&, ValueId, ValueId, std::string)>
