@@ -81,6 +81,54 @@ TEST_F(TrainCommands, FromTextToAModelThatRuns) {
                 .size());
 }
 
+TEST_F(TrainCommands, AVocabularyCanBeATokenizerJson) {
+  const Outcome written =
+      run({"train-tokenizer", "-o", path("hf/tokenizer.json"), "--vocab", "320", path("corpus/train.jsonl")});
+  ASSERT_EQ(written.status, kExitOk) << written.err;
+  const json read = json_of_text<json>(bytes("hf/tokenizer.json"));
+  EXPECT_EQ(read["model"]["vocab"].size(), 320u);
+  EXPECT_EQ(read["model"]["merges"].size(), 320u - 256 - 3);
+  EXPECT_EQ(json_of_text<json>(bytes("hf/tokenizer_config.json"))["eos_token"], "<|endoftext|>");
+}
+
+// Digits in the corners of a picture: the whole way of an image network through the commands.
+TEST_F(TrainCommands, ImagesFromIdxFilesToAccuracy) {
+  const auto header = [](std::initializer_list<uint32_t> dims) {
+    std::string text = {0, 0, 8, static_cast<char>(dims.size())};
+    for (const uint32_t dim : dims) text += {0, 0, static_cast<char>(dim >> 8), static_cast<char>(dim)};
+    return text;
+  };
+  std::string images = header({200, 4, 4}), labels = header({200});
+  for (uint32_t i = 0; i < 200; ++i) {
+    labels += static_cast<char>(i % 4);
+    for (uint32_t p = 0; p < 16; ++p)
+      images += static_cast<char>((p / 8 * 2 + p % 4 / 2 == i % 4 ? 200 : 20) + (i * 7 + p * 13) % 50);
+  }
+  dir_.write("some-images-idx3-ubyte", images);
+  dir_.write("some-labels-idx1-ubyte", labels);
+  dir_.write("net.toml",
+             "input = [4, 4, 1]\n[[layer]]\ntype = 'conv2d'\nout = 4\nkernel = 2\nactivation = 'relu'\n"
+             "[[layer]]\ntype = 'linear'\nout = 4\n");
+  dir_.write(
+      "images.yml",
+      "model:\n  network: net.toml\ndatasets: some-images-idx3-ubyte\n"
+      "test_datasets: some-images-idx3-ubyte\nmicro_batch_size: 20\nnum_epochs: 6\nlearning_rate: 2e-2\n"
+      "threads: 1\noutput_dir: images\n");
+  const Outcome dry = run({"train", path("images.yml"), "--dry-run"});
+  EXPECT_EQ(dry.status, kExitOk) << dry.err;
+  EXPECT_THAT(dry.out, HasSubstr("60 of 20 images (20 x 1)"));
+  EXPECT_THAT(bytes("images/memory.svg"), HasSubstr("</svg>"));
+  const Outcome trained = run({"train", path("images.yml")});
+  ASSERT_EQ(trained.status, kExitOk) << trained.err;
+  EXPECT_THAT(trained.err, ::testing::ContainsRegex("images/s .*validation .*, 100.00 % right"));
+  const Outcome eval = run({"eval", path("images.yml")});
+  EXPECT_THAT(eval.out, HasSubstr("100.00 % of 200 images right")) << eval.err;
+  const Outcome of_file = run({"eval", path("images.yml"), "-m", path("images/model.gguf"), "--json"});
+  EXPECT_EQ(of_file.status, kExitOk) << of_file.err;
+  EXPECT_EQ(json_of_text<json>(of_file.out)["accuracy"], 1.0);
+  EXPECT_THAT(run({"run", path("images/model.gguf"), "-p", "a"}).err, HasSubstr("image"));
+}
+
 // Stopped in the middle and started again, the file is that of a run in one piece.
 TEST_F(TrainCommands, TerminateSavesACheckpointAndTheSameCommandGoesOn) {
   const std::vector<std::string> command = {"train", path("cfg.yml"), "--max_steps", "400"};

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <sstream>
 #include <type_traits>
 
 #include "base/error.h"
+#include "train/data/text_file.h"
 
 namespace butterfly::train {
 namespace {
@@ -34,6 +35,10 @@ void parse(const std::string& where, const std::string& text, T& value) {
     value.clear();
     std::istringstream parts(text);
     for (std::string part; std::getline(parts, part, ',');) value.push_back(part);
+  } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+    value.clear();
+    std::istringstream parts(text);
+    for (std::string part; std::getline(parts, part, ',');) parse(where, part, value.emplace_back());
   } else {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size())
@@ -44,7 +49,7 @@ void parse(const std::string& where, const std::string& text, T& value) {
 // Values that are files; in a config file they are relative to it.
 bool is_path(std::string_view key) {
   return key == "base_model" || key == "tokenizer" || key == "datasets" || key == "test_datasets" ||
-         key == "output_dir";
+         key == "output_dir" || key == "model.network";
 }
 
 std::string from_folder(const fs::path& folder, const std::string& path) {
@@ -67,14 +72,15 @@ struct Reader {
     return fmt::format("{}:{}", path.string(), node.Mark().line + 1);
   }
 
-  // A list of texts, or of maps with a key "path" as axolotl has them.
+  // A list of values, or of maps with a key "path" as axolotl has them.
   std::string joined(const std::string& key, const YAML::Node& list) const {
     std::string all;
     for (const YAML::Node& item : list) {
       const YAML::Node text = item.IsMap() ? item["path"] : item;
       if (!text || !text.IsScalar())
         fail(Errc::kInvalidArgument, "{}: an entry of {} has no path", place(item), key);
-      all += (all.empty() ? "" : ",") + from_folder(path.parent_path(), text.Scalar());
+      all += (all.empty() ? "" : ",") +
+             (is_path(key) ? from_folder(path.parent_path(), text.Scalar()) : text.Scalar());
     }
     return all;
   }
@@ -114,13 +120,10 @@ void set_config_value(TrainConfig& config, std::string_view key, const std::stri
 }
 
 void read_config_file(const fs::path& path, TrainConfig& config) {
-  std::ifstream in(path);
-  if (!in) fail(Errc::kNotFound, "{}: cannot be opened", path.string());
-  std::ostringstream text;
-  text << in.rdbuf();
+  const std::string text = read_text(path);
   YAML::Node root;
   try {
-    root = YAML::Load(text.str());
+    root = YAML::Load(text);
   } catch (const YAML::Exception& error) {
     fail(Errc::kInvalidArgument, "{}:{}: {}", path.string(), error.mark.line + 1, error.msg);
   }
@@ -132,7 +135,7 @@ std::string config_text(const TrainConfig& config) {
   std::string text;
   visit_fields(config, [&](std::string_view name, const auto& field, std::string_view) {
     using T = std::decay_t<decltype(field)>;
-    if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+    if constexpr (std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<double>>) {
       text += fmt::format("{}: {}\n", name, fmt::join(field, ","));
     } else {
       text += fmt::format("{}: {}\n", name, field);
@@ -145,8 +148,12 @@ void check_config(const TrainConfig& c) {
   const auto need = [](bool good, std::string_view key, std::string_view expected) {
     if (!good) fail(Errc::kInvalidArgument, "{}: expected {}", key, expected);
   };
-  need(!c.datasets.empty(), "datasets", "at least one file");
-  need(!c.base_model.empty() || !c.tokenizer.empty(), "tokenizer", "a file, as there is no base_model");
+  need(!c.base_model.empty() || !c.tokenizer.empty() || !c.model.network.empty(), "tokenizer",
+       "a file, as there is neither base_model nor model.network");
+  need(!c.image_mean.empty(), "image_mean", "a number, or one for each channel");
+  need(!c.image_std.empty() &&
+           std::all_of(c.image_std.begin(), c.image_std.end(), [](double d) { return d > 0; }),
+       "image_std", "numbers above 0");
   need(c.model.initializer_range > 0, "model.initializer_range", "more than 0");
   need(c.sequence_len > 0, "sequence_len", "1 or more");
   need(c.micro_batch_size > 0, "micro_batch_size", "1 or more");

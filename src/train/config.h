@@ -16,7 +16,8 @@ struct TrainConfig {
   std::string chat_template;  // Jinja, or the name of a file with it; empty: the tokenizer's, or ChatML
 
   struct Model {
-    std::string name;  // what the file says it is
+    std::string name;     // what the file says it is
+    std::string network;  // TOML file of an image network (image_network.h), instead of a transformer
     std::string model_type = "llama";
     uint32_t hidden_size = 256;
     uint32_t intermediate_size = 768;
@@ -29,10 +30,14 @@ struct TrainConfig {
     double initializer_range = 0.02;
   } model;
 
-  std::vector<std::string> datasets;       // .jsonl, .txt, .u16, .u32
+  // .jsonl, .txt, .u16, .u32; images: IDX files, or folders with a sub-folder for each class
+  std::vector<std::string> datasets;
   std::vector<std::string> test_datasets;  // for validation
   bool train_on_inputs = true;             // false: only answers are learned
   uint64_t sequence_len = 256;
+  std::vector<double> image_mean = {
+      0};                               // pixels become (value in 0 to 1 - mean) / std; one for each channel,
+  std::vector<double> image_std = {1};  // or one for all
 
   uint64_t micro_batch_size = 8;
   uint64_t gradient_accumulation_steps = 1;
@@ -72,6 +77,7 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("tokenizer", c.tokenizer, "File with the tokenizer (default: that of base_model)");
   visit("chat_template", c.chat_template, "Jinja template, or a file with it");
   visit("model.name", c.model.name, "Name of a fresh model, for its file");
+  visit("model.network", c.model.network, "TOML file of an image network, instead of a transformer");
   visit("model.model_type", c.model.model_type, "Architecture of a fresh model: llama, gpt2, qwen2 ...");
   visit("model.hidden_size", c.model.hidden_size, "Values of a token between the layers");
   visit("model.intermediate_size", c.model.intermediate_size, "Values inside the feed-forward layers");
@@ -82,11 +88,14 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("model.rope_theta", c.model.rope_theta, "Rope frequency base");
   visit("model.tie_word_embeddings", c.model.tie_word_embeddings, "Embedding and output share a matrix");
   visit("model.initializer_range", c.model.initializer_range, "Deviation of fresh matrices");
-  visit("datasets", c.datasets, "Files to learn from: .jsonl, .txt, .u16, .u32");
+  visit("datasets", c.datasets,
+        "Files to learn from: .jsonl, .txt, .u16, .u32; IDX images, folders of images");
   visit("test_datasets", c.test_datasets, "Files for validation");
   visit("train_on_inputs", c.train_on_inputs, "false: learn only the answers of chats");
   visit("sequence_len", c.sequence_len, "Tokens of a window");
-  visit("micro_batch_size", c.micro_batch_size, "Windows that run together");
+  visit("image_mean", c.image_mean, "Taken from pixels, which are 0 to 1; one number, or one a channel");
+  visit("image_std", c.image_std, "What pixels are divided by then");
+  visit("micro_batch_size", c.micro_batch_size, "Windows or images that run together");
   visit("gradient_accumulation_steps", c.gradient_accumulation_steps, "Micro-batches of a step");
   visit("num_epochs", c.num_epochs, "Passes over the data");
   visit("max_steps", c.max_steps, "Steps in all; 0: by num_epochs");

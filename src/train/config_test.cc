@@ -46,6 +46,18 @@ TEST_F(ConfigTest, KeysListsAndNestedMaps) {
   EXPECT_EQ(config.micro_batch_size, TrainConfig().micro_batch_size);
 }
 
+TEST_F(ConfigTest, ImageKeys) {
+  const TrainConfig config = read(
+      "model:\n  network: net.toml\nimage_mean: [0.485, 0.456, 0.406]\nimage_std: 0.25\ndatasets: "
+      "pictures\n");
+  EXPECT_EQ(config.model.network, (dir / "net.toml").string());
+  EXPECT_THAT(config.image_mean, ElementsAre(0.485, 0.456, 0.406));
+  EXPECT_THAT(config.image_std, ElementsAre(0.25));
+  EXPECT_THAT(config_text(config), HasSubstr("image_mean: 0.485,0.456,0.406\n"));
+  check_config(config);
+  EXPECT_THAT(error_of("image_mean: [0.1, x]\n"), HasSubstr("image_mean is 'x', expected a number"));
+}
+
 TEST_F(ConfigTest, AChatTemplateIsAFileBesideTheConfigOrTheTextItself) {
   dir.write("chat.jinja", "{{ messages }}");
   EXPECT_EQ(read("chat_template: chat.jinja\n").chat_template, (dir / "chat.jinja").string());
@@ -83,7 +95,7 @@ TEST_F(ConfigTest, EveryKeyCanBeSetFromItsText) {
 
 TEST_F(ConfigTest, WhatCannotBeIsRefused) {
   TrainConfig config;
-  EXPECT_THROW(check_config(config), Error);  // no data
+  EXPECT_THROW(check_config(config), Error);  // neither tokenizer nor network
   config.datasets = {"a"};
   config.tokenizer = "t";
   check_config(config);

@@ -1,11 +1,12 @@
 #include "train/image_network.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/rng.h"
-#include "base/toml_table.h"
+#include "train/image_description.h"
 
 namespace butterfly::train {
 namespace {
@@ -70,12 +71,19 @@ void read_product(TomlTable& table, Layer& layer) {
 }
 
 // The keys each type has.
-Layer read_layer(TomlTable& table, const toml::table& raw, size_t index) {
+Layer read_layer(const DescribedLayer& described, std::string_view file) {
+  const toml::table& raw = described.table;
+  TomlTable table(raw, file);
   Layer layer;
   layer.line = raw.source().begin.line;
   layer.type = table.string("type");
-  layer.name = table.string_or("name", fmt::format("{}_{}", layer.type, index));
+  layer.prefix = described.prefix;
+  layer.name = layer.prefix + table.string_or("name", fmt::format("{}_{}", layer.type, described.index));
+  if (layer.name == kInputName) table.wrong("name", "another name: 'input' is the image");
   layer.input = table.string_or("input", "");
+  layer.enters = described.enters;
+  layer.entry = described.entry;
+  layer.alias = described.alias;
   if (layer.type == "conv2d" || layer.type == "depthwise_conv2d") {
     read_window(table, raw, layer);
     read_product(table, layer);
@@ -101,7 +109,7 @@ Layer read_layer(TomlTable& table, const toml::table& raw, size_t index) {
              layer.type != "gelu" && layer.type != "flatten" && layer.type != "global_avg_pool") {
     table.wrong("type",
                 "conv2d, depthwise_conv2d, max_pool, avg_pool, global_avg_pool, linear, batch_norm, "
-                "group_norm, relu, silu, gelu, dropout, flatten or add");
+                "group_norm, relu, silu, gelu, dropout, flatten, add or the name of a block");
   }
   table.no_more_keys();
   return layer;
@@ -163,13 +171,45 @@ ValueId add_layer(graph::Graph& g, const Layer& layer, ValueId x, ValueId other,
   return activate(g, x, type, layer.name);
 }
 
+// Which value a layer reads, where ways part and meet.
+class Ways {
+ public:
+  explicit Ways(ValueId pixels) : pixels_(pixels), entered_(pixels), before_(pixels) {}
+
+  ValueId input_of(const Layer& layer) {
+    if (layer.enters) entered_ = layer.entry.empty() ? before_ : find({}, layer.entry);
+    if (layer.input.empty()) return layer.enters ? entered_ : before_;
+    return find(layer.prefix, layer.input);
+  }
+  ValueId other_of(const Layer& layer) const {
+    return layer.from.empty() ? ValueId{} : find(layer.prefix, layer.from);
+  }
+  // False if one of this name was there.
+  bool add(const Layer& layer, ValueId result) {
+    before_ = result;
+    return named_.emplace(layer.name, result).second &&
+           (layer.alias.empty() || named_.emplace(layer.alias, result).second);
+  }
+
+ private:
+  ValueId find(const std::string& prefix, const std::string& name) const {
+    if (name == kInputName) return prefix.empty() ? pixels_ : entered_;
+    const auto it = named_.find(prefix + name);
+    if (it == named_.end()) fail(Errc::kInvalidArgument, "no layer '{}' stands before this one", name);
+    return it->second;
+  }
+
+  std::map<std::string, ValueId> named_;
+  ValueId pixels_, entered_, before_;
+};
+
 }  // namespace
 
 graph::Parameter ImageNetwork::make(const std::string& name, Shape shape, float mean, float deviation) {
   Tensor tensor = Tensor::zeros(DType::kF32, shape);
   auto* values = tensor.data<float>();
   const uint64_t stream = stream_of(name);
-  for (size_t i = 0; i < static_cast<size_t>(tensor.count()); ++i)
+  for (size_t i = 0; with_values_ && i < static_cast<size_t>(tensor.count()); ++i)
     values[i] = deviation == 0 ? mean : mean + deviation * random_normal(seed_, stream, i);
   weights_.emplace(name, tensor);
   return {.name = name, .value = tensor, .trainable = true};
@@ -209,36 +249,24 @@ void ImageNetwork::make_weights(Layer& layer, const Shape& in) {
   }
 }
 
-ImageNetwork::ImageNetwork(std::string_view text, std::string_view file_name, uint64_t seed)
-    : file_name_(file_name), seed_(seed) {
-  const toml::table root = parse_toml(text, file_name);
-  TomlTable table(root, file_name);
-  const auto input = table.counts("input", 1);
-  if (input.size() != 3) table.wrong("input", "[height, width, channels]");
-  height_ = input[0], width_ = input[1], channels_ = input[2];
-  auto tables = table.tables("layer");
-  table.no_more_keys();
-  if (tables.empty()) fail(Errc::kInvalidArgument, "{}: expected [[layer]] tables, found none", file_name_);
+ImageNetwork::ImageNetwork(std::string_view text, std::string_view file_name, uint64_t seed, bool with_values)
+    : file_name_(file_name), seed_(seed), with_values_(with_values) {
+  const ImageDescription description = read_image_description(text, file_name);
+  height_ = description.height, width_ = description.width, channels_ = description.channels;
 
   // Layers are put behind one another in a graph of one item, which says what comes out of each.
   graph::Graph probe;
-  std::map<std::string, ValueId> named;
   Mode mode{true, probe.input("key", {graph::Elem::kI32, {2}})};
   ValueId x = probe.input("pixels", {graph::Elem::kF32,
                                      {1, static_cast<int64_t>(height_), static_cast<int64_t>(width_),
                                       static_cast<int64_t>(channels_)}});
-  const toml::array& raw = *root.get("layer")->as_array();
-  for (size_t i = 0; i < tables.size(); ++i) {
-    layers_.push_back(read_layer(tables[i], *raw[i].as_table(), i));
+  Ways ways(x);
+  for (const DescribedLayer& described : description.layers) {
+    layers_.push_back(read_layer(described, file_name));
     Layer& layer = layers_.back();
     try {
-      const auto find = [&](const std::string& name) {
-        const auto it = named.find(name);
-        if (it == named.end()) fail(Errc::kInvalidArgument, "no layer '{}' stands before this one", name);
-        return it->second;
-      };
-      if (!layer.input.empty()) x = find(layer.input);
-      const ValueId other = layer.from.empty() ? ValueId{} : find(layer.from);
+      x = ways.input_of(layer);
+      const ValueId other = ways.other_of(layer);
       make_weights(layer, probe.type(x).shape);
       x = add_layer(probe, layer, x, other, mode);
       layer.shape = probe.type(x).shape;
@@ -246,16 +274,18 @@ ImageNetwork::ImageNetwork(std::string_view text, std::string_view file_name, ui
       fail(error.code(), "{}:{}: layer {} ({}): {}", file_name_, layer.line, layer.name, layer.type,
            error.what());
     }
-    if (!named.emplace(layer.name, x).second)
-      fail(Errc::kInvalidArgument, "{}:{}: a second layer named '{}'", file_name_, layer.line, layer.name);
+    if (!ways.add(layer, x))
+      fail(Errc::kInvalidArgument, "{}:{}: a second layer named '{}'", file_name_, layer.line,
+           layer.alias.empty() ? layer.name : layer.alias);
   }
   classes_ = probe.type(x).cols();
 }
 
-ImageNetwork ImageNetwork::from_file(const std::filesystem::path& path, uint64_t seed) {
+ImageNetwork ImageNetwork::from_file(const std::filesystem::path& path, uint64_t seed, bool with_values) {
   const auto file = MappedFile::open(path);
   const auto bytes = file->bytes();
-  return ImageNetwork({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string(), seed);
+  return ImageNetwork({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string(), seed,
+                      with_values);
 }
 
 BuiltNetwork ImageNetwork::build(graph::Graph& g, size_t items, bool training) const {
@@ -271,12 +301,12 @@ BuiltNetwork ImageNetwork::build(graph::Graph& g, size_t items, bool training) c
                                              [](const Layer& layer) { return layer.rate > 0; });
   if (drops) built.dropout_key = g.input("dropout_key", {Elem::kI32, {2}});
   Mode mode{training, built.dropout_key};
-  std::map<std::string, ValueId> named;
   ValueId x = graph::channels_last(g, built.pixels, "channels_last");
+  Ways ways(x);
   for (const Layer& layer : layers_) {
-    if (!layer.input.empty()) x = named.at(layer.input);
-    x = add_layer(g, layer, x, layer.from.empty() ? ValueId{} : named.at(layer.from), mode);
-    named[layer.name] = x;
+    const ValueId from = ways.input_of(layer);
+    x = add_layer(g, layer, from, ways.other_of(layer), mode);
+    ways.add(layer, x);
   }
   built.loss = graph::cross_entropy(g, x, built.targets, built.factor, "loss");
   g.mark_output(built.loss.loss);
@@ -287,12 +317,16 @@ BuiltNetwork ImageNetwork::build(graph::Graph& g, size_t items, bool training) c
 
 size_t ImageNetwork::parameter_count() const {
   size_t count = 0;
-  for (const auto& [name, tensor] : weights_) count += static_cast<size_t>(tensor.count());
+  for (const Layer& layer : layers_)
+    for (const graph::Parameter* learns : {&layer.weight, &layer.bias_values})
+      if (*learns) count += static_cast<size_t>(learns->value.count());
   return count;
 }
 
 std::string ImageNetwork::summary() const {
   std::string text;
+  size_t widest = 20;
+  for (const Layer& layer : layers_) widest = std::max(widest, layer.name.size());
   for (const Layer& layer : layers_) {
     int64_t weights = 0;
     for (const graph::Parameter* p : {&layer.weight, &layer.bias_values, &layer.mean, &layer.variance})
@@ -300,7 +334,7 @@ std::string ImageNetwork::summary() const {
     std::string shape;
     for (size_t axis = 1; axis < layer.shape.rank(); ++axis)
       shape += (axis > 1 ? " x " : "") + std::to_string(layer.shape[axis]);
-    text += fmt::format("{:<20} {:<18} {:<16} {:>10}\n", layer.name, layer.type, shape, weights);
+    text += fmt::format("{:<{}} {:<18} {:<16} {:>10}\n", layer.name, widest, layer.type, shape, weights);
   }
   return text;
 }

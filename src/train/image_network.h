@@ -15,7 +15,24 @@
 //
 // Others: depthwise_conv2d (multiplier), batch_norm, group_norm (groups), relu, silu, gelu, dropout (rate),
 // flatten, add (from). Every layer may have a `name`, and an `input`: the name of an earlier layer instead of
-// the one before. Sizes with two values are [height, width]. The last layer's values are the classes' logits.
+// the one before; "input" is the image. Sizes with two values are [height, width]. The last layer's values
+// are the classes' logits.
+//
+// Layers that come back again are a block: its name is a type, "$key" stands for what its use has there, and
+// inside it "input" is what comes in.
+//
+//   [[block.residual.layer]]
+//   type = "conv2d"
+//   out = "$out"
+//   kernel = 3
+//   padding = 1
+//   [[block.residual.layer]]
+//   type = "add"
+//   from = "input"
+//   [[layer]]
+//   type = "residual"
+//   out = 64
+//   repeat = 3                   # one behind the other
 #pragma once
 #include <deque>
 #include <filesystem>
@@ -33,8 +50,9 @@ class ImageNetwork : public TrainableNetwork {
  public:
   // Throws Error kInvalidArgument with file, line, layer, expected and found. Weights are a function of
   // (seed, name, index): normal, with the variance that keeps that of the values.
-  ImageNetwork(std::string_view text, std::string_view file_name, uint64_t seed);
-  static ImageNetwork from_file(const std::filesystem::path& path, uint64_t seed);
+  // `with_values` false: all zero, for dry runs.
+  ImageNetwork(std::string_view text, std::string_view file_name, uint64_t seed, bool with_values = true);
+  static ImageNetwork from_file(const std::filesystem::path& path, uint64_t seed, bool with_values = true);
   ImageNetwork(const ImageNetwork&) = delete;
   ImageNetwork(ImageNetwork&&) = default;
 
@@ -44,12 +62,15 @@ class ImageNetwork : public TrainableNetwork {
   size_t width() const { return width_; }
   size_t channels() const { return channels_; }
   size_t classes() const { return classes_; }
-  size_t parameter_count() const;
+  size_t parameter_count() const;  // of those that learn: without running means and variances
   // One line per layer: name, type, shape of the result, weights.
   std::string summary() const;
 
   struct Layer {
-    std::string type, name, input, from, activation;
+    std::string type, name, activation;
+    std::string prefix, input, from;  // names of other layers, as they are called behind the prefix
+    bool enters = false;              // the first of a block, into which `entry` comes
+    std::string entry, alias;
     size_t out = 0, groups = 1;
     bool bias = true;
     float rate = 0;
@@ -68,6 +89,7 @@ class ImageNetwork : public TrainableNetwork {
   std::map<std::string, Tensor> weights_;
   std::string file_name_;
   uint64_t seed_;
+  bool with_values_;
   size_t height_ = 0, width_ = 0, channels_ = 0, classes_ = 0;
 };
 

@@ -102,6 +102,84 @@ TEST(ImageNetwork, ShapesFollowTheLayers) {
   EXPECT_EQ(network.weights().at("stem.weight").shape(), (Shape{8, 3, 3, 2}));
 }
 
+std::string block_use(const std::string& keys) {
+  return "input = [4, 4, 2]\n[[block.pair.layer]]\ntype = 'conv2d'\nout = '$out'\nkernel = 1\nname = "
+         "'first'\n"
+         "[[block.pair.layer]]\ntype = 'add'\nfrom = 'input'\n[[layer]]\ntype = 'pair'\n" +
+         keys;
+}
+
+TEST(ImageNetwork, BlocksAreWrittenOut) {
+  const std::string text = block_use("out = 2\nrepeat = 3\nname = 'p'\n") +
+                           "[[layer]]\ntype = 'pair'\nout = 2\ninput = 'p.0'\nname = 'q'\n"
+                           "[[layer]]\ntype = 'add'\nfrom = 'p'\n[[layer]]\ntype = 'linear'\nout = 3\n";
+  const ImageNetwork network(text, "net.toml", 1);
+  EXPECT_EQ(network.parameter_count(), 4u * (2 * 2 + 2) + 32 * 3 + 3);
+  EXPECT_EQ(network.weights().at("p.1.first.weight").shape(), (Shape{2, 1, 1, 2}));
+  EXPECT_TRUE(network.weights().contains("q.first.bias"));
+  // The same network by hand.
+  std::string flat = "input = [4, 4, 2]\n";
+  const auto add = [&](const std::string& name, const std::string& input) {
+    flat += "[[layer]]\ntype = 'conv2d'\nout = 2\nkernel = 1\nname = '" + name + ".first'\ninput = '" +
+            input + "'\n[[layer]]\ntype = 'add'\nfrom = '" + input + "'\nname = '" + name + "'\n";
+  };
+  add("p.0", "input");
+  add("p.1", "p.0");
+  add("p.2", "p.1");
+  add("q", "p.0");
+  flat += "[[layer]]\ntype = 'add'\nfrom = 'p.2'\n[[layer]]\ntype = 'linear'\nout = 3\nname = 'linear_3'\n";
+  const ImageNetwork by_hand(flat, "flat.toml", 1);
+  std::vector<float> pixels(32);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = random_normal(5, 0, i);
+  const int32_t target = 1;
+  const MicroBatch batch{.tokens = {}, .pixels = pixels, .targets = {&target, 1}};
+  const double loss = Trainer(network, {}).evaluate({&batch, 1}).loss;
+  EXPECT_EQ(loss, Trainer(by_hand, {}).evaluate({&batch, 1}).loss);
+  EXPECT_NE(loss, std::log(3.0));
+}
+
+TEST(ImageNetwork, MistakesInBlocksAreErrorsWithTheirLine) {
+  using ::testing::HasSubstr;
+  EXPECT_THAT(error_of(block_use("repeat = 2\n")),
+              HasSubstr("net.toml:4: out: expected a key 'out' in line 10, where the block is used"));
+  EXPECT_THAT(error_of(block_use("out = 2\nstride = 2\n")),
+              HasSubstr("net.toml:13: key 'stride': block 'pair' has no $stride"));
+  EXPECT_THAT(error_of(block_use("out = 'many'\n")), HasSubstr("net.toml:12: out: expected a whole number"));
+  EXPECT_THAT(error_of(block_use("out = 3\n")), HasSubstr("net.toml:7: layer pair_0.add_1 (add): "));
+  EXPECT_THAT(error_of(block_use("out = 2\nrepeat = 0\n")), HasSubstr("net.toml:13: repeat: expected"));
+  EXPECT_THAT(error_of("input = [4, 4, 1]\n[[block.a.layer]]\ntype = 'a'\n[[layer]]\ntype = 'a'\n"),
+              HasSubstr("net.toml:2: a block cannot stand in a block"));
+  EXPECT_THAT(error_of("input = [4, 4, 1]\n[[layer]]\ntype = 'relu'\nname = 'input'\n"),
+              HasSubstr("'input' is the image"));
+}
+
+// The networks that everybody knows, as they are shipped: as many weights as published, and plans of their
+// graphs close to what no plan can be below.
+TEST(ImageNetwork, PlansOfResNetsAreWithinAHundredthOfLoad) {
+  struct Row {
+    const char* file;
+    size_t weights;
+  };
+  for (const Row& row : {Row{"resnet18.toml", 11689512}, Row{"resnet50.toml", 25557032}}) {
+    const ImageNetwork network = ImageNetwork::from_file(
+        std::filesystem::path(BUTTERFLY_SOURCE_DIR "/docs/networks") / row.file, 1, false);
+    EXPECT_EQ(network.parameter_count(), row.weights) << row.file;
+    EXPECT_EQ(network.classes(), 1000u);
+    TrainerOptions options;
+    options.threads_per_worker = 2;
+    Trainer trainer(network, options);
+    for (const bool training : {false, true}) {
+      for (const size_t items : {1, 8}) {
+        const graph::MemoryPlan& plan = trainer.executor(items, training).plan();
+        const double ratio = static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.live_bytes_max);
+        std::printf("%s, %zu images, %s: pool %zu, LOAD %zu, pool/LOAD %.4f\n", row.file, items,
+                    training ? "training" : "evaluation", plan.arena_bytes, plan.live_bytes_max, ratio);
+        EXPECT_LE(ratio, 1.01) << row.file << ", " << items << ", " << training;
+      }
+    }
+  }
+}
+
 // Three kinds of pictures: bright left, bright top, neither; with noise.
 struct Pictures {
   std::vector<float> pixels;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <vector>
 
 #include "base/error.h"
 #include "base/svg.h"
@@ -40,9 +41,12 @@ Axes axes_of(std::span<const MetricsLine> lines) {
 }
 
 void draw_grid(Svg& svg, const Axes& axes) {
-  for (const double unit : {0.001, 0.01, 0.1, 1.0, 10.0}) {
-    for (const double times : {1.0, 2.0, 5.0}) {
-      const double loss = unit * times;
+  // 1, 2, 5 of each power of ten; all the digits where a run spans little.
+  const bool fine = axes.high - axes.low < std::log(8.0);
+  for (const double unit : {1e-5, 1e-4, 0.001, 0.01, 0.1, 1.0, 10.0}) {
+    for (int digit = 1; digit < 10; ++digit) {
+      const double loss = unit * digit;
+      if (!fine && digit != 1 && digit != 2 && digit != 5) continue;
       if (std::log(loss) < axes.low || std::log(loss) > axes.high) continue;
       svg.line(kLeft, axes.y(loss), kLeft + kWidth, axes.y(loss), "#e4e4e4");
       svg.text(kLeft - 8, axes.y(loss) + 4, fmt::format("{:g}", loss), 11, "end", "#666");
@@ -55,6 +59,27 @@ void draw_grid(Svg& svg, const Axes& axes) {
   svg.text(kLeft + kWidth, kTop + kHeight + 36, "steps", 11, "end", "#666");
 }
 
+// Geometric means over as many lines before a line as behind it, a twentieth of all together and fewer at the
+// ends: the curve neither lags behind what it smooths nor leaves it where the axis is logarithmic.
+std::vector<double> smoothed(std::span<const MetricsLine> lines) {
+  std::vector<double> sums = {0}, means;
+  for (const MetricsLine& line : lines) sums.push_back(sums.back() + std::log(std::max(line.loss, 1e-12)));
+  const size_t reach = lines.size() / 40;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const size_t side = std::min({reach, i, lines.size() - 1 - i});
+    means.push_back(std::exp((sums[i + side + 1] - sums[i - side]) / static_cast<double>(2 * side + 1)));
+  }
+  return means;
+}
+
+// Of the last fortieth of the lines, and at least of the last.
+double last_mean(std::span<const MetricsLine> lines) {
+  const auto last = lines.last(lines.size() / 40 + 1);
+  double sum = 0;
+  for (const MetricsLine& line : last) sum += line.loss;
+  return sum / static_cast<double>(last.size());
+}
+
 }  // namespace
 
 std::string loss_plot(std::span<const MetricsLine> lines) {
@@ -62,28 +87,36 @@ std::string loss_plot(std::span<const MetricsLine> lines) {
   const Axes axes = axes_of(lines);
   svg.text(kLeft, 26, "Loss", 16, "start", "#222", "font-weight:bold");
   draw_grid(svg, axes);
-  std::string exact, smooth;
-  double mean = 0;
+  const std::vector<double> means = smoothed(lines);
+  std::string exact, smooth, valid;
   for (size_t i = 0; i < lines.size(); ++i) {
-    // About the last twentieth of the lines, fewer at the beginning.
-    const double weight =
-        std::max(1.0 / static_cast<double>(i + 1), 40.0 / static_cast<double>(lines.size() + 40));
-    mean += (lines[i].loss - mean) * std::min(1.0, weight);
     const double x = axes.x(static_cast<double>(lines[i].step));
     exact += fmt::format("{:.1f},{:.1f} ", x, axes.y(lines[i].loss));
-    smooth += fmt::format("{:.1f},{:.1f} ", x, axes.y(mean));
+    smooth += fmt::format("{:.1f},{:.1f} ", x, axes.y(means[i]));
+    if (lines[i].valid) valid += fmt::format("{:.1f},{:.1f} ", x, axes.y(*lines[i].valid));
   }
   svg.polyline(exact, "#bcd0e2", 1);
   svg.polyline(smooth, palette(0), 2);
-  std::string words = lines.empty() ? "no steps yet" : fmt::format("training {:.4f}", mean);
-  std::string valid;
+  svg.polyline(valid, palette(1), 1);
+  const MetricsLine* last_valid = nullptr;
   for (const MetricsLine& line : lines) {
     if (!line.valid) continue;
     const double x = axes.x(static_cast<double>(line.step)), y = axes.y(*line.valid);
     svg.rect(x - 3, y - 3, 6, 6, palette(1), 3, fmt::format("step {}: {:.4f}", line.step, *line.valid));
-    valid = fmt::format(", validation {:.4f}", *line.valid);
+    last_valid = &line;
   }
-  svg.text(kLeft, 46, words + valid, 12, "start", "#666");
+  // The legend, with where things stand.
+  const std::string training =
+      lines.empty() ? "no steps yet" : fmt::format("training {:.4f}", last_mean(lines));
+  svg.line(kLeft, 42, kLeft + 16, 42, palette(0), 2);
+  svg.text(kLeft + 22, 46, training, 12, "start", "#444");
+  if (last_valid != nullptr) {
+    const double x = kLeft + 22 + text_width(training, 12) + 24;
+    std::string words = fmt::format("validation {:.4f}", *last_valid->valid);
+    if (last_valid->valid_right) words += fmt::format(", {:.2f} % right", 100 * *last_valid->valid_right);
+    svg.rect(x, 39, 6, 6, palette(1), 3);
+    svg.text(x + 12, 46, words, 12, "start", "#444");
+  }
   return svg.finish();
 }
 

@@ -14,7 +14,8 @@ using Json = nlohmann::ordered_json;
 }  // namespace
 
 void append_metrics(const std::filesystem::path& path, uint64_t step, const StepReport& report,
-                    double items_per_second, double waited, std::optional<double> valid) {
+                    double items_per_second, double waited, std::optional<double> valid,
+                    std::optional<double> valid_right) {
   Json line = {{"step", step},
                {"loss", report.loss},
                {"grad_norm", report.grad_norm},
@@ -26,6 +27,7 @@ void append_metrics(const std::filesystem::path& path, uint64_t step, const Step
                {"utilisation", report.utilisation},
                {"waited_for_data", waited}};
   if (valid) line["eval_loss"] = *valid;
+  if (valid_right) line["eval_accuracy"] = *valid_right;
   std::ofstream out(path, std::ios::app | std::ios::binary);
   out << json_text(line) << "\n";
   out.close();
@@ -56,8 +58,13 @@ std::vector<MetricsLine> read_metrics(const std::filesystem::path& path) {
     const Json json = json_of_text_or_none<Json>(text);
     if (json.is_discarded() || !json.contains("step") || !json.contains("loss") || !json["loss"].is_number())
       continue;
-    MetricsLine line{json["step"].get<uint64_t>(), json["loss"].get<double>(), {}};
-    if (json.contains("eval_loss")) line.valid = json["eval_loss"].get<double>();
+    MetricsLine line{json["step"].get<uint64_t>(), json["loss"].get<double>(), {}, {}};
+    const auto number = [&](const char* key) -> std::optional<double> {
+      if (!json.contains(key) || !json[key].is_number()) return std::nullopt;
+      return json[key].get<double>();
+    };
+    line.valid = number("eval_loss");
+    line.valid_right = number("eval_accuracy");
     lines.push_back(line);
   }
   return lines;

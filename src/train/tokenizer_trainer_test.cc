@@ -13,7 +13,9 @@
 
 #include "base/error.h"
 #include "model/tokenizer/byte_level.h"
+#include "model/tokenizer/hf_tokenizer.h"
 #include "model/tokenizer/tokenizer.h"
+#include "train/tokenizer_json.h"
 
 namespace butterfly::train {
 namespace {
@@ -123,6 +125,36 @@ TEST(BpeTrainer, WhatIsLearnedIsATokenizer) {
   EXPECT_EQ(tokenizer->decode(ids), text);
   EXPECT_EQ(tokenizer->encode(" story", {.add_bos = false}).size(), 1u);
   EXPECT_EQ(tokenizer->encode("</s>", {.add_bos = false, .parse_special = true}), std::vector<int32_t>{1});
+}
+
+// Whichever file a tokenizer is read from, its ids are the same.
+TEST(BpeTrainer, ATokenizerJsonIsTheSameTokenizer) {
+  const std::string text =
+      "She's sold 12345 shells,\n\n  by the \xc3\xa9tude: THEY'LL see </s> it's \xf0\x9f\x90\x9b\t!";
+  for (const char* pre : {"gpt-2", "qwen2", "llama-bpe", "starcoder"}) {
+    for (const char* bos : {"", "<s>"}) {
+      BpeTrainer trainer({.vocabulary = 330, .special = {"<s>", "</s>"}, .pre_tokenizer = pre});
+      trainer.add_text(
+          "she sells sea shells by the sea shore, she's sold 12345 of them; they'll see THEM all");
+      const BpeVocabulary vocabulary = trainer.train();
+      const SpecialRoles roles{.bos = bos, .eos = "</s>", .padding = "</s>"};
+      model::Metadata metadata;
+      add_tokenizer_metadata(vocabulary, roles, metadata);
+      const auto gguf = model::make_tokenizer(metadata);
+      const auto json =
+          model::tokenizer_from_json(tokenizer_json(vocabulary, roles), tokenizer_config_json(roles));
+      EXPECT_EQ(json->vocab_size(), gguf->vocab_size());
+      EXPECT_EQ(json->bos(), gguf->bos());
+      EXPECT_EQ(json->eos(), gguf->eos());
+      for (const bool special : {false, true}) {
+        const model::EncodeOptions options{.add_bos = {}, .add_eos = {}, .parse_special = special};
+        EXPECT_EQ(json->encode(text, options), gguf->encode(text, options)) << pre << " " << bos << special;
+      }
+      EXPECT_EQ(json->decode(json->encode(text)), text);
+    }
+  }
+  BpeTrainer trainer({.vocabulary = 258, .special = {"<s>", "</s>"}});
+  EXPECT_THROW(tokenizer_json(trainer.train(), {.bos = "<t>", .eos = "", .padding = ""}), Error);
 }
 
 TEST(BpeTrainer, AsksForWhatItNeeds) {

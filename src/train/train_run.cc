@@ -3,20 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "graph/memory_picture.h"
-#include "model/formats/convert.h"
-#include "model/formats/file_type.h"
-#include "train/data/documents.h"
 #include "train/loss_plot.h"
 #include "train/metrics.h"
 
@@ -25,43 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using SteadyClock = std::chrono::steady_clock;
-
-std::string read_text(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-// What the config names, or what the tokenizer's file has, or ChatML.
-std::string template_text(const TrainConfig& config, const model::Metadata& metadata) {
-  const std::string& text = config.chat_template;
-  std::error_code error;  // Jinja text may be longer than a path can be
-  if (!text.empty()) return fs::exists(text, error) ? read_text(text) : text;
-  return metadata.string_or("tokenizer.chat_template", kChatMl);
-}
-
-// Everything a model file says of its vocabulary.
-void copy_tokenizer(const model::Metadata& from, model::Metadata& to) {
-  for (const auto& entry : from.entries())
-    if (entry.key.starts_with("tokenizer.")) to.set(entry.key, entry.value);
-}
-
-model::RandomModelOptions sizes_of(const TrainConfig& config, size_t vocabulary) {
-  const TrainConfig::Model& m = config.model;
-  model::RandomModelOptions sizes;
-  sizes.architecture = m.model_type;
-  sizes.vocabulary_size = static_cast<uint32_t>(vocabulary);
-  sizes.context_length = m.max_position_embeddings;
-  sizes.embedding_length = m.hidden_size;
-  sizes.block_count = m.num_hidden_layers;
-  sizes.feed_forward_length = m.intermediate_size;
-  sizes.head_count = m.num_attention_heads;
-  sizes.head_count_kv = m.num_key_value_heads == 0 ? m.num_attention_heads : m.num_key_value_heads;
-  sizes.rope_freq_base = static_cast<float>(m.rope_theta);
-  sizes.tied = m.tie_word_embeddings;
-  sizes.seed = config.seed;
-  return sizes;
-}
 
 TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
   TrainerOptions options;
@@ -95,58 +53,30 @@ bool is_free(std::string_view key) {
 
 }  // namespace
 
-TrainRun::TrainRun(const TrainConfig& config, bool resume) : config_(config) {
+TrainRun::TrainRun(const TrainConfig& config, RunMode mode) : config_(config) {
   check_config(config_);
-  const std::string& vocabulary_file = config_.tokenizer.empty() ? config_.base_model : config_.tokenizer;
-  const model::ModelFile vocabulary = model::open_model(vocabulary_file);
-  tokenizer_ = model::make_tokenizer(vocabulary.metadata());
-  const std::string chat = template_text(config_, vocabulary.metadata());
-  chat_ = model::ChatTemplate::compile(chat);
-
-  const TransformerOptions options{.length = config_.sequence_len,
-                                   .dropout = static_cast<float>(config_.dropout)};
-  if (config_.base_model.empty()) {
-    model::Metadata keys;
-    copy_tokenizer(vocabulary.metadata(), keys);
-    keys.set("tokenizer.chat_template", chat);
-    if (!config_.model.name.empty()) keys.set("general.name", config_.model.name);
-    network_ =
-        std::make_unique<Transformer>(untrained_model(sizes_of(config_, tokenizer_->vocab_size()), keys,
-                                                      static_cast<float>(config_.model.initializer_range)),
-                                      options);
-  } else {
-    network_ = std::make_unique<Transformer>(model::open_model(config_.base_model), options);
-  }
-  open_data();
+  if (config_.datasets.empty() && mode != RunMode::kDry)
+    fail(Errc::kInvalidArgument, "datasets: expected at least one file");
+  task_ = open_task(config_, mode != RunMode::kDry);
   const uint64_t rows = config_.micro_batch_size * config_.gradient_accumulation_steps;
-  order_ = std::make_unique<BatchOrder>(*data_, BatchOrderOptions{.rows = rows, .seed = config_.seed});
-  steps_ = config_.max_steps > 0
-               ? config_.max_steps
-               : static_cast<uint64_t>(
-                     std::ceil(config_.num_epochs * static_cast<double>(order_->batches_per_epoch())));
-  trainer_ = std::make_unique<Trainer>(*network_, trainer_options(config_, steps_));
+  steps_ = config_.max_steps;
+  if (task_.data != nullptr) {
+    order_ = std::make_unique<BatchOrder>(*task_.data, BatchOrderOptions{.rows = rows, .seed = config_.seed});
+    if (steps_ == 0)
+      steps_ = static_cast<uint64_t>(
+          std::ceil(config_.num_epochs * static_cast<double>(order_->batches_per_epoch())));
+  }
+  if (task_.test_data != nullptr)
+    test_order_ = std::make_unique<BatchOrder>(
+        *task_.test_data, BatchOrderOptions{.rows = rows, .shuffle = false, .keep_rest = true});
+  trainer_ = std::make_unique<Trainer>(*task_.network, trainer_options(config_, steps_));
   checkpoints_ =
       std::make_unique<CheckpointStore>(real_file_system(), fs::path(config_.output_dir) / "checkpoints",
                                         CheckpointOptions{.keep = config_.save_total_limit});
-  if (resume) load_checkpoint();
+  if (mode != RunMode::kAfresh && task_.data != nullptr) load_checkpoint();
 }
 
 TrainRun::~TrainRun() = default;
-
-void TrainRun::open_data() {
-  const auto open_all = [&](const std::vector<std::string>& paths) {
-    std::vector<std::unique_ptr<Dataset>> parts;
-    for (const std::string& path : paths)
-      parts.push_back(open_dataset(path, config_.sequence_len, *tokenizer_, *chat_,
-                                   {.train_on_inputs = config_.train_on_inputs}));
-    return joined(std::move(parts));
-  };
-  data_ = open_all(config_.datasets);
-  if (config_.test_datasets.empty()) return;
-  test_data_ = open_all(config_.test_datasets);
-  test_order_ = std::make_unique<BatchOrder>(
-      *test_data_, BatchOrderOptions{.rows = config_.micro_batch_size, .shuffle = false, .keep_rest = true});
-}
 
 std::map<std::string, std::string> TrainRun::settings() const {
   std::map<std::string, std::string> settings;
@@ -162,7 +92,8 @@ std::map<std::string, std::string> TrainRun::settings() const {
     if (!is_free(key)) settings[key] = line.substr(colon + 2);
   }
   settings["steps"] = fmt::format("{}", steps_);
-  settings["data"] = fmt::format("{} items", data_->size());
+  settings["data"] = fmt::format("{} items", task_.data->size());
+  for (const auto& [name, value] : task_.settings) settings[name] = value;
   return settings;
 }
 
@@ -193,7 +124,6 @@ void TrainRun::load_checkpoint() {
     std::memcpy(&best_step_, best->second.data() + 8, 8);
     best_valid_ = loss;
   }
-  cut_metrics();
 }
 
 void TrainRun::save() {
@@ -215,9 +145,9 @@ std::vector<MicroBatch> TrainRun::cut(const Batch& batch) const {
   std::vector<MicroBatch> parts;
   for (size_t row = 0; row < batch.rows; row += config_.micro_batch_size) {
     const size_t rows = std::min<size_t>(config_.micro_batch_size, batch.rows - row);
-    const size_t ids = batch.shape.ids, targets = batch.shape.targets;
+    const auto& [ids, values, targets] = batch.shape;
     parts.push_back({.tokens = std::span(batch.ids).subspan(row * ids, rows * ids),
-                     .pixels = {},
+                     .pixels = std::span(batch.values).subspan(row * values, rows * values),
                      .targets = std::span(batch.targets).subspan(row * targets, rows * targets)});
   }
   return parts;
@@ -243,6 +173,7 @@ std::optional<StepReport> TrainRun::validate() {
 
 RunResult TrainRun::run(const KeepGoing& keep_going) {
   fs::create_directories(config_.output_dir);
+  keep_metrics_up_to(fs::path(config_.output_dir) / "metrics.jsonl", step());
   RunResult result;
   Prefetch prefetch([this](uint64_t index, Batch& batch) { order_->fill(index, batch); },
                     {.threads = config_.dataloader_num_workers,
@@ -257,6 +188,7 @@ RunResult TrainRun::run(const KeepGoing& keep_going) {
     const double waited = std::chrono::duration<double>(SteadyClock::now() - start).count();
     RunProgress progress;
     progress.steps = steps_;
+    progress.unit = task_.unit;
     progress.report = trainer_->step(cut(*batch));
     progress.step = step();
     const double seconds = std::chrono::duration<double>(SteadyClock::now() - start).count();
@@ -273,6 +205,8 @@ RunResult TrainRun::run(const KeepGoing& keep_going) {
     if (last || (config_.eval_steps > 0 && step() % config_.eval_steps == 0)) {
       if (const auto report = validate()) {
         progress.valid = result.valid = report->loss;
+        progress.valid_right = result.valid_right =
+            static_cast<double>(report->correct) / static_cast<double>(std::max<size_t>(1, report->targets));
         if (!best_valid_ || report->loss < *best_valid_) {
           best_valid_ = report->loss;
           best_step_ = step();
@@ -295,7 +229,7 @@ RunResult TrainRun::run(const KeepGoing& keep_going) {
   result.step = step();
   result.best_valid = best_valid_;
   result.finished = true;
-  result.model = export_model();
+  result.model = task_.write(config_.output_dir);
   return result;
 }
 
@@ -304,49 +238,38 @@ void TrainRun::log(const RunProgress& progress) {
   if (!due) return;
   const fs::path folder = config_.output_dir;
   append_metrics(folder / "metrics.jsonl", progress.step, progress.report, progress.items_per_second,
-                 progress.waited, progress.valid);
+                 progress.waited, progress.valid, progress.valid_right);
   if (progress.valid || progress.step == steps_)
     write_loss_plot(folder / "metrics.jsonl", folder / "loss.svg");
 }
 
-void TrainRun::cut_metrics() { keep_metrics_up_to(fs::path(config_.output_dir) / "metrics.jsonl", step()); }
-
-fs::path TrainRun::export_model() {
-  const fs::path folder = config_.output_dir;
-  const fs::path plain = folder / "model-F32.gguf", path = folder / "model.gguf";
-  network_->write_gguf(plain);
-  const model::FileType* type = model::file_type_by_name(config_.export_type);
-  if (type == nullptr) fail(Errc::kInvalidArgument, "export_type: no type '{}'", config_.export_type);
-  ThreadPool pool;
-  model::convert_model(model::open_model(plain), path, {.type = type}, pool);
-  fs::remove(plain);
-  return path;
-}
-
 std::string TrainRun::report() {
-  const auto& plan = trainer_->executor(config_.micro_batch_size).plan();
-  const auto& graph = trainer_->executor(config_.micro_batch_size).graph();
-  const graph::Cost cost = graph.cost({});
+  const graph::Executor& training = trainer_->executor(config_.micro_batch_size);
+  const graph::Executor& evaluation = trainer_->executor(config_.micro_batch_size, false);
+  const graph::Cost cost = training.graph().cost({});
   uint64_t parameters = 0;
-  for (const auto& [name, tensor] : network_->weights()) parameters += static_cast<uint64_t>(tensor.count());
+  for (size_t i = 0; i < trainer_->layout().size(); ++i)
+    if (!trainer_->layout().parameter(i).statistic) parameters += trainer_->layout().count(i);
   const TrainerMemory memory = trainer_->memory();
-  const uint64_t tokens =
-      config_.micro_batch_size * config_.gradient_accumulation_steps * config_.sequence_len;
+  const uint64_t items = config_.micro_batch_size * config_.gradient_accumulation_steps;
   std::string text;
-  text += fmt::format("model    {} parameters, {} tokens in the vocabulary\n", format_count(parameters),
-                      tokenizer_->vocab_size());
-  text += fmt::format("data     {}\n", data_->describe());
-  if (test_data_ != nullptr) text += fmt::format("test     {}\n", test_data_->describe());
-  text += fmt::format("steps    {} of {} tokens ({} x {} x {}), {} done\n", steps_, tokens,
-                      config_.micro_batch_size, config_.gradient_accumulation_steps, config_.sequence_len,
-                      step());
+  text += fmt::format("model    {} parameters, {}\n{}", format_count(parameters), task_.words, task_.details);
+  text += fmt::format("data     {}\n", task_.data == nullptr ? "none is named" : task_.data->describe());
+  if (task_.test_data != nullptr) text += fmt::format("test     {}\n", task_.test_data->describe());
+  text += fmt::format("steps    {} of {} {} ({} x {}", steps_, items * task_.targets, task_.unit,
+                      config_.micro_batch_size, config_.gradient_accumulation_steps);
+  text +=
+      fmt::format("{}), {} done\n", task_.targets == 1 ? "" : fmt::format(" x {}", task_.targets), step());
   text += fmt::format("compute  {} flops a step\n",
                       format_count(cost.flops * config_.gradient_accumulation_steps));
   text += fmt::format("outside the pool: weights {}, optimizer {}, gradients {} for each buffer of the sum\n",
                       format_bytes(memory.weights), format_bytes(memory.optimizer),
                       format_bytes(trainer_->layout().total() * sizeof(float)));
-  text += fmt::format("one worker's pool, {} worker{}:\n", config_.workers, config_.workers == 1 ? "" : "s");
-  return text + graph::memory_report(graph, plan);
+  text += fmt::format("\none worker's pool, {} worker{}, training:\n", config_.workers,
+                      config_.workers == 1 ? "" : "s");
+  text += graph::memory_report(training.graph(), training.plan());
+  text += "\nthe same for validation, which shares it:\n";
+  return text + graph::memory_report(evaluation.graph(), evaluation.plan());
 }
 
 std::string TrainRun::memory_picture() {

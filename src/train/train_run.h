@@ -3,20 +3,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "model/chat_template/chat_template.h"
-#include "model/formats/model_file.h"
-#include "model/tokenizer/tokenizer.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/data/batch_order.h"
 #include "train/data/prefetch.h"
+#include "train/task.h"
 #include "train/trainer.h"
-#include "train/transformer.h"
 
 namespace butterfly::train {
 
@@ -24,18 +23,27 @@ namespace butterfly::train {
 struct RunProgress {
   uint64_t step = 0, steps = 0;
   StepReport report;
-  double items_per_second = 0;  // targets, over the last steps
-  double waited = 0;            // part of the time spent waiting for data
-  std::optional<double> valid;  // loss, when it was measured after this step
-  bool saved = false;           // a checkpoint was written
+  double items_per_second = 0;        // targets, over the last steps
+  std::string_view unit;              // what a target is called: "tokens", "images"
+  double waited = 0;                  // part of the time spent waiting for data
+  std::optional<double> valid;        // loss, when it was measured after this step
+  std::optional<double> valid_right;  // with it: part of the targets that were found
+  bool saved = false;                 // a checkpoint was written
 };
 
 struct RunResult {
   uint64_t step = 0;
   bool finished = false;  // false: `keep_going` said no; a checkpoint was written
   double loss = 0;        // of the last step
-  std::optional<double> valid, best_valid;
+  std::optional<double> valid, valid_right, best_valid;
   std::filesystem::path model;  // the GGUF file, when finished
+};
+
+// How a run is opened.
+enum class RunMode {
+  kResume,  // goes on from the newest whole checkpoint of output_dir, if there is one
+  kAfresh,  // from the beginning, whatever output_dir holds
+  kDry,     // only to report: data need not be named, and fresh weights may have no values
 };
 
 // Owns everything of the run. Not thread-safe.
@@ -44,10 +52,9 @@ struct RunResult {
 // times, with any number of workers, threads and prefetch threads, the exported file has the same bytes.
 class TrainRun {
  public:
-  // Reads data and model, and the newest whole checkpoint of output_dir, if there is one. Throws Error;
-  // kInvalidArgument when that checkpoint is of a run with other settings, naming them.
-  // `resume` false: from the beginning, whatever output_dir holds.
-  explicit TrainRun(const TrainConfig& config, bool resume = true);
+  // Reads data, model and checkpoint. Throws Error; kInvalidArgument when the checkpoint is of a run with
+  // other settings, naming them.
+  explicit TrainRun(const TrainConfig& config, RunMode mode = RunMode::kResume);
   ~TrainRun();
 
   // Called after each step; false ends the run after a checkpoint.
@@ -59,8 +66,9 @@ class TrainRun {
 
   // For dry runs: data, model, memory by class, steps.
   std::string report();
-  // Of the memory of one worker's graph, as SVG.
+  // Of the memory of one worker's training graph, as SVG.
   std::string memory_picture();
+  std::string_view unit() const { return task_.unit; }
 
   uint64_t step() const { return trainer_->step_count(); }
   uint64_t steps() const { return steps_; }
@@ -69,21 +77,15 @@ class TrainRun {
   }  // damaged checkpoints that were passed over
 
  private:
-  void open_data();
   void load_checkpoint();
   void save();
   void log(const RunProgress& progress);
-  void cut_metrics();
   std::vector<MicroBatch> cut(const Batch& batch) const;
   std::map<std::string, std::string> settings() const;
-  std::filesystem::path export_model();
 
   TrainConfig config_;
-  std::unique_ptr<model::Tokenizer> tokenizer_;
-  std::optional<model::ChatTemplate> chat_;
-  std::unique_ptr<Dataset> data_, test_data_;
-  std::unique_ptr<BatchOrder> order_, test_order_;
-  std::unique_ptr<Transformer> network_;
+  Task task_;
+  std::unique_ptr<BatchOrder> order_, test_order_;  // null without data
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<CheckpointStore> checkpoints_;
   uint64_t steps_ = 0;

@@ -126,7 +126,9 @@ Trainer::Lane& Trainer::lane(Worker& worker, size_t items, bool training) {
   return lane;
 }
 
-const graph::Executor& Trainer::executor(size_t items) { return *lane(*workers_[0], items, true).executor; }
+const graph::Executor& Trainer::executor(size_t items, bool training) {
+  return *lane(*workers_[0], items, training).executor;
+}
 
 void Trainer::run_batch(Worker& worker, const MicroBatch& batch, size_t index, float factor, bool training,
                         StepReport& report) {

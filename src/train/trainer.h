@@ -71,8 +71,9 @@ class Trainer {
 
   const ParameterLayout& layout() const { return *layout_; }
   TrainerMemory memory() const;
-  // The training graph of the first worker for micro-batches of this size; built if there is none yet.
-  const graph::Executor& executor(size_t items);
+  // The first worker's graph for micro-batches of this size, for training or for evaluation; built if there
+  // is none yet.
+  const graph::Executor& executor(size_t items, bool training = true);
 
  private:
   struct Worker;

@@ -32,7 +32,7 @@ int eval_config(const EvalCommand& command) {
   train::TrainConfig config;
   train::read_config_file(command.config, config);
   if (!command.model.empty()) config.base_model = command.model;  // this model on the run's test data
-  train::TrainRun run(config, command.model.empty());
+  train::TrainRun run(config, command.model.empty() ? train::RunMode::kResume : train::RunMode::kAfresh);
   const auto report = run.validate();
   if (!report) fail(Errc::kInvalidArgument, "{}: names no test_datasets", command.config);
   const double accuracy = static_cast<double>(report->correct) / static_cast<double>(report->targets);
@@ -43,8 +43,8 @@ int eval_config(const EvalCommand& command) {
                                                         {"accuracy", accuracy},
                                                         {"targets", report->targets}}));
   } else {
-    fmt::print("step {}: loss {:.4f}, perplexity {:.3f}, {:.2f} % of {} tokens right\n", run.step(),
-               report->loss, std::exp(report->loss), 100 * accuracy, report->targets);
+    fmt::print("step {}: loss {:.4f}, perplexity {:.3f}, {:.2f} % of {} {} right\n", run.step(), report->loss,
+               std::exp(report->loss), 100 * accuracy, report->targets, run.unit());
   }
   return kExitOk;
 }

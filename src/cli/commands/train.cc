@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -33,19 +34,23 @@ train::TrainConfig config_of(const TrainCommand& command) {
   return config;
 }
 
+// What matters most first: a narrow terminal cuts the end.
 std::string line_of(const train::RunProgress& p) {
   const double left = p.items_per_second == 0
                           ? 0
                           : static_cast<double>((p.steps - p.step) * p.report.targets) / p.items_per_second;
-  std::string line = fmt::format(
-      "step {}/{}  loss {:.4f}  {} tok/s  norm {:.2f}  lr {:.2e}  busy {:.0f} %  ETA {}", p.step, p.steps,
-      p.report.loss, format_count(static_cast<uint64_t>(p.items_per_second)), p.report.grad_norm, p.report.lr,
-      100 * p.report.utilisation, format_duration(std::chrono::seconds(static_cast<int64_t>(left))));
-  if (p.valid) line += fmt::format("  validation {:.4f}", *p.valid);
-  return line;
+  return fmt::format("step {}/{}  loss {:.4f}  {} {}/s  ETA {}  norm {:.2f}  lr {:.2e}  busy {:.0f} %",
+                     p.step, p.steps, p.report.loss, format_count(static_cast<uint64_t>(p.items_per_second)),
+                     p.unit, format_duration(std::chrono::seconds(static_cast<int64_t>(left))),
+                     p.report.grad_norm, p.report.lr, 100 * p.report.utilisation);
 }
 
-// One line that is written over and over for a person; plain lines, about a hundred in all, for a file.
+std::string validation_of(const train::RunProgress& p) {
+  return fmt::format("validation {:.4f}, {:.2f} % right", *p.valid, 100 * p.valid_right.value_or(0));
+}
+
+// For a person one line that is written over and over, at most twenty times a second, and a lasting one for
+// each validation; plain lines, about a hundred in all, for a file.
 class LiveLine {
  public:
   LiveLine() : live_(is_terminal(STDERR_FILENO)) {}
@@ -54,25 +59,39 @@ class LiveLine {
   }
   void show(const train::RunProgress& progress) {
     if (live_) {
+      if (progress.valid)
+        draw(fmt::format("step {}/{}  loss {:.4f}  {}", progress.step, progress.steps, progress.report.loss,
+                         validation_of(progress)) +
+             "\n");
+      const auto now = std::chrono::steady_clock::now();
+      if (!progress.valid && progress.step != progress.steps &&
+          now - drawn_at_ < std::chrono::milliseconds(50))
+        return;
+      drawn_at_ = now;
       std::string line = line_of(progress);
       line.resize(std::min(line.size(), terminal_width(STDERR_FILENO) - 1));
-      fmt::print(stderr, "\r\033[K{}{}", line, progress.valid ? "\n" : "");
-      std::fflush(stderr);
-      drawn_ = !progress.valid;
+      draw(line);
+      drawn_ = true;
     } else if (progress.valid || progress.step == progress.steps ||
                progress.step % std::max<uint64_t>(1, progress.steps / 100) == 0) {
-      fmt::print(stderr, "{}\n", line_of(progress));
+      fmt::print(stderr, "{}{}\n", line_of(progress),
+                 progress.valid ? "  " + validation_of(progress) : std::string());
     }
   }
 
  private:
+  static void draw(const std::string& line) {
+    fmt::print(stderr, "\r\033[K{}", line);
+    std::fflush(stderr);
+  }
   bool live_;
   bool drawn_ = false;
+  std::chrono::steady_clock::time_point drawn_at_;
 };
 
 int train_model(const TrainCommand& command) {
   const train::TrainConfig config = config_of(command);
-  train::TrainRun run(config);
+  train::TrainRun run(config, command.dry_run ? train::RunMode::kDry : train::RunMode::kResume);
   for (const std::string& note : run.notes()) fmt::print(stderr, "passed over: {}\n", note);
   if (command.dry_run) {
     fmt::print("{}", run.report());

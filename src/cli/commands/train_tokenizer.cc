@@ -15,6 +15,7 @@
 #include "cli/interrupt.h"
 #include "model/formats/gguf_writer.h"
 #include "train/corpus/corpus.h"
+#include "train/tokenizer_json.h"
 #include "train/tokenizer_trainer.h"
 
 namespace butterfly::cli {
@@ -56,17 +57,33 @@ void add_file(const std::string& path, train::BpeTrainer& trainer) {
   }
 }
 
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) fail(Errc::kIo, "{}: cannot be written", path.string());
+}
+
 int train_tokenizer(const TokenizerOptions& options) {
   train::BpeTrainer trainer(
       {.vocabulary = options.vocabulary, .special = options.special, .pre_tokenizer = options.pre});
   for (const std::string& file : options.files) add_file(file, trainer);
   const train::BpeVocabulary vocabulary = trainer.train();
-  model::Metadata metadata;
-  metadata.set("general.architecture", std::string("llama"));
-  metadata.set("general.name", std::string("tokenizer"));
-  train::add_tokenizer_metadata(vocabulary, {.bos = options.bos, .eos = options.eos, .padding = options.eos},
-                                metadata);
-  model::GgufWriter(std::move(metadata)).write(options.out);
+  const train::SpecialRoles roles{.bos = options.bos, .eos = options.eos, .padding = options.eos};
+  const std::filesystem::path out = options.out;
+  if (out.extension() == ".json") {
+    write_text(out, train::tokenizer_json(vocabulary, roles));
+    // Hugging Face's library looks for these two names.
+    if (out.filename() == "tokenizer.json")
+      write_text(out.parent_path() / "tokenizer_config.json", train::tokenizer_config_json(roles));
+  } else {
+    model::Metadata metadata;
+    metadata.set("general.architecture", std::string("llama"));
+    metadata.set("general.name", std::string("tokenizer"));
+    train::add_tokenizer_metadata(vocabulary, roles, metadata);
+    model::GgufWriter(std::move(metadata)).write(out);
+  }
   fmt::print(stderr, "{}: {} tokens, {} merges learned from {} distinct words\n", options.out,
              vocabulary.size(), vocabulary.merges.size(), trainer.word_count());
   return kExitOk;
@@ -88,7 +105,7 @@ int make_corpus(const CorpusCommand& command) {
 
 CommandBody setup_train_tokenizer(CLI::App& app) {
   auto options = std::make_shared<TokenizerOptions>();
-  add_option(app, "-o,--out", options->out, "The GGUF file to write: a vocabulary without tensors")
+  add_option(app, "-o,--out", options->out, "The file to write: a GGUF without tensors, or a tokenizer.json")
       .type_name("FILE")
       .required();
   add_option(app, "FILES", options->files, "Texts (.txt), or lines of JSON whose strings are texts (.jsonl)")

@@ -2,27 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/check.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "train/data/text_file.h"
 
 namespace butterfly::train {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(Errc::kNotFound, "{}: cannot be opened", path.string());
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 class Encoder {
  public:
@@ -83,32 +74,6 @@ class Encoder {
   model::ChatTemplateOptions template_options_;
 };
 
-class JoinedDataset final : public Dataset {
- public:
-  explicit JoinedDataset(std::vector<std::unique_ptr<Dataset>> parts) : parts_(std::move(parts)) {
-    for (const auto& part : parts_) {
-      BF_CHECK(part->shape() == parts_[0]->shape()) << "data sets of different shapes";
-      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part->size());
-    }
-  }
-  uint64_t size() const override { return ends_.back(); }
-  ItemShape shape() const override { return parts_[0]->shape(); }
-  void read(uint64_t item, const ItemView& into) const override {
-    size_t part = 0;
-    while (item >= ends_[part]) ++part;
-    parts_[part]->read(item - (part == 0 ? 0 : ends_[part - 1]), into);
-  }
-  std::string describe() const override {
-    std::string text;
-    for (const auto& part : parts_) text += (text.empty() ? "" : "; ") + part->describe();
-    return text;
-  }
-
- private:
-  std::vector<std::unique_ptr<Dataset>> parts_;
-  std::vector<uint64_t> ends_;
-};
-
 }  // namespace
 
 const std::string_view kChatMl =
@@ -148,12 +113,6 @@ std::unique_ptr<Dataset> open_dataset(const fs::path& path, size_t length, const
     return std::make_unique<DocumentDataset>(documents, length, tokenizer.eos().value_or(0), path.string());
   return std::make_unique<TokenDataset>(std::move(documents[0].ids), length, tokenizer.vocab_size(),
                                         path.string());
-}
-
-std::unique_ptr<Dataset> joined(std::vector<std::unique_ptr<Dataset>> parts) {
-  BF_CHECK(!parts.empty()) << "no data set";
-  if (parts.size() == 1) return std::move(parts[0]);
-  return std::make_unique<JoinedDataset>(std::move(parts));
 }
 
 }  // namespace butterfly::train

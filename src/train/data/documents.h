@@ -27,9 +27,6 @@ std::unique_ptr<Dataset> open_dataset(const std::filesystem::path& path, size_t 
                                       const model::Tokenizer& tokenizer, const model::ChatTemplate& chat,
                                       const DocumentOptions& options);
 
-// Several as one, one behind the other. They must have the same shape.
-std::unique_ptr<Dataset> joined(std::vector<std::unique_ptr<Dataset>> parts);
-
 // A plain template: <|im_start|>role, the message, <|im_end|>.
 extern const std::string_view kChatMl;
 

@@ -1,0 +1,39 @@
+// What a training run learns: a network, its data, and how the result is written. One file for each kind.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "train/config.h"
+#include "train/data/dataset.h"
+#include "train/network.h"
+
+namespace butterfly::train {
+
+struct Task {
+  std::unique_ptr<TrainableNetwork> network;
+  std::unique_ptr<Dataset> data;       // null: the config names none
+  std::unique_ptr<Dataset> test_data;  // the same
+  size_t targets = 1;                  // of one item
+  std::string words;                   // one line for dry runs
+  std::string details;                 // lines behind it, for dry runs
+  std::string_view unit;               // what a target is called: "tokens", "images"
+  // What decides the result besides the config's own keys: checkpoints of other values are refused.
+  std::map<std::string, std::string> settings;
+  // Writes the weights as they are now into the folder and says under which name.
+  std::function<std::filesystem::path(const std::filesystem::path& folder)> write;
+};
+
+// Opens what the config names: an image network where it names one, else a transformer. Throws Error naming
+// the file for what cannot be read, and for data that does not fit the network. `with_values` false: fresh
+// weights get memory that nobody touches, for dry runs.
+Task open_task(const TrainConfig& config, bool with_values = true);
+
+// The rows of open_task().
+Task open_text_task(const TrainConfig& config);
+Task open_image_task(const TrainConfig& config, bool with_values);
+
+}  // namespace butterfly::train

@@ -1,0 +1,106 @@
+// Transformers that learn texts and chats.
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "model/formats/convert.h"
+#include "model/formats/file_type.h"
+#include "train/data/documents.h"
+#include "train/data/joined_dataset.h"
+#include "train/data/text_file.h"
+#include "train/task.h"
+#include "train/transformer.h"
+
+namespace butterfly::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the config names, or what the tokenizer's file has, or ChatML.
+std::string template_text(const TrainConfig& config, const model::Metadata& metadata) {
+  const std::string& text = config.chat_template;
+  std::error_code error;  // Jinja text may be longer than a path can be
+  if (!text.empty()) return fs::exists(text, error) ? read_text(text) : text;
+  return metadata.string_or("tokenizer.chat_template", kChatMl);
+}
+
+// Everything a model file says of its vocabulary.
+void copy_tokenizer(const model::Metadata& from, model::Metadata& to) {
+  for (const auto& entry : from.entries())
+    if (entry.key.starts_with("tokenizer.")) to.set(entry.key, entry.value);
+}
+
+model::RandomModelOptions sizes_of(const TrainConfig& config, size_t vocabulary) {
+  const TrainConfig::Model& m = config.model;
+  model::RandomModelOptions sizes;
+  sizes.architecture = m.model_type;
+  sizes.vocabulary_size = static_cast<uint32_t>(vocabulary);
+  sizes.context_length = m.max_position_embeddings;
+  sizes.embedding_length = m.hidden_size;
+  sizes.block_count = m.num_hidden_layers;
+  sizes.feed_forward_length = m.intermediate_size;
+  sizes.head_count = m.num_attention_heads;
+  sizes.head_count_kv = m.num_key_value_heads == 0 ? m.num_attention_heads : m.num_key_value_heads;
+  sizes.rope_freq_base = static_cast<float>(m.rope_theta);
+  sizes.tied = m.tie_word_embeddings;
+  sizes.seed = config.seed;
+  return sizes;
+}
+
+fs::path write_model(const Transformer& network, const fs::path& folder, const std::string& type_name) {
+  const model::FileType* type = model::file_type_by_name(type_name);
+  if (type == nullptr) fail(Errc::kInvalidArgument, "export_type: no type '{}'", type_name);
+  const fs::path plain = folder / "model-F32.gguf", path = folder / "model.gguf";
+  network.write_gguf(plain);
+  ThreadPool pool;
+  model::convert_model(model::open_model(plain), path, {.type = type}, pool);
+  fs::remove(plain);
+  return path;
+}
+
+}  // namespace
+
+Task open_text_task(const TrainConfig& config) {
+  const std::string& vocabulary_file = config.tokenizer.empty() ? config.base_model : config.tokenizer;
+  const model::ModelFile vocabulary = model::open_model(vocabulary_file);
+  const auto tokenizer = model::make_tokenizer(vocabulary.metadata());
+  const std::string chat_text = template_text(config, vocabulary.metadata());
+  const auto chat = model::ChatTemplate::compile(chat_text);
+
+  const TransformerOptions options{.length = config.sequence_len,
+                                   .dropout = static_cast<float>(config.dropout)};
+  std::unique_ptr<Transformer> network;
+  if (config.base_model.empty()) {
+    model::Metadata keys;
+    copy_tokenizer(vocabulary.metadata(), keys);
+    keys.set("tokenizer.chat_template", chat_text);
+    if (!config.model.name.empty()) keys.set("general.name", config.model.name);
+    network =
+        std::make_unique<Transformer>(untrained_model(sizes_of(config, tokenizer->vocab_size()), keys,
+                                                      static_cast<float>(config.model.initializer_range)),
+                                      options);
+  } else {
+    network = std::make_unique<Transformer>(model::open_model(config.base_model), options);
+  }
+  const auto open_all = [&](const std::vector<std::string>& paths) -> std::unique_ptr<Dataset> {
+    if (paths.empty()) return nullptr;
+    std::vector<std::unique_ptr<Dataset>> parts;
+    for (const std::string& path : paths)
+      parts.push_back(open_dataset(path, config.sequence_len, *tokenizer, chat,
+                                   {.train_on_inputs = config.train_on_inputs}));
+    return joined(std::move(parts));
+  };
+  Task task;
+  task.data = open_all(config.datasets);
+  task.test_data = open_all(config.test_datasets);
+  task.targets = config.sequence_len;
+  task.words = fmt::format("{} tokens in the vocabulary", tokenizer->vocab_size());
+  task.unit = "tokens";
+  task.write = [learnt = network.get(), type = config.export_type](const fs::path& folder) {
+    return write_model(*learnt, folder, type);
+  };
+  task.network = std::move(network);
+  return task;
+}
+
+}  // namespace butterfly::train
