@@ -104,6 +104,7 @@ struct HaltSteps {
   std::string why = {};
 };
 // All stages run: begin, or go on after a pause. The first stage takes the steps, the last one sends results.
+// Answer with steps_connected() or steps_failed() when it begins.
 struct ServeSteps {
   Epoch epoch = 0;
   Placement placement = {};
@@ -140,6 +141,8 @@ class Coordinator {
   void received_garbage(LinkNumber link, std::string_view why, TimePoint now);
   void planned(Epoch epoch, Result<Placement> placement, TimePoint now);
   void steps_paused(Epoch next, TimePoint now);
+  // The engine has the chain of this epoch: from now on it is served, and not before.
+  void steps_connected(Epoch epoch, TimePoint now);
   // The engine cannot go on in this epoch; `peer` is to blame if it is known.
   void steps_failed(Epoch epoch, const NodeId& peer, std::string_view why, TimePoint now);
   // By name or key. Acts at once. kNotFound; kInvalidArgument for this process's own node or a name that two
@@ -157,7 +160,9 @@ class Coordinator {
   const CoordinatorConfig& config() const { return config_; }
   const std::map<std::string, Member>& members() const { return members_; }  // by key
   const ModelTask& model() const { return model_; }
+  // The plan that holds. Its stages run, but the engine may still be about to connect to them: connected().
   Epoch serving_epoch() const { return serving_ ? serving_->epoch : 0; }
+  bool connected() const { return serving_ && serving_->connected; }
   const Placement* serving_placement() const { return serving_ ? &serving_->placement : nullptr; }
   TimePoint serving_since() const { return serving_ ? serving_->since : TimePoint{}; }
   std::optional<ChangePhase> change_phase() const;
@@ -181,6 +186,7 @@ class Coordinator {
     Epoch epoch = 0;
     Placement placement;
     TimePoint since{};
+    bool connected = false;
   };
   struct Change {
     Epoch epoch = 0;
@@ -241,6 +247,7 @@ class Coordinator {
   void hold(Member& member, bool firmly, const std::string& why, TimePoint now);
   void check_change(TimePoint now);
   bool may_plan(TimePoint now) const;
+  size_t nodes_here() const;
   bool may_use(const Member& member, bool with_held, TimePoint now) const;
   Assignment assignment(size_t stage) const;
   void trouble(Epoch epoch, const NodeId& reporter, const NodeId& peer, const std::string& why,

@@ -113,6 +113,7 @@ struct CoordinatorTest : ::testing::Test {
     ready(nodes, epoch);
     started(nodes, epoch);
     EXPECT_EQ(coordinator.serving_epoch(), epoch);
+    coordinator.steps_connected(epoch, now);
     clear();
     return epoch;
   }
@@ -153,7 +154,22 @@ TEST_F(CoordinatorTest, FromJoinsToServing) {
   ASSERT_EQ(all<ServeSteps>().size(), 1u);
   EXPECT_EQ(all<ServeSteps>()[0].epoch, question.epoch);
   EXPECT_EQ(all<ServeSteps>()[0].addresses[0], "10.0.0.1:4711");
+  // Started stages are not yet a chain that answers: nobody may be told so.
+  const auto serving_events = [&] {
+    size_t count = 0;
+    for (const ClusterEvent& event : coordinator.events().since(0))
+      count += event.kind == EventKind::kServing;
+    return count;
+  };
+  EXPECT_FALSE(coordinator.connected());
+  EXPECT_EQ(coordinator.why_not_serving(), "connecting the stages of plan 1");
+  EXPECT_EQ(serving_events(), 0u);
+  coordinator.steps_connected(question.epoch - 1, now);
+  EXPECT_FALSE(coordinator.connected()) << "the chain of another plan";
+  coordinator.steps_connected(question.epoch, now);
+  EXPECT_TRUE(coordinator.connected());
   EXPECT_EQ(coordinator.why_not_serving(), "");
+  EXPECT_EQ(serving_events(), 1u);
 }
 
 TEST_F(CoordinatorTest, FirstPlanWaitsForTheNodesThatAreWanted) {
@@ -163,6 +179,7 @@ TEST_F(CoordinatorTest, FirstPlanWaitsForTheNodesThatAreWanted) {
   join(0);
   pass(seconds(5));
   EXPECT_TRUE(all<MakePlan>().empty());
+  EXPECT_EQ(coordinator.why_not_serving(), "waiting for nodes, 1 of 2 are here");
   join(1);
   pass(milliseconds(400));
   EXPECT_EQ(all<MakePlan>().size(), 1u);

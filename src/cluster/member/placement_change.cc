@@ -65,12 +65,20 @@ const Placement* Coordinator::change_placement() const {
 }
 
 std::string Coordinator::why_not_serving() const {
-  if (serving_) return {};
+  if (connected()) return {};
   if (model_.id.empty()) return "no model is chosen";
+  if (serving_)
+    return fmt::format("connecting the stages of plan {}", plan_number(config_.incarnation, serving_->epoch));
   if (change_)
     return fmt::format("{} plan {}", change_phase_name(change_->phase),
                        plan_number(config_.incarnation, change_->epoch));
-  return why_waiting_.empty() ? "waiting for nodes" : why_waiting_;
+  if (!why_waiting_.empty()) return why_waiting_;
+  return fmt::format("waiting for nodes, {} of {} are here", nodes_here(), config_.nodes_wanted);
+}
+
+size_t Coordinator::nodes_here() const {
+  return static_cast<size_t>(
+      std::count_if(members_.begin(), members_.end(), [](const auto& row) { return row.second.here(); }));
 }
 
 // ---- When to plan ----
@@ -103,9 +111,7 @@ bool Coordinator::may_plan(TimePoint now) const {
   // What was lost is put right at once; what is new can wait until it is known.
   if (ever_served_ && !serving_) return true;
   if (!survey_done(now)) return false;
-  const auto here =
-      std::count_if(members_.begin(), members_.end(), [](const auto& row) { return row.second.here(); });
-  return static_cast<size_t>(here) >= config_.nodes_wanted || now - model_at_ >= config_.nodes_wait;
+  return nodes_here() >= config_.nodes_wanted || now - model_at_ >= config_.nodes_wait;
 }
 
 bool Coordinator::may_use(const Member& member, bool with_held, TimePoint now) const {
@@ -265,7 +271,7 @@ void Coordinator::begin_starting(TimePoint now) {
 }
 
 void Coordinator::serve(TimePoint now) {
-  serving_ = Serving{change_->epoch, std::move(change_->placement), now};
+  serving_ = Serving{change_->epoch, std::move(change_->placement), now, false};
   change_.reset();
   ever_served_ = true;
   why_waiting_.clear();
@@ -273,7 +279,16 @@ void Coordinator::serve(TimePoint now) {
   for (const StagePlacement& stage : serving_->placement.stages)
     action.addresses.push_back(members_.at(stage.node.key).address);
   actions_.emplace_back(std::move(action));
-  note(now, EventKind::kServing, "", serving_->epoch,
+}
+
+void Coordinator::steps_connected(Epoch epoch, TimePoint now) {
+  if (!serving_ || serving_->epoch != epoch || serving_->connected) {
+    ++counters_.old_epochs;
+    return;
+  }
+  serving_->connected = true;
+  serving_->since = now;
+  note(now, EventKind::kServing, "", epoch,
        fmt::format("{} on {} nodes", model_.name, serving_->placement.stages.size()));
 }
 

@@ -100,7 +100,7 @@ ClusterStatus status_of(const Coordinator& coordinator, const std::vector<LossFo
   status.reason = coordinator.why_not_serving();
   if (const auto phase = coordinator.change_phase()) status.change = change_phase_name(*phase);
   if (const Placement* placement = coordinator.serving_placement()) {
-    status.serving = true;
+    status.serving = coordinator.connected();
     status.epoch = coordinator.serving_epoch();
     status.plan = plan_number(status.incarnation, status.epoch);
     status.serving_s = seconds(now - coordinator.serving_since());

@@ -112,6 +112,7 @@ struct StatusTest : ::testing::Test {
                            now);
     for (const StagePlacement& stage : placement->stages)
       coordinator.received(coordinator.members().at(stage.node.key).link, Started{epoch, Errc::kOk, ""}, now);
+    coordinator.steps_connected(epoch, now);
   }
   static CoordinatorConfig config() {
     CoordinatorConfig config{.incarnation = 7, .self = node_id(0), .address = "10.0.0.0:4711"};

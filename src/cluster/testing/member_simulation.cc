@@ -248,7 +248,11 @@ void MemberSimulation::act(const ServeSteps& action) {
   *chain_ = {};
   chain_->epoch = action.epoch;
   chain_->placement = action.placement;
-  in_coordinator(Duration{}, [this] { issue_step(); });
+  in_coordinator(delay(Duration{}, milliseconds(20)), [this, epoch = action.epoch] {
+    coordinator_->steps_connected(epoch, now_);
+    if (chain_->epoch == epoch && !coordinator_->connected()) broke("the chain is there, but not served");
+    issue_step();
+  });
 }
 
 void MemberSimulation::act(size_t node, const ConnectToCoordinator& action) {
