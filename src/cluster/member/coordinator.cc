@@ -15,6 +15,10 @@ bool within_bounds(const NodeId& id) {
   return !id.key.empty() && id.key.size() <= kKeyBytesMax && id.name.size() <= kNameBytesMax;
 }
 
+// A step that takes this many times the longest one before it stands still; but nothing may take for ever.
+constexpr int kStallSteps = 6;
+constexpr Duration kStallMost = std::chrono::minutes(2);
+
 bool positive(const ThreadedRate& rate) { return rate.one > 0 && rate.all > 0; }
 
 }  // namespace
@@ -311,10 +315,12 @@ Status Coordinator::remove_node(std::string_view name_or_key, TimePoint now) {
 
 // ---- Time ----
 
+// The plan predicts the longest step; where steps take longer than that, what they took counts.
 Duration Coordinator::stall_limit(const Member& member) const {
   Duration limit{};
   if (serving_)
-    if (const StagePlacement* stage = serving_->placement.find(member.id)) limit = stage->stall_after;
+    if (const StagePlacement* stage = serving_->placement.find(member.id))
+      limit = std::max(stage->stall_after, std::min(kStallSteps * member.pulse.longest_step(), kStallMost));
   if (change_ && change_->waiting_for.contains(member.id.key)) limit = std::max(limit, config_.load_stall);
   return limit;
 }

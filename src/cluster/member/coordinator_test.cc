@@ -226,6 +226,28 @@ TEST_F(CoordinatorTest, BeatsWithoutProgressAreFound) {
   EXPECT_THAT(coordinator.members().at(node_id(1).key).last_failure, HasSubstr("no progress"));
 }
 
+// A machine under load: its steps take two seconds each, so one of five is no death, and one of thirteen is.
+TEST_F(CoordinatorTest, SlowStepsHaveTheTimeThatSlowStepsTake) {
+  const Epoch epoch = serve(2);
+  Beat beat{.epoch = epoch, .phase = WorkerPhase::kRunning, .progress = 1, .pending = 1};
+  const auto stand_still = [&](Duration duration) {
+    for (Duration done{}; done < duration; done += milliseconds(50)) {
+      pass(milliseconds(50), {1});
+      if (coordinator.members().at(node_id(1).key).here()) say(1, beat);
+    }
+    return coordinator.members().at(node_id(1).key).state;
+  };
+  EXPECT_EQ(stand_still(milliseconds(2000)), NodeState::kSuspect);
+  beat.progress = beat.steps = 2;
+  beat.compute_us = 2'000'000;
+  say(1, beat);
+  beat.progress = beat.steps = 3;
+  beat.compute_us = 4'000'000;
+  say(1, beat);
+  EXPECT_NE(stand_still(seconds(10)), NodeState::kDead);
+  EXPECT_EQ(stand_still(seconds(3)), NodeState::kDead);
+}
+
 TEST_F(CoordinatorTest, ItsOwnPauseKillsNobody) {
   serve(2);
   now += seconds(60);

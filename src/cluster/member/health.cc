@@ -12,6 +12,14 @@ void Pulse::beat(const Beat& beat, TimePoint now) {
   // A node without work has nothing to move; the time counts from when it got some.
   const bool moved = beat.progress != last_.progress || beat.epoch != last_.epoch ||
                      beat.phase != last_.phase || beat.pending == 0 || !working();
+  if (beat.epoch != last_.epoch) {
+    longest_step_ = {};
+  } else if (beat.steps > last_.steps && beat.compute_us > last_.compute_us) {
+    const uint64_t mean_us = (beat.compute_us - last_.compute_us) / (beat.steps - last_.steps);
+    longest_step_ = std::max<Duration>(
+        longest_step_,
+        std::chrono::microseconds(static_cast<int64_t>(std::min<uint64_t>(mean_us, 3600000000u))));
+  }
   heard_at_ = now;
   if (moved) moved_at_ = now;
   last_ = beat;

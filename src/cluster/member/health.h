@@ -31,6 +31,10 @@ class Pulse {
   // "no heartbeat for 3.00 s", "no progress for 3.10 s with 2 steps waiting".
   std::string words(TimePoint now) const;
 
+  // The longest step of the stage it has, as its beats tell: the mean of a beat with the largest one. A
+  // machine that is slower than was predicted has its steps counted by what they take.
+  Duration longest_step() const { return longest_step_; }
+
   const Beat& last() const { return last_; }
   TimePoint heard_at() const { return heard_at_; }
 
@@ -38,6 +42,7 @@ class Pulse {
   bool working() const { return last_.pending > 0; }
   Beat last_;
   TimePoint heard_at_, moved_at_;
+  Duration longest_step_{};
 };
 
 }  // namespace butterfly::cluster

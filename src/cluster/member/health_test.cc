@@ -42,6 +42,26 @@ TEST(Pulse, BeatsWithoutProgressAreNoLife) {
   EXPECT_EQ(pulse.judge(kLimits, {}, now), Verdict::kUp);
 }
 
+TEST(Pulse, RemembersTheLongestStepOfItsStage) {
+  Pulse pulse(kStart);
+  const auto beat = [&](Epoch epoch, uint64_t steps, uint64_t compute_us) {
+    Beat message{.epoch = epoch};
+    message.steps = steps;
+    message.compute_us = compute_us;
+    pulse.beat(message, kStart);
+  };
+  beat(5, 10, 1'000'000);
+  EXPECT_EQ(pulse.longest_step(), Duration{}) << "nothing is known of the time before";
+  beat(5, 12, 5'000'000);
+  EXPECT_EQ(pulse.longest_step(), seconds(2));
+  beat(5, 20, 5'800'000);
+  EXPECT_EQ(pulse.longest_step(), seconds(2)) << "shorter ones do not count";
+  beat(5, 20, 5'800'000);
+  EXPECT_EQ(pulse.longest_step(), seconds(2));
+  beat(6, 21, 9'000'000);
+  EXPECT_EQ(pulse.longest_step(), Duration{}) << "another stage";
+}
+
 TEST(Pulse, IdleNodesNeedNotMove) {
   Pulse pulse(kStart);
   TimePoint now = kStart;

@@ -253,7 +253,9 @@ void Worker::measured(const NodeId& peer, const Result<LinkFigures>& figures, Ti
 void Worker::beat(TimePoint now) {
   beat_at_ = now;
   const WorkerProgress& p = progress_;
-  Beat beat{.epoch = epoch(), .phase = phase_, .progress = p.progress + p.load_done, .pending = p.pending};
+  Beat beat{.epoch = epoch(), .phase = phase_, .progress = p.progress + p.load_done};
+  // A stage that was told to end and hangs is over for the cluster: what it still holds is nobody's work.
+  if (phase_ == WorkerPhase::kRunning) beat.pending = p.pending;
   const bool loading = phase_ == WorkerPhase::kLoading || preparing_;
   if (preparing_ && phase_ == WorkerPhase::kIdle) beat.phase = WorkerPhase::kPreparing;
   if (loading) {

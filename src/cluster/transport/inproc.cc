@@ -65,6 +65,11 @@ class Pipe {
     return Moved::kYes;
   }
 
+  bool waiting() const {
+    const std::lock_guard lock(mutex_);
+    return !messages_.empty();
+  }
+
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -84,7 +89,7 @@ class Pipe {
   }
 
   const InprocOptions options_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Queued> messages_;
   std::vector<std::vector<std::byte>> spare_;
@@ -146,6 +151,8 @@ class InprocLink final : public Link {
     if (!into.empty()) std::memcpy(into.data(), current_.body.data(), into.size());
     return {};
   }
+
+  bool waiting() const override { return !closed_ && in_->waiting(); }
 
   void close() override {
     closed_ = true;

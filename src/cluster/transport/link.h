@@ -67,6 +67,10 @@ class Link {
   // The body that belongs to the last head. BF_CHECKs into.size() == head.bytes: look at the head first.
   virtual Status receive_body(std::span<std::byte> into, Duration timeout) = 0;
 
+  // Whether something has come that nobody has taken yet; false when the link is over, or cannot tell. From
+  // any thread: for those who watch over the one that should take it.
+  virtual bool waiting() const { return false; }
+
   // Wakes anyone blocked above, who then gets kCancelled. Safe to call twice, and from any thread.
   virtual void close() = 0;
 

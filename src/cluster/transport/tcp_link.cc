@@ -149,6 +149,11 @@ Status TcpLink::wait(Step step, const Deadline& deadline, std::atomic<int64_t>& 
   return {Errc::kTimeout, fmt::format("[link] {}: nothing came", peer_.name)};
 }
 
+bool TcpLink::waiting() const {
+  char first;
+  return working_.load(std::memory_order_acquire) && ::recv(fd_, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 void TcpLink::close() { (void)break_with(Errc::kCancelled, "closed on this side"); }
 
 Status TcpLink::break_with(Errc code, std::string text) {

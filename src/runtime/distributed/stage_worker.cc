@@ -85,12 +85,25 @@ StageWorkerStats StageWorker::stats() const {
   return stats_;
 }
 
+uint32_t StageWorker::pending() const {
+  std::shared_ptr<Link> from;
+  {
+    std::lock_guard lock(mutex_);
+    if (!running_) return 0;
+    from = from_;
+  }
+  const Doing doing = doing_.load(std::memory_order_relaxed);
+  return doing == Doing::kComputing || (doing == Doing::kWaiting && from->waiting()) ? 1 : 0;
+}
+
 Status StageWorker::serve(Link& from, Link& to) {
   free_since_ = now();
   for (;;) {
+    now_doing(Doing::kWaiting);
     const auto head = wait_.receive_head(from, kIdle);
     if (!head && head.status().code() == Errc::kTimeout) continue;
     if (!head) return head.status();
+    now_doing(Doing::kReceiving);
     arrived_ = now();
     if (Status status = take(*head, from, to); !status) return status;
   }
@@ -166,7 +179,9 @@ Status StageWorker::take_step(const MessageHead& head, Link& to) {
   const TimePoint received = now();
   times_.wait = arrived_ - free_since_;
   times_.receive = received - arrived_;
+  now_doing(Doing::kComputing);
   const auto output = layers_.run(hidden);
+  now_doing(Doing::kSending);
   const TimePoint computed = now();
   times_.compute = computed - received;
   if (!output) {

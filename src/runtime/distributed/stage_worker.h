@@ -45,8 +45,11 @@ class StageWorker {
   void close();
 
   StageWorkerStats stats() const;
-  // Counts steps; moves only when work is done. For heartbeats.
+  // Both for heartbeats, from any thread. progress() counts steps and moves only when work is done. pending()
+  // is 1 while a step is here that this stage should work on: being computed, or arrived and not taken. Time
+  // in which a neighbour is waited for (the rest of a message, room to send) is not this stage's.
   uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+  uint32_t pending() const;
   const LoadedModel& model() const { return layers_.model(); }
   size_t cache_bytes() const { return layers_.cache_bytes(); }
 
@@ -58,6 +61,10 @@ class StageWorker {
   Status take_failure(const cluster::MessageHead& head, cluster::Link& to);
   Status take_step(const cluster::MessageHead& head, cluster::Link& to);
   Status send_rows(const cluster::MessageHead& head, std::span<const float> rows, cluster::Link& to);
+
+  // What the thread of run() does, for pending().
+  enum class Doing : uint8_t { kWaiting, kReceiving, kComputing, kSending };
+  void now_doing(Doing doing) { doing_.store(doing, std::memory_order_relaxed); }
 
   PagedLayers layers_;
   const size_t place_;
@@ -81,6 +88,7 @@ class StageWorker {
   bool closed_ = false;  // close() came during this run
   StageWorkerStats stats_;
   std::atomic<uint64_t> progress_{0};
+  std::atomic<Doing> doing_{Doing::kWaiting};
 };
 
 }  // namespace butterfly::runtime

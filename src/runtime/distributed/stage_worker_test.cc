@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <future>
 #include <limits>
+#include <thread>
 
 #include "base/rng.h"
 #include "base/testing/temp_dir.h"
@@ -122,6 +124,57 @@ struct StageWorkerTest : ::testing::Test {
 };
 
 const std::vector<StepRow> kGoodRows = {{5, 1, 0, RowOutput::kNone}, {6, 1, 1, RowOutput::kLogits}};
+
+// What other threads bring about sooner or later, and then holds for a while.
+bool stays(const std::function<bool()>& holds) {
+  const TimePoint end = SystemClock::instance().now() + kPatience;
+  for (int times = 0; times < 20; times = holds() ? times + 1 : 0) {
+    if (SystemClock::instance().now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+// Heartbeats carry this: a step that does not end is seen while it stands still, and not before or after.
+TEST_F(StageWorkerTest, AStepThatStandsStillIsPending) {
+  std::mutex turn;
+  ChainOptions options = small_chain();
+  options.cache.turn = &turn;
+  StageWorker worker(*first_part->model, first_part->pool, 0, options);
+  EXPECT_EQ(worker.pending(), 0u);
+  Bench bench(worker);
+  bench.reset(7);
+  EXPECT_EQ(worker.pending(), 0u) << "idle";
+  std::unique_lock hung(turn);
+  bench.send(MessageKind::kTokens, 7, 1, body_of(step_of(kGoodRows), 0));
+  bench.send(MessageKind::kTokens, 7, 2, body_of(step_of({{7, 1, 2, RowOutput::kLogits}}), 0));
+  const uint64_t before = worker.progress();
+  EXPECT_TRUE(stays([&] { return worker.pending() == 1; }));
+  EXPECT_EQ(worker.progress(), before);
+  hung.unlock();
+  (void)bench.receive();
+  (void)bench.receive();
+  EXPECT_TRUE(stays([&] { return worker.pending() == 0 && worker.progress() == before + 2; }));
+  EXPECT_EQ(bench.end().code(), Errc::kCancelled);
+}
+
+// Not its own fault: the stage behind it takes nothing.
+TEST_F(StageWorkerTest, WaitingForTheNextStageIsNotPending) {
+  std::shared_ptr<Link> in, from, to, out;
+  std::tie(in, from) = cluster::inproc_pair({"a", "before"}, {"b", "worker"});
+  std::tie(to, out) = cluster::inproc_pair({"b", "worker"}, {"c", "behind"}, {.messages_max = 1});
+  auto ended = std::async(std::launch::async, [&] { return first->run(from, to); });
+  const auto send = [&](MessageKind kind, uint64_t step, const std::vector<std::byte>& body) {
+    const std::span<const std::byte> pieces[] = {body};
+    ASSERT_TRUE(in->send({.kind = kind, .epoch = 3, .step = step, .bytes = 0}, pieces, kPatience).ok());
+  };
+  send(MessageKind::kControl, 0, {});  // fills what the next stage would take
+  send(MessageKind::kTokens, 1, body_of(step_of(kGoodRows), 0));
+  send(MessageKind::kTokens, 2, body_of(step_of({{7, 1, 2, RowOutput::kLogits}}), 0));
+  EXPECT_TRUE(stays([&] { return from->waiting() && first->pending() == 0; })) << "the second step waits";
+  first->close();
+  EXPECT_EQ(ended.get().code(), Errc::kCancelled);
+}
 
 TEST_F(StageWorkerTest, SendsRowsOnAndCountsThem) {
   Bench bench(*first);
