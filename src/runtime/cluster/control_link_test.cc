@@ -1,11 +1,12 @@
 #include "runtime/cluster/control_link.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <future>
 
 #include "cluster/transport/inproc.h"
-#include "runtime/cluster/event_loop.h"
+#include "runtime/cluster/control_links.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -65,6 +66,58 @@ TEST(EventLoopTest, EventsRunInOrderAndTicksInBetween) {
   loop.post([&] { order.push_back(-1); });
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
   EXPECT_EQ(order.size(), 100u) << "nothing runs after stop()";
+}
+
+// On a busy machine a tick may take longer than the time between two of them.
+TEST(EventLoopTest, TicksThatAreAlwaysDueLeaveRoomForEvents) {
+  EventLoop loop([] {}, Duration(0));
+  loop.start();
+  std::atomic<int> done{0};
+  for (int i = 0; i < 100; ++i) loop.post([&] { ++done; });
+  for (const auto end = SystemClock::instance().now() + kLong; done < 100;)
+    ASSERT_LT(SystemClock::instance().now(), end);
+}
+
+TEST(EventLoopTest, AQuestionIsAnsweredWhetherTheLoopRunsOrNot) {
+  EventLoop loop([] {}, std::chrono::hours(1));
+  EXPECT_EQ(loop.ask([] { return 1; }), 1) << "not started";
+  loop.start();
+  EXPECT_EQ(loop.ask([] { return 2; }), 2);
+  std::thread stops([&] { loop.stop(); });
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(loop.ask([&] { return i; }), i);
+  stops.join();
+  EXPECT_EQ(loop.ask([] { return 3; }), 3);
+}
+
+TEST(ControlLinksTest, WhatComesIsAnEventOfTheLoop) {
+  EventLoop loop([] {}, std::chrono::hours(1));
+  std::vector<std::string> story;
+  std::promise<void> closed;
+  ControlLinks links(loop, {[&](cluster::LinkNumber link, const cluster::Message& message) {
+                              story.push_back(fmt::format("{}: {}", link, message.body.size()));
+                            },
+                            [&](cluster::LinkNumber link, const std::string&) {
+                              story.push_back(fmt::format("{} closed", link));
+                              closed.set_value();
+                            }});
+  loop.start();
+  auto [a, a_there] = cluster::inproc_pair({"me", "me"}, {"a", "a"});
+  auto [b, b_there] = cluster::inproc_pair({"me", "me"}, {"b", "b"});
+  EXPECT_EQ(loop.ask([&] { return links.add(std::move(a)); }), 1u);
+  EXPECT_EQ(loop.ask([&] { return links.add(std::move(b)); }), 2u);
+  (void)cluster::send_message(*b_there, {.kind = cluster::MessageKind::kControl}, body_of(7), kLong);
+  loop.ask([&] {
+    links.send(1, {.kind = cluster::MessageKind::kControl}, body_of(3));
+    links.send(9, {.kind = cluster::MessageKind::kControl}, body_of(3));  // nobody is there
+    return true;
+  });
+  EXPECT_EQ(cluster::receive_message(*a_there, 1000, kLong)->body.size(), 3u);
+  b_there->close();
+  closed.get_future().wait();
+  loop.stop();
+  links.clear();
+  EXPECT_EQ(story, (std::vector<std::string>{"2: 7", "2 closed"}));
+  EXPECT_FALSE(cluster::receive_message(*a_there, 1000, kLong).ok());
 }
 
 }  // namespace

@@ -30,14 +30,15 @@ CoordinatorShell::CoordinatorShell(Options options)
       machine_(with_time_of_day(options_.config), now()),
       loop_([this] { tick(); }, kTick),
       planner_([] {}, kNever),
-      chains_([] {}, kNever) {
-  options_.steps->on_lost([this](const Status& why) {
-    loop_.post([this, why] {
-      chain_installed_ = false;
-      std::unique_lock lock(machine_mutex_);
-      machine_.steps_failed(chain_epoch_, {}, why.text(), now());
-      lock.unlock();
-      act();
+      chains_([] {}, kNever),
+      links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },
+                     .on_closed =
+                         [this](auto link, const std::string& why) {
+                           feed([&](auto& machine, TimePoint at) { machine.link_closed(link, why, at); });
+                         }}) {
+  options_.steps->on_lost([this](cluster::Epoch epoch, const Status& why) {
+    post_event([epoch, why](cluster::Coordinator& machine, TimePoint at) {
+      machine.steps_failed(epoch, {}, why.text(), at);
     });
   });
 }
@@ -53,6 +54,7 @@ void CoordinatorShell::start() {
 void CoordinatorShell::stop() {
   if (stopped_.exchange(true)) return;
   options_.steps->on_lost(nullptr);
+  options_.steps->resume();  // nobody waits for a pause any more
   loop_.stop();
   links_.clear();
   chains_.stop();
@@ -61,73 +63,48 @@ void CoordinatorShell::stop() {
 
 // ---- Events ----
 
-void CoordinatorShell::tick() {
-  look_at_roster();
+void CoordinatorShell::feed(const Event& event) {
   {
     const std::lock_guard lock(machine_mutex_);
-    machine_.tick(now());
+    event(machine_, now());
   }
   act();
+}
+
+void CoordinatorShell::post_event(Event event) {
+  loop_.post([this, event = std::move(event)] { feed(event); });
+}
+
+void CoordinatorShell::tick() {
+  look_at_roster();
+  feed([](cluster::Coordinator& machine, TimePoint at) { machine.tick(at); });
 }
 
 void CoordinatorShell::accept(std::unique_ptr<cluster::Link> link) {
   auto box = std::make_shared<std::unique_ptr<cluster::Link>>(std::move(link));
   loop_.post([this, box] {
-    const cluster::LinkNumber number = next_link_++;
     const cluster::NodeId peer = (*box)->peer();
-    ControlLink::Callbacks callbacks;
-    callbacks.on_message = [this, number](cluster::Message message) {
-      auto decoded = cluster::decode_to_coordinator(message.body);
-      loop_.post([this, number, decoded = std::move(decoded)] {
-        {
-          const std::lock_guard lock(machine_mutex_);
-          if (decoded) {
-            machine_.received(number, *decoded, now());
-          } else {
-            machine_.received_garbage(number, decoded.status().text(), now());
-          }
-        }
-        act();
-      });
-    };
-    callbacks.on_closed = [this, number](const std::string& why) {
-      loop_.post([this, number, why] {
-        {
-          const std::lock_guard lock(machine_mutex_);
-          machine_.link_closed(number, why, now());
-        }
-        links_.erase(number);
-        act();
-      });
-    };
-    links_[number] =
-        std::make_unique<ControlLink>(std::move(*box), cluster::kControlBytesMax, std::move(callbacks));
-    {
-      const std::lock_guard lock(machine_mutex_);
-      machine_.link_opened(number, peer, now());
-    }
-    act();
+    const cluster::LinkNumber link = links_.add(std::move(*box));
+    feed([&](cluster::Coordinator& machine, TimePoint at) { machine.link_opened(link, peer, at); });
+  });
+}
+
+void CoordinatorShell::received(cluster::LinkNumber link, const cluster::Message& message) {
+  const auto decoded = cluster::decode_to_coordinator(message.body);
+  feed([&](cluster::Coordinator& machine, TimePoint at) {
+    if (decoded) return machine.received(link, *decoded, at);
+    machine.received_garbage(link, decoded.status().text(), at);
   });
 }
 
 void CoordinatorShell::set_model(const cluster::ModelTask& model) {
-  loop_.post([this, model] {
-    {
-      const std::lock_guard lock(machine_mutex_);
-      machine_.set_model(model, now());
-    }
-    act();
-  });
+  post_event([model](cluster::Coordinator& machine, TimePoint at) { machine.set_model(model, at); });
 }
 
 Status CoordinatorShell::remove_node(const std::string& name_or_key) {
   return loop_.ask([&] {
     Status status;
-    {
-      const std::lock_guard lock(machine_mutex_);
-      status = machine_.remove_node(name_or_key, now());
-    }
-    act();
+    feed([&](cluster::Coordinator& machine, TimePoint at) { status = machine.remove_node(name_or_key, at); });
     return status;
   });
 }
@@ -138,12 +115,10 @@ void CoordinatorShell::look_at_roster() {
   roster_at_ = now();
   try {
     for (const cluster::NodeId& node : options_.roster->refresh()) {
-      {
-        const std::lock_guard lock(machine_mutex_);
-        machine_.forbid(node.key);
-        (void)machine_.remove_node(node.key, now());
-      }
-      act();
+      feed([&](cluster::Coordinator& machine, TimePoint at) {
+        machine.forbid(node.key);
+        (void)machine.remove_node(node.key, at);
+      });
       if (options_.cut_off) options_.cut_off(node.key);
     }
   } catch (const Error& error) {
@@ -181,15 +156,10 @@ void CoordinatorShell::tell_events() {
 }
 
 void CoordinatorShell::perform(cluster::SendToWorker action) {
-  const auto link = links_.find(action.link);
-  if (link != links_.end())
-    link->second->send(cluster::head_of(action.message), cluster::encode(action.message));
+  links_.send(action.link, cluster::head_of(action.message), cluster::encode(action.message));
 }
 
-void CoordinatorShell::perform(cluster::CloseLink action) {
-  const auto link = links_.find(action.link);
-  if (link != links_.end()) link->second->close();  // erased when its reader says so
-}
+void CoordinatorShell::perform(cluster::CloseLink action) { links_.close(action.link); }
 
 void CoordinatorShell::perform(cluster::MakePlan action) {
   planner_.post([this, question = std::move(action.question)] {
@@ -214,40 +184,32 @@ void CoordinatorShell::planned(cluster::Epoch epoch, Result<cluster::Placement> 
   act();
 }
 
-// Nothing is held back: a step that the change cuts short is replayed like one that a loss cut short.
+// How long it waits for the step under way is the machine's decision.
 void CoordinatorShell::perform(cluster::PauseSteps action) {
-  loop_.post([this, next = action.next] {
-    {
-      const std::lock_guard lock(machine_mutex_);
-      machine_.steps_paused(next, now());
-    }
-    act();
+  options_.steps->pause([this, next = action.next] {
+    post_event([next](cluster::Coordinator& machine, TimePoint at) { machine.steps_paused(next, at); });
   });
 }
 
 void CoordinatorShell::perform(cluster::HaltSteps) {
-  chain_installed_ = false;
+  chain_epoch_ = 0;  // a chain that is still being made is not wanted any more
   options_.steps->remove();
 }
 
 void CoordinatorShell::perform(cluster::ServeSteps action) {
-  if (chain_installed_ && chain_epoch_ == action.epoch) return;  // it was never taken away
+  if (chain_epoch_ == action.epoch) return options_.steps->resume();  // it was never taken away
   chain_epoch_ = action.epoch;
-  chain_installed_ = false;
   chains_.post([this, action = std::move(action)] {
     auto chain = std::make_shared<Result<Chain>>(
         options_.make_chain(action.epoch, action.placement, action.addresses));
     loop_.post([this, epoch = action.epoch, chain] {
       if (epoch != chain_epoch_) return;  // another plan holds by now
-      if (*chain) {
-        options_.steps->install(std::move(**chain));
-        chain_installed_ = true;
-        forecast();
-      } else {
-        const std::lock_guard lock(machine_mutex_);
-        machine_.steps_failed(epoch, {}, chain->status().text(), now());
-      }
-      act();
+      if (*chain) options_.steps->install(std::move(**chain));
+      feed([&](cluster::Coordinator& machine, TimePoint at) {
+        if (*chain) return machine.steps_connected(epoch, at);
+        machine.steps_failed(epoch, {}, chain->status().text(), at);
+      });
+      if (*chain) forecast();
     });
   });
 }
@@ -290,7 +252,6 @@ bool CoordinatorShell::wait_until_serving(Duration timeout, const std::function<
     if (options_.steps->has_chain()) return true;
     std::unique_lock lock(machine_mutex_);
     why = machine_.why_not_serving();
-    if (why.empty()) why = "connecting its stages";
     if (deadline.expired() || (cancelled && cancelled())) return false;
     changed_.wait_for(lock, std::min<Duration>(deadline.remaining(), std::chrono::milliseconds(200)));
   }

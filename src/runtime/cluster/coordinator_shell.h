@@ -2,7 +2,6 @@
 #pragma once
 #include <condition_variable>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,9 +10,8 @@
 #include "cluster/identity/roster.h"
 #include "cluster/member/coordinator.h"
 #include "cluster/member/status.h"
-#include "runtime/cluster/control_link.h"
+#include "runtime/cluster/control_links.h"
 #include "runtime/cluster/engine_slot.h"
-#include "runtime/cluster/event_loop.h"
 
 namespace butterfly::runtime {
 
@@ -49,6 +47,10 @@ class CoordinatorShell {
   bool wait_until_serving(Duration timeout, const std::function<bool()>& cancelled, std::string& why) const;
 
  private:
+  // What happens to the machine, at a time. `feed` is for the loop's thread, post_event() for others.
+  using Event = std::function<void(cluster::Coordinator& machine, TimePoint at)>;
+  void feed(const Event& event);
+  void post_event(Event event);
   void tick();
   void act();
   void perform(cluster::SendToWorker action);
@@ -57,6 +59,7 @@ class CoordinatorShell {
   void perform(cluster::PauseSteps action);
   void perform(cluster::HaltSteps action);
   void perform(cluster::ServeSteps action);
+  void received(cluster::LinkNumber link, const cluster::Message& message);
   void planned(cluster::Epoch epoch, Result<cluster::Placement> placement);
   void look_at_roster();
   void forecast();
@@ -66,15 +69,13 @@ class CoordinatorShell {
   cluster::Coordinator machine_;  // with machine_mutex_: the loop changes it, others read
   mutable std::mutex machine_mutex_;
   mutable std::condition_variable changed_;
-  std::map<cluster::LinkNumber, std::unique_ptr<ControlLink>> links_;
-  cluster::LinkNumber next_link_ = 1;
-  cluster::Epoch chain_epoch_ = 0;  // of the chain that is installed, or being made
-  bool chain_installed_ = false;
+  cluster::Epoch chain_epoch_ = 0;  // of the chain that is installed, or being made; 0: none
   std::vector<cluster::LossForecast> losses_;
   uint64_t last_event_ = 0;
   TimePoint roster_at_{};
   std::atomic<bool> stopped_{false};
   EventLoop loop_, planner_, chains_;
+  ControlLinks links_;
 };
 
 }  // namespace butterfly::runtime

@@ -34,50 +34,83 @@ Status not_ready() { return {Errc::kPeerLost, "the nodes are not ready yet"}; }
 // A node that was lost must be noticed, planned around, and its layers loaded elsewhere.
 constexpr Duration kStageWaitMax = std::chrono::minutes(2);
 
+// The chain itself says when it breaks, with its epoch; that the engine then waits is all this is for.
+void wait_for_another(const Status&) {}
+
 }  // namespace
 
 std::shared_ptr<Engine> EngineSlot::make_engine(const model::Tokenizer* tokenizer, EngineOptions options) {
-  options.on_stage_lost = [this](const Status& why) { stage_lost(why); };
+  options.on_stage_lost = wait_for_another;
   options.stage_wait_max = kStageWaitMax;
-  const std::lock_guard lock(mutex_);
-  std::unique_ptr<Stage> stage = std::exchange(waiting_, nullptr);
-  if (stage == nullptr)
-    stage = std::make_unique<AbsentStage>(info_, not_ready());
-  auto engine = std::make_shared<Engine>(std::move(stage), tokenizer, options);
-  engine_ = engine;
+  cluster::Epoch gone = 0;
+  std::shared_ptr<Engine> engine;
+  {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<Stage> stage = std::exchange(waiting_, nullptr);
+    engine_has_it_ = stage != nullptr;
+    if (stage == nullptr) {
+      gone = epoch_;  // it went with the engine before
+      stage = std::make_unique<AbsentStage>(info_, not_ready());
+    }
+    engine = std::make_shared<Engine>(std::move(stage), tokenizer, options);
+    engine_ = engine;
+  }
+  if (gone != 0) chain_lost(gone, {Errc::kPeerLost, "the engine was made anew"});
   return engine;
 }
 
 void EngineSlot::install(Chain chain) {
-  std::unique_lock lock(mutex_);
-  has_chain_ = true;
-  given_up_ = false;
-  cut_ = std::move(chain.cut);
-  const auto engine = engine_.lock();
-  if (engine == nullptr) {
-    waiting_ = std::move(chain.stage);
-    return;
-  }
-  lock.unlock();
-  engine->replace_stage(std::move(chain.stage));
+  const auto gate = std::make_shared<StepGate>();
+  auto stage = std::make_unique<GatedStage>(
+      std::move(chain.stage), gate,
+      [this, epoch = chain.epoch](const Status& why) { chain_lost(epoch, why); });
+  std::unique_ptr<Stage> replaced;
+  const auto engine = [&] {
+    const std::lock_guard lock(mutex_);
+    epoch_ = chain.epoch;
+    gate_ = gate;
+    given_up_ = false;
+    auto found = engine_.lock();
+    engine_has_it_ = found != nullptr;
+    if (found == nullptr) replaced = std::exchange(waiting_, std::move(stage));
+    return found;
+  }();
+  if (engine != nullptr) engine->replace_stage(std::move(stage));
+}
+
+void EngineSlot::pause(std::function<void()> paused) {
+  const auto gate = [&] {
+    const std::lock_guard lock(mutex_);
+    return epoch_ != 0 && engine_has_it_ ? gate_ : nullptr;
+  }();
+  if (gate != nullptr) return gate->pause(std::move(paused));
+  paused();
+}
+
+void EngineSlot::resume() {
+  const std::lock_guard lock(mutex_);
+  if (gate_ != nullptr) gate_->resume();
 }
 
 void EngineSlot::remove() {
-  std::function<void()> cut;
-  {
+  std::unique_ptr<Stage> waited;
+  const auto engine = [&] {
     const std::lock_guard lock(mutex_);
-    has_chain_ = false;
-    waiting_.reset();
-    cut.swap(cut_);
-  }
-  if (cut) cut();
+    epoch_ = 0;
+    gate_.reset();
+    waited.swap(waiting_);
+    return std::exchange(engine_has_it_, false) ? engine_.lock() : nullptr;
+  }();
+  if (engine != nullptr) engine->replace_stage(std::make_unique<AbsentStage>(info_, not_ready()));
 }
 
 void EngineSlot::give_up(const Status& why) {
   const auto engine = [&] {
     const std::lock_guard lock(mutex_);
-    given_up_ = !has_chain_;
-    return has_chain_ ? nullptr : engine_.lock();
+    given_up_ = epoch_ == 0;
+    if (!given_up_) return std::shared_ptr<Engine>();
+    engine_has_it_ = false;
+    return engine_.lock();
   }();
   if (engine != nullptr) engine->replace_stage(std::make_unique<AbsentStage>(info_, why));
 }
@@ -92,23 +125,24 @@ void EngineSlot::expect() {
 
 bool EngineSlot::has_chain() const {
   const std::lock_guard lock(mutex_);
-  return has_chain_;
+  return epoch_ != 0;
 }
 
-void EngineSlot::on_lost(std::function<void(const Status&)> lost) {
+void EngineSlot::on_lost(Lost lost) {
   const std::lock_guard lock(mutex_);
   lost_ = std::move(lost);
 }
 
-void EngineSlot::stage_lost(const Status& why) {
-  std::function<void(const Status&)> tell;
+// A chain that was taken away breaks too, and is nobody's concern then.
+void EngineSlot::chain_lost(cluster::Epoch epoch, const Status& why) {
+  Lost tell;
   {
     const std::lock_guard lock(mutex_);
-    if (!std::exchange(has_chain_, false)) return;  // nobody expected it to be there
-    cut_ = nullptr;
+    if (epoch != epoch_) return;
+    epoch_ = 0;
     tell = lost_;
   }
-  if (tell) tell(why);
+  if (tell) tell(epoch, why);
 }
 
 }  // namespace butterfly::runtime

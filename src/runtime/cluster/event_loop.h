@@ -16,7 +16,8 @@ namespace butterfly::runtime {
 class EventLoop {
  public:
   using Event = std::function<void()>;
-  // `tick` runs on the loop's thread about this often, also while events come.
+  // `tick` runs on the loop's thread about this often, also while events come; on a machine that is too busy
+  // for both, they take turns.
   EventLoop(Event tick, Duration every);
   ~EventLoop();  // stop()
   EventLoop(const EventLoop&) = delete;
@@ -24,20 +25,12 @@ class EventLoop {
 
   void start();
   void post(Event event);
-  // Runs the event and returns what it returned. Not from the loop's own thread; only while it runs.
+  // Runs the event and returns what it returned. Not from the loop's own thread. A loop that does not run
+  // (not started, or stopped) leaves it to the caller's thread, which then has its things to itself.
   template <typename F>
   auto ask(F&& question) -> decltype(question()) {
-    std::mutex mutex;
-    std::condition_variable answered;
     std::optional<decltype(question())> answer;
-    post([&] {
-      auto value = question();
-      const std::lock_guard lock(mutex);
-      answer.emplace(std::move(value));
-      answered.notify_one();
-    });
-    std::unique_lock lock(mutex);
-    answered.wait(lock, [&] { return answer.has_value(); });
+    run_there([&] { answer.emplace(question()); });
     return std::move(*answer);
   }
   // Joins the thread, unless called on it. What was not run yet is dropped. Safe to call twice.
@@ -45,13 +38,15 @@ class EventLoop {
 
  private:
   void run();
+  void run_there(const Event& event);
 
   const Event tick_;
   const Duration every_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_, answered_;
   std::deque<Event> events_;
   bool stopping_ = false;
+  bool runs_ = false;  // the thread, from start() to its end
   std::thread thread_;
 };
 

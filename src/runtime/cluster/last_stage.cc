@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "runtime/cluster/node_door.h"
 #include "runtime/cluster/reported.h"
+#include "runtime/cluster/stage_progress.h"
 #include "runtime/distributed/chain_stage.h"
 #include "runtime/engine/paged_stage.h"
 
@@ -71,24 +72,9 @@ void LastStage::free_weights() {
 }
 
 cluster::WorkerProgress LastStage::progress() const {
-  cluster::WorkerProgress progress;
-  const RangeLoader::Progress loading = loader_.progress();
-  progress.load_done = loading.done;
-  progress.load_total = loading.total;
-  progress.ram_free_bytes = loader_.usable_memory_bytes();
   const ChainTimes::View times = times_->view();
-  progress.progress = loading.moves + times.steps;
-  progress.steps = times.steps;
-  progress.rows = times.rows;
-  if (times.stages.empty()) return progress;
-  const auto us = [](Duration d) {
-    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(d).count());
-  };
-  const StageTimes& own = times.stages.back();
-  progress.compute_us = us(own.compute);
-  progress.wait_us = us(own.wait);
-  progress.wire_us = us(own.wire());
-  return progress;
+  return stage_progress(loader_, times.steps, times.rows,
+                        times.stages.empty() ? StageTimes{} : times.stages.back());
 }
 
 Result<Chain> LastStage::chain(cluster::Epoch epoch, const cluster::Placement& placement,
@@ -105,7 +91,7 @@ Result<Chain> LastStage::chain(cluster::Epoch epoch, const cluster::Placement& p
   const size_t workers = placement.stages.size() - 1;
   return reported([&]() -> Chain {
     if (workers == 0)
-      return {std::make_unique<Owning<PagedStage>>(model, *options_.pool, options.cache), nullptr};
+      return {epoch, std::make_unique<Owning<PagedStage>>(model, *options_.pool, options.cache)};
     cluster::Hello hello = options_.hello;
     hello.purpose = cluster::LinkPurpose::kStage;
     hello.tag = epoch;
@@ -114,12 +100,8 @@ Result<Chain> LastStage::chain(cluster::Epoch epoch, const cluster::Placement& p
             .or_throw();
     std::shared_ptr<cluster::Link> from_last =
         links_.take(epoch, placement.stages[workers - 1].node, kLinkMax).or_throw();
-    return {std::make_unique<Owning<ChainStage>>(model, *options_.pool, workers, to_first, from_last, options,
-                                                 times_),
-            [to_first, from_last] {
-              to_first->close();
-              from_last->close();
-            }};
+    return {epoch, std::make_unique<Owning<ChainStage>>(model, *options_.pool, workers, to_first, from_last,
+                                                        options, times_)};
   });
 }
 

@@ -26,7 +26,13 @@ NodeShell::NodeShell(Options options)
       loop_([this] { tick(); }, kTick),
       work_([] {}, kNever),
       dial_([] {}, kNever),
-      measuring_([] {}, kNever) {}
+      measuring_([] {}, kNever),
+      links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },
+                     .on_closed =
+                         [this](auto link, const std::string& why) {
+                           machine_.link_closed(link, why, now());
+                           act();
+                         }}) {}
 
 NodeShell::~NodeShell() { stop("the node ends"); }
 
@@ -83,7 +89,7 @@ void NodeShell::perform(cluster::ConnectToCoordinator action) {
     auto box = std::make_shared<Result<std::unique_ptr<cluster::Link>>>(std::move(link));
     loop_.post([this, attempt = action.attempt, box] {
       if (*box) {
-        opened(attempt, std::move(**box));
+        machine_.connected(attempt, links_.add(std::move(**box)), now());
       } else {
         machine_.connect_failed(attempt, box->status().text(), now());
       }
@@ -92,44 +98,22 @@ void NodeShell::perform(cluster::ConnectToCoordinator action) {
   });
 }
 
-void NodeShell::opened(uint64_t attempt, std::unique_ptr<cluster::Link> link) {
-  const cluster::LinkNumber number = next_link_++;
-  ControlLink::Callbacks callbacks;
-  callbacks.on_message = [this, number](cluster::Message message) {
-    auto decoded = cluster::decode_to_worker(message.body);
-    loop_.post([this, number, decoded = std::move(decoded)] {
-      if (decoded) {
-        machine_.received(number, *decoded, now());
-      } else {
-        machine_.received_garbage(number, decoded.status().text(), now());
-      }
-      act();
-    });
-  };
-  callbacks.on_closed = [this, number](const std::string& why) {
-    loop_.post([this, number, why] {
-      machine_.link_closed(number, why, now());
-      links_.erase(number);
-      act();
-    });
-  };
-  links_[number] =
-      std::make_unique<ControlLink>(std::move(link), cluster::kControlBytesMax, std::move(callbacks));
-  machine_.connected(attempt, number, now());
+void NodeShell::received(cluster::LinkNumber link, const cluster::Message& message) {
+  if (const auto decoded = cluster::decode_to_worker(message.body)) {
+    machine_.received(link, *decoded, now());
+  } else {
+    machine_.received_garbage(link, decoded.status().text(), now());
+  }
+  act();
 }
 
 void NodeShell::perform(cluster::SendToCoordinator action) {
-  const auto link = links_.find(action.link);
-  if (link != links_.end())
-    link->second->send(cluster::head_of(action.message), cluster::encode(action.message));
+  links_.send(action.link, cluster::head_of(action.message), cluster::encode(action.message));
 }
 
-// Ended on another thread: the loop must not wait for a peer that does not read.
 void NodeShell::perform(cluster::CloseWorkerLink action) {
-  const auto link = links_.find(action.link);
-  if (link == links_.end()) return;
   log_debug("link to the coordinator closed: {}", action.why);
-  link->second->close();  // erased when its reader says so
+  links_.close(action.link);
 }
 
 void NodeShell::perform(cluster::PrepareWeights action) {

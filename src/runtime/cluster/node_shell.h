@@ -1,14 +1,12 @@
 // Drives a node's state machine (cluster::Worker) with a real clock, a real link and a real stage.
 #pragma once
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "cluster/member/worker.h"
-#include "runtime/cluster/control_link.h"
-#include "runtime/cluster/event_loop.h"
+#include "runtime/cluster/control_links.h"
 #include "runtime/cluster/stage_backend.h"
 
 namespace butterfly::runtime {
@@ -54,14 +52,12 @@ class NodeShell {
   void perform(cluster::FreeWeights action);
   void perform(cluster::MeasurePeer action);
   void perform(cluster::GiveUp action);
-  void opened(uint64_t attempt, std::unique_ptr<cluster::Link> link);
+  void received(cluster::LinkNumber link, const cluster::Message& message);
   // An order that makes earlier ones pointless begins.
   std::shared_ptr<std::atomic<bool>> new_order();
 
   Options options_;
   cluster::Worker machine_;  // of the loop's thread
-  std::map<cluster::LinkNumber, std::unique_ptr<ControlLink>> links_;
-  cluster::LinkNumber next_link_ = 1;
   std::shared_ptr<std::atomic<bool>> order_ = std::make_shared<std::atomic<bool>>(false);
 
   mutable std::mutex view_mutex_;
@@ -69,6 +65,7 @@ class NodeShell {
   std::atomic<bool> stopped_{false};
   // Ended in this order: nobody posts to a loop that is gone.
   EventLoop loop_, work_, dial_, measuring_;
+  ControlLinks links_;
 };
 
 }  // namespace butterfly::runtime

@@ -13,6 +13,8 @@ namespace butterfly::runtime {
 namespace {
 
 constexpr Duration kOpenMax = std::chrono::seconds(5);
+constexpr Duration kLetGoMax = std::chrono::seconds(10);  // then it is tried with what is free
+constexpr Duration kLetGoLook = std::chrono::milliseconds(2);
 
 void throw_if(const std::atomic<bool>& cancelled) {
   if (cancelled) fail(Errc::kCancelled, "the work is not wanted any more");
@@ -81,7 +83,7 @@ std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& 
   if (loaded_ != nullptr && loaded_for_ == wanted) return loaded_;
   const PreparedWeights prepared = prepare(work, cancelled);
   throw_if(cancelled);
-  free();
+  let_go(cancelled);
   const std::filesystem::path path = model_path(*prepared.source);
   model::LayerRange range;
   {
@@ -109,6 +111,17 @@ std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& 
   loaded_for_ = wanted;
   loaded_bytes_ = loaded_->resident_bytes;
   return loaded_;
+}
+
+// The engine may be in a step with the part before, and lets go of it afterwards: its memory is needed.
+void RangeLoader::let_go(const std::atomic<bool>& cancelled) {
+  const std::weak_ptr<const LoadedModel> before = loaded_;
+  free();
+  const Deadline deadline(SystemClock::instance(), kLetGoMax);
+  while (!before.expired() && !deadline.expired()) {
+    throw_if(cancelled);
+    SystemClock::instance().sleep_for(kLetGoLook);
+  }
 }
 
 void RangeLoader::free() {

@@ -52,6 +52,7 @@ class RangeLoader {
  private:
   std::vector<cluster::WeightPeer> peers_of(const cluster::Assignment& work) const;
   void moved(uint64_t done, uint64_t total);
+  void let_go(const std::atomic<bool>& cancelled);
 
   const RangeLoaderOptions options_;
   std::shared_ptr<const LoadedModel> loaded_;

@@ -1,10 +1,12 @@
 #include "runtime/cluster/worker_stage.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 
 #include "base/log.h"
 #include "runtime/cluster/node_door.h"
 #include "runtime/cluster/reported.h"
+#include "runtime/cluster/stage_progress.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -12,10 +14,7 @@ namespace {
 constexpr Duration kLinkMax = std::chrono::seconds(8);     // to the next stage
 constexpr Duration kArriveMax = std::chrono::seconds(60);  // for the link of the stage before
 constexpr Duration kCloseAgain = std::chrono::milliseconds(1);
-
-uint64_t microseconds(Duration time) {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
-}
+constexpr const char* kThreadName = "bf-stage";  // for top and debuggers; tests look for it
 
 }  // namespace
 
@@ -64,6 +63,7 @@ Status WorkerStage::start(const cluster::Assignment& work, Lost lost) {
   auto box = std::make_shared<std::unique_ptr<cluster::Link>>(std::move(*to));
   ended_ = false;
   thread_ = std::thread([this, work, box, lost = std::move(lost)] {
+    ::prctl(PR_SET_NAME, kThreadName);
     run(work, std::move(*box), lost);
     ended_ = true;
   });
@@ -121,21 +121,11 @@ void WorkerStage::free_weights() {
 }
 
 cluster::WorkerProgress WorkerStage::progress() const {
-  cluster::WorkerProgress progress;
-  const RangeLoader::Progress loading = loader_.progress();
-  progress.load_done = loading.done;
-  progress.load_total = loading.total;
-  progress.ram_free_bytes = loader_.usable_memory_bytes();
-  progress.progress = loading.moves;
   const std::lock_guard lock(mutex_);
-  if (worker_ == nullptr) return progress;
+  if (worker_ == nullptr) return stage_progress(loader_, 0, 0, {});
   const StageWorkerStats stats = worker_->stats();
-  progress.progress += worker_->progress();
-  progress.steps = stats.steps;
-  progress.rows = stats.rows;
-  progress.compute_us = microseconds(stats.times.compute);
-  progress.wait_us = microseconds(stats.times.wait);
-  progress.wire_us = microseconds(stats.times.wire());
+  cluster::WorkerProgress progress = stage_progress(loader_, stats.steps, stats.rows, stats.times);
+  progress.pending = worker_->pending();
   return progress;
 }
 
