@@ -7,6 +7,13 @@
 #include "cluster/identity/roster.h"
 
 namespace butterfly::cluster {
+namespace {
+
+std::string coordinator_of(const StateFolder& folder) {
+  return folder.has(kNodeKeyFile) ? load_or_make_key(folder).fingerprint() : std::string();
+}
+
+}  // namespace
 
 Authority Authority::make(const StateFolder& folder, const std::string& cluster_name, WallTime now,
                           std::chrono::seconds life) {
@@ -17,7 +24,7 @@ Authority Authority::make(const StateFolder& folder, const std::string& cluster_
   Certificate certificate = make_authority_certificate(key, cluster_name, now, life);
   folder.write(kAuthorityKeyFile, key.to_pem());
   folder.write(kAuthorityCertificateFile, certificate.to_pem());
-  return {std::move(certificate), std::move(key)};
+  return {std::move(certificate), std::move(key), coordinator_of(folder)};
 }
 
 Authority Authority::load(const StateFolder& folder) {
@@ -28,7 +35,7 @@ Authority Authority::load(const StateFolder& folder) {
   if (certificate.node().key != key.fingerprint())
     fail(Errc::kCorrupt, "{}: is not the certificate of {}", place(kAuthorityCertificateFile),
          kAuthorityKeyFile);
-  return {std::move(certificate), std::move(key)};
+  return {std::move(certificate), std::move(key), coordinator_of(folder)};
 }
 
 bool Authority::is_here(const StateFolder& folder) {
@@ -38,8 +45,8 @@ bool Authority::is_here(const StateFolder& folder) {
 Certificate Authority::issue(const CertificateRequest& request, WallTime now,
                              std::chrono::seconds life) const {
   const auto left = std::max(certificate_.not_after() - now, std::chrono::seconds(0));
-  return make_node_certificate(certificate_, key_, request.node(), X509_REQ_get0_pubkey(request.get()), now,
-                               std::min<std::chrono::seconds>(life, left));
+  return make_node_certificate(certificate_, key_, request.node(), X509_REQ_get0_pubkey(request.get()),
+                               coordinator_, now, std::min<std::chrono::seconds>(life, left));
 }
 
 Credentials found_cluster(const StateFolder& folder, const std::string& cluster_name,
@@ -48,9 +55,9 @@ Credentials found_cluster(const StateFolder& folder, const std::string& cluster_
     fail(Errc::kInvalidArgument, "{}", why);
   if (has_credentials(folder))
     fail(Errc::kInvalidArgument, "{}: this node belongs to a cluster already", folder.path().string());
+  PrivateKey key = load_or_make_key(folder);
   const Authority authority =
       Authority::is_here(folder) ? Authority::load(folder) : Authority::make(folder, cluster_name, now);
-  PrivateKey key = load_or_make_key(folder);
   Certificate own = authority.issue(CertificateRequest::make(key, node_name), now);
   Roster(folder).admit(own.node()).or_throw();
   save_certificates(folder, authority.certificate(), own);

@@ -1,4 +1,5 @@
-// The cluster's certificate authority: lives in the state folder of the node where the cluster was made.
+// The cluster's certificate authority: lives in the state folder of the node where the cluster was made. That
+// node coordinates, and every certificate says so.
 #pragma once
 #include <chrono>
 #include <string>
@@ -20,15 +21,17 @@ class Authority {
   static bool is_here(const StateFolder& folder);
 
   const Certificate& certificate() const { return certificate_; }
-  // Never beyond the authority's own end. Whether the node should have one is the caller's question.
+  // Never beyond the authority's own end; names the key of this folder's node, if it has one, as the
+  // coordinator. Whether the node should have a certificate is the caller's question.
   Certificate issue(const CertificateRequest& request, WallTime now,
                     std::chrono::seconds life = kNodeLife) const;
 
  private:
-  Authority(Certificate certificate, PrivateKey key)
-      : certificate_(std::move(certificate)), key_(std::move(key)) {}
+  Authority(Certificate certificate, PrivateKey key, std::string coordinator)
+      : certificate_(std::move(certificate)), key_(std::move(key)), coordinator_(std::move(coordinator)) {}
   Certificate certificate_;
   PrivateKey key_;
+  std::string coordinator_;
 };
 
 // Everything `init` needs: the authority, this node's key and certificate, and its row in the roster. Safe to

@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kNameBytesMax = 63;
 constexpr std::chrono::seconds kClockSkew = std::chrono::hours(1);
+constexpr std::string_view kCoordinatorUri = "butterfly:coordinator:";
 
 // An encoding that OpenSSL allocated.
 template <typename Encode>
@@ -130,6 +131,22 @@ NodeId Certificate::node() const {
           .name = common_name(X509_get_subject_name(x509_.get()))};
 }
 
+std::string Certificate::coordinator() const {
+  using Names = std::unique_ptr<GENERAL_NAMES, OpensslFree<GENERAL_NAMES_free>>;
+  const Names names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(x509_.get(), NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != GEN_URI) continue;
+    const ASN1_IA5STRING* uri = name->d.uniformResourceIdentifier;
+    const std::string_view text(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
+                                static_cast<size_t>(ASN1_STRING_length(uri)));
+    if (text.starts_with(kCoordinatorUri)) return std::string(text.substr(kCoordinatorUri.size()));
+  }
+  ERR_clear_error();
+  return {};
+}
+
 std::string Certificate::sha256() const { return sha256_hex(to_der()); }
 WallTime Certificate::not_before() const { return wall_time(X509_get0_notBefore(x509_.get())); }
 WallTime Certificate::not_after() const { return wall_time(X509_get0_notAfter(x509_.get())); }
@@ -192,8 +209,8 @@ Certificate make_authority_certificate(const PrivateKey& key, const std::string&
 }
 
 Certificate make_node_certificate(const Certificate& authority, const PrivateKey& authority_key,
-                                  const NodeId& node, EVP_PKEY* node_key, WallTime now,
-                                  std::chrono::seconds life) {
+                                  const NodeId& node, EVP_PKEY* node_key, const std::string& coordinator,
+                                  WallTime now, std::chrono::seconds life) {
   X509Ptr x509 = new_certificate(node_key, now - kClockSkew, now + life);
   set_common_name(X509_get_subject_name(x509.get()), node.name);
   openssl_must(X509_set_issuer_name(x509.get(), X509_get_subject_name(authority.get())), "issuer");
@@ -202,8 +219,10 @@ Certificate make_node_certificate(const Certificate& authority, const PrivateKey
   add_extension(x509.get(), authority.get(), NID_ext_key_usage, "serverAuth,clientAuth");
   add_extension(x509.get(), authority.get(), NID_subject_key_identifier, "hash");
   add_extension(x509.get(), authority.get(), NID_authority_key_identifier, "keyid:always");
-  add_extension(x509.get(), authority.get(), NID_subject_alt_name,
-                fmt::format("DNS:{},URI:butterfly:node:{}", node.name, node.key));
+  add_extension(
+      x509.get(), authority.get(), NID_subject_alt_name,
+      fmt::format("DNS:{},URI:butterfly:node:{}{}", node.name, node.key,
+                  coordinator.empty() ? "" : fmt::format(",URI:{}{}", kCoordinatorUri, coordinator)));
   sign(x509.get(), authority_key);
   return Certificate(std::shared_ptr<X509>(std::move(x509)));
 }

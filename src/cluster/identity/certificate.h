@@ -35,6 +35,8 @@ class Certificate {
 
   // Common name and fingerprint of the key.
   NodeId node() const;
+  // Key of the node that may give this one orders, as the authority says; empty when it says nothing.
+  std::string coordinator() const;
   // Of the whole certificate: what a join line holds of the authority's.
   std::string sha256() const;
   WallTime not_before() const;
@@ -69,9 +71,10 @@ Certificate make_authority_certificate(const PrivateKey& key, const std::string&
                                        std::chrono::seconds life);
 
 // For both ends of TLS; the node's name is common name and DNS name, its fingerprint a URI
-// (butterfly:node:<key>). Valid from an hour before `now`, for machines whose clocks are behind.
+// (butterfly:node:<key>), and so is the coordinator's, if there is one (butterfly:coordinator:<key>). Valid
+// from an hour before `now`, for machines whose clocks are behind.
 Certificate make_node_certificate(const Certificate& authority, const PrivateKey& authority_key,
-                                  const NodeId& node, EVP_PKEY* node_key, WallTime now,
-                                  std::chrono::seconds life);
+                                  const NodeId& node, EVP_PKEY* node_key, const std::string& coordinator,
+                                  WallTime now, std::chrono::seconds life);
 
 }  // namespace butterfly::cluster

@@ -74,6 +74,12 @@ TEST(CertificateTest, SurvivesBothForms) {
   EXPECT_EQ(Certificate::from_der({}).status().code(), Errc::kCorrupt);
 }
 
+TEST(CertificateTest, AnAuthorityWithoutANodeNamesNoCoordinator) {
+  const Credentials node = TestIdentity().credentials("anna");
+  EXPECT_EQ(node.own.coordinator(), "");
+  EXPECT_EQ(node.authority.coordinator(), "") << "it has no such names at all";
+}
+
 TEST(CertificateTest, NoneOutlivesItsAuthority) {
   butterfly::testing::TempDir dir;
   const Authority authority = Authority::make(StateFolder::make(dir / "s"), "short", kNow, 10h);
@@ -120,6 +126,13 @@ TEST(FoundCluster, MakesAllThatInitNeeds) {
   EXPECT_EQ(Authority::load(folder).certificate().sha256(), made.authority.sha256());
   ASSERT_EQ(Roster(folder).rows().size(), 1u);
   EXPECT_EQ(Roster(folder).rows()[0].node, made.id());
+  // Everyone is told whom to obey: the node where the cluster was made.
+  EXPECT_EQ(made.own.coordinator(), made.id().key);
+  const PrivateKey other = PrivateKey::make();
+  const Certificate issued =
+      Authority::load(folder).issue(CertificateRequest::make(other, "bert"), wall_now());
+  EXPECT_EQ(issued.coordinator(), made.id().key);
+  EXPECT_EQ(issued.node().key, other.fingerprint());
   EXPECT_THROW(found_cluster(folder, "home", "anna", wall_now()), Error);
 }
 
@@ -131,6 +144,7 @@ TEST(FoundCluster, CanBeTriedAgainAfterACrash) {
   const Credentials made = found_cluster(folder, "home", "anna", wall_now());
   EXPECT_EQ(made.authority.sha256(), hash);
   EXPECT_EQ(made.id().key, key);
+  EXPECT_EQ(made.own.coordinator(), key);
 }
 
 TEST(CredentialsTest, FilesThatDoNotFitAreNoticed) {

@@ -70,6 +70,13 @@ EnrolmentReply ask_authority(const std::string& address, const std::string& auth
   const TlsContext context = join_context(authority_hash);
   const std::unique_ptr<TlsChannel> channel = tls_connect(context, address, deadline, {}).or_throw();
   if (channel->protocol() != kJoinProtocol) fail(Errc::kPeerLost, "{}: takes no new nodes", address);
+  // Any member has a certificate of the authority, and could wait there for tokens.
+  const Certificate server = channel->peer_certificate().or_throw();
+  if (const std::string coordinator = server.coordinator();
+      !coordinator.empty() && coordinator != server.node().key)
+    fail(Errc::kInvalidArgument,
+         "{}: is node {}, which does not coordinate this cluster: nothing was said to it", address,
+         server.node().name);
   const EnrolmentRequest question{.secret = secret, .certificate_request = request.to_der()};
   EnrolmentReply reply =
       EnrolmentReply::decode(ask(*channel, address, question.encode(), deadline)).or_throw();

@@ -320,6 +320,32 @@ TEST_F(JoinTest, AServerOfAnotherClusterIsNotBelievedAndHearsNoSecret) {
   EXPECT_EQ(TokenBook(*server_folder_).list(wall_now()).size(), 1u) << "the token is unused";
 }
 
+// A member that has taken over the coordinator's address: its certificate is good, but not for this.
+TEST_F(JoinTest, AnotherMemberIsNotTheCoordinatorAndHearsNoSecret) {
+  const Credentials eve = join_cluster(folder("eve"), listener_->address(), token(), "eve", kLong);
+  EXPECT_EQ(eve.own.coordinator(), credentials_->id().key);
+  size_t asked = 0;
+  const auto posing =
+      tcp_listen(std::make_shared<NodeTls>(eve), "127.0.0.1:0", {}, [&](auto, const std::string&) {
+        ++asked;
+        return EnrolmentReply{.refusal = "thank you", .certificate = {}, .authority = {}}.encode();
+      }).or_throw();
+  std::thread serves([&] {
+    while (posing->accept(kLong).status().code() != Errc::kCancelled) {
+    }
+  });
+  try {
+    join_cluster(folder("anna"), posing->address(), token(), "anna", kLong);
+    ADD_FAILURE() << "joined";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is node eve, which does not coordinate"));
+  }
+  posing->close();
+  serves.join();
+  EXPECT_EQ(asked, 0u);
+  EXPECT_FALSE(has_credentials(folder("anna")));
+}
+
 TEST_F(JoinTest, TwoAtOnceWithOneTokenLetsOneIn) {
   const JoinToken once = token();
   std::string refusals[2];

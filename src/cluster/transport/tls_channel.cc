@@ -116,12 +116,16 @@ std::string_view TlsChannel::protocol() const {
   return {reinterpret_cast<const char*>(name), size};
 }
 
+Result<Certificate> TlsChannel::peer_certificate() const {
+  X509Ptr raw(SSL_get1_peer_certificate(ssl_.get()));
+  if (raw == nullptr || SSL_get_verify_result(ssl_.get()) != X509_V_OK)
+    return {Errc::kPeerLost, "the peer has proved nothing"};
+  return Certificate(std::shared_ptr<X509>(std::move(raw)));
+}
+
 NodeId TlsChannel::peer() const {
-  X509* raw = SSL_get1_peer_certificate(ssl_.get());
-  if (raw == nullptr) return {};
-  const Certificate certificate{std::shared_ptr<X509>(X509Ptr(raw))};
-  if (SSL_get_verify_result(ssl_.get()) != X509_V_OK) return {};
-  return certificate.node();
+  const auto certificate = peer_certificate();
+  return certificate ? certificate->node() : NodeId{};
 }
 
 void TlsChannel::renew_keys() { (void)SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED); }

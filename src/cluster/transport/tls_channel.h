@@ -40,7 +40,9 @@ class TlsChannel {
   const std::string& reason() const { return reason_; }
   // What the peer called this connection ("bf-link"); empty before the handshake ended.
   std::string_view protocol() const;
-  // Whose certificate the handshake accepted; an empty key when there was none.
+  // The certificate that the handshake accepted, and whose it is. kPeerLost, and an empty key, when there was
+  // none.
+  Result<Certificate> peer_certificate() const;
   NodeId peer() const;
   // New keys for what is sent from now on.
   void renew_keys();

@@ -114,11 +114,18 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   shell.worker.join.address = address_;
   shell.worker.join.capabilities = options.capabilities;
   shell.stage = std::make_shared<WorkerStage>(loader, stage_links_);
-  shell.connect = [transport, hello, at = address_](const std::string& address, Duration timeout) {
+  // Any member has a certificate; only the one that the authority named gives orders. A renewed certificate
+  // may name another.
+  if (credentials.own.coordinator().empty())
+    log_warn(
+        "the certificate of this node does not say who coordinates: until it is renewed, any node at {} "
+        "is obeyed",
+        options.coordinator);
+  shell.connect = [transport, tls, hello, at = address_](const std::string& address, Duration timeout) {
     cluster::Hello control = hello;
     control.purpose = cluster::LinkPurpose::kControl;
     control.address = at;
-    return open_link(*transport, address, "", control, timeout);
+    return open_link(*transport, address, tls->credentials().own.coordinator(), control, timeout);
   };
   shell.measure = link_measurer(transport, hello);
   shell.on_given_up = options.on_given_up;
