@@ -130,6 +130,7 @@ cluster::ClusterStatus sample() {
     node.target = "AVX2";
     node.threads = 4;
     node.ram_bytes = uint64_t{8} << 30;
+    node.disk_bytes_per_s = 1.5e9;
     node.begin = 0;
     node.end = 5;
     node.loss = cluster::LossForecast{{node.key, name}, true, 6, 2.08, "still fits, 2.08 times slower"};
@@ -145,9 +146,16 @@ TEST(StatusOutput, ShowsTableLossesAndFailure) {
               StartsWith("serving tiny for 1 min 01 s, plan 2, 2 of 2 nodes up, 12.5 tok/s predicted\n"));
   EXPECT_THAT(text, HasSubstr("NAME  STATE  ROLE"));
   EXPECT_THAT(text, HasSubstr("0-4"));
+  EXPECT_THAT(text, HasSubstr("1.40 GiB/s"));
   EXPECT_THAT(text, HasSubstr("a: still fits, 2.08 times slower"));
   EXPECT_THAT(text, HasSubstr("last failure: b: its link closed"));
   EXPECT_THAT(text, HasSubstr("b dead: reset"));
+}
+
+TEST(StatusOutput, APageFitsTheTerminal) {
+  EXPECT_EQ(page_over("one\ntwo\n", 5, 80), "\033[Hone\033[K\r\ntwo\033[K\033[J");
+  EXPECT_EQ(page_over("one\ntwo\nthree\n", 2, 2), "\033[Hon\033[K\r\ntw\033[K\033[J");
+  EXPECT_EQ(page_over("", 5, 80), "\033[H\033[J");
 }
 
 TEST(DoctorChecks, FindWhatDiffersBetweenNodes) {
@@ -157,6 +165,7 @@ TEST(DoctorChecks, FindWhatDiffersBetweenNodes) {
   status.nodes[1].clock_ahead_s = -100;
   status.nodes[1].link_bandwidth = 1e6;
   status.nodes[1].link_rtt_s = 0.02;
+  status.nodes[1].disk_bytes_per_s = 21e6;
   status.nodes[1].name = "a";
   status.counters.duplicate_ids = 2;
   std::map<std::string, std::string> found;
@@ -167,6 +176,7 @@ TEST(DoctorChecks, FindWhatDiffersBetweenNodes) {
   EXPECT_THAT(found["versions"], HasSubstr("0.2.0 on a"));
   EXPECT_THAT(found["clock"], HasSubstr("100 s behind"));
   EXPECT_THAT(found["link"], HasSubstr("1.0 MB/s"));
+  EXPECT_THAT(found["disk"], HasSubstr("reads 21 MB/s"));
   EXPECT_THAT(found["names"], HasSubstr("2 nodes are called 'a'"));
   EXPECT_THAT(found["identity"], HasSubstr("2 times"));
 }
@@ -192,12 +202,14 @@ TEST_F(ClusterCommandsTest, DoctorShowsWhatWasMeasured) {
   kept.ram_limit_bytes = here.ram_limit_bytes;
   kept.memory = {5e9, 12.3e9};
   kept.kernels = {{"Q4_0", {1e9, 11.4e9}, {1e9, 200e9}}};
+  kept.disk = 1.26e9;
   kept.measured_unix_s = 1'700'000'000;
   state.write("capabilities-3.json", cluster::to_json(kept));
   const cluster::WallTime then{std::chrono::seconds(1'700'000'100)};
   const Finding found = check_measured(state.path(), 3, then).front();
   EXPECT_EQ(found.level, Level::kOk) << found.text;
-  EXPECT_THAT(found.text, HasSubstr("12.3 GB/s from memory, Q4_0 11.4 GB/s and 200 GOP/s"));
+  EXPECT_THAT(found.text,
+              HasSubstr("12.3 GB/s from memory, Q4_0 11.4 GB/s and 200 GOP/s, 1.3 GB/s from disk"));
   EXPECT_EQ(check_measured(state.path(), 3, then + std::chrono::hours(24 * 60)).front().level,
             Level::kWarning);
   EXPECT_THAT(check_measured(state.path(), 4, then).front().text, HasSubstr("not measured yet"));

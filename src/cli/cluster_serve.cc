@@ -61,7 +61,8 @@ std::shared_ptr<runtime::ClusterHost> make_cluster(const server::ModelSpec& spec
   host.listen = settings.cluster_listen.empty() ? fmt::format("0.0.0.0:{}", cluster::kClusterPort)
                                                 : cluster::with_port(settings.cluster_listen);
   const char* measured = std::getenv("BUTTERFLY_CAPABILITIES");  // as join's hidden flag
-  host.capabilities = node_capabilities(measured == nullptr ? "" : measured, folder, *context.pool);
+  host.capabilities =
+      node_capabilities(measured == nullptr ? "" : measured, folder, host.places.cache, *context.pool);
   host.discoverable = true;
   if (!settings.memory.empty()) host.memory_bytes = parse_bytes(settings.memory).or_throw();
   host.nodes_wanted = settings.nodes;
@@ -144,7 +145,12 @@ std::shared_ptr<void> prepare_cluster(server::ServerOptions& options) {
   if (!settings.cluster && settings.local_nodes == 0) return nullptr;
   if (settings.cluster && settings.local_nodes > 0)
     fail(Errc::kInvalidArgument, "--cluster and --local-nodes exclude each other");
-  if (!settings.lora.empty()) fail(Errc::kUnsupported, "adapters (--lora) cannot be served by a cluster yet");
+  if (!settings.lora.empty())
+    fail(Errc::kUnsupported,
+         "--lora: a cluster serves no adapters, since its nodes get their layers from one model file and "
+         "nothing "
+         "of an adapter's; serve them on one machine, without --{}",
+         settings.cluster ? "cluster" : "local-nodes");
   if (settings.cluster) {
     options.make_cluster = make_cluster;
     return nullptr;

@@ -29,6 +29,7 @@ namespace {
 constexpr double kClockAhead_s = 30;       // certificates are dated an hour back, tokens live an hour
 constexpr double kSlowLink = 10e6;         // bytes/s: below a 100 Mbit/s network
 constexpr double kSlowRoundTrip_s = 5e-3;  // as over Wi-Fi
+constexpr double kSlowDisk = 50e6;         // bytes/s: as memory cards have
 constexpr uint64_t kLittleMemory = uint64_t{1} << 30;
 
 class Socket {
@@ -230,6 +231,12 @@ Findings check_cluster(const cluster::ClusterStatus& status) {
                                  node.link_rtt_s * 1e3),
                      "use a cable instead of Wi-Fi, or a faster switch"});
   }
+  for (const cluster::NodeStatus& node : status.nodes)
+    if (node.state == "up" && node.disk_bytes_per_s > 0 && node.disk_bytes_per_s < kSlowDisk)
+      out.push_back({Level::kWarning, "disk",
+                     fmt::format("{}: reads {:.0f} MB/s: its layers load slowly", node.name,
+                                 node.disk_bytes_per_s / 1e6),
+                     "keep fetched weights on a faster disk: 'butterfly join --cache FOLDER' there"});
   if (by_version.size() > 1) {
     std::string text;
     for (const auto& [version, names] : by_version)

@@ -35,7 +35,7 @@ std::string program_text() {
 }
 
 cluster::Capabilities node_capabilities(const std::string& file, const cluster::StateFolder& folder,
-                                        ThreadPool& pool) {
+                                        const std::filesystem::path& weights, ThreadPool& pool) {
   if (!file.empty()) {
     std::ifstream in(file);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -46,6 +46,9 @@ cluster::Capabilities node_capabilities(const std::string& file, const cluster::
                                     fmt::print(stderr, "Measuring this machine: some seconds, once\n");
                                     cluster::MeasureOptions options;
                                     options.program = program_text();
+                                    std::error_code none;  // without the folder the disk is not measured
+                                    std::filesystem::create_directories(weights, none);
+                                    options.disk_folder = weights;
                                     return cluster::measure_node(pool, options);
                                   });
 }

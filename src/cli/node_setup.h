@@ -12,8 +12,9 @@
 namespace butterfly::cli {
 
 // From `file` if there is one; else as measured before, or measured now, which takes seconds and is said.
+// `weights`: the folder where fetched weights lie, whose disk is measured.
 cluster::Capabilities node_capabilities(const std::string& file, const cluster::StateFolder& folder,
-                                        ThreadPool& pool);
+                                        const std::filesystem::path& weights, ThreadPool& pool);
 // Version and revision of this program, as measurements are kept with it.
 std::string program_text();
 

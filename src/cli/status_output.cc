@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <sstream>
 #include <vector>
 
 #include "base/units.h"
@@ -17,6 +18,10 @@ using cluster::NodeStatus;
 
 std::string seconds_text(double seconds) {
   return format_duration(std::chrono::nanoseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1e9)));
+}
+
+std::string rate_text(double bytes_per_s) {
+  return format_bytes(static_cast<uint64_t>(std::min(bytes_per_s, 1e15))) + "/s";
 }
 
 std::string first_line(const ClusterStatus& s) {
@@ -49,18 +54,18 @@ std::vector<std::string> cells(const NodeStatus& n) {
           n.ram_free_bytes > 0
               ? fmt::format("{} of {}", format_bytes(n.ram_free_bytes), format_bytes(n.ram_bytes))
               : format_bytes(n.ram_bytes),
+          n.disk_bytes_per_s > 0 ? rate_text(n.disk_bytes_per_s) : "-",
           n.begin && n.end ? fmt::format("{}-{}", *n.begin, *n.end - 1) : "-",
           n.begin ? fmt::format("{:.1f}", n.rows_per_s) : "-",
           n.link_bandwidth > 0
-              ? fmt::format("{}, {}/s", seconds_text(n.link_rtt_s),
-                            format_bytes(static_cast<uint64_t>(std::min(n.link_bandwidth, 1e15))))
+              ? fmt::format("{}, {}", seconds_text(n.link_rtt_s), rate_text(n.link_bandwidth))
               : "-",
           n.program.empty() ? "-" : n.program};
 }
 
 std::string table(const ClusterStatus& s) {
   std::vector<std::vector<std::string>> rows = {
-      {"NAME", "STATE", "ROLE", "CPU", "RAM FREE", "LAYERS", "TOK/S", "LINK", "VERSION"}};
+      {"NAME", "STATE", "ROLE", "CPU", "RAM FREE", "DISK", "LAYERS", "TOK/S", "LINK", "VERSION"}};
   for (const NodeStatus& node : s.nodes) rows.push_back(cells(node));
   std::vector<size_t> width(rows[0].size());
   for (const auto& row : rows)
@@ -99,6 +104,14 @@ std::string status_text(const ClusterStatus& status, size_t events_max) {
   std::string out = first_line(status) + table(status) + losses(status);
   if (!status.last_failure.empty()) out += fmt::format("last failure: {}\n", status.last_failure);
   return out + events(status, events_max);
+}
+
+std::string page_over(const std::string& text, size_t rows, size_t columns) {
+  std::istringstream in(text);
+  std::string out = "\033[H", line;
+  for (size_t row = 0; row < rows && std::getline(in, line); ++row)
+    out += fmt::format("{}{:.{}}\033[K", row == 0 ? "" : "\r\n", line, columns);
+  return out + "\033[J";
 }
 
 }  // namespace butterfly::cli

@@ -23,4 +23,10 @@ size_t terminal_width(int fd, size_t otherwise) {
   return size.ws_col;
 }
 
+size_t terminal_height(int fd, size_t otherwise) {
+  winsize size{};
+  if (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return otherwise;
+  return size.ws_row;
+}
+
 }  // namespace butterfly::cli

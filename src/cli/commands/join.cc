@@ -28,6 +28,7 @@ namespace {
 constexpr const char* kCoordinatorFile = "coordinator";
 constexpr Duration kJoinMax = std::chrono::seconds(20);
 constexpr Duration kThereMax = std::chrono::minutes(2);  // for the cluster to listen
+constexpr int kTriesMin = 5;  // also when that time is over: a machine may have stood still meanwhile
 constexpr Duration kAgain = std::chrono::milliseconds(300);
 constexpr Duration kDiscoverTime = std::chrono::milliseconds(1500);
 
@@ -75,11 +76,12 @@ std::vector<std::string> candidates(const JoinOptions& options) {
   return addresses;
 }
 
-// The line may be pasted before the first machine is ready: it measures itself at its first start.
+// The line may be pasted before the first machine is ready: it measures itself at its first start. One that
+// is too busy to answer in time is asked again, too; the token is spent on this key, so that does no harm.
 cluster::Credentials join_when_there(const cluster::StateFolder& folder, const std::string& address,
                                      const cluster::JoinToken& token, std::string name, bool may_rename) {
   const Deadline deadline(SystemClock::instance(), kThereMax);
-  for (bool said = false;; said = true) {
+  for (int tries = 1;; ++tries) {
     try {
       return cluster::join_cluster(folder, address, token, name, kJoinMax);
     } catch (const Error& error) {
@@ -90,8 +92,9 @@ cluster::Credentials join_when_there(const cluster::StateFolder& folder, const s
         may_rename = false;
         continue;
       }
-      if (error.code() != Errc::kPeerLost || deadline.expired() || end_asked_for()) throw;
-      if (!said) fmt::print(stderr, "{}; waiting for 'butterfly serve --cluster' there\n", error.what());
+      const bool may_come = error.code() == Errc::kPeerLost || error.code() == Errc::kTimeout;
+      if (!may_come || (deadline.expired() && tries >= kTriesMin) || end_asked_for()) throw;
+      if (tries == 1) fmt::print(stderr, "{}; waiting for 'butterfly serve --cluster' there\n", error.what());
     }
     SystemClock::instance().sleep_for(kAgain);
   }
@@ -154,8 +157,8 @@ int join(const JoinOptions& options) {
   node.listen = options.listen;
   node.advertise = options.advertise;
   node.version = build_info().version;
-  node.capabilities = node_capabilities(options.capabilities, folder, pool);
   node.places = weight_places(options.cache, options.models);
+  node.capabilities = node_capabilities(options.capabilities, folder, node.places.cache, pool);
   node.memory_bytes = bytes_of(options.memory);
   node.fetch_bytes_per_s = bytes_of(options.fetch_rate);
   node.pool = &pool;

@@ -1,6 +1,8 @@
 // `butterfly status`: the cluster that this machine coordinates.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <thread>
 
@@ -21,22 +23,45 @@ struct StatusOptions {
   bool json = false, watch = false;
 };
 
+// False: Ctrl-C.
+bool wait_a_second() {
+  for (int i = 0; i < 10 && !interrupted(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  return !interrupted();
+}
+
+// As many events as there is room for.
+std::string page(const cluster::ClusterStatus& now, size_t rows, size_t columns) {
+  const std::string fixed = status_text(now, 0);
+  const size_t used = static_cast<size_t>(std::ranges::count(fixed, '\n')) + 1;
+  return page_over(status_text(now, rows - std::min(rows, used)), rows, columns);
+}
+
+// The last page stays, and what follows begins below it.
+int watch(const std::filesystem::path& socket) {
+  const struct LastLine {
+    ~LastLine() { fmt::print("\n"); }
+  } last_line;
+  fmt::print("\033[2J");
+  do {
+    fmt::print("{}",
+               page(ask_status(socket), terminal_height(STDOUT_FILENO) - 1, terminal_width(STDOUT_FILENO)));
+    std::fflush(stdout);
+  } while (wait_a_second());
+  return kExitOk;
+}
+
 int status(const StatusOptions& options) {
   const auto socket = options.choice.find();
   if (!socket)
     fail(Errc::kNotFound,
          "no cluster is coordinated here; start one with 'butterfly serve -m FILE --cluster' or "
          "--local-nodes N");
+  if (options.watch && !options.json && is_terminal(STDOUT_FILENO)) return watch(*socket);
   do {
     const cluster::ClusterStatus now = ask_status(*socket);
-    const std::string text = options.json ? cluster::to_json(now) + "\n" : status_text(now);
-    // A page that is drawn over the last one; in a pipe one follows the other.
-    if (options.watch && !options.json && is_terminal(fileno(stdout))) fmt::print("\033[H\033[2J");
-    fmt::print("{}", text);
+    fmt::print("{}", options.json ? cluster::to_json(now) + "\n" : status_text(now));
     std::fflush(stdout);
-    for (int i = 0; options.watch && i < 10 && !interrupted(); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  } while (options.watch && !interrupted());
+  } while (options.watch && wait_a_second());
   return kExitOk;
 }
 

@@ -42,6 +42,7 @@ NodeStatus node_status(const Coordinator& coordinator, const Member& member, Tim
   row.threads = c.threads;
   row.ram_bytes = c.ram_limit_bytes;
   row.ram_free_bytes = beat.ram_free_bytes;
+  row.disk_bytes_per_s = c.disk;
   if (const Placement* placement = coordinator.serving_placement()) {
     for (size_t i = 0; i < placement->stages.size(); ++i) {
       const StagePlacement& stage = placement->stages[i];

@@ -21,6 +21,7 @@ struct NodeStatus {
   std::string cpu, target, program, address;
   uint32_t cores = 0, threads = 0;
   uint64_t ram_bytes = 0, ram_free_bytes = 0;
+  double disk_bytes_per_s = 0;         // read; 0: not measured
   std::optional<uint32_t> begin, end;  // pieces, of the plan that is served
   uint64_t stage_bytes = 0;
   double predicted_s = 0;                     // of a decode step

@@ -33,6 +33,7 @@ Json node_json(const NodeStatus& n) {
                {"threads", n.threads},
                {"ram_bytes", n.ram_bytes},
                {"ram_free_bytes", n.ram_free_bytes},
+               {"disk_bytes_per_s", n.disk_bytes_per_s},
                {"version", n.program},
                {"address", n.address},
                {"rows_per_s", n.rows_per_s},
@@ -113,6 +114,7 @@ NodeStatus read_node(const Json& json) {
   take(json, "threads", n.threads);
   take(json, "ram_bytes", n.ram_bytes);
   take(json, "ram_free_bytes", n.ram_free_bytes);
+  take(json, "disk_bytes_per_s", n.disk_bytes_per_s);
   take(json, "version", n.program);
   take(json, "address", n.address);
   take(json, "rows_per_s", n.rows_per_s);
