@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """The commands of the README on two machines, exactly as written, and the same bits on three: machines are network
-namespaces with their own addresses.
+namespaces with their own addresses. The third one finds the cluster by itself; a certificate that is about to end is
+renewed; a page that follows the events sees each of them.
 
     namespaces_test.py BUTTERFLY WORK_FOLDER README
 
 Needs root and network namespaces; skipped without.
 """
+import datetime
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 from harness import PROMPTS, SMALL, Process, Server, make_model, skip
@@ -19,8 +22,8 @@ from harness import PROMPTS, SMALL, Process, Server, make_model, skip
 BUTTERFLY, WORK, README = sys.argv[1:4]
 if os.geteuid() != 0:
     skip("network namespaces need root")
-if shutil.which("ip") is None or shutil.which("curl") is None:
-    skip("needs ip (iproute2) and curl")
+if any(shutil.which(program) is None for program in ("ip", "curl", "openssl")):
+    skip("needs ip (iproute2), curl and openssl")
 TAG = f"bf{os.getpid() % 10000}"
 NAMES = ["a", "b", "c"]
 
@@ -108,6 +111,73 @@ def main():
                 process.end()
 
 
+def state_of(name):
+    return f"{WORK}/{name}/.local/state/butterfly"
+
+
+def openssl(*words, **more):
+    return subprocess.run(["openssl", *words], check=True, capture_output=True, text=True, **more).stdout
+
+
+def end_of_certificate(name):
+    text = openssl("x509", "-noout", "-enddate", "-in", f"{state_of(name)}/node.crt").strip().split("=", 1)[1]
+    return datetime.datetime.strptime(text, "%b %d %H:%M:%S %Y %Z")
+
+
+def age_certificate(name):
+    """Gives the node a certificate of its authority that has ten days left."""
+    folder = f"{WORK}/authority"
+    os.makedirs(folder, exist_ok=True)
+    own = f"{state_of(name)}/node.crt"
+    names = openssl("x509", "-noout", "-ext", "subjectAltName", "-in", own).splitlines()[1].replace(" ", "")
+    with open(f"{folder}/ca.cnf", "w") as out:
+        out.write(f"""[ca]\ndefault_ca=d\n[d]\ndatabase={folder}/index\nnew_certs_dir={folder}\nrand_serial=yes\ndefault_md=default
+policy=p\nx509_extensions=e\nunique_subject=no\n[p]\ncommonName=supplied\n[e]\nbasicConstraints=critical,CA:FALSE
+keyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth,clientAuth\nsubjectAltName={names}\n""")
+    open(f"{folder}/index", "w").close()
+    openssl("req", "-new", "-key", f"{state_of(name)}/node.key", "-subj", f"/CN={names.split(',')[0][4:]}", "-out", f"{folder}/request")
+    now = datetime.datetime.utcnow()
+    days = lambda count: (now + datetime.timedelta(days=count)).strftime("%Y%m%d%H%M%SZ")
+    authority = state_of("a")
+    openssl("ca", "-batch", "-notext", "-config", f"{folder}/ca.cnf", "-in", f"{folder}/request", "-cert", f"{authority}/ca.crt",
+            "-keyfile", f"{authority}/ca.key", "-startdate", days(-80), "-enddate", days(10), "-out", own)
+    os.chmod(own, 0o600)
+    return end_of_certificate(name)
+
+
+class Events:
+    """What the event stream says, from its first event on."""
+
+    def __init__(self, name, url):
+        self.found = []
+        self.process = subprocess.Popen(["ip", "netns", "exec", f"{TAG}{name}", "curl", "-sN", url], stdout=subprocess.PIPE, text=True)
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self):
+        number = None
+        for line in self.process.stdout:
+            if line.startswith("id: "):
+                number = int(line[4:])
+            elif line.startswith("data: "):
+                event = json.loads(line[6:])
+                assert event["number"] == number, line
+                self.found.append(event)
+
+    def wait_for(self, kind, node, seconds=120):
+        end = time.monotonic() + seconds
+        while not any(e["kind"] == kind and e["node"] == node for e in self.found):
+            assert time.monotonic() < end, f"no '{kind}' of {node}: {self.found}"
+            time.sleep(0.02)
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait()
+        self.thread.join()
+        numbers = [e["number"] for e in self.found]
+        assert numbers == list(range(1, len(numbers) + 1)), f"events are missing or twice: {numbers}"
+
+
 def same_bits():
     """Split evenly over three machines."""
     model = f"{WORK}/a/model.gguf"
@@ -116,16 +186,28 @@ def same_bits():
     expected = [plain.complete(p, temperature=0) for p in PROMPTS]
     plain.end()
     nodes = []
+    events = None
+    ends = age_certificate("b")
     server = Process([BUTTERFLY, "serve", "--port", "8080", *flags, "--cluster", "--nodes", "3", "--nodes-wait", "600", "--strategy", "uniform"],
                      env=machine("a"), before=["ip", "netns", "exec", f"{TAG}a"])
     try:
         server.wait_for(r"cluster does not serve|Serving")
-        for name in ("b", "c"):
-            made = subprocess.run([BUTTERFLY, "token", "new", "--address", "10.77.0.1", "--json"], env=machine("a"),
-                                  capture_output=True, text=True)
-            words = ["join"] if name == "b" else ["join", "10.77.0.1", "--token", json.loads(made.stdout)["token"], "--name", "c"]
+        made = subprocess.run([BUTTERFLY, "token", "new", "--address", "10.77.0.1", "--json"], env=machine("a"),
+                              capture_output=True, text=True)
+        looked = subprocess.run(["ip", "netns", "exec", f"{TAG}c", BUTTERFLY, "doctor", "--discover", "--json"], env=machine("c"),
+                                capture_output=True, text=True)
+        found = [row["text"] for row in json.loads(looked.stdout) if row["check"] == "network"]
+        assert len(found) == 1 and "at 10.77.0.1:7741" in found[0], looked.stdout
+        # The third machine is told no address.
+        for name, words in (("b", ["join"]), ("c", ["join", "--token", json.loads(made.stdout)["token"], "--name", "c"])):
             nodes.append(Process([BUTTERFLY, *words, "-t", "1"], env=machine(name), before=["ip", "netns", "exec", f"{TAG}{name}"]))
+        nodes[1].wait_for("Found cluster 'butterfly' at 10.77.0.1:7741")
         server.wait_for("Serving")
+        events = Events("a", "http://127.0.0.1:8080/cluster/events")
+        events.wait_for("serving", "")
+        nodes[0].wait_for("the certificate of node b was renewed")
+        assert end_of_certificate("b") > ends + datetime.timedelta(days=70), f"{end_of_certificate('b')} after {ends}"
+        print("found on the local network; a certificate with ten days left was renewed")
         for prompt, wanted in zip(PROMPTS, expected):
             body = json.dumps({"prompt": prompt, "max_tokens": 24, "logprobs": 3, "seed": 7, "ignore_eos": True, "temperature": 0})
             answer = subprocess.run(["ip", "netns", "exec", f"{TAG}a", "curl", "-s", "http://127.0.0.1:8080/v1/completions",
@@ -134,9 +216,14 @@ def same_bits():
             found = (choice["text"], choice["logprobs"]["tokens"], choice["logprobs"]["token_logprobs"])
             assert found == wanted, f"{found}\n{wanted}"
         print("three machines: the same tokens and logarithms as one")
+        nodes[1].end()
+        events.wait_for("left", "c")
+        print(f"{len(events.found)} events, none missing, up to the node that left")
     finally:
         for process in [*nodes, server]:
             process.end()
+        if events:
+            events.end()
 
 
 try:

@@ -52,6 +52,12 @@ bool is_private(const sockaddr_in& address) {
          in(0x64400000, 10) || in(0x7f000000, 8);
 }
 
+uint32_t host_order(const sockaddr* address) {
+  sockaddr_in copy{};
+  std::memcpy(&copy, address, sizeof copy);
+  return ntohl(copy.sin_addr.s_addr);
+}
+
 // Where to ask: the broadcast address of every interface that has one.
 std::vector<sockaddr_in> broadcasts(uint16_t port) {
   std::vector<sockaddr_in> out;
@@ -60,11 +66,11 @@ std::vector<sockaddr_in> broadcasts(uint16_t port) {
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(raw, ::freeifaddrs);
   for (const ifaddrs* at = raw; at != nullptr; at = at->ifa_next) {
     if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_UP) == 0 ||
-        (at->ifa_flags & IFF_BROADCAST) == 0 || at->ifa_broadaddr == nullptr)
+        (at->ifa_flags & IFF_BROADCAST) == 0 || at->ifa_netmask == nullptr)
       continue;
-    sockaddr_in address{};
-    std::memcpy(&address, at->ifa_broadaddr, sizeof address);
-    out.push_back(ipv4(ntohl(address.sin_addr.s_addr), port));
+    // Not ifa_broadaddr: an address that was given by hand often has none. The last one of the network does.
+    const uint32_t mask = host_order(at->ifa_netmask);
+    out.push_back(ipv4(host_order(at->ifa_addr) | ~mask, port));
   }
   out.push_back(ipv4(INADDR_LOOPBACK, port));
   return out;

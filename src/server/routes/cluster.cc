@@ -47,7 +47,8 @@ void cluster_events(ServerContext& context, ExchangePtr exchange) {
   if (const std::string* last = exchange->request().field("last-event-id"))
     std::from_chars(last->data(), last->data() + last->size(), after);
   exchange->begin(sse_head(), ": ping\n\n");
-  // Events between the two calls below come in either of them: the stream keeps the last number.
+  // Events between the two calls below come in both of them: the stream keeps the last number. What comes by
+  // the first waits until the second has said what was before.
   struct Stream {
     ExchangePtr exchange;
     std::mutex mutex;
@@ -58,13 +59,16 @@ void cluster_events(ServerContext& context, ExchangePtr exchange) {
   stream->last = after;
   const auto send = [stream](const cluster::EventStatus* event) {
     if (stream->exchange->gone()) return false;
-    const std::lock_guard lock(stream->mutex);
     if (event == nullptr || event->number <= stream->last) return true;
     stream->last = event->number;
     stream->exchange->write(piece_of(*event));
     return true;
   };
-  cluster.subscribe(send);
+  const std::lock_guard lock(stream->mutex);
+  cluster.subscribe([stream, send](const cluster::EventStatus* event) {
+    const std::lock_guard in_turn(stream->mutex);
+    return send(event);
+  });
   for (const cluster::EventStatus& event : cluster.coordinator().events(after, kEventsAtOnce)) send(&event);
 }
 
