@@ -84,8 +84,8 @@ void CoordinatorShell::accept(std::unique_ptr<cluster::Link> link) {
   auto box = std::make_shared<std::unique_ptr<cluster::Link>>(std::move(link));
   loop_.post([this, box] {
     const cluster::NodeId peer = (*box)->peer();
-    const cluster::LinkNumber link = links_.add(std::move(*box));
-    feed([&](cluster::Coordinator& machine, TimePoint at) { machine.link_opened(link, peer, at); });
+    const cluster::LinkNumber number = links_.add(std::move(*box));
+    feed([&](cluster::Coordinator& machine, TimePoint at) { machine.link_opened(number, peer, at); });
   });
 }
 
