@@ -61,7 +61,7 @@ PreparedWeights RangeLoader::prepare(const cluster::Assignment& work, const std:
   const cluster::Digest id = model_id(work);
   if (const auto here = options_.library->find(id); here != nullptr)
     if (dynamic_cast<const cluster::WholeFiles*>(here.get()) != nullptr)
-      return {.source = here, .whole_file = true};
+      return {.source = here, .whole_file = true, .fetched = {}};
   cluster::FetchOptions fetch;
   fetch.bytes_per_s = options_.fetch_bytes_per_s;
   fetch.cancelled = &cancelled;
