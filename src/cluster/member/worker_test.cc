@@ -96,10 +96,14 @@ TEST_F(WorkerTest, BeatsCarryProgress) {
   const auto beats = sent<Beat>();
   EXPECT_EQ(beats.size(), 4u);
   EXPECT_EQ(beats.back().progress, 3u);
-  EXPECT_EQ(beats.back().pending, 2u);
+  EXPECT_EQ(beats.back().pending, 0u);  // of a stage that is over: nothing runs here
   EXPECT_EQ(beats.back().ram_free_bytes, 9u);
+  run(10);
+  worker.set_progress({.progress = 4, .pending = 2});
+  pass(milliseconds(300));
+  EXPECT_EQ(sent<Beat>().back().pending, 2u);
   // Loading is work too: standing still must show.
-  worker.received(link, Assign{7, assignment(10)}, now);
+  worker.received(link, Assign{7, assignment(12)}, now);
   worker.set_progress({.load_done = 50, .load_total = 100});
   pass(milliseconds(300));
   EXPECT_EQ(sent<Beat>().back().phase, WorkerPhase::kLoading);

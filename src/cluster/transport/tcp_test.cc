@@ -189,8 +189,9 @@ TEST_F(TcpTest, ANodeCannotSignOthers) {
   // A member that plays authority: its certificate says that it is none.
   const Credentials member = identity_.credentials("mallory");
   const PrivateKey key = PrivateKey::make();
-  const Certificate forged = make_node_certificate(
-      member.own, member.key, {.key = key.fingerprint(), .name = "eve"}, key.get(), wall_now(), 24h);
+  const Certificate forged =
+      make_node_certificate(member.own, member.key, {.key = key.fingerprint(), .name = "eve"}, key.get(),
+                            key.fingerprint(), wall_now(), 24h);
   EXPECT_THAT(
       refusal_of(std::make_shared<NodeTls>(Credentials{identity_.authority.certificate(), forged, key})),
       HasSubstr("unknown ca"));
