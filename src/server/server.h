@@ -22,7 +22,7 @@ struct ServerOptions {
   std::function<std::filesystem::path(const std::string&)> resolve_model;
   // Makes the cluster that the first model runs on; null: it runs here.
   std::function<std::shared_ptr<runtime::ClusterHost>(const ModelSpec& model, ServerContext& context)>
-      make_cluster;
+      make_cluster = nullptr;
 };
 
 class Server {

@@ -13,10 +13,10 @@ namespace butterfly::model {
 
 struct ChatTemplateOptions {
   bool add_generation_prompt = true;
-  std::string bos_token;
-  std::string eos_token;
+  std::string bos_token = {};
+  std::string eos_token = {};
   std::string extra_json = "{}";  // an object: more variables (enable_thinking, documents ...)
-  std::optional<std::tm> now;     // for strftime_now; absent: the local time
+  std::optional<std::tm> now = {};  // for strftime_now; absent: the local time
 };
 
 // A template that was read. It never changes: any number of threads may render it at once.
