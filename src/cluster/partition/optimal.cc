@@ -187,10 +187,11 @@ Result<Partition> most_throughput(const Problem& problem, CapSearch& search) {
   const double relaxed_s = caps.empty() ? kNever : caps.front();
 
   const auto in_flight = static_cast<double>(options.batches_in_flight);
-  auto [at, found] = least_cap(search, caps, [&](double latency_s, double cap_s) {
+  auto [at, least] = least_cap(search, caps, [&](double latency_s, double cap_s) {
     return latency_s <= (in_flight > 0 ? std::min(limit_s, in_flight * cap_s) : limit_s) &&
            latency_s < kNever;
   });
+  CapSearch::Found found = std::move(least);
   double value = kNever;
   if (at < caps.size()) value = in_flight > 0 ? std::max(in_flight * caps[at], found.latency_s) : caps[at];
   // With few batches on their way latency can rule: one cap lower, all of it is latency.
