@@ -70,12 +70,17 @@ void walk_pages(JoinPage join, const KvLayout& layout, const AttentionParams& pa
   const BlockRange blocks = visible_blocks(params, queries, count);
   std::byte* wide = scratch + attention_scratch_bytes(layout) - wide_page_bytes(layout);
   for (size_t block = blocks.begin; block < blocks.end; ++block) {
+    Page page{pages.page(block), 0};
+    if (block + 1 < blocks.end) page.next = pages.page(block + 1) - page.data;
     // Neighbours that see the same keys go together.
     for (size_t m = 0; m < count;) {
       const KeyRange keys = visible_keys(params, queries[m].position, block);
       size_t end = m + 1;
       while (end < count && visible_keys(params, queries[end].position, block) == keys) ++end;
-      if (!keys.empty()) join(layout, params, pages.page(block), states + m, end - m, keys, wide);
+      if (!keys.empty()) {
+        join(layout, params, page, states + m, end - m, keys, wide);
+        page.next = 0;  // asked for
+      }
       m = end;
     }
   }

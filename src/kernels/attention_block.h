@@ -50,9 +50,23 @@ void begin_attention(const KvLayout& layout, const AttentionParams& params, cons
 void finish_attention(const KvLayout& layout, const AttentionQuery* queries, size_t count,
                       const AttentionState* states);
 
+// A page, and how far from it the page lies that is read after it (0: there is none). Whoever reads a place
+// asks for the same place of the next page: pages lie apart, so the processor cannot guess, and the work on
+// one is too long for it to look beyond. All at once would not do, it waits where more than its few buffers
+// are asked for.
+struct Page {
+  const std::byte* data;
+  ptrdiff_t next;
+  // Always inlined: to GCC a function that only prefetches does nothing, and calls of it go.
+  template <class T>
+  [[gnu::always_inline]] void fetch_next(const T* here) const {
+    __builtin_prefetch(reinterpret_cast<const std::byte*>(here) + next);
+  }
+};
+
 // One page joins the sums of `count` queries that see the same keys of it; there is at least one such key.
 // `wide` has room for a page of floats.
-using JoinPage = void (*)(const KvLayout& layout, const AttentionParams& params, const std::byte* page,
+using JoinPage = void (*)(const KvLayout& layout, const AttentionParams& params, Page page,
                           AttentionState* states, size_t count, KeyRange keys, std::byte* wide);
 
 // All of attend(), with the pages joined by `join`.

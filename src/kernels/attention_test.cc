@@ -93,7 +93,7 @@ TEST(Attention, EveryTargetEqualsThePlainLoopsAndBatchingChangesNothing) {
     positions.push_back(c.length - 1);
     const auto want = run(c, cache, positions, 1, ref::attend);
     for_each_target([&](const std::string& target) {
-      for (size_t batch : {1, 2, 7, 8})
+      for (size_t batch : {1, 2, 3, 4, 5, 6, 7, 8, 22})  // every size of a group, and halves made wide
         ASSERT_EQ(run(c, cache, positions, batch, attend), want)
             << target << " " << dtype_name(c.dtype) << " dim " << c.head_dim << " length " << c.length
             << " batch " << batch << " cap " << c.params.soft_cap << " window " << c.params.window;
