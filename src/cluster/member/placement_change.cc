@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -144,11 +145,12 @@ void Coordinator::begin_change(bool with_held, TimePoint now) {
   plan_at_.reset();
   PlanQuestion asked = question(now, with_held);
   asked.epoch = ++last_epoch_;
-  change_.emplace();
-  change_->epoch = last_epoch_;
-  change_->began_at = now;
-  change_->with_held = with_held;
-  for (const PlanNode& node : asked.nodes) change_->asked.insert(node.id.key);
+  Change change;
+  change.epoch = last_epoch_;
+  change.began_at = now;
+  change.with_held = with_held;
+  for (const PlanNode& node : asked.nodes) change.asked.insert(node.id.key);
+  change_ = std::move(change);
   if (asked.nodes.empty()) return no_plan({Errc::kNotFound, "no node is up"}, now);
   ++counters_.plans;
   actions_.emplace_back(MakePlan{std::move(asked)});
