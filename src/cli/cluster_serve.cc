@@ -72,18 +72,37 @@ std::shared_ptr<runtime::ClusterHost> make_cluster(const server::ModelSpec& spec
 
 // Keys for one run, and the processes that have them.
 struct LocalCluster {
+  explicit LocalCluster(const server::Settings& settings)
+      : nodes({.restarts = {.in_a_row_max = settings.local_restarts}}) {}
   runtime::PrivateFolder folder;
   runtime::LocalNodes nodes;
 };
+
+// Tells the cluster how a node ended. False: nobody wants it back.
+bool report_end(runtime::ClusterHost& host, const runtime::LocalNodeEnd& end) {
+  for (const cluster::NodeStatus& node : host.coordinator().status(0, 0).nodes)
+    if (node.name == end.name && node.state == "removed") return false;
+  std::string what_follows = "it is not started again: the others go on";
+  if (end.again)
+    what_follows = fmt::format("it is started again in {}", format_duration(*end.again));
+  else if (end.restarts > 0)
+    what_follows = fmt::format("that was after {} restart{} in a row, so {}", end.restarts,
+                               end.restarts == 1 ? "" : "s", what_follows);
+  host.coordinator().process_ended(end.name, end.how, what_follows, !end.again);
+  return true;
+}
+
+std::string node_name(size_t number) { return fmt::format("node-{}", number); }
 
 std::vector<std::string> node_arguments(const LocalCluster& local, const runtime::ClusterHost& host,
                                         size_t index, const server::Settings& settings,
                                         const std::filesystem::path& model, uint64_t memory_bytes) {
   const std::filesystem::path& folder = local.folder.path();
+  const std::string name = node_name(index);
   return {"join",           host.address(),
           "--token-file",   (folder / "token").string(),
-          "--state",        (folder / fmt::format("node-{}", index)).string(),
-          "--name",         fmt::format("node-{}", index),
+          "--state",        (folder / name).string(),
+          "--name",         name,
           "--threads",      std::to_string(settings.threads),
           "--memory",       std::to_string(memory_bytes),
           "--model",        model.string(),
@@ -106,9 +125,9 @@ std::shared_ptr<runtime::ClusterHost> make_local_cluster(const std::shared_ptr<L
   const server::Settings& settings = context.settings;
   const std::filesystem::path& private_folder = local->folder.path();
   runtime::ClusterHostOptions host = host_options(spec, context);
-  const cluster::StateFolder folder = cluster::StateFolder::make(private_folder / "node-1");
+  const cluster::StateFolder folder = cluster::StateFolder::make(private_folder / node_name(1));
   const cluster::Credentials credentials =
-      cluster::found_cluster(folder, "local", "node-1", cluster::wall_now());
+      cluster::found_cluster(folder, "local", node_name(1), cluster::wall_now());
   const size_t others = settings.local_nodes - 1;
   if (others > 0) {
     const cluster::JoinToken token = cluster::TokenBook(folder)
@@ -132,9 +151,13 @@ std::shared_ptr<runtime::ClusterHost> make_local_cluster(const std::shared_ptr<L
   const std::filesystem::path model = host.model;
   const uint64_t memory_bytes = host.memory_bytes;
   auto made = std::make_shared<runtime::ClusterHost>(std::move(host));
+  local->nodes.on_end([weak = std::weak_ptr(made)](const runtime::LocalNodeEnd& end) {
+    const auto there = weak.lock();
+    return there != nullptr && report_end(*there, end);
+  });
   for (size_t i = 0; i < others; ++i)
-    local->nodes.start(node_arguments(*local, *made, i + 2, settings, model, memory_bytes), i + 1,
-                       settings.local_nodes);
+    local->nodes.start(node_name(i + 2), node_arguments(*local, *made, i + 2, settings, model, memory_bytes),
+                       i + 1, settings.local_nodes);
   return made;
 }
 
@@ -157,7 +180,7 @@ std::shared_ptr<void> prepare_cluster(server::ServerOptions& options) {
   }
   if (settings.threads == 0)
     settings.threads = std::max<size_t>(1, default_thread_count() / settings.local_nodes);
-  const auto local = std::make_shared<LocalCluster>();
+  const auto local = std::make_shared<LocalCluster>(settings);
   local->nodes.bind_first(settings.local_nodes);
   options.make_cluster = [local](const server::ModelSpec& spec, server::ServerContext& context) {
     return make_local_cluster(local, spec, context);

@@ -72,6 +72,8 @@ const SettingRow kSettings[] = {
      "Run the first model on this machine and those that join it (after 'init')", &S::cluster},
     {"--local-nodes", "local_nodes", "N", "Cluster",
      "Run it on N processes of this machine: a cluster to try", &S::local_nodes, 0, 64},
+    {"--local-restarts", "local_restarts", "N", "Cluster",
+     "Start such a process again when it ends, at most so often in a row", &S::local_restarts, 0, 1000},
     {"--nodes", "nodes", "N", "Cluster", "Wait for so many nodes, this one included, before the first plan",
      &S::nodes, 1, 256},
     {"--nodes-wait", "nodes_wait", "SECONDS", "Cluster", "But not longer than this", &S::nodes_seconds, 0,

@@ -46,9 +46,10 @@ struct Settings {
   size_t drain_seconds = 60;
   size_t connections = 4096;
 
-  bool cluster = false;    // the first model runs on the nodes that join this one
-  size_t local_nodes = 0;  // or on so many processes of this machine, this one included
-  size_t nodes = 1;        // the first plan waits for so many
+  bool cluster = false;       // the first model runs on the nodes that join this one
+  size_t local_nodes = 0;     // or on so many processes of this machine, this one included
+  size_t local_restarts = 5;  // of each of those that ends, in a row
+  size_t nodes = 1;           // the first plan waits for so many
   size_t nodes_seconds = 10;
   std::string cluster_listen;
   std::string state;

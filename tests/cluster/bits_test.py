@@ -24,7 +24,9 @@ SETTINGS = [{"temperature": 0}, {"temperature": 1, "top_p": 0.9}]
 
 def serve(nodes):
     flags = ["-m", MODEL, "-c", "512"]
-    return Server(BUTTERFLY, WORK, flags + (["--local-nodes", str(nodes)] if nodes else ["-t", "1"]), name=f"n{nodes}")
+    # Who is killed here stays away; restart_test.py is about the others.
+    cluster = ["--local-nodes", str(nodes), "--local-restarts", "0"]
+    return Server(BUTTERFLY, WORK, flags + (cluster if nodes else ["-t", "1"]), name=f"n{nodes}")
 
 
 def answers(server):

@@ -2,6 +2,7 @@
 
 Everything a test starts is ended with it, by its own process ids.
 """
+import glob
 import http.client
 import json
 import os
@@ -141,10 +142,21 @@ class Server(Process):
         return answer
 
     def workers(self):
-        """Process ids of the local nodes that live."""
-        with open(f"/proc/{self.pid}/task/{self.pid}/children") as file:
-            pids = [int(pid) for pid in file.read().split()]
-        return [pid for pid in pids if open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] != "Z"]
+        """Process ids of the local nodes that live, by name. Some may be just about to become the program, or have just ended."""
+        found = {}
+        for children in glob.glob(f"/proc/{self.pid}/task/*/children"):
+            try:
+                pids = open(children).read().split()
+            except OSError:  # the thread ended
+                continue
+            for pid in pids:
+                try:
+                    words = open(f"/proc/{pid}/cmdline").read().split("\0")  # empty: it ended
+                except OSError:
+                    continue
+                if words[1:2] == ["join"]:
+                    found[int(pid)] = words[words.index("--name") + 1]
+        return [pid for pid, _ in sorted(found.items(), key=lambda row: row[1])]
 
     def wait_serving(self, nodes, seconds=START_MAX_S):
         end = time.monotonic() + seconds

@@ -212,7 +212,8 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
   std::erase_if(broken_,
                 [&](const auto& row) { return row.first.first == peer.key || row.first.second == peer.key; });
   note(now, returned ? EventKind::kReturned : EventKind::kJoined, peer.name, 0,
-       fmt::format("{}, {} threads, {}", member.capabilities.cpu, member.capabilities.threads,
+       fmt::format("{}, {} thread{}, {}", member.capabilities.cpu, member.capabilities.threads,
+                   member.capabilities.threads == 1 ? "" : "s",
                    format_bytes(member.capabilities.ram_limit_bytes)));
   send(member, Welcome{config_.incarnation, config_.beat_every});
   survey(member, now);
@@ -311,6 +312,16 @@ Status Coordinator::remove_node(std::string_view name_or_key, TimePoint now) {
     note(now, EventKind::kRemoved, found->id.name, 0, "removed by the operator");
   }
   return {};
+}
+
+void Coordinator::process_ended(const std::string& name, const std::string& how,
+                                const std::string& what_follows, bool for_good, TimePoint now) {
+  if (for_good) ++nodes_given_up_;
+  for (auto& [key, member] : members_)
+    if (member.id.name == name) member.last_failure = how;
+  last_failure_ = fmt::format("{}: {}", name, for_good ? fmt::format("{}; {}", how, what_follows) : how);
+  note(now, for_good ? EventKind::kGivenUp : EventKind::kEnded, name, 0,
+       fmt::format("{}; {}", how, what_follows));
 }
 
 // ---- Time ----

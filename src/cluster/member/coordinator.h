@@ -148,6 +148,10 @@ class Coordinator {
   // By name or key. Acts at once. kNotFound; kInvalidArgument for this process's own node or a name that two
   // nodes have.
   Status remove_node(std::string_view name_or_key, TimePoint now);
+  // The process of a node that this machine started has ended: how, and what is done about it. With
+  // `for_good` the first plan does not wait for it either.
+  void process_ended(const std::string& name, const std::string& how, const std::string& what_follows,
+                     bool for_good, TimePoint now);
   // Keys that may never join, as the identity store knows them.
   void forbid(const std::string& key) { removed_.insert(key); }
   void permit(const std::string& key) { removed_.erase(key); }
@@ -248,6 +252,7 @@ class Coordinator {
   void check_change(TimePoint now);
   bool may_plan(TimePoint now) const;
   size_t nodes_here() const;
+  size_t nodes_wanted() const;
   bool may_use(const Member& member, bool with_held, TimePoint now) const;
   Assignment assignment(size_t stage) const;
   void trouble(Epoch epoch, const NodeId& reporter, const NodeId& peer, const std::string& why,
@@ -275,6 +280,7 @@ class Coordinator {
   std::optional<TimePoint> plan_at_;  // a plan is wanted, and not before then
   uint32_t attempts_ = 0;             // that failed since something was served for a while
   bool ever_served_ = false;
+  size_t nodes_given_up_ = 0;  // that will not come
   std::string why_waiting_, last_failure_;
   std::map<std::pair<std::string, std::string>, LinkFigures> figures_;
   std::map<std::pair<std::string, std::string>, BrokenPair> broken_;

@@ -496,5 +496,56 @@ TEST_F(CoordinatorTest, LinksAreMeasuredOnceEachAndOneAtATime) {
   EXPECT_EQ(all<MakePlan>()[0].question.links.size(), 6u);
 }
 
+TEST_F(CoordinatorTest, AProcessThatEndsIsToldWithItsReason) {
+  serve(2);
+  coordinator.link_closed(link_of(1), "reset", now);
+  coordinator.process_ended(node_id(1).name, "killed by signal 9", "it is started again", false, now);
+  EXPECT_EQ(coordinator.last_failure(), node_id(1).name + ": killed by signal 9");
+  EXPECT_EQ(coordinator.members().at(node_id(1).key).last_failure, "killed by signal 9");
+  EXPECT_EQ(coordinator.events().since(0).back().kind, EventKind::kEnded);
+  coordinator.process_ended(node_id(1).name, "killed by signal 9", "it is not started again", true, now);
+  EXPECT_EQ(coordinator.last_failure(), node_id(1).name + ": killed by signal 9; it is not started again");
+  EXPECT_EQ(coordinator.events().since(0).back().kind, EventKind::kGivenUp);
+}
+
+TEST_F(CoordinatorTest, TheFirstPlanDoesNotWaitForWhoIsGivenUp) {
+  CoordinatorConfig with = config();
+  with.nodes_wanted = 3;
+  with.nodes_wait = std::chrono::minutes(10);
+  restart(with);
+  join(0);
+  join(1);
+  pass(seconds(5));
+  EXPECT_TRUE(all<MakePlan>().empty());
+  EXPECT_THAT(coordinator.why_not_serving(), HasSubstr("2 of 3"));
+  coordinator.process_ended("third", "ended with status 1", "it is started again", false, now);
+  pass(seconds(1));
+  EXPECT_TRUE(all<MakePlan>().empty());
+  coordinator.process_ended("third", "ended with status 1", "it is not started again", true, now);
+  pass(seconds(1));
+  EXPECT_EQ(all<MakePlan>().size(), 1u);
+}
+
+TEST_F(CoordinatorTest, OnlyTheFirstPlanWaitsForAllNodes) {
+  CoordinatorConfig with = config();
+  with.nodes_wanted = 3;
+  with.nodes_wait = std::chrono::minutes(10);
+  restart(with);
+  serve(3);
+  coordinator.link_closed(link_of(1), "reset", now);
+  coordinator.link_closed(link_of(2), "reset", now);
+  pass(seconds(1));
+  const Epoch alone = asked();
+  coordinator.planned(alone, placement({0}, 10), now);
+  ready({0}, alone);
+  started({0}, alone);
+  coordinator.steps_connected(alone, now);
+  clear();
+  join(1, 31, 99);  // node 2 stays away
+  pass(seconds(10));
+  ASSERT_FALSE(all<MakePlan>().empty());
+  EXPECT_EQ(all<MakePlan>().back().question.nodes.size(), 2u);
+}
+
 }  // namespace
 }  // namespace butterfly::cluster

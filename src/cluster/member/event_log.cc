@@ -22,6 +22,10 @@ std::string_view event_name(EventKind kind) {
       return "left";
     case EventKind::kRemoved:
       return "removed";
+    case EventKind::kEnded:
+      return "ended";
+    case EventKind::kGivenUp:
+      return "given_up";
     case EventKind::kPlanned:
       return "planned";
     case EventKind::kNoPlan:

@@ -21,6 +21,8 @@ enum class EventKind : uint8_t {
   kDead,
   kLeft,
   kRemoved,
+  kEnded,    // the process of a local node; it is started again
+  kGivenUp,  // and this one is not
   kPlanned,
   kNoPlan,
   kLoaded,

@@ -74,7 +74,11 @@ std::string Coordinator::why_not_serving() const {
     return fmt::format("{} plan {}", change_phase_name(change_->phase),
                        plan_number(config_.incarnation, change_->epoch));
   if (!why_waiting_.empty()) return why_waiting_;
-  return fmt::format("waiting for nodes, {} of {} are here", nodes_here(), config_.nodes_wanted);
+  return fmt::format("waiting for nodes, {} of {} are here", nodes_here(), nodes_wanted());
+}
+
+size_t Coordinator::nodes_wanted() const {
+  return config_.nodes_wanted - std::min(config_.nodes_wanted, nodes_given_up_);
 }
 
 size_t Coordinator::nodes_here() const {
@@ -112,7 +116,9 @@ bool Coordinator::may_plan(TimePoint now) const {
   // What was lost is put right at once; what is new can wait until it is known.
   if (ever_served_ && !serving_) return true;
   if (!survey_done(now)) return false;
-  return nodes_here() >= config_.nodes_wanted || now - model_at_ >= config_.nodes_wait;
+  // Only the first plan waits for nodes that may never come: one that died and came back is used without the
+  // others.
+  return ever_served_ || nodes_here() >= nodes_wanted() || now - model_at_ >= config_.nodes_wait;
 }
 
 bool Coordinator::may_use(const Member& member, bool with_held, TimePoint now) const {
@@ -291,7 +297,8 @@ void Coordinator::steps_connected(Epoch epoch, TimePoint now) {
   serving_->connected = true;
   serving_->since = now;
   note(now, EventKind::kServing, "", epoch,
-       fmt::format("{} on {} nodes", model_.name, serving_->placement.stages.size()));
+       fmt::format("{} on {} node{}", model_.name, serving_->placement.stages.size(),
+                   serving_->placement.stages.size() == 1 ? "" : "s"));
 }
 
 void Coordinator::reported(Member& member, Epoch epoch, ChangePhase phase, Errc code, const std::string& text,

@@ -109,6 +109,13 @@ Status CoordinatorShell::remove_node(const std::string& name_or_key) {
   });
 }
 
+void CoordinatorShell::process_ended(const std::string& name, const std::string& how,
+                                     const std::string& what_follows, bool for_good) {
+  post_event([=](cluster::Coordinator& machine, TimePoint at) {
+    machine.process_ended(name, how, what_follows, for_good, at);
+  });
+}
+
 // Other programs take nodes out of the cluster by writing the roster.
 void CoordinatorShell::look_at_roster() {
   if (options_.roster == nullptr || now() - roster_at_ < kRosterEvery) return;

@@ -40,6 +40,9 @@ class CoordinatorShell {
   void accept(std::unique_ptr<cluster::Link> link);
   void set_model(const cluster::ModelTask& model);
   Status remove_node(const std::string& name_or_key);
+  // As Coordinator::process_ended().
+  void process_ended(const std::string& name, const std::string& how, const std::string& what_follows,
+                     bool for_good);
   cluster::ClusterStatus status(uint64_t events_after = 0, size_t events_max = 100) const;
   std::vector<cluster::EventStatus> events(uint64_t after, size_t count_max) const;
 

@@ -3,13 +3,18 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "base/thread_pool.h"
 #include "cluster/node/capabilities.h"
 #include "cluster/node/cluster_spec.h"
 #include "model/formats/model_file.h"
+#include "runtime/cluster/event_loop.h"
+#include "runtime/cluster/restart_policy.h"
 
 namespace butterfly::runtime {
 
@@ -34,14 +39,28 @@ class PrivateFolder {
   std::filesystem::path path_;
 };
 
-// Child processes that end with this one, whatever ends it. Each is bound to its share of the CPUs.
+// How a local node ended that nobody had told to, and what follows.
+struct LocalNodeEnd {
+  std::string name;
+  std::string how;                // "its process was killed by signal 9 (Killed)"
+  std::optional<Duration> again;  // until it is started again; none: it is not
+  size_t restarts = 0;            // in a row, this one included
+};
+
+// Child processes that end with this one, whatever ends it, and that are started again when they end by
+// themselves. Each is bound to its share of the CPUs.
 //
-// Make and destroy it on a thread that lives as long as the program: the system ends children when the thread
-// that started them does.
+// A thread of its own starts and watches them: the system ends children when the thread that started them
+// does.
 class LocalNodes {
  public:
-  LocalNodes();   // remembers the CPUs of this process, which are shared out
-  ~LocalNodes();  // asks them to end, waits a moment, then ends them
+  struct Options {
+    RestartLimits restarts = {};
+    std::filesystem::path program = {};  // empty: this one
+  };
+  LocalNodes() : LocalNodes(Options{}) {}
+  explicit LocalNodes(Options options);  // remembers the CPUs of this process, which are shared out
+  ~LocalNodes();                         // asks them to end, waits a moment, then ends them
   LocalNodes(const LocalNodes&) = delete;
   LocalNodes& operator=(const LocalNodes&) = delete;
 
@@ -50,13 +69,37 @@ class LocalNodes {
   // awake.
   void bind_first(size_t count) const;
 
-  // Starts this program with these arguments. `index` of `count` shares of the CPUs. Throws Error kIo.
-  void start(const std::vector<std::string>& arguments, size_t index, size_t count);
-  const std::vector<pid_t>& processes() const { return processes_; }
+  // Called on the watching thread when a node has ended. One whose callback returns false is not started
+  // again.
+  using OnEnd = std::function<bool(const LocalNodeEnd&)>;
+  void on_end(OnEnd callback);
+
+  // Starts the program with these arguments. `index` of `count` shares of the CPUs. Throws Error kIo.
+  void start(const std::string& name, const std::vector<std::string>& arguments, size_t index, size_t count);
+  // Of those that run now.
+  std::vector<pid_t> processes();
 
  private:
+  struct Node {
+    std::string name;
+    std::vector<std::string> arguments;
+    size_t index = 0, count = 0;
+    RestartPolicy policy;
+    pid_t process = 0;  // 0: it does not run
+    TimePoint started_at{};
+    std::optional<TimePoint> start_at = {};
+  };
+  Status spawn(Node& node) const;
+  void watch();
+  void ended(Node& node, std::string how);
+  void end_all();
+
+  const Options options_;
   const std::vector<int> cpus_;
-  std::vector<pid_t> processes_;
+  const std::filesystem::path program_;
+  OnEnd on_end_;  // these two: on the loop's thread only
+  std::vector<Node> nodes_;
+  EventLoop loop_;
 };
 
 }  // namespace butterfly::runtime
