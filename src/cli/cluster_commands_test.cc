@@ -152,6 +152,30 @@ TEST(StatusOutput, ShowsTableLossesAndFailure) {
   EXPECT_THAT(text, HasSubstr("b dead: reset"));
 }
 
+TEST(StatusOutput, ANarrowTerminalGetsTheColumnsThatMatter) {
+  const auto second_line = [](const std::string& text) {
+    const size_t begin = text.find('\n') + 1;
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  const std::string wide = second_line(status_text(sample(), 0));
+  EXPECT_THAT(wide, HasSubstr("VERSION"));
+  EXPECT_EQ(second_line(status_text(sample(), 0, 200)), wide);
+  const std::string narrow = second_line(status_text(sample(), 0, 60));
+  EXPECT_LE(narrow.size(), 60u);
+  for (const char* column : {"NAME", "STATE", "ROLE", "LAYERS", "TOK/S"})
+    EXPECT_THAT(narrow, HasSubstr(column));
+  EXPECT_THAT(narrow, Not(HasSubstr("VERSION")));
+}
+
+TEST(StatusOutput, AnIdleNodeIsExplained) {
+  cluster::ClusterStatus status = sample();
+  EXPECT_THAT(status_text(status), Not(HasSubstr("idle:")));
+  status.nodes[1].role = "idle";
+  EXPECT_THAT(status_text(status), HasSubstr("idle: b: the plan does without"));
+  status.serving = false;
+  EXPECT_THAT(status_text(status), Not(HasSubstr("idle:")));
+}
+
 TEST(StatusOutput, APageFitsTheTerminal) {
   EXPECT_EQ(page_over("one\ntwo\n", 5, 80), "\033[Hone\033[K\r\ntwo\033[K\033[J");
   EXPECT_EQ(page_over("one\ntwo\nthree\n", 2, 2), "\033[Hon\033[K\r\ntw\033[K\033[J");
@@ -189,6 +213,10 @@ TEST(DoctorChecks, MemoryAndCpu) {
   EXPECT_EQ(check_cpu({"AVX2", "SSE4", "ref"}).front().level, Level::kOk);
   EXPECT_EQ(check_cpu({"SSE4", "ref"}).front().level, Level::kWarning);
   EXPECT_EQ(check_cpu({"ref"}).front().level, Level::kProblem);
+  EXPECT_TRUE(check_cpu_quota(std::nullopt, 4).empty());
+  EXPECT_TRUE(check_cpu_quota(4, 4).empty());
+  EXPECT_EQ(check_cpu_quota(3.5, 4).front().level, Level::kOk);
+  EXPECT_EQ(check_cpu_quota(0.5, 4).front().level, Level::kWarning);
 }
 
 TEST_F(ClusterCommandsTest, DoctorShowsWhatWasMeasured) {
@@ -204,7 +232,7 @@ TEST_F(ClusterCommandsTest, DoctorShowsWhatWasMeasured) {
   kept.kernels = {{"Q4_0", {1e9, 11.4e9}, {1e9, 200e9}}};
   kept.disk = 1.26e9;
   kept.measured_unix_s = 1'700'000'000;
-  state.write("capabilities-3.json", cluster::to_json(kept));
+  state.write(cluster::capability_file_name(here), cluster::to_json(kept));
   const cluster::WallTime then{std::chrono::seconds(1'700'000'100)};
   const Finding found = check_measured(state.path(), 3, then).front();
   EXPECT_EQ(found.level, Level::kOk) << found.text;

@@ -135,9 +135,18 @@ Findings check_memory(uint64_t free_bytes, uint64_t limit_bytes, uint64_t machin
   return out;
 }
 
+Findings check_cpu_quota(std::optional<double> quota, size_t cpus) {
+  if (!quota || *quota >= static_cast<double>(cpus)) return {};
+  const std::string text = fmt::format("a control group leaves this process {:.2f} of {} CPUs", *quota, cpus);
+  if (*quota >= static_cast<double>(cpus) / 2) return {fine("cpu", text)};
+  return {{Level::kWarning, "cpu", text,
+           "raise CPUQuota of the service or the container's CPU limit if that is not wanted"}};
+}
+
 Findings check_measured(const std::filesystem::path& state, size_t threads, cluster::WallTime now) {
   constexpr const char* kCheck = "machine";
-  const std::string name = fmt::format("capabilities-{}.json", threads);
+  cluster::MeasuredFor here = cluster::this_machine("", threads);
+  const std::string name = cluster::capability_file_name(here);
   constexpr const char* kFix = "it is measured when it next starts as a node";
   try {
     std::error_code none;
@@ -150,9 +159,10 @@ Findings check_measured(const std::filesystem::path& state, size_t threads, clus
     for (const cluster::TypeRates& row : kept.kernels)
       text += fmt::format(", {} {:.1f} GB/s and {:.0f} GOP/s", row.type, row.weight_bytes_per_s.all / 1e9,
                           row.operations_per_s.all / 1e9);
+    if (kept.cpu_share < 1) text += fmt::format(", in {:.0f} % of the time", 100 * kept.cpu_share);
     if (kept.disk > 0) text += fmt::format(", {:.1f} GB/s from disk", kept.disk / 1e9);
-    const std::string why = cluster::why_stale(kept, cluster::this_machine(kept.program, threads),
-                                               now.time_since_epoch().count());
+    here.program = kept.program;  // another one measures again by itself
+    const std::string why = cluster::why_stale(kept, here, now.time_since_epoch().count());
     if (why.empty()) return {fine(kCheck, text)};
     return {{Level::kWarning, kCheck, fmt::format("{}; but {}", text, why), kFix}};
   } catch (const Error& error) {
@@ -253,8 +263,9 @@ Findings check_cluster(const cluster::ClusterStatus& status) {
                                status.counters.duplicate_ids),
                    "a state folder was copied: remove it on the copy and join again there"});
   if (out.empty())
-    out.push_back(fine("cluster", fmt::format("{} nodes, {}", status.nodes.size(),
-                                              status.serving ? "serving" : "not serving: " + status.reason)));
+    out.push_back(
+        fine("cluster", fmt::format("{} node{}, {}", status.nodes.size(), status.nodes.size() == 1 ? "" : "s",
+                                    status.serving ? "serving" : "not serving: " + status.reason)));
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ Findings check_port(const std::string& what, uint16_t port, bool udp, bool ours)
 // Best first, as kernels::available_targets() has them.
 Findings check_cpu(const std::vector<std::string>& targets);
 Findings check_memory(uint64_t free_bytes, uint64_t limit_bytes, uint64_t machine_bytes);
+// CPUs worth of time that a control group leaves of those this machine has; none: all.
+Findings check_cpu_quota(std::optional<double> quota, size_t cpus);
 // What was measured of this machine and kept in the folder, if anything was.
 Findings check_measured(const std::filesystem::path& state, size_t threads, cluster::WallTime now);
 // That somebody accepts connections at "host:port" within `timeout`.

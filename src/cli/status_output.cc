@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -63,20 +64,45 @@ std::vector<std::string> cells(const NodeStatus& n) {
           n.program.empty() ? "-" : n.program};
 }
 
-std::string table(const ClusterStatus& s) {
+// Which go first where a terminal is narrow: machines rarely change.
+constexpr size_t kVersion = 9, kDisk = 5, kCpu = 3, kRam = 4, kLink = 8;
+constexpr size_t kLeaveOut[] = {kVersion, kDisk, kCpu, kLink, kRam};
+constexpr size_t kGap = 2;
+
+std::string table(const ClusterStatus& s, size_t columns) {
   std::vector<std::vector<std::string>> rows = {
       {"NAME", "STATE", "ROLE", "CPU", "RAM FREE", "DISK", "LAYERS", "TOK/S", "LINK", "VERSION"}};
   for (const NodeStatus& node : s.nodes) rows.push_back(cells(node));
   std::vector<size_t> width(rows[0].size());
   for (const auto& row : rows)
     for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+  size_t needed = 0;
+  for (const size_t w : width) needed += w + kGap;
+  for (const size_t i : kLeaveOut) {
+    if (needed - kGap <= columns) break;
+    needed -= width[i] + kGap;
+    width[i] = 0;
+  }
   std::string out;
   for (const auto& row : rows) {
+    std::string line;
     for (size_t i = 0; i < row.size(); ++i)
-      out += i + 1 == row.size() ? row[i] : fmt::format("{:<{}}  ", row[i], width[i]);
-    out += '\n';
+      if (width[i] > 0) line += fmt::format("{:<{}}", row[i], width[i] + kGap);
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
   }
   return out;
+}
+
+// Somebody who has just joined a machine wants to know why it does nothing.
+std::string idle(const ClusterStatus& s) {
+  std::vector<std::string> names;
+  for (const NodeStatus& node : s.nodes)
+    if (s.serving && s.change.empty() && node.state == "up" && node.role == "idle")
+      names.push_back(node.name);
+  if (names.empty()) return {};
+  return fmt::format(
+      "idle: {}: the plan does without ('serve --strategy balanced' gives every node a part)\n",
+      fmt::join(names, ", "));
 }
 
 std::string losses(const ClusterStatus& s) {
@@ -100,8 +126,8 @@ std::string events(const ClusterStatus& s, size_t events_max) {
 
 }  // namespace
 
-std::string status_text(const ClusterStatus& status, size_t events_max) {
-  std::string out = first_line(status) + table(status) + losses(status);
+std::string status_text(const ClusterStatus& status, size_t events_max, size_t columns) {
+  std::string out = first_line(status) + table(status, columns) + idle(status) + losses(status);
   if (!status.last_failure.empty()) out += fmt::format("last failure: {}\n", status.last_failure);
   return out + events(status, events_max);
 }

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/cgroup.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/json_text.h"
@@ -40,6 +41,7 @@ Findings look(const DoctorOptions& options) {
   add(check_port("cluster port", static_cast<uint16_t>(options.cluster_port), false, runs));
   add(check_port("HTTP port", static_cast<uint16_t>(options.http_port), false, runs));
   add(check_cpu(kernels::available_targets()));
+  add(check_cpu_quota(cgroup_cpu_quota(), allowed_cpus().size()));
   const uint64_t machine =
       static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
   add(check_memory(cluster::free_memory_bytes(), memory_limit_bytes(), machine));

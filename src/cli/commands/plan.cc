@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "cli/plan_output.h"
 #include "cluster/node/cluster_file.h"
+#include "cluster/node/cpu_share.h"
 #include "cluster/node/kernel_rates.h"
 #include "cluster/node/this_node.h"
 #include "cluster/picture/plan_picture.h"
@@ -81,6 +82,12 @@ cluster::ClusterSpec this_machine(const PlanOptions& options, const model::Model
   // The type that holds most of the weights.
   if (const auto type = dtype_by_name(file.type_shares().front().type))
     cluster::calibrate(node, cluster::measure_kernels(pool, *type), *type);
+  // The figures so far are of the time in which threads run; a container's quota lets them run for a part of
+  // it.
+  const double share = cluster::measure_cpu_share(pool).share;
+  cluster::apply_share(node, share);
+  if (share < 1)
+    fmt::print(stderr, "a quota on CPU time leaves {:.0f} % of {} threads\n", 100 * share, pool.size());
   return cluster::cluster_of(std::move(node));
 }
 

@@ -18,6 +18,8 @@
 namespace butterfly::cli {
 namespace {
 
+constexpr size_t kEvents = 5;
+
 struct StatusOptions {
   CoordinatorChoice choice;
   bool json = false, watch = false;
@@ -31,9 +33,9 @@ bool wait_a_second() {
 
 // As many events as there is room for.
 std::string page(const cluster::ClusterStatus& now, size_t rows, size_t columns) {
-  const std::string fixed = status_text(now, 0);
+  const std::string fixed = status_text(now, 0, columns);
   const size_t used = static_cast<size_t>(std::ranges::count(fixed, '\n')) + 1;
-  return page_over(status_text(now, rows - std::min(rows, used)), rows, columns);
+  return page_over(status_text(now, rows - std::min(rows, used), columns), rows, columns);
 }
 
 // The last page stays, and what follows begins below it.
@@ -57,9 +59,10 @@ int status(const StatusOptions& options) {
          "no cluster is coordinated here; start one with 'butterfly serve -m FILE --cluster' or "
          "--local-nodes N");
   if (options.watch && !options.json && is_terminal(STDOUT_FILENO)) return watch(*socket);
+  const size_t columns = is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : SIZE_MAX;
   do {
     const cluster::ClusterStatus now = ask_status(*socket);
-    fmt::print("{}", options.json ? cluster::to_json(now) + "\n" : status_text(now));
+    fmt::print("{}", options.json ? cluster::to_json(now) + "\n" : status_text(now, kEvents, columns));
     std::fflush(stdout);
   } while (options.watch && wait_a_second());
   return kExitOk;

@@ -1,7 +1,6 @@
 #include "cluster/node/capabilities.h"
 
-#include <algorithm>
-
+#include "cluster/node/cpu_share.h"
 #include "cluster/node/kernel_rates.h"
 #include "kernels/matmul.h"
 
@@ -36,12 +35,7 @@ NodeSpec node_spec(const Capabilities& capabilities, const std::string& name, DT
   node.other_efficiency = 0.12;  // as in node_from_probe()
   if (const TypeRates* rates = rates_for(capabilities, type))
     calibrate(node, {rates->weight_bytes_per_s.all, rates->operations_per_s.all}, type);
-  // What it sustains.
-  const double share = std::clamp(capabilities.cpu_share, 1e-3, 1.0);
-  for (ThreadedRate* rate : {&node.f32, &node.int8, &node.memory}) {
-    rate->one *= share;
-    rate->all *= share;
-  }
+  apply_share(node, capabilities.cpu_share);
   return node;
 }
 

@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "base/testing/temp_dir.h"
 #include "cluster/node/capability_file.h"
+#include "cluster/node/cpu_share.h"
 #include "cluster/node/free_memory.h"
 #include "cluster/node/measure_link.h"
 #include "cluster/node/measure_node.h"
@@ -31,6 +32,22 @@ TEST(Capabilities, BecomeANodeOfThePlanner) {
   EXPECT_DOUBLE_EQ(node.int8_rate(), 190e9);
   // A type that was not measured takes the figures of one that is computed alike.
   EXPECT_DOUBLE_EQ(node_spec(c, "n", DType::kBF16, 0).memory_rate(), 22e9);
+}
+
+TEST(Capabilities, HalfOfTheCpuTimeIsHalfTheSpeed) {
+  Capabilities c = testing::capabilities();
+  const NodeSpec whole = node_spec(c, "n", DType::kQ4_0, 1000);
+  c.cpu_share = 0.5;
+  const NodeSpec half = node_spec(c, "n", DType::kQ4_0, 1000);
+  EXPECT_DOUBLE_EQ(half.memory_rate(), whole.memory_rate() / 2);
+  EXPECT_DOUBLE_EQ(half.int8_rate(), whole.int8_rate() / 2);
+  EXPECT_DOUBLE_EQ(half.f32_rate(), whole.f32_rate() / 2);
+  EXPECT_EQ(half.ram_bytes, whole.ram_bytes);
+  NodeSpec again = whole;
+  apply_share(again, 0.5);
+  EXPECT_DOUBLE_EQ(again.memory.one, half.memory.one);
+  apply_share(again, 7);  // more than all there is
+  EXPECT_DOUBLE_EQ(again.memory.one, half.memory.one);
 }
 
 TEST(Capabilities, TopologyIsThere) {

@@ -99,6 +99,11 @@ MeasuredFor this_machine(const std::string& program, size_t threads) {
           quota < static_cast<double>(threads) ? quota : 0};
 }
 
+std::string capability_file_name(const MeasuredFor& now) {
+  return now.cpu_quota > 0 ? fmt::format("capabilities-{}-{:.2f}.json", now.threads, now.cpu_quota)
+                           : fmt::format("capabilities-{}.json", now.threads);
+}
+
 std::string why_stale(const Capabilities& kept, const MeasuredFor& now, int64_t unix_s) {
   const auto differs = [](const char* what, const auto& before, const auto& after) {
     return fmt::format("{} was {}, is {}", what, before, after);
@@ -117,9 +122,7 @@ std::string why_stale(const Capabilities& kept, const MeasuredFor& now, int64_t 
 
 Capabilities load_or_measure(const StateFolder& folder, const MeasuredFor& now, int64_t unix_s, bool fresh,
                              const std::function<Capabilities()>& measure) {
-  const std::string name = now.cpu_quota > 0
-                               ? fmt::format("capabilities-{}-{:.2f}.json", now.threads, now.cpu_quota)
-                               : fmt::format("capabilities-{}.json", now.threads);
+  const std::string name = capability_file_name(now);
   std::string why = fresh ? "asked for" : folder.has(name) ? "" : "none are kept";
   if (why.empty()) {
     try {

@@ -25,12 +25,15 @@ struct MeasuredFor {
 };
 MeasuredFor this_machine(const std::string& program, size_t threads);
 
+// Of the file in a state folder: one per number of threads and quota, so that nodes of one machine do not
+// fight over it.
+std::string capability_file_name(const MeasuredFor& now);
+
 // In words why `kept` must be measured again at `unix_s`; empty: it holds.
 std::string why_stale(const Capabilities& kept, const MeasuredFor& now, int64_t unix_s);
 
-// The capabilities of `folder` if they hold, else measured and kept. One file per number of threads and
-// quota, so that nodes of one machine do not fight over it. `fresh`: measure in any case. A file that cannot
-// be read is measured again; one that cannot be written is logged.
+// The capabilities of `folder` if they hold, else measured and kept. `fresh`: measure in any case. A file
+// that cannot be read is measured again; one that cannot be written is logged.
 Capabilities load_or_measure(const StateFolder& folder, const MeasuredFor& now, int64_t unix_s, bool fresh,
                              const std::function<Capabilities()>& measure);
 

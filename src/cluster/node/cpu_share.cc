@@ -61,4 +61,12 @@ CpuShare measure_cpu_share(ThreadPool& pool) {
   return found;
 }
 
+void apply_share(NodeSpec& node, double share) {
+  share = std::clamp(share, 1e-3, 1.0);
+  for (ThreadedRate* rate : {&node.f32, &node.int8, &node.memory}) {
+    rate->one *= share;
+    rate->all *= share;
+  }
+}
+
 }  // namespace butterfly::cluster

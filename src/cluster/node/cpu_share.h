@@ -2,6 +2,7 @@
 // long a rested process runs before it is stopped for the first time.
 #pragma once
 #include "base/thread_pool.h"
+#include "cluster/node/node_spec.h"
 
 namespace butterfly::cluster {
 
@@ -16,5 +17,9 @@ struct CpuShare {
 
 // Measured on all threads of the pool, which must be idle; about two seconds under a quota, nothing without.
 CpuShare measure_cpu_share(ThreadPool& pool);
+
+// A node whose rates are of the time in which its threads run, at what it sustains: half of a CPU, half the
+// speed.
+void apply_share(NodeSpec& node, double share);
 
 }  // namespace butterfly::cluster
