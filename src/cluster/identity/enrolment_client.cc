@@ -67,8 +67,16 @@ std::vector<std::byte> ask(TlsChannel& channel, const std::string& address,
 EnrolmentReply ask_authority(const std::string& address, const std::string& authority_hash,
                              const std::string& secret, const CertificateRequest& request, Duration timeout) {
   const Deadline deadline(SystemClock::instance(), timeout);
-  const TlsContext context = join_context(authority_hash);
-  const std::unique_ptr<TlsChannel> channel = tls_connect(context, address, deadline, {}).or_throw();
+  std::string other;
+  const TlsContext context = join_context(authority_hash, &other);
+  auto connected = tls_connect(context, address, deadline, {});
+  if (!connected && !other.empty())
+    fail(Errc::kInvalidArgument,
+         "{}: belongs to another cluster (its authority is {:.12}, the token is for {:.12}): nothing was "
+         "said to it; check "
+         "the address and the token",
+         address, other, authority_hash);
+  const std::unique_ptr<TlsChannel> channel = std::move(connected).or_throw();
   if (channel->protocol() != kJoinProtocol) fail(Errc::kPeerLost, "{}: takes no new nodes", address);
   // Any member has a certificate of the authority, and could wait there for tokens.
   const Certificate server = channel->peer_certificate().or_throw();

@@ -316,7 +316,9 @@ TEST_F(JoinTest, AUsedTokenIsRefusedInWords) {
 TEST_F(JoinTest, AServerOfAnotherClusterIsNotBelievedAndHearsNoSecret) {
   JoinToken other = token();
   other.authority_hash = std::string(64, 'b');
-  EXPECT_THAT(refusal(folder("anna"), other, "anna"), HasSubstr("handshake failed"));
+  EXPECT_THAT(refusal(folder("anna"), other, "anna"),
+              HasSubstr("belongs to another cluster (its authority is " +
+                        credentials_->authority.sha256().substr(0, 12) + ", the token is for bbbbbbbbbbbb)"));
   EXPECT_EQ(TokenBook(*server_folder_).list(wall_now()).size(), 1u) << "the token is unused";
 }
 

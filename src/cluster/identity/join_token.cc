@@ -86,7 +86,9 @@ Status TokenBook::redeem(std::string_view secret, const std::string& key, WallTi
   Row* found = nullptr;
   for (Row& row : rows)  // all of them, whichever it is
     if (equal_in_constant_time(row.hash, hash)) found = &row;
-  const Status refused(Errc::kNotFound, "the token is unknown, used up, revoked or too old");
+  const Status refused(
+      Errc::kNotFound,
+      "the token is unknown, used up, revoked or too old: 'butterfly token new' there makes another");
   if (found == nullptr || found->expires <= now) return refused;
   if (std::find(found->keys.begin(), found->keys.end(), key) != found->keys.end()) return {};
   if (static_cast<int>(found->keys.size()) >= found->uses) return refused;

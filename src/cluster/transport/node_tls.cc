@@ -63,15 +63,24 @@ int verify_member(X509_STORE_CTX* chain, void* roster) {
   return 0;
 }
 
+struct WantedAuthority {
+  std::string hash;
+  std::string* other = nullptr;
+};
+
 // The authority is whichever certificate of the server's chain has the hash; only it is believed.
-int verify_by_hash(X509_STORE_CTX* chain, void* hash) {
-  const auto& wanted = *static_cast<const std::string*>(hash);
+int verify_by_hash(X509_STORE_CTX* chain, void* argument) {
+  const auto& wanted = *static_cast<const WantedAuthority*>(argument);
   const STACK_OF(X509)* sent = X509_STORE_CTX_get0_untrusted(chain);
   for (int i = 0; i < sk_X509_num(sent); ++i) {
     X509* candidate = sk_X509_value(sent, i);
     X509_up_ref(candidate);
     const Certificate certificate{std::shared_ptr<X509>(X509Ptr(candidate))};
-    if (certificate.sha256() != wanted) continue;
+    if (certificate.sha256() != wanted.hash) {
+      if (wanted.other != nullptr) *wanted.other = certificate.sha256();  // the last one is the authority's
+      continue;
+    }
+    if (wanted.other != nullptr) wanted.other->clear();
     const std::unique_ptr<STACK_OF(X509), decltype([](STACK_OF(X509) * stack) { sk_X509_free(stack); })>
         trusted(sk_X509_new_null());
     if (trusted == nullptr || sk_X509_push(trusted.get(), candidate) <= 0) return 0;
@@ -155,8 +164,9 @@ std::shared_ptr<const NodeTls::Contexts> NodeTls::contexts() const {
   return contexts_;
 }
 
-TlsContext join_context(const std::string& authority_hash) {
-  TlsContext context = new_context(verify_by_hash, std::make_shared<const std::string>(authority_hash));
+TlsContext join_context(const std::string& authority_hash, std::string* other) {
+  TlsContext context = new_context(
+      verify_by_hash, std::make_shared<const WantedAuthority>(WantedAuthority{authority_hash, other}));
   offer(context.get(), kJoinAlpn);
   return context;
 }

@@ -51,8 +51,9 @@ class NodeTls {
 };
 
 // For a node that has no certificate yet: believes a server whose chain ends in the certificate with this
-// SHA-256.
-TlsContext join_context(const std::string& authority_hash);
+// SHA-256. A server of another cluster leaves the hash of its authority in `other`, which outlives the
+// context.
+TlsContext join_context(const std::string& authority_hash, std::string* other = nullptr);
 
 // On the server's side of a handshake: whether it may be one for joining. Refused unless allowed.
 void allow_join(SSL* ssl, bool allowed);
