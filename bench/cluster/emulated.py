@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicted against measured tokens/s on emulated clusters: unequal CPUs, links with little bandwidth and long ways.
 
-    emulated.py --model FILE [--butterfly BIN] [--delay-line BIN] [--clusters 1,2,..] [--work FOLDER] [--out FILE.json]
+    emulated.py --model FILE [--butterfly BIN] [--delay-line BIN] [--clusters 1,2,..] [--work FOLDER] [--out FILE.json] [--start-only] [--keep]
 
 A node is a process of `butterfly serve --cluster` or `butterfly join` with
   - a network namespace of its own, joined to the others by a switch that delays every frame (delay_line: kernels without netem);
@@ -12,7 +12,8 @@ A node is a process of `butterfly serve --cluster` or `butterfly join` with
 Nodes measure their own kernels and links inside these limits, with nothing told to them. The coordinator plans (`balanced`:
 everybody has a part) and predicts; then one stream generates, around the depth for which the plan was made, and its
 tokens/s are compared. Nodes start one after the other, so that they do not measure each other. Needs root, ip and tc.
-An --out file that exists is added to; without --clusters it is shown.
+An --out file that exists is added to; without --clusters it is shown. Where a machine is quiet for minutes only, a cluster can be done in
+two pieces: --start-only ends when all nodes have measured themselves, --keep then uses what they found.
 """
 import argparse
 import asyncio
@@ -20,6 +21,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -162,24 +164,34 @@ def measure(options, network, env, state):
     return rates, steps
 
 
-def one_cluster(options, number):
-    words, nodes = CLUSTERS[number]
-    work = f"{options.work}/{number}"
-    shutil.rmtree(work, ignore_errors=True)
-    os.makedirs(work)
-    network = Network(options.delay_line, nodes)
-    processes = []
-    try:
-        env = machine(work, 0)
+def tokens_of(options, work, network, env, count):
+    """One for each node that joins; those of a cluster that was made before."""
+    kept = Path(work) / "tokens.json"
+    if not kept.exists():
         made = subprocess.run([*network.inside(0), options.butterfly, "init", "--name", "node0", "--address", "10.79.0.1", "--json"],
                               env=env, capture_output=True, text=True)
         if made.returncode != 0:
             sys.exit(made.stderr)
         tokens = [json.loads(made.stdout)["token"]]
-        while len(tokens) < len(nodes) - 1:
+        while len(tokens) < count:
             new = subprocess.run([*network.inside(0), options.butterfly, "token", "new", "--address", "10.79.0.1", "--json"], env=env,
                                  capture_output=True, text=True, check=True)
             tokens.append(json.loads(new.stdout)["token"])
+        kept.write_text(json.dumps(tokens))
+    return json.loads(kept.read_text())
+
+
+def one_cluster(options, number):
+    words, nodes = CLUSTERS[number]
+    work = f"{options.work}/{number}"
+    if not options.keep:
+        shutil.rmtree(work, ignore_errors=True)
+    os.makedirs(work, exist_ok=True)
+    network = Network(options.delay_line, nodes)
+    processes = []
+    try:
+        env = machine(work, 0)
+        tokens = tokens_of(options, work, network, env, len(nodes) - 1)
         server = Process([options.butterfly, "serve", "-m", options.model, "--port", "8080", "-c", str(CONTEXT), "--parallel", "1", "-t", "1",
                           "--cluster", "--nodes", str(len(nodes)), "--nodes-wait", "600", "--strategy", "balanced"],
                          env=env, before=[*network.inside(0), *limited("node0", nodes[0][0])])
@@ -190,6 +202,8 @@ def one_cluster(options, number):
                              env=machine(work, i), before=[*network.inside(i), *limited(f"node{i}", nodes[i][0])])
             processes.append(joined)
             joined.wait_for("works for", seconds=300)
+        if options.start_only:
+            return None
         state = settled(options, network, env, len(nodes))
         rates, steps = measure(options, network, env, state)
         row = {"cluster": number, "words": words, "predicted": state["predicted_tokens_per_s"], "measured": statistics.median(rates), "rates": rates,
@@ -234,6 +248,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--work", default="/tmp/butterfly-emulated")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--start-only", action="store_true")
+    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--ask", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.ask:
@@ -244,10 +260,13 @@ def main():
         return
     if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "tc", "nsenter"))):
         skip("needs root, ip and tc (iproute2) and nsenter")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))  # namespaces and groups are removed on the way out
     rows = json.loads(options.out.read_text()) if options.out and options.out.exists() else []
     options.butterfly, options.delay_line = os.path.abspath(options.butterfly), os.path.abspath(options.delay_line)
     for number in filter(None, options.clusters.split(",")):
         row = one_cluster(options, number)
+        if row is None:
+            continue
         rows = [r for r in rows if r["cluster"] != number] + [row]
         rows.sort(key=lambda r: r["cluster"])
         if options.out:
