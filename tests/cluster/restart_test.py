@@ -63,7 +63,7 @@ def a_killed_node_comes_back():
             assert victim not in server.workers() and len(server.workers()) == 2
             assert server.stream(PROMPTS[0], 60, temperature=0) == expected, "other tokens on the restarted node"
         text = status_text(server)
-        assert "3 of 3 nodes up" in text and f"{name} ended: its process was killed by signal 9" in text, text
+        assert "3 of 3 nodes up" in text and f"last failure: {name}: its process was killed by signal 9" in text, text
         print("a node that was killed twice came back twice; same tokens before, while and after")
     finally:
         assert server.end() == 0, server.text()

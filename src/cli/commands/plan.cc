@@ -87,7 +87,8 @@ cluster::ClusterSpec this_machine(const PlanOptions& options, const model::Model
   const double share = cluster::measure_cpu_share(pool).share;
   cluster::apply_share(node, share);
   if (share < 1)
-    fmt::print(stderr, "a quota on CPU time leaves {:.0f} % of {} threads\n", 100 * share, pool.size());
+    fmt::print(stderr, "a quota on CPU time leaves {:.0f} % of {} thread{}\n", 100 * share, pool.size(),
+               pool.size() == 1 ? "" : "s");
   return cluster::cluster_of(std::move(node));
 }
 

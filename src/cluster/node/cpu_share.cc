@@ -55,9 +55,10 @@ CpuShare measure_cpu_share(ThreadPool& pool) {
     while (Clock::now() - start < kWindow) {
     }
   });
-  found.share = (process_cpu_s() - cpu_start) / seconds(Clock::now() - start) / threads;
-  // Other programs may have run as well; the kernel gives no more than this.
-  found.share = std::clamp(found.share, 1e-3, 1.0);
+  const double ran = (process_cpu_s() - cpu_start) / seconds(Clock::now() - start) / threads;
+  // The kernel may give a little more than the quota says, but over a second hardly less: then other programs
+  // ran as well, which is not the quota's doing and may be over soon.
+  found.share = std::clamp(std::max(ran, *quota / threads), 1e-3, 1.0);
   return found;
 }
 
