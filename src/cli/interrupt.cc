@@ -1,9 +1,12 @@
 #include "cli/interrupt.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 
 #include "base/error.h"
 #include "cli/exit_code.h"
@@ -12,10 +15,22 @@ namespace butterfly::cli {
 namespace {
 
 std::atomic<bool> flag{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+std::atomic<const char*> announcement{nullptr};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
+              "a signal handler may only touch lock-free atomics");
 
 void on_interrupt(int) {
   if (flag.exchange(true)) _exit(kExitInterrupted);
+  const char* words = announcement.load();
+  if (words == nullptr) return;
+  const int kept = errno;  // of the call that the signal came into
+  // A reader that is slow must not hold up the stop.
+  pollfd err{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&err, 1, 0) == 1 && (err.revents & POLLOUT) != 0) {
+    const ssize_t written = write(STDERR_FILENO, words, std::strlen(words));
+    static_cast<void>(written);
+  }
+  errno = kept;
 }
 
 void handle(int signal) {
@@ -31,6 +46,8 @@ void handle(int signal) {
 void install_interrupt_handler() { handle(SIGINT); }
 
 void stop_cleanly_on_terminate() { handle(SIGTERM); }
+
+void announce_interrupt(const char* words) { announcement.store(words); }
 
 bool interrupted() { return flag.load(std::memory_order_relaxed); }
 

@@ -14,6 +14,10 @@ bool interrupted();
 // systems stop programs with it, and others should end at once.
 void stop_cleanly_on_terminate();
 
+// Says `words` on standard error when the first signal comes: for commands that take a while to stop. The
+// text has to outlive them; null says nothing.
+void announce_interrupt(const char* words);
+
 // Throws Error kCancelled after a Ctrl-C. For commands that keep nothing when stopped.
 void throw_if_interrupted();
 

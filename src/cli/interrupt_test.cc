@@ -5,11 +5,22 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <string>
 
 #include "base/error.h"
 
 namespace butterfly::cli {
 namespace {
+
+// Whether a process waits for something, as the kernel tells: the letter behind its name in brackets.
+bool sleeps(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');
+  return name_end != std::string::npos && text.substr(name_end, 3) == ") S";
+}
 
 // The handler and its flag are for the whole process, so each case runs in a child.
 
@@ -68,6 +79,17 @@ TEST(InterruptDeathTest, ThrowsCancelledOnlyWhenInterrupted) {
       testing::ExitedWithCode(7), "");
 }
 
+TEST(InterruptDeathTest, TheFirstMayBeAnnounced) {
+  EXPECT_EXIT(
+      {
+        install_interrupt_handler();
+        announce_interrupt("stopping soon\n");
+        raise(SIGINT);
+        _exit(interrupted() ? 7 : 8);
+      },
+      testing::ExitedWithCode(7), "^stopping soon\n$");
+}
+
 TEST(InterruptDeathTest, ABlockingReadComesBack) {
   EXPECT_EXIT(
       {
@@ -76,7 +98,7 @@ TEST(InterruptDeathTest, ABlockingReadComesBack) {
         if (pipe(ends) != 0) _exit(9);
         const pid_t reader = getpid();
         if (fork() == 0) {
-          usleep(50'000);
+          while (!sleeps(reader)) usleep(1000);  // a signal before the read would leave it waiting
           kill(reader, SIGINT);
           _exit(0);
         }

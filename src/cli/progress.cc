@@ -24,6 +24,11 @@ std::string rate_text(double per_second, ProgressUnit unit) {
 
 }  // namespace
 
+std::string time_left_text(double seconds) {
+  const std::chrono::seconds left(std::llround(std::min(std::ceil(seconds), kLongest)));
+  return left.count() < 60 ? fmt::format("{} s", left.count()) : format_duration(left);
+}
+
 std::string progress_line(std::string_view label, uint64_t done, uint64_t total, double seconds,
                           ProgressUnit unit, size_t width) {
   std::string line(label);
@@ -38,11 +43,7 @@ std::string progress_line(std::string_view label, uint64_t done, uint64_t total,
   if (seconds > 0 && done > 0) {
     const double per_second = static_cast<double>(done) / seconds;
     line += "  " + rate_text(per_second, unit);
-    if (total > done) {
-      const std::chrono::seconds left(
-          std::llround(std::min(std::ceil(static_cast<double>(total - done) / per_second), kLongest)));
-      line += "  ETA " + (left.count() < 60 ? fmt::format("{} s", left.count()) : format_duration(left));
-    }
+    if (total > done) line += "  ETA " + time_left_text(static_cast<double>(total - done) / per_second);
   }
   if (line.size() > width) line.resize(width);
   return line;

@@ -16,6 +16,9 @@ enum class ProgressUnit { kCount, kBytes };
 std::string progress_line(std::string_view label, uint64_t done, uint64_t total, double seconds,
                           ProgressUnit unit, size_t width);
 
+// "3 s", "12 min 05 s": whole seconds, rounded up.
+std::string time_left_text(double seconds);
+
 // Shows how far a long piece of work is. Used by one thread; update() costs a clock read and draws at most
 // ten times a second. The line is erased when the Progress dies, also when an exception ends the work.
 class Progress {

@@ -30,6 +30,13 @@ TEST(ProgressLine, MoreThanAllIsAll) {
             "x  [####################] 100%  11/s");
 }
 
+TEST(ProgressLine, TimeLeftIsWholeSeconds) {
+  EXPECT_EQ(time_left_text(0), "0 s");
+  EXPECT_EQ(time_left_text(0.2), "1 s");
+  EXPECT_EQ(time_left_text(59.5), "1 min 00 s");
+  EXPECT_EQ(time_left_text(1e300), time_left_text(1e9));
+}
+
 TEST(ProgressLine, IsCutAtTheWidth) {
   EXPECT_EQ(progress_line("x", 5, 10, 1.0, ProgressUnit::kCount, 8), "x  [####");
 }

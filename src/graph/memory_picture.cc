@@ -60,11 +60,26 @@ std::vector<std::string> kinds_by_area(const Graph& graph, const MemoryPlan& pla
   return kinds;
 }
 
-// A step of 1, 2 or 5 times a power of two bytes that cuts the axis into four to ten parts.
+// A power of two of bytes that cuts the axis into four to eight parts.
 size_t tick_bytes(size_t bytes) {
   size_t tick = 1;
   while (bytes / tick > 8) tick *= 2;
   return tick;
+}
+
+// A multiple of a tick: in the tick's unit, where it is a whole number.
+std::string tick_text(size_t at, size_t tick) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB"};
+  size_t unit = 0;
+  for (; unit + 1 < std::size(kUnits) && tick >= 1024; ++unit) tick /= 1024, at /= 1024;
+  return at == 0 ? "0" : fmt::format("{} {}", at, kUnits[unit]);
+}
+
+// 1, 2 or 5 times a power of ten steps, five to thirteen of them.
+size_t tick_steps(size_t steps) {
+  for (size_t power = 1;; power *= 10)
+    for (const size_t digit : {1, 2, 5})
+      if (steps / (power * digit) <= 12) return power * digit;
 }
 
 struct Frame {
@@ -79,7 +94,7 @@ void draw_axes(Svg& svg, const Frame& frame, std::string_view words) {
   for (size_t at = 0; static_cast<double>(at) <= frame.bytes; at += tick) {
     const double y = frame.y(static_cast<double>(at));
     svg.line(frame.left, y, frame.left + frame.width, y, "#e4e4e4");
-    svg.text(frame.left - 6, y + 4, format_bytes(at), 11, "end", "#666");
+    svg.text(frame.left - 6, y + 4, tick_text(at, tick), 11, "end", "#666");
   }
   svg.text(frame.left, frame.top - 8, words, 12, "start", "#444");
 }
@@ -116,19 +131,50 @@ void draw_buffers(Svg& svg, const Frame& frame, const Graph& graph, const Memory
   }
 }
 
-void draw_legend(Svg& svg, const std::vector<std::string>& kinds, double left, double right, double y) {
-  double x = left;
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    const double width = text_width(kinds[i], 11) + 30;
-    if (x + width > right) {
-      x = left;
-      y += 18;
-    }
-    svg.rect(x, y - 9, 11, 11, palette(i), 2);
-    svg.text(x + 16, y, kinds[i], 11, "start", "#444");
-    x += width;
+void draw_steps(Svg& svg, const Frame& frame) {
+  const size_t tick = tick_steps(static_cast<size_t>(frame.steps));
+  const double y = frame.top + frame.height;
+  for (size_t step = 0; static_cast<double>(step) <= frame.steps; step += tick) {
+    const double x = frame.x(static_cast<double>(step));
+    svg.line(x, y, x, y + 4, "#999");
+    svg.text(x, y + 17, fmt::format("{}", step), 11, "middle", "#666");
   }
+  svg.text(frame.left + frame.width, y + 33, "steps", 11, "end", "#666");
 }
+
+// Squares and words from left to right, as many lines as they need.
+class Legend {
+ public:
+  Legend(const std::vector<std::string>& kinds, double left, double right) {
+    double x = left;
+    for (const std::string& kind : kinds) {
+      const double width = text_width(kind, 11) + 30;
+      if (x + width > right && x > left) {
+        x = left;
+        ++lines_;
+      }
+      items_.push_back({&kind, x, kLine * static_cast<double>(lines_ - 1)});
+      x += width;
+    }
+  }
+  double height() const { return kLine * static_cast<double>(lines_); }
+  void draw(Svg& svg, double top) const {
+    for (size_t i = 0; i < items_.size(); ++i) {
+      const auto& [kind, x, y] = items_[i];
+      svg.rect(x, top + y, 11, 11, palette(i), 2);
+      svg.text(x + 16, top + y + 9, *kind, 11, "start", "#444");
+    }
+  }
+
+ private:
+  static constexpr double kLine = 18;
+  struct Item {
+    const std::string* kind;
+    double x, y;
+  };
+  std::vector<Item> items_;
+  size_t lines_ = 1;
+};
 
 }  // namespace
 
@@ -187,7 +233,9 @@ std::string memory_picture(const Graph& graph, const MemoryPlan& plan, std::stri
                                      [](const PlannedBuffer& buffer) { return buffer.life.bytes > 0; });
   const Frame above{80, 76, 880, 120, steps, bytes};
   const Frame below{80, 246, 880, 420, steps, bytes};
-  Svg svg(1000, 730 + 18 * std::floor(static_cast<double>(kinds.size()) / 8));
+  const Legend legend(kinds, below.left, below.left + below.width);
+  const double legend_top = below.top + below.height + 46;
+  Svg svg(1000, legend_top + legend.height() + 12);
   svg.text(80, 26, title, 16, "start", "#222", "font-weight:bold");
   svg.text(80, 45,
            fmt::format("pool {}, LOAD {} ({:.4f}), {} buffers, {} steps", format_bytes(plan.arena_bytes),
@@ -205,7 +253,8 @@ std::string memory_picture(const Graph& graph, const MemoryPlan& plan, std::stri
     if (region.offset > 0 && region.bytes > 0)
       svg.line(below.left, below.y(static_cast<double>(region.offset)), below.left + below.width,
                below.y(static_cast<double>(region.offset)), "#222", 0.7);
-  draw_legend(svg, kinds, 80, 960, below.top + below.height + 34);
+  draw_steps(svg, below);
+  legend.draw(svg, legend_top);
   return svg.finish();
 }
 

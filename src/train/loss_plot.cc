@@ -59,17 +59,29 @@ void draw_grid(Svg& svg, const Axes& axes) {
   svg.text(kLeft + kWidth, kTop + kHeight + 36, "steps", 11, "end", "#666");
 }
 
-// Geometric means over as many lines before a line as behind it, a twentieth of all together and fewer at the
-// ends: the curve neither lags behind what it smooths nor leaves it where the axis is logarithmic.
+// Through a line's neighbours, a twentieth of all together and half as many at the ends, goes the straight
+// line that fits their logarithms best, and the curve is where it passes: it neither lags behind what it
+// smooths nor ends wherever the last step happened to be. (In the middle that is their geometric mean.)
 std::vector<double> smoothed(std::span<const MetricsLine> lines) {
-  std::vector<double> sums = {0}, means;
-  for (const MetricsLine& line : lines) sums.push_back(sums.back() + std::log(std::max(line.loss, 1e-12)));
-  const size_t reach = lines.size() / 40;
+  struct Sums {
+    double x = 0, xx = 0, y = 0, xy = 0;
+  };
+  std::vector<Sums> sums(1);
   for (size_t i = 0; i < lines.size(); ++i) {
-    const size_t side = std::min({reach, i, lines.size() - 1 - i});
-    means.push_back(std::exp((sums[i + side + 1] - sums[i - side]) / static_cast<double>(2 * side + 1)));
+    const double x = static_cast<double>(i), y = std::log(std::max(lines[i].loss, 1e-12));
+    const Sums& s = sums.back();
+    sums.push_back({s.x + x, s.xx + x * x, s.y + y, s.xy + x * y});
   }
-  return means;
+  const size_t reach = lines.size() / 40;
+  std::vector<double> curve;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const size_t begin = i - std::min(i, reach), end = std::min(i + reach + 1, lines.size());
+    const Sums &a = sums[begin], &b = sums[end];
+    const double n = static_cast<double>(end - begin), x = (b.x - a.x) / n, y = (b.y - a.y) / n;
+    const double spread = (b.xx - a.xx) / n - x * x, slope = ((b.xy - a.xy) / n - x * y) / spread;
+    curve.push_back(std::exp(end - begin < 3 ? y : y + slope * (static_cast<double>(i) - x)));
+  }
+  return curve;
 }
 
 // Of the last fortieth of the lines, and at least of the last.
@@ -87,12 +99,12 @@ std::string loss_plot(std::span<const MetricsLine> lines) {
   const Axes axes = axes_of(lines);
   svg.text(kLeft, 26, "Loss", 16, "start", "#222", "font-weight:bold");
   draw_grid(svg, axes);
-  const std::vector<double> means = smoothed(lines);
+  const std::vector<double> curve = smoothed(lines);
   std::string exact, smooth, valid;
   for (size_t i = 0; i < lines.size(); ++i) {
     const double x = axes.x(static_cast<double>(lines[i].step));
     exact += fmt::format("{:.1f},{:.1f} ", x, axes.y(lines[i].loss));
-    smooth += fmt::format("{:.1f},{:.1f} ", x, axes.y(means[i]));
+    smooth += fmt::format("{:.1f},{:.1f} ", x, axes.y(curve[i]));
     if (lines[i].valid) valid += fmt::format("{:.1f},{:.1f} ", x, axes.y(*lines[i].valid));
   }
   svg.polyline(exact, "#bcd0e2", 1);

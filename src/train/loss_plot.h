@@ -8,7 +8,7 @@
 
 namespace butterfly::train {
 
-// Training loss (a thin line, and its running mean) and validation loss (dots). The axis of losses is
+// Training loss (a thin line, and a smooth one) and validation loss (dots). The axis of losses is
 // logarithmic.
 std::string loss_plot(std::span<const MetricsLine> lines);
 

@@ -31,6 +31,20 @@ TEST(LossPlot, TheSmoothCurveDoesNotLag) {
   EXPECT_THAT(svg, Not(HasSubstr("validation")));
 }
 
+TEST(LossPlot, TheSmoothCurveDoesNotEndAtAnOutlier) {
+  std::vector<MetricsLine> lines;
+  for (uint64_t step = 1; step <= 400; ++step)
+    lines.push_back({.step = step, .loss = step == 400 ? 0.01 : 1.0, .valid = {}, .valid_right = {}});
+  const std::string svg = loss_plot(lines);
+  const auto last_y = [&](size_t index) {
+    const std::string points = curve(svg, index);
+    return std::stod(points.substr(points.rfind(',') + 1));
+  };
+  const double exact = last_y(0), smooth = last_y(1),
+               top = std::stod(curve(svg, 0).substr(curve(svg, 0).find(',') + 1));
+  EXPECT_LT(smooth - top, 0.5 * (exact - top));
+}
+
 TEST(LossPlot, ValidationIsInTheLegend) {
   const std::vector<MetricsLine> lines = {{.step = 1, .loss = 2, .valid = 1.5, .valid_right = 0.25},
                                           {.step = 2, .loss = 1, .valid = 1.25, .valid_right = 0.5}};

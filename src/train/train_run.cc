@@ -51,6 +51,20 @@ bool is_free(std::string_view key) {
   return false;
 }
 
+double seconds_since(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
+
+// How fast the last steps were: sums in which a step counts nine tenths of the one after it.
+struct Pace {
+  double steps = 0, targets = 0, seconds = 0;
+  void add(double step_targets, double step_seconds) {
+    steps = 0.9 * steps + 1;
+    targets = 0.9 * targets + step_targets;
+    seconds = 0.9 * seconds + step_seconds;
+  }
+};
+
 }  // namespace
 
 TrainRun::TrainRun(const TrainConfig& config, RunMode mode) : config_(config) {
@@ -180,21 +194,22 @@ RunResult TrainRun::run(const KeepGoing& keep_going) {
                      .depth = config_.dataloader_prefetch_factor,
                      .begin = step(),
                      .end = steps_});
-  double rate = 0;
+  Pace pace;
+  const auto begin = SteadyClock::now();
   while (step() < steps_) {
     const auto start = SteadyClock::now();
     const Batch* batch = prefetch.next();
     BF_CHECK(batch != nullptr) << "no batch for step " << step();
-    const double waited = std::chrono::duration<double>(SteadyClock::now() - start).count();
+    const double waited = seconds_since(start);
     RunProgress progress;
     progress.steps = steps_;
     progress.unit = task_.unit;
     progress.report = trainer_->step(cut(*batch));
     progress.step = step();
-    const double seconds = std::chrono::duration<double>(SteadyClock::now() - start).count();
-    const double now = static_cast<double>(progress.report.targets) / seconds;
-    rate = rate == 0 ? now : 0.9 * rate + 0.1 * now;
-    progress.items_per_second = rate;
+    const double seconds = seconds_since(start);
+    pace.add(static_cast<double>(progress.report.targets), seconds);
+    progress.items_per_second = pace.targets / pace.seconds;
+    progress.seconds_left = static_cast<double>(steps_ - step()) * pace.seconds / pace.steps;
     progress.waited = waited / seconds;
     result.loss = progress.report.loss;
     if (!std::isfinite(result.loss))
@@ -219,6 +234,7 @@ RunResult TrainRun::run(const KeepGoing& keep_going) {
       progress.saved = true;
     }
     log(progress);
+    progress.seconds = seconds_since(begin);
     if (!keep_going(progress) && !last) {
       if (!progress.saved) save();
       result.step = step();

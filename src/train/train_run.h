@@ -25,6 +25,8 @@ struct RunProgress {
   StepReport report;
   double items_per_second = 0;        // targets, over the last steps
   std::string_view unit;              // what a target is called: "tokens", "images"
+  double seconds = 0;                 // since run() began
+  double seconds_left = 0;            // by the pace of the last steps
   double waited = 0;                  // part of the time spent waiting for data
   std::optional<double> valid;        // loss, when it was measured after this step
   std::optional<double> valid_right;  // with it: part of the targets that were found

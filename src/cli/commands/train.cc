@@ -14,6 +14,7 @@
 #include "cli/exit_code.h"
 #include "cli/flags.h"
 #include "cli/interrupt.h"
+#include "cli/progress.h"
 #include "cli/terminal.h"
 #include "train/train_run.h"
 
@@ -36,13 +37,11 @@ train::TrainConfig config_of(const TrainCommand& command) {
 
 // What matters most first: a narrow terminal cuts the end.
 std::string line_of(const train::RunProgress& p) {
-  const double left = p.items_per_second == 0
-                          ? 0
-                          : static_cast<double>((p.steps - p.step) * p.report.targets) / p.items_per_second;
-  return fmt::format("step {}/{}  loss {:.4f}  {} {}/s  ETA {}  norm {:.2f}  lr {:.2e}  busy {:.0f} %",
-                     p.step, p.steps, p.report.loss, format_count(static_cast<uint64_t>(p.items_per_second)),
-                     p.unit, format_duration(std::chrono::seconds(static_cast<int64_t>(left))),
-                     p.report.grad_norm, p.report.lr, 100 * p.report.utilisation);
+  const std::string time =
+      p.step < p.steps ? "ETA " + time_left_text(p.seconds_left) : "in " + time_left_text(p.seconds);
+  return fmt::format("step {}/{}  loss {:.4f}  {} {}/s  {}  norm {:.2f}  lr {:.2e}  busy {:.0f} %", p.step,
+                     p.steps, p.report.loss, format_count(static_cast<uint64_t>(p.items_per_second)), p.unit,
+                     time, p.report.grad_norm, p.report.lr, 100 * p.report.utilisation);
 }
 
 std::string validation_of(const train::RunProgress& p) {
@@ -55,7 +54,7 @@ class LiveLine {
  public:
   LiveLine() : live_(is_terminal(STDERR_FILENO)) {}
   ~LiveLine() {
-    if (live_ && drawn_) fmt::print(stderr, "\n");
+    if (live_ && drawn_) write("\n");
   }
   void show(const train::RunProgress& progress) {
     if (live_) {
@@ -74,14 +73,16 @@ class LiveLine {
       drawn_ = true;
     } else if (progress.valid || progress.step == progress.steps ||
                progress.step % std::max<uint64_t>(1, progress.steps / 100) == 0) {
-      fmt::print(stderr, "{}{}\n", line_of(progress),
-                 progress.valid ? "  " + validation_of(progress) : std::string());
+      write(line_of(progress) + (progress.valid ? "  " + validation_of(progress) : std::string()) + "\n");
     }
   }
 
  private:
-  static void draw(const std::string& line) {
-    fmt::print(stderr, "\r\033[K{}", line);
+  static void draw(const std::string& line) { write("\r\033[K" + line); }
+  // A line that cannot be written, because a signal came in between or the disk with the log is full, ends no
+  // run.
+  static void write(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
     std::fflush(stderr);
   }
   bool live_;
@@ -103,6 +104,7 @@ int train_model(const TrainCommand& command) {
   }
   if (run.step() > 0) fmt::print(stderr, "goes on from step {}\n", run.step());
   stop_cleanly_on_terminate();
+  announce_interrupt("\nstopping after this step; Ctrl-C again ends at once, without saving\n");
   train::RunResult result;
   {
     LiveLine line;
@@ -111,6 +113,7 @@ int train_model(const TrainCommand& command) {
       return !interrupted();
     });
   }
+  announce_interrupt(nullptr);
   if (!result.finished) {
     fmt::print(stderr, "stopped at step {}, saved in {}; the same command goes on from there\n", result.step,
                (std::filesystem::path(config.output_dir) / "checkpoints").string());
