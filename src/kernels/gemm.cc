@@ -1,6 +1,7 @@
 // Blocks as in most fast products: some hundred steps of k, rows that fit the second cache, panels of
-// columns. The operand that every thread needs is packed by all of them together, the other one by the thread
-// that uses it. Tiles ask for the outputs of the next tile and for what is packed next.
+// columns. Rows of A are read where they are, columns of a B that is not transposed are packed by the first
+// tile that meets them. What has to be packed before is packed by all threads together if every thread needs
+// it, else by the thread that uses it. Tiles ask for the outputs of the next tile and for what is read next.
 #include "kernels/gemm.h"
 
 #include "kernels/gemm_few.h"
@@ -11,7 +12,7 @@
 #include "hwy/foreach_target.h"
 #include "kernels/epilogue-inl.h"
 #include "kernels/gemm_pack-inl.h"
-#include "kernels/gemm_tile-inl.h"
+#include "kernels/gemm_plain_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace butterfly::kernels::HWY_NAMESPACE {
@@ -24,10 +25,10 @@ namespace {
 // Steps of k between two visits to C. Longer than the first cache would have it: panels from the second cache
 // keep up with the FMAs, visits to C do not (768 against 256: 3 % faster).
 inline constexpr size_t kDepthMax = 768;
-inline constexpr size_t kBlockFloats = 256 << 10;         // of rows and steps that stay in the second cache
-inline constexpr size_t kBlockRows = 1024;                // at most
-inline constexpr size_t kSharedFloats = size_t{4} << 20;  // of the shared operand packed at a time
-inline constexpr double kThreadWork = 1 << 18;            // FMAs that are worth waking other threads for
+inline constexpr size_t kBlockFloats = 256 << 10;   // of rows and steps that stay in the second cache
+inline constexpr size_t kBlockRows = 1024;          // at most
+inline constexpr size_t kSharedFloats = 256 << 10;  // of the shared operand packed at a time: as many
+inline constexpr double kThreadWork = 1 << 18;      // FMAs that are worth waking other threads for
 
 struct Block {
   size_t begin, end;
@@ -86,21 +87,49 @@ HWY_INLINE AskAhead<StridedRows> AheadOfOutputs(const Gemm& job, size_t row, siz
   return {{job.c + row * job.c_stride + first, job.c_stride}, height, kTileCols, pace};
 }
 
-// A packed tile of `height` rows from `row` on times one packed panel.
+// Whether rows of A are read where they are. Those 4 KiB apart share a set of the first cache and push each
+// other out: they are packed if they are read often.
+HWY_INLINE bool ReadsRowsInPlace(const Gemm& job) {
+  constexpr size_t kFewPanels = 8;
+  return !job.a.transposed && (job.a.stride % 1024 != 0 || job.n <= kFewPanels * kTileCols);
+}
+
+// What a tile reads: `rows` packed (kept as PackTile() left them) or null, and a panel that is packed or
+// about to be.
+struct TileOperands {
+  const float* rows = nullptr;
+  const float* panel = nullptr;
+  size_t panel_stride = kTileCols;
+  float* keep = nullptr;
+};
+
+// A tile of `height` rows from `row` on times one panel.
 HWY_INLINE void Multiply(const Gemm& job, size_t row, size_t height, size_t panel, Block steps,
-                         const float* a, const float* b, AheadOfTile<StridedRows>& ahead) {
+                         const TileOperands& from, AheadOfTile<StridedRows>& ahead) {
   const Chain chain = steps.begin == 0 && !job.accumulate ? Chain::kFresh : Chain::kContinue;
   const size_t first = panel * kTileCols, cols = std::min(kTileCols, job.n - first);
   const size_t at = row * job.c_stride + first;
-  const Stretch stretch{a, steps.size()};
+  const bool in_place = from.rows == nullptr;
   float* c = job.c + at;
+  PlainTile tile{in_place ? job.a.data + row * job.a.stride + steps.begin : from.rows,
+                 in_place ? job.a.stride : height,
+                 from.panel,
+                 from.panel_stride,
+                 steps.size(),
+                 c,
+                 job.c_stride,
+                 chain,
+                 from.keep};
+  const auto run = PlainTileFor(height, in_place, from.keep != nullptr);
   if (cols == kTileCols) {
-    StretchTileFor(height)(&stretch, 1, height, b, kTileCols, c, job.c_stride, chain, ahead);
+    run(tile, ahead);
   } else {
     alignas(64) float edge[kTileHeight * kTileCols];
     if (chain != Chain::kFresh)
       for (size_t m = 0; m < height; ++m) std::copy_n(c + m * job.c_stride, cols, edge + m * kTileCols);
-    StretchTileFor(height)(&stretch, 1, height, b, kTileCols, edge, kTileCols, chain, ahead);
+    tile.c = edge;
+    tile.c_stride = kTileCols;
+    run(tile, ahead);
     for (size_t m = 0; m < height; ++m) std::copy_n(edge + m * kTileCols, cols, c + m * job.c_stride);
   }
   if (steps.end == job.k && HasEffect(job.epilogue))
@@ -112,12 +141,14 @@ HWY_INLINE void Multiply(const Gemm& job, size_t row, size_t height, size_t pane
 struct GemmPlan {
   const Gemm& job;
   size_t threads;
+  bool in_place;    // rows are read where they are
   bool share_a;     // threads split the columns; else the rows
   size_t depth;     // steps of k per block; the last one may have fewer
   size_t row_size;  // rows per block
   size_t chunk;     // steps whose shared operand is packed at once: some blocks
 
   GemmPlan(const Gemm& j, size_t thread_count) : job(j), threads(thread_count) {
+    in_place = ReadsRowsInPlace(job);
     share_a = job.n >= job.m;
     const size_t blocks = std::max<size_t>((job.k + kDepthMax - 1) / kDepthMax, 1);
     depth = std::max<size_t>(((job.k + blocks - 1) / blocks + 15) / 16 * 16, 16);
@@ -126,7 +157,8 @@ struct GemmPlan {
     const size_t row_parts = (mine + rows_max - 1) / rows_max;
     row_size = (mine + row_parts - 1) / row_parts;
     const size_t across = share_a ? job.m : panels() * kTileCols;
-    chunk = std::max<size_t>(kSharedFloats / across / depth, 1) * depth;
+    chunk =
+        packs_shared() ? std::max<size_t>(kSharedFloats / across / depth, 1) * depth : std::max(job.k, depth);
   }
   size_t panels() const { return (job.n + kTileCols - 1) / kTileCols; }
   size_t row_blocks() const { return (job.m + row_size - 1) / row_size; }
@@ -138,11 +170,15 @@ struct GemmPlan {
   size_t shared_at(size_t piece, Block chunk_steps, Block steps) const {
     return ((steps.begin - chunk_steps.begin) / depth * shared_pieces() + piece) * piece_floats();
   }
+  bool packs_shared() const { return !(share_a && in_place); }
   size_t shared_floats() const {
+    if (!packs_shared()) return 0;
     return (std::min(chunk, job.k) + depth - 1) / depth * shared_pieces() * piece_floats();
   }
   // What one thread packs for itself: a panel, or a block of rows.
-  size_t own_floats() const { return share_a ? depth * kTileCols : tiles_per_block() * TileSlot(depth); }
+  size_t own_floats() const {
+    return share_a ? depth * kTileCols : in_place ? 0 : tiles_per_block() * TileSlot(depth);
+  }
 };
 
 HWY_NOINLINE void PackShared(const GemmPlan& plan, Block chunk, size_t worker, float* shared) {
@@ -163,7 +199,7 @@ HWY_NOINLINE void PackShared(const GemmPlan& plan, Block chunk, size_t worker, f
   }
 }
 
-// Some panels times all rows; rows are packed.
+// Some panels times all rows; rows are packed or read in place.
 HWY_NOINLINE void MultiplyPanels(const GemmPlan& plan, Block chunk, Block steps, Block panels,
                                  const float* shared, float* own) {
   const Gemm& job = plan.job;
@@ -172,9 +208,12 @@ HWY_NOINLINE void MultiplyPanels(const GemmPlan& plan, Block chunk, Block steps,
   for (size_t i = 0; i < plan.row_blocks(); ++i) {
     const Block rows = BlockOf(i, plan.row_size, job.m);
     const Tiling tiling(rows.size());
-    const float* a = shared + plan.shared_at(i * plan.tiles_per_block(), chunk, steps);
+    const float* a =
+        plan.in_place ? nullptr : shared + plan.shared_at(i * plan.tiles_per_block(), chunk, steps);
     for (size_t panel = panels.begin; panel < panels.end; ++panel) {
-      PackPanel(job, panel, steps, own);
+      // Columns that stand side by side are packed by the first tile, if another one follows.
+      const bool by_tile = !job.b.transposed && (panel + 1) * kTileCols <= job.n;
+      if (!by_tile) PackPanel(job, panel, steps, own);
       ahead.operand = {};
       if (panel + 1 < panels.end)
         ahead.operand = AheadOfPanel(job, panel + 1, steps).Within(tiling.tiles * steps.size());
@@ -183,8 +222,11 @@ HWY_NOINLINE void MultiplyPanels(const GemmPlan& plan, Block chunk, Block steps,
         const size_t next = last ? 0 : t + 1, next_panel = std::min(panel + last, panels.end - 1);
         ahead.outputs =
             AheadOfOutputs(job, rows.begin + tiling.begin(next), tiling.height(next), next_panel, pace);
-        Multiply(job, rows.begin + tiling.begin(t), tiling.height(t), panel, steps,
-                 a + t * plan.piece_floats(), own, ahead);
+        TileOperands from{plan.in_place ? nullptr : a + t * plan.piece_floats(), own};
+        if (by_tile && t == 0)
+          from = {from.rows, job.b.data + steps.begin * job.b.stride + panel * kTileCols, job.b.stride,
+                  tiling.tiles == 1 ? nullptr : own};
+        Multiply(job, rows.begin + tiling.begin(t), tiling.height(t), panel, steps, from, ahead);
       }
     }
   }
@@ -204,13 +246,15 @@ HWY_NOINLINE void MultiplyRows(const GemmPlan& plan, Block chunk, Block steps, B
     const Block rows = BlockOf(i, plan.row_size, job.m);
     const Tiling tiling(rows.size());
     const auto pack = [&](size_t t) {
-      PackTile(job, rows.begin + tiling.begin(t), tiling.height(t), steps, own + t * TileSlot(plan.depth));
+      if (!plan.in_place)
+        PackTile(job, rows.begin + tiling.begin(t), tiling.height(t), steps, own + t * TileSlot(plan.depth));
     };
     const auto multiply = [&](size_t t, size_t panel, size_t next, size_t next_panel) {
       ahead.outputs =
           AheadOfOutputs(job, rows.begin + tiling.begin(next), tiling.height(next), next_panel, pace);
+      const float* packed = plan.in_place ? nullptr : own + t * TileSlot(plan.depth);
       Multiply(job, rows.begin + tiling.begin(t), tiling.height(t), panel, steps,
-               own + t * TileSlot(plan.depth), b + panel * plan.piece_floats(), ahead);
+               {packed, b + panel * plan.piece_floats()}, ahead);
     };
     if (by_tiles) {
       for (size_t t = 0; t < tiling.tiles; ++t) {
@@ -276,10 +320,10 @@ void run_gemm(const Gemm& job, ThreadPool* pool) {
   do {
     const Block chunk{k, std::min(job.k, k + plan.chunk)};
     if (alone) {
-      PackShared(plan, chunk, 0, shared);
+      if (plan.packs_shared()) PackShared(plan, chunk, 0, shared);
       MultiplyShare(plan, chunk, 0, shared, own());
     } else {
-      pool->run([&](size_t worker) { PackShared(plan, chunk, worker, shared); });
+      if (plan.packs_shared()) pool->run([&](size_t worker) { PackShared(plan, chunk, worker, shared); });
       pool->run([&](size_t worker) { MultiplyShare(plan, chunk, worker, shared, own()); });
     }
   } while ((k += plan.chunk) < job.k);

@@ -56,16 +56,24 @@ struct AskAhead {
     result.pace = PaceOf(count * ((width + kAskFloats - 1) / kAskFloats), steps);
     return result;
   }
+  HWY_INLINE void Touch(const float* at) const {
+    if (near) {
+      __builtin_prefetch(at, 0, 3);
+      __builtin_prefetch(at + 16, 0, 3);
+    } else {
+      __builtin_prefetch(at, 0, 2);
+      __builtin_prefetch(at + 16, 0, 2);
+    }
+  }
   HWY_INLINE void Ask() {
+    if (width <= kAskFloats) {  // one piece a row: few branches to foretell
+      const size_t now = std::min(pace, count);
+      count -= now;
+      for (size_t i = 0; i < now; ++i, rows.Next()) Touch(rows.First());
+      return;
+    }
     for (size_t i = 0; i < pace && count != 0; ++i) {
-      const float* at = rows.First() + column;
-      if (near) {
-        __builtin_prefetch(at, 0, 3);
-        __builtin_prefetch(at + 16, 0, 3);
-      } else {
-        __builtin_prefetch(at, 0, 2);
-        __builtin_prefetch(at + 16, 0, 2);
-      }
+      Touch(rows.First() + column);
       column += kAskFloats;
       if (column < width) continue;
       column = 0;

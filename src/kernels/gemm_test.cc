@@ -108,7 +108,9 @@ TEST(Gemm, LongSumsAndManyBlocksAreThePlainLoop) {
   expect_plain({61, 70, 530}, {1, 2, 3}, 1);
   expect_plain({200, 33, 300}, {1, 2, 3}, 2);
   expect_plain({17, 200, 259}, {1, 2, 3}, 3);
+  expect_plain({30, 300, 40}, {1, 2}, 1);
   expect_plain({40, 70, 512}, {1, 2}, 0);  // rows that share sets of the first cache
+  expect_plain({18, 70, 1024}, {1}, 0);    // all of them one
 }
 
 TEST(Gemm, WildValuesAreThePlainLoop) {
