@@ -2,7 +2,11 @@
 // computes.
 #include <fmt/format.h>
 
+#include <chrono>
+
+#include "base/rng.h"
 #include "engine/load.h"
+#include "model/sampling/sampler.h"
 
 namespace butterfly::bench {
 namespace {
@@ -47,12 +51,32 @@ constexpr Way kWays[] = {
      }},
 };
 
+// A row of logits as trained models have them: a few hundred tokens are possible, the others far below.
+// (Those of a model with random weights, which the engine runs here, are nearly equal: the worst case.)
+std::vector<float> peaked_row(size_t vocab) {
+  std::vector<float> row(vocab);
+  for (size_t i = 0; i < vocab; ++i) row[i] = 1.5f * random_normal(1, 2, i) + (i % 499 == 7 ? 10 : 0);
+  return row;
+}
+
+// Seconds to choose a token from such a row, nothing else.
+double peaked_seconds(const model::SamplerSettings& settings, std::span<const float> row) {
+  constexpr uint64_t kTokens = 100;
+  const std::vector<int32_t> history(64, 5);
+  model::Sampler sampler(settings);
+  sampler.sample(row, history, 0);
+  const auto begin = std::chrono::steady_clock::now();
+  for (uint64_t i = 1; i <= kTokens; ++i) sampler.sample(row, history, i);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kTokens;
+}
+
 }  // namespace
 
 void measure_sampling(const Setup& setup) {
   fmt::print("{} streams, prompts of {}, {} tokens each, vocabulary of {}\n", setup.streams, setup.prompt,
              setup.generate, setup.model.config.vocab);
-  fmt::print("{:>24} {:>12} {:>16} {:>10}\n", "", "step ms", "between us", "share %");
+  fmt::print("{:>24} {:>12} {:>16} {:>10} {:>16}\n", "", "step ms", "between us", "share %", "peaked row us");
+  const std::vector<float> peaked = peaked_row(setup.model.config.vocab);
   runtime::LocalEngineOptions options;
   options.engine.running_max = setup.streams;
   options.engine.speculate = false;
@@ -77,8 +101,11 @@ void measure_sampling(const Setup& setup) {
       between += std::chrono::duration<double>(stats.engine_time).count() / static_cast<double>(stats.steps);
     }
     const auto rounds = static_cast<double>(setup.rounds);
-    fmt::print("{:>24} {:>12.2f} {:>16.0f} {:>10.2f}\n", way.name, 1e3 * step / rounds,
-               1e6 * between / rounds, 100 * between / (step + between));
+    model::SamplerSettings settings;
+    way.set(settings);
+    fmt::print("{:>24} {:>12.2f} {:>16.0f} {:>10.2f} {:>16.0f}\n", way.name, 1e3 * step / rounds,
+               1e6 * between / rounds, 100 * between / (step + between),
+               1e6 * peaked_seconds(settings, peaked));
     std::fflush(stdout);
   }
 }

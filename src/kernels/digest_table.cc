@@ -1,5 +1,6 @@
 #include "kernels/digest_table.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/activation.h"
@@ -14,8 +15,10 @@
 #include "kernels/reduce.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/row_scan.h"
 #include "kernels/softmax.h"
 #include "kernels/test_floats.h"
+#include "kernels/weight_units.h"
 
 namespace butterfly::kernels {
 namespace {
@@ -195,6 +198,36 @@ void attentions(Digest& digest) {
   }
 }
 
+void samplings(Digest& digest) {
+  for (size_t count : kCounts) {
+    auto row = random_floats(count, count, 4.0f);
+    for (float& logit : row) logit = std::min(logit, 9.0f);
+    for (const float temperature : {1.0f, 0.7f}) {
+      const WeightScale scale{9.0f, temperature};
+      digest.add_word(sum_units(row.data(), count, -2.0f, scale));
+      std::vector<uint64_t> sums((count + 6) / 7);
+      sum_unit_blocks(row.data(), count, 7, scale, sums.data());
+      for (const uint64_t sum : sums) digest.add_word(sum);
+      std::vector<float> weights(count);
+      weigh_logits(row.data(), count, scale, weights.data());
+      digest.add(weights);
+    }
+    std::vector<float> values(count), maxima((count + 6) / 7);
+    std::vector<int32_t> indices(count);
+    const size_t found = collect_between(row.data(), count, 3, -1.0f, 2.0f, values.data(), indices.data());
+    digest.add_word(found);
+    for (size_t i = 0; i < found; ++i) {
+      digest.add(values[i]);
+      digest.add_word(static_cast<uint64_t>(indices[i]));
+    }
+    digest.add_word(block_maxima(row.data(), count, 7, maxima.data()));
+    digest.add(maxima);
+    const std::vector<uint64_t> allowed((count + 63) / 64, 0x123456789abcdef0);
+    keep_allowed(row.data(), count, allowed.data(), values.data());
+    digest.add(values);
+  }
+}
+
 constexpr DigestRow kDigests[] = {
     {"sigmoid", unary<sigmoid>},
     {"tanh", unary<tanh>},
@@ -211,6 +244,7 @@ constexpr DigestRow kDigests[] = {
     {"scale", binary<scale_by>},
     {"add_scaled", binary<add_scaled_by>},
     {"softmax", binary<softmax_row>},
+    {"sampling", samplings},
     {"rms_norm", binary<rms_norm_row>},
     {"layer_norm", binary<layer_norm_row>},
     {"dot, argmax", dots},

@@ -2,6 +2,9 @@
 // race against them. Contracts are those of the headers of the same names one folder up.
 #pragma once
 #include <cstddef>
+#include <cstdint>
+
+#include "kernels/weight_units.h"
 
 namespace butterfly::kernels::ref {
 
@@ -22,6 +25,17 @@ size_t argmax(const float* a, size_t count);
 // softmax.cc
 void softmax(float* row, size_t count);
 void soft_cap(float* x, float cap, size_t count);
+
+// row_scan.cc
+bool block_maxima(const float* row, size_t count, size_t block, float* maxima);
+size_t collect_between(const float* row, size_t count, int32_t first, float least, float below, float* values,
+                       int32_t* indices);
+void keep_allowed(const float* row, size_t count, const uint64_t* allowed, float* out);
+
+// weight_units.cc
+void weigh_logits(const float* logits, size_t count, WeightScale scale, float* weights);
+uint64_t sum_units(const float* logits, size_t count, float least, WeightScale scale);
+void sum_unit_blocks(const float* logits, size_t count, size_t block, WeightScale scale, uint64_t* sums);
 
 // norm.cc
 void rms_norm(const float* x, const float* weight, float eps, float* out, size_t count);

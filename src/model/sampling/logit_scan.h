@@ -1,9 +1,11 @@
-// Passes over a row of logits: the largest, the k largest, and whether all of them are numbers.
+// Passes over a row of logits: the largest, the k largest, those in a range, sums of weights, and whether all
+// of them are numbers.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "kernels/weight_units.h"
 
 namespace butterfly::model {
 
@@ -18,6 +20,27 @@ struct Candidate {
   }
 };
 
+// Some logits and their ids, in the order of ids. Keeps its memory.
+class LogitList {
+ public:
+  void clear() { size_ = 0; }
+  size_t size() const { return size_; }
+  std::span<const float> logits() const { return {logits_.data(), size_}; }
+  std::span<const int32_t> ids() const { return {ids_.data(), size_}; }
+
+  void push_back(float logit, int32_t id);
+  // Appends those with least <= logit < below of a piece of a row that begins with the id `first`.
+  void collect(std::span<const float> piece, int32_t first, float least, float below);
+  // Of another list.
+  void collect(const LogitList& from, float least, float below);
+
+ private:
+  void make_room(size_t more);
+  std::vector<float> logits_;  // as large as was ever needed: `size_` of them count
+  std::vector<int32_t> ids_;
+  size_t size_ = 0;
+};
+
 // One look at a row of logits, from which the largest and the k largest follow. Keeps its memory for the next
 // row.
 class LogitScan {
@@ -25,30 +48,32 @@ class LogitScan {
   static constexpr size_t kBlock = 256;
 
   // The first candidate. `logits` is borrowed until the next call. Throws Error kInvalidArgument for an empty
-  // row, a NaN, +infinity, or -infinity everywhere; -infinity elsewhere is a token that cannot be chosen.
+  // row or one of more than four million, a NaN, +infinity, or -infinity everywhere; -infinity elsewhere is a
+  // token that cannot be chosen.
   Candidate read(std::span<const float> logits);
 
-  // The first `k` candidates in order; all if there are fewer.
+  // The first `k` candidates in order that can be chosen; all if there are fewer.
   void top(size_t k, std::vector<Candidate>& to);
 
-  // Calls `visit(id, logit)` for all that are not below `least`, in the order of ids.
-  template <typename Visit>
-  void at_least(float least, Visit&& visit) const {
-    for (size_t block = 0; block < maxima_.size(); ++block) {
-      if (maxima_[block] < least) continue;
-      const size_t end = std::min((block + 1) * kBlock, logits_.size());
-      for (size_t i = block * kBlock; i < end; ++i)
-        if (logits_[i] >= least) visit(i, logits_[i]);
-    }
-  }
+  // Appends those with least <= logit < below.
+  void collect(float least, float below, LogitList& to) const;
 
-  // About the sum of the weights of all that are not below `least`: good to five digits.
-  float weight_at_least(float least, std::span<const float> weights) const;
+  // Units of weight of all that are not below `least`; and those of every block.
+  uint64_t sum_units(float least, kernels::WeightScale scale) const;
+  void sum_blocks(kernels::WeightScale scale, std::vector<uint64_t>& sums) const;
+
+  std::span<const float> logits() const { return logits_; }
+  std::span<const float> maxima() const { return maxima_; }  // of the blocks
 
  private:
+  // Calls visit(begin, end) for runs of blocks in which something is not below `least`.
+  template <typename Visit>
+  void for_each_run(float least, Visit&& visit) const;
+
   std::span<const float> logits_;
-  std::vector<float> maxima_;  // of the blocks
+  std::vector<float> maxima_;
   std::vector<float> sorted_;  // scratch of top()
+  LogitList best_;             // scratch of top()
 };
 
 }  // namespace butterfly::model

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "kernels/math.h"
 
 namespace butterfly::model {
 namespace {
@@ -58,8 +59,8 @@ TEST(LogitScan, TopKEqualsSorting) {
     for (size_t i = 0; i < size; ++i) {
       // Few distinct values, so that there are many ties.
       logits[i] = std::round(random_normal(1, 2, i) * 8) / 4;
-      if (i % 97 == 5) logits[i] = -kInf;
-      expected.push_back({static_cast<int32_t>(i), logits[i]});
+      if (i % 97 == 5 || (size == 3000 && i % 100 != 0)) logits[i] = -kInf;
+      if (logits[i] != -kInf) expected.push_back({static_cast<int32_t>(i), logits[i]});
     }
     std::sort(expected.begin(), expected.end(),
               [](const auto& a, const auto& b) { return comes_before(a, b); });
@@ -68,27 +69,57 @@ TEST(LogitScan, TopKEqualsSorting) {
       LogitScan scan;
       scan.read(logits);
       scan.top(k, found);
-      ASSERT_EQ(found.size(), std::min(k, size));
+      ASSERT_EQ(found.size(), std::min(k, expected.size()));
       for (size_t i = 0; i < found.size(); ++i)
         EXPECT_EQ(found[i].id, expected[i].id) << size << " " << k << " " << i;
     }
   }
 }
 
-TEST(LogitScan, AtLeastVisitsAllOfThemInOrder) {
-  std::vector<float> logits(1000);
-  for (size_t i = 0; i < logits.size(); ++i) logits[i] = random_normal(3, 4, i);
+TEST(LogitScan, CollectsWhatIsInARange) {
+  for (const size_t size : {1u, 255u, 1000u, 10'000u}) {
+    std::vector<float> logits(size);
+    for (size_t i = 0; i < size; ++i) logits[i] = i % 31 == 7 ? -kInf : random_normal(3, 4, i);
+    LogitScan scan;
+    scan.read(logits);
+    for (const float least : {-kInf, -1.0f, 0.5f, 2.5f, 100.0f}) {
+      for (const float below : {kInf, 3.0f, 0.5f}) {
+        std::vector<int32_t> expected;
+        for (size_t i = 0; i < size; ++i)
+          if (logits[i] >= least && logits[i] < below) expected.push_back(static_cast<int32_t>(i));
+        LogitList found;
+        found.push_back(7, -7);
+        scan.collect(least, below, found);
+        ASSERT_EQ(found.size(), 1 + expected.size());
+        EXPECT_EQ(found.ids()[0], -7) << "collect() appends";
+        for (size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_EQ(found.ids()[1 + i], expected[i]);
+          EXPECT_EQ(found.logits()[1 + i], logits[static_cast<size_t>(expected[i])]);
+        }
+      }
+    }
+  }
+}
+
+TEST(LogitScan, SumsOfUnits) {
+  std::vector<float> logits(3000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = i % 31 == 7 ? -kInf : random_normal(3, 4, i) * 3;
   LogitScan scan;
-  scan.read(logits);
-  for (const float least : {-kInf, -1.0f, 0.5f, 2.5f, 100.0f}) {
-    std::vector<size_t> expected, found;
-    for (size_t i = 0; i < logits.size(); ++i)
-      if (logits[i] >= least) expected.push_back(i);
-    scan.at_least(least, [&](size_t id, float logit) {
-      EXPECT_EQ(logit, logits[id]);
-      found.push_back(id);
-    });
-    EXPECT_EQ(found, expected);
+  const Candidate first = scan.read(logits);
+  for (const float temperature : {1.0f, 0.7f}) {
+    const kernels::WeightScale scale{first.logit, temperature};
+    const auto units = [&](float logit) {
+      return kernels::weight_units(kernels::exp_f32((logit - first.logit) / temperature));
+    };
+    for (const float least : {-kInf, -1.0f, 2.5f, first.logit, 100.0f}) {
+      uint64_t expected = 0;
+      for (const float logit : logits) expected += logit >= least ? units(logit) : 0;
+      EXPECT_EQ(scan.sum_units(least, scale), expected);
+    }
+    std::vector<uint64_t> sums(1), expected((logits.size() + LogitScan::kBlock - 1) / LogitScan::kBlock);
+    scan.sum_blocks(scale, sums);
+    for (size_t i = 0; i < logits.size(); ++i) expected[i / LogitScan::kBlock] += units(logits[i]);
+    EXPECT_EQ(sums, expected);
   }
 }
 

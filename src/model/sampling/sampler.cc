@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "kernels/math.h"
-#include "kernels/softmax.h"
+#include "kernels/row_scan.h"
 #include "model/sampling/token_constraint.h"
 
 namespace butterfly::model {
@@ -28,56 +29,11 @@ size_t checked_id(int32_t id, size_t vocab, const char* what) {
   return static_cast<size_t>(id);
 }
 
-// The sum of all, and of each block. In eight lanes and in the order of blocks: fixed, and faster than one by
-// one.
-constexpr size_t kSumBlock = 256;
-double sum_blocks(std::span<const float> values, std::vector<double>& sums) {
-  constexpr size_t kLanes = 8;
-  sums.clear();
-  double total = 0;
-  for (size_t begin = 0; begin < values.size(); begin += kSumBlock) {
-    const size_t end = std::min(begin + kSumBlock, values.size());
-    double lanes[kLanes] = {};
-    size_t i = begin;
-    for (; i + kLanes <= end; i += kLanes)
-      for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += values[i + lane];
-    for (; i < end; ++i) lanes[0] += values[i];
-    const double sum =
-        ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
-    sums.push_back(sum);
-    total += sum;
-  }
-  return total;
-}
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The place in order of the candidate with which `enough(sum of the weights up to it)` becomes true; the last
-// one if it never does. Orders only what it must: those before that place come before it, the others behind.
-template <typename Enough>
-size_t find_crossing(std::span<Candidate> all, Enough&& enough) {
-  const auto before = [](const Candidate& a, const Candidate& b) { return comes_before(a, b); };
-  size_t begin = 0, end = all.size();
-  double sum = 0;
-  while (end - begin > 32) {
-    Candidate some[] = {all[begin], all[(begin + end) / 2], all[end - 1]};
-    std::sort(some, some + 3, before);
-    const Candidate pivot = some[1];  // so there is one behind it
-    const auto from = all.begin() + static_cast<ptrdiff_t>(begin);
-    const auto middle = std::partition(from, all.begin() + static_cast<ptrdiff_t>(end),
-                                       [&](const Candidate& c) { return !comes_before(pivot, c); });
-    double up_to = sum;
-    for (auto it = from; it != middle; ++it) up_to += it->weight;
-    const auto place = static_cast<size_t>(middle - all.begin());
-    if (enough(up_to)) {
-      end = place;
-    } else {
-      begin = place;
-      sum = up_to;
-    }
-  }
-  std::sort(all.begin() + static_cast<ptrdiff_t>(begin), all.begin() + static_cast<ptrdiff_t>(end), before);
-  for (; begin + 1 < end; ++begin)
-    if (enough(sum += all[begin].weight)) break;
-  return begin;
+// How many of `units` top-p wants.
+uint64_t share_of(float share, uint64_t units) {
+  return static_cast<uint64_t>(std::ceil(double{share} * static_cast<double>(units)));
 }
 
 void check_finite(const char* name, float value) {
@@ -113,32 +69,34 @@ Sampler::Sampler(SamplerSettings settings) : settings_(std::move(settings)) { se
 int32_t Sampler::sample(std::span<const float> logits, std::span<const int32_t> history, uint64_t position,
                         std::span<const uint64_t> allowed) {
   logits = adjust(logits, history, allowed);
-  all_ = {};
-  sorted_ = true;
   const Candidate first = scan_.read(logits);
   const SamplerSettings& s = settings_;
   if (s.temperature <= 0 || s.top_k == 1) {
+    kept_ = Kept::kListed;
     candidates_.assign(1, first);
     total_weight_ = 1;
     return first.id;
   }
-  const bool use_top_k = s.top_k > 0 && static_cast<size_t>(s.top_k) < logits.size();
-  if (!use_top_k && s.top_p >= 1 && s.min_p <= 0) return draw_from_all(logits, first.logit, position);
-  if (use_top_k) {
-    cut_top_k(first.logit);
-    weigh(first.logit);
-    return draw(position);
-  }
-  cut_from_all(logits, first);
-  weigh(first.logit);
-  return draw_unsorted(position);
+  scale_ = {first.logit, s.temperature};
+  if (s.top_k > 0 && static_cast<size_t>(s.top_k) < logits.size()) return draw_from_top_k(position);
+  if (s.top_p < 1 || s.min_p > 0) return draw_from_cut(position);
+  return draw_from_all(position);
 }
 
 std::span<const Candidate> Sampler::candidates() {
-  if (!all_.empty()) {
-    candidates_.resize(all_.size());
-    for (size_t i = 0; i < all_.size(); ++i) candidates_[i] = {static_cast<int32_t>(i), all_[i], weights_[i]};
+  if (kept_ == Kept::kListed) return candidates_;
+  LogitList kept;
+  scan_.collect(kept_ == Kept::kAll ? -kInfinity : last_.logit, kInfinity, kept);
+  candidates_.clear();
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const Candidate c{kept.ids()[i], kept.logits()[i],
+                      kernels::exp_f32((kept.logits()[i] - scale_.largest) / scale_.temperature)};
+    if (kept_ == Kept::kAll || !comes_before(last_, c)) candidates_.push_back(c);
   }
+  if (kept_ == Kept::kCut)
+    std::sort(candidates_.begin(), candidates_.end(),
+              [](const Candidate& a, const Candidate& b) { return comes_before(a, b); });
+  kept_ = Kept::kListed;
   return candidates_;
 }
 
@@ -162,21 +120,8 @@ std::span<const float> Sampler::adjust(std::span<const float> logits, std::span<
 void Sampler::forbid(std::span<const float> logits, std::span<const uint64_t> allowed) {
   BF_CHECK(allowed.size() == mask_words(logits.size()))
       << allowed.size() << " words of mask for " << logits.size() << " logits";
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
   adjusted_.resize(logits.size());
-  for (size_t word = 0; word < allowed.size(); ++word) {
-    const size_t begin = word * kTokensPerMaskWord;
-    const size_t count = std::min(kTokensPerMaskWord, logits.size() - begin);
-    const uint64_t bits = allowed[word];
-    const float* from = logits.data() + begin;
-    float* to = adjusted_.data() + begin;
-    if (bits == 0)
-      std::fill_n(to, count, kNever);
-    else if (bits == ~uint64_t{0})
-      std::copy_n(from, count, to);
-    else
-      for (size_t i = 0; i < count; ++i) to[i] = (bits >> i & 1) != 0 ? from[i] : kNever;
-  }
+  kernels::keep_allowed(logits.data(), logits.size(), allowed.data(), adjusted_.data());
 }
 
 void Sampler::penalise(std::span<const int32_t> history) {
@@ -194,120 +139,86 @@ void Sampler::penalise(std::span<const int32_t> history) {
   }
 }
 
-void Sampler::cut_top_k(float max) {
+// Of so many units, the one that the random number names, counted from 1. Sets what probabilities refer to.
+uint64_t Sampler::draw_units(uint64_t units, uint64_t position) {
+  total_weight_ = static_cast<double>(units) / static_cast<double>(kernels::weight_units(1.0f));
+  const double drawn = random_unit(settings_.seed, position) * static_cast<double>(units);
+  return std::min(static_cast<uint64_t>(drawn), units - 1) + 1;  // the product may have been rounded up
+}
+
+int32_t Sampler::draw_from_top_k(uint64_t position) {
   const SamplerSettings& s = settings_;
+  const float largest = scale_.largest;
+  kept_ = Kept::kListed;
   scan_.top(static_cast<size_t>(s.top_k), candidates_);
-  double total = 0;
+  const float least = s.min_p > 0 ? largest + kernels::log_f32(s.min_p) : -kInfinity;
+  uint64_t units = 0;
   for (Candidate& candidate : candidates_) {
-    candidate.weight = kernels::exp_f32(candidate.logit - max);
-    total += candidate.weight;
+    candidate.weight = kernels::exp_f32(candidate.logit - largest);
+    units += kernels::weight_units(candidate.weight);
   }
   // Both cuts keep a front part, so together they keep the shorter one, and at least one.
+  const uint64_t enough = s.top_p < 1 ? share_of(s.top_p, units) : units + 1;
   size_t kept = 0;
-  double sum = 0;
-  while (kept < candidates_.size() && (kept == 0 || candidates_[kept].weight >= s.min_p)) {
-    sum += candidates_[kept++].weight;
-    if (s.top_p < 1 && sum >= double{s.top_p} * total) break;
+  uint64_t sum = 0;
+  while (kept < candidates_.size() && (kept == 0 || candidates_[kept].logit >= least)) {
+    sum += kernels::weight_units(candidates_[kept++].weight);
+    if (sum >= enough) break;
   }
   candidates_.resize(kept);
+
+  units = 0;
+  for (Candidate& candidate : candidates_) {
+    candidate.weight = kernels::exp_f32((candidate.logit - largest) / s.temperature);
+    units += kernels::weight_units(candidate.weight);
+  }
+  const uint64_t drawn = draw_units(units, position);
+  size_t place = 0;
+  for (sum = 0; (sum += kernels::weight_units(candidates_[place].weight)) < drawn;) ++place;
+  return candidates_[place].id;
 }
 
-// Without top-k all tokens take part. Sorting all of them would cost milliseconds, and min-p and top-p keep
-// only a front part: collect what can be in it, then find its end.
-void Sampler::cut_from_all(std::span<const float> logits, const Candidate& first) {
-  weights_.assign(logits.begin(), logits.end());
-  kernels::softmax(weights_.data(), weights_.size());
-  const double total = sum_blocks(weights_, sums_);
-  collect(first, total);
-  if (settings_.top_p >= 1) return;
-  const double enough = double{settings_.top_p} * total;
-  candidates_.resize(1 + find_crossing(candidates_, [&](double sum) { return sum >= enough; }));
-}
-
-// The front part of all tokens that min-p and top-p cannot go beyond, in the order of ids.
-void Sampler::collect(const Candidate& first, double total) {
+// Without top-k all tokens take part; min-p and top-p keep a front part of them in order.
+int32_t Sampler::draw_from_cut(uint64_t position) {
   const SamplerSettings& s = settings_;
-  const float least = s.min_p * weights_[static_cast<size_t>(first.id)];
-  // A little below what min-p says, since weights are rounded; they decide.
-  float from =
-      s.min_p > 0 ? first.logit + kernels::log_f32(s.min_p) - 0.01f : -std::numeric_limits<float>::infinity();
-  if (s.top_p < 1 && s.min_p <= 0) {  // min-p alone leaves few
-    // How far down there is enough for top-p: double the reach, then halve the last step.
-    const double enough = double{s.top_p} * total * (1 + 1e-4);
-    float reach = 2, step = 1;
-    while (reach < 128 && scan_.weight_at_least(first.logit - reach, weights_) < enough)
-      step = reach, reach *= 2;
-    for (step /= 2; step >= 0.25f && reach < 128; step /= 2)
-      if (scan_.weight_at_least(first.logit - reach + step, weights_) >= enough) reach -= step;
-    if (reach < 128) from = std::max(from, first.logit - reach);
-  }
-  candidates_.clear();
-  scan_.at_least(from, [&](size_t id, float logit) {
-    const float weight = weights_[id];
-    if (weight > 0 && weight >= least) candidates_.push_back({static_cast<int32_t>(id), logit, weight});
-  });
-}
-
-void Sampler::weigh(float max) {
-  for (Candidate& candidate : candidates_)
-    candidate.weight = kernels::exp_f32((candidate.logit - max) / settings_.temperature);
-}
-
-int32_t Sampler::draw(uint64_t position) {
-  total_weight_ = 0;
-  for (const Candidate& candidate : candidates_) total_weight_ += candidate.weight;
-  const double target = random_unit(settings_.seed, position) * total_weight_;
-  double sum = 0;
-  int32_t chosen = candidates_.front().id;
-  for (const Candidate& candidate : candidates_) {
-    sum += candidate.weight;
-    if (candidate.weight > 0)
-      chosen = candidate.id;  // the last possible one stands if rounding keeps sum below target
-    if (sum > target) break;
-  }
-  return chosen;
-}
-
-// The same walk in order, without having sorted them all.
-int32_t Sampler::draw_unsorted(uint64_t position) {
-  sorted_ = false;
-  total_weight_ = 0;
-  for (const Candidate& candidate : candidates_) total_weight_ += candidate.weight;
-  const double target = random_unit(settings_.seed, position) * total_weight_;
-  const Candidate& found = candidates_[find_crossing(candidates_, [&](double sum) { return sum > target; })];
-  if (found.weight > 0) return found.id;
-  // Rounding has kept the sum below the target, and the last ones weigh nothing: the last possible one.
-  const Candidate* last = nullptr;
-  for (const Candidate& candidate : candidates_)
-    if (candidate.weight > 0 && (last == nullptr || comes_before(*last, candidate))) last = &candidate;
-  return last->id;
-}
-
-// Nothing is cut, so nothing need be sorted: the draw walks in the order of ids, over blocks where it can.
-int32_t Sampler::draw_from_all(std::span<const float> logits, float max, uint64_t position) {
-  weights_.resize(logits.size());
-  // Differences first: the largest stays 0 however small the temperature is.
-  for (size_t i = 0; i < logits.size(); ++i) weights_[i] = (logits[i] - max) / settings_.temperature;
-  kernels::softmax(weights_.data(), weights_.size());
-  all_ = logits;
-  total_weight_ = sum_blocks(weights_, sums_);
-  const double target = random_unit(settings_.seed, position) * total_weight_;
-  double before = 0;
-  for (size_t block = 0; block < sums_.size(); ++block) {
-    if (before + sums_[block] > target) {
-      double sum = before;
-      const size_t end = std::min((block + 1) * kSumBlock, weights_.size());
-      for (size_t i = block * kSumBlock; i < end; ++i) {
-        sum += weights_[i];
-        if (weights_[i] > 0 && sum > target) return static_cast<int32_t>(i);
-      }
+  const float largest = scale_.largest;
+  kept_ = Kept::kCut;
+  order_.read(scan_);
+  last_ = {std::numeric_limits<int32_t>::max(),
+           s.min_p > 0 ? largest + kernels::log_f32(s.min_p) : -kInfinity};
+  uint64_t equals_behind = 0;
+  std::optional<uint64_t> units;
+  if (s.top_p < 1) {
+    const kernels::WeightScale plain{largest, 1};
+    const uint64_t all = order_.sum_units(-kInfinity, plain);
+    const auto place = order_.find(std::max<uint64_t>(share_of(s.top_p, all), 1), plain, -kInfinity, all);
+    if (place.logit >= last_.logit) {
+      last_ = {place.id, place.logit};
+      equals_behind = place.equals_behind;
+      if (s.temperature == 1) units = place.units;
     }
-    before += sums_[block];
   }
-  // Rounding has kept every sum below the target: the last possible one.
-  size_t last = weights_.size() - 1;
-  while (weights_[last] <= 0) --last;
-  return static_cast<int32_t>(last);
+  const uint64_t own = kernels::weight_units(kernels::exp_f32((last_.logit - largest) / s.temperature));
+  if (!units) units = order_.sum_units(last_.logit, scale_) - equals_behind * own;
+  return order_.find(draw_units(*units, position), scale_, last_.logit, *units + equals_behind * own).id;
+}
+
+// Nothing is cut, so nothing need be in order: the draw walks along the ids, over blocks where it can.
+int32_t Sampler::draw_from_all(uint64_t position) {
+  kept_ = Kept::kAll;
+  scan_.sum_blocks(scale_, sums_);
+  uint64_t units = 0;
+  for (const uint64_t sum : sums_) units += sum;
+  const uint64_t drawn = draw_units(units, position);
+  size_t block = 0;
+  uint64_t sum = 0;
+  while (sum + sums_[block] < drawn) sum += sums_[block++];
+  size_t id = block * LogitScan::kBlock;
+  const auto own = [&](float logit) {
+    return kernels::weight_units(kernels::exp_f32((logit - scale_.largest) / scale_.temperature));
+  };
+  while ((sum += own(scan_.logits()[id])) < drawn) ++id;
+  return static_cast<int32_t>(id);
 }
 
 }  // namespace butterfly::model

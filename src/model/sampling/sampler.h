@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/sampling/logit_scan.h"
+#include "model/sampling/weighted_order.h"
 
 namespace butterfly::model {
 
@@ -29,9 +30,16 @@ struct SamplerSettings {
 
 // Steps, as in llama.cpp's default chain: mask, bias, penalties, top-k, top-p, min-p, temperature, draw.
 //
-// The token is a function of (settings, logits, history, position) alone: the random number is keyed by
-// (seed, position), and nothing is kept between calls but scratch memory. So a stream can go on anywhere from
-// its token log. One thread.
+//  - A token weighs exp(logit - largest), counted in whole units (kernels/weight_units.h): top-p keeps the
+//    first ones in order that have top_p of all units together. min-p keeps what is not below
+//    largest + ln(min_p).
+//  - What is left weighs exp((logit - largest) / temperature), in units again, and the draw takes the first
+//  one
+//    up to which there are more units than the random number's share of them.
+//
+// So every sum is exact, and no way of computing it can show. The token is a function of (settings, logits,
+// history, position) alone: the random number is keyed by (seed, position), and nothing is kept between calls
+// but scratch memory. So a stream can go on anywhere from its token log. One thread.
 class Sampler {
  public:
   explicit Sampler(SamplerSettings settings);
@@ -42,9 +50,9 @@ class Sampler {
   int32_t sample(std::span<const float> logits, std::span<const int32_t> history, uint64_t position,
                  std::span<const uint64_t> allowed = {});
 
-  // The tokens that the last sample() could have chosen, with their probabilities. In order (logit down, id
-  // up), but in the order of ids when neither top-k, top-p nor min-p is on; then the logits must still be
-  // there. After a greedy choice only the chosen one.
+  // The tokens that the last sample() could have chosen, with their probabilities; the logits must still be
+  // there. In order (logit down, id up), but in the order of ids when neither top-k, top-p nor min-p is on.
+  // After a greedy choice only the chosen one.
   std::span<const Candidate> candidates();
   double probability(const Candidate& candidate) const { return candidate.weight / total_weight_; }
 
@@ -55,22 +63,23 @@ class Sampler {
                                 std::span<const uint64_t> allowed);
   void forbid(std::span<const float> logits, std::span<const uint64_t> allowed);
   void penalise(std::span<const int32_t> history);
-  void cut_top_k(float max);
-  void cut_from_all(std::span<const float> logits, const Candidate& first);
-  void collect(const Candidate& first, double total);
-  void weigh(float max);  // by temperature
-  int32_t draw(uint64_t position);
-  int32_t draw_unsorted(uint64_t position);
-  int32_t draw_from_all(std::span<const float> logits, float max, uint64_t position);
+  int32_t draw_from_top_k(uint64_t position);
+  int32_t draw_from_cut(uint64_t position);
+  int32_t draw_from_all(uint64_t position);
+  uint64_t draw_units(uint64_t units, uint64_t position);
 
   SamplerSettings settings_;
   LogitScan scan_;
-  std::vector<float> adjusted_, weights_;
-  std::vector<double> sums_;    // of blocks of weights
-  std::span<const float> all_;  // after draw_from_all(): what it drew from, with `weights_`
+  WeightedOrder order_;
+  std::vector<float> adjusted_;
+  std::vector<uint64_t> sums_;  // of blocks
   std::vector<int32_t> recent_;
-  std::vector<Candidate> candidates_;
-  bool sorted_ = true;  // the candidates
+
+  // What the last choice was made from.
+  enum class Kept { kListed, kCut, kAll } kept_ = Kept::kListed;
+  std::vector<Candidate> candidates_;  // kListed
+  Candidate last_;                     // kCut: all up to it
+  kernels::WeightScale scale_;
   double total_weight_ = 1;
 };
 

@@ -295,7 +295,7 @@ RC_GTEST_PROP(Sampler, CutsAgreeWithTheirDefinition, ()) {
     ++expected;
     if (sum >= settings.top_p * total) break;
   }
-  // Rounding may move the edge by one where the sum all but equals top-p.
+  // Rounding may move the edge by one where the sum all but equals top-p. (sampling_bits_test.cc is exact.)
   RC_ASSERT(std::max(found.size(), expected) - std::min(found.size(), expected) <= 1u);
   for (size_t i = 0; i < found.size(); ++i) RC_ASSERT(found[i] == sorted[i].id);
 }
