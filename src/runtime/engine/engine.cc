@@ -288,19 +288,21 @@ void Engine::Impl::receive() {
   finish_step(step, result, time);
 }
 
-// Chooses the tokens of every part; into the log first, then to the readers.
+// Chooses the tokens of every part, requests apart from each other; into the log first, then to the readers.
 void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, Duration time) {
   const std::vector<StepPart>& parts = step.plan.parts;
   const size_t vocab = stage->info().vocab, dim = stage->info().dim;
   std::vector<Session::Outcome> chosen(parts.size());
   std::vector<Status> errors(parts.size());
   std::vector<PartOutcome> outcomes(parts.size());
-  size_t logit_row = 0, hidden_row = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
+  std::vector<std::pair<size_t, size_t>> first_rows(parts.size());  // of logits, of hidden rows
+  for (size_t i = 1; i < parts.size(); ++i)
+    first_rows[i] = {first_rows[i - 1].first + parts[i - 1].logit_rows,
+                     first_rows[i - 1].second + parts[i - 1].hidden_rows};
+  stage->for_each(parts.size(), [&](size_t i) {
+    const auto [logit_row, hidden_row] = first_rows[i];
     const auto logits = result.logits.subspan(logit_row * vocab, parts[i].logit_rows * vocab);
     const auto hidden = result.hidden.subspan(hidden_row * dim, parts[i].hidden_rows * dim);
-    logit_row += parts[i].logit_rows;
-    hidden_row += parts[i].hidden_rows;
     if (step.actives[i] != nullptr) {
       try {
         chosen[i] = step.actives[i]->session.take(parts[i], logits, hidden);
@@ -312,7 +314,7 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
       }
     }
     outcomes[i] = {parts[i].id, chosen[i].tokens, chosen[i].finish.has_value()};
-  }
+  });
   const TimePoint now = clock.now();
   std::vector<bool> in_log(parts.size());
   {

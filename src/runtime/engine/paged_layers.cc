@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <new>
 
 #include "base/checked.h"
@@ -39,6 +40,7 @@ PagedLayers::PagedLayers(const LoadedModel& model, ThreadPool& pool, const Paged
     : info_(stage_info(model, options)),
       memory_(kv_shape(model, options.kv_type), info_.pages),
       runner_(model, pool),
+      pool_(pool),
       turn_(options.turn),
       sequences_(options.sequences),
       page_views_(options.sequences) {}
@@ -135,6 +137,20 @@ Result<BatchRunner::Output> PagedLayers::run(std::span<const float> hidden) {
   } catch (const std::bad_alloc&) {
     return Status(Errc::kOutOfMemory, "no memory for the step's activations");
   }
+}
+
+void PagedLayers::for_each(size_t count, FunctionRef<void(size_t)> fn) {
+  std::unique_lock<std::mutex> turn;
+  if (turn_ != nullptr) turn = std::unique_lock(*turn_, std::try_to_lock);
+  // Alone for one, for which no thread need wake up, and while the pool computes somebody else's step.
+  if (count <= 1 || (turn_ != nullptr && !turn.owns_lock())) {
+    for (size_t i = 0; i < count; ++i) fn(i);
+    return;
+  }
+  std::atomic<size_t> next = 0;
+  pool_.run([&](size_t) {
+    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) fn(i);
+  });
 }
 
 }  // namespace butterfly::runtime

@@ -45,6 +45,9 @@ class PagedLayers {
   // for the activations.
   Result<BatchRunner::Output> run(std::span<const float> hidden);
 
+  // Stage::for_each() by the pool, unless others use it.
+  void for_each(size_t count, FunctionRef<void(size_t)> fn);
+
  private:
   struct Placed {
     std::vector<uint32_t> pages;  // by block
@@ -57,6 +60,7 @@ class PagedLayers {
   StageInfo info_;
   model::KvMemory memory_;
   BatchRunner runner_;
+  ThreadPool& pool_;
   std::mutex* turn_;
   std::vector<Placed> sequences_;
   std::vector<std::span<const uint32_t>> page_views_;

@@ -14,6 +14,7 @@ class PagedStage final : public Stage {
   Status submit(const StepRequest& request) override;
   StepResult receive(Duration timeout) override;
   Status reset(uint64_t epoch, Duration timeout) override;
+  void for_each(size_t count, FunctionRef<void(size_t)> fn) override { layers_.for_each(count, fn); }
   void close() override {}
 
  private:

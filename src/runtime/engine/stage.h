@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "base/clock.h"
+#include "base/function_ref.h"
 #include "runtime/engine/step.h"
 
 namespace butterfly::runtime {
@@ -38,6 +39,12 @@ class Stage {
 
   // Drops steps under way and the cache's contents; results of older epochs do not come any more.
   virtual Status reset(uint64_t epoch, Duration timeout) = 0;
+
+  // Calls fn(i) once for each i below `count`: by several threads where the stage has some that are idle
+  // between receive() and submit(), else one after the other. `fn` must not throw.
+  virtual void for_each(size_t count, FunctionRef<void(size_t)> fn) {
+    for (size_t i = 0; i < count; ++i) fn(i);
+  }
 
   // Wakes a receive(), which then returns kCancelled. From any thread; safe to call twice.
   virtual void close() = 0;
