@@ -43,12 +43,15 @@ CpuShare measure_cpu_share(ThreadPool& pool) {
   const auto threads = static_cast<double>(pool.size());
   if (!quota || *quota >= threads) return {};
   CpuShare found;
-  std::vector<double> first(pool.size());
+  std::vector<double> first(pool.size()), bursts(kBursts);
   for (int i = 0; i < kBursts; ++i) {
     std::this_thread::sleep_for(kRest + i * std::chrono::milliseconds(7));  // at different times of a period
     pool.run([&](size_t worker) { first[worker] = run_until_stopped(); });
-    found.burst_s += *std::ranges::min_element(first) / kBursts;
+    bursts[static_cast<size_t>(i)] = *std::ranges::min_element(first);
   }
+  // The middle one: now and then a stop is too short to be seen, and a burst seems to last for many periods.
+  std::ranges::nth_element(bursts, bursts.begin() + kBursts / 2);
+  found.burst_s = bursts[kBursts / 2];
   const auto start = Clock::now();
   const double cpu_start = process_cpu_s();
   pool.run([&](size_t) {
