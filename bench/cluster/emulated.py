@@ -7,8 +7,9 @@ A node is a process of `butterfly serve --cluster` or `butterfly join` with
   - a network namespace of its own, joined to the others by a switch that delays every frame (delay_line: kernels without netem);
     what it sends passes a token bucket (tc tbf) of its link's bandwidth, whose bucket holds four frames, so that a row of a
     token does not slip through at once;
-  - a control group that limits its CPU time (cpu.max, or cpu.cfs_quota_us in version 1) in periods of 4 ms. The usual 100 ms
-    would not do: a node that waits for others half of the time would save up its quota and compute at full speed.
+  - a control group that limits its CPU time (cpu.max, or cpu.cfs_quota_us in version 1) in periods of 20 ms. With the usual 100 ms
+    a node that waits for others would find its quota unused and compute at full speed; with 4 ms, the kernel's tick, the same node
+    was stopped every 1.2 ms in one run and every 4 ms in the next, with a third less speed from cold caches in the first.
 Nodes measure their own kernels and links inside these limits, with nothing told to them. The coordinator plans (`balanced`:
 everybody has a part) and predicts; then one stream generates, around the depth for which the plan was made, and its
 tokens/s are compared. Nodes start one after the other, so that they do not measure each other. Needs root, ip and tc.
@@ -36,7 +37,7 @@ from http_load import ask  # noqa: E402
 
 CONTEXT, TOKENS = 256, 48
 PROMPT = CONTEXT // 2 - TOKENS // 2  # so that half of the context is full on average, as the planner counts
-PERIOD_US = 4000
+PERIOD_US = 20000
 FRAME = 1514
 # CPUs of each node, the coordinator first; then its link: Mbit/s and milliseconds of one way.
 CLUSTERS = {

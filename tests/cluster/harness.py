@@ -89,7 +89,11 @@ class Server(Process):
         self.socket = f"{work}/{name}.sock"
         super().__init__([butterfly, "serve", "--port", "0", "--management", self.socket, *flags], **more)
         if ready:
-            self.wait_ready()
+            try:
+                self.wait_ready()
+            except AssertionError:
+                self.kill()
+                raise
 
     def wait_ready(self):
         found = self.wait_for(r"Serving (\S+) at http://([^ ]+):(\d+)")

@@ -47,10 +47,9 @@ double seconds_now(bool quota, size_t threads) {
 }
 
 // Products per second, matrices in turn. The fastest quarter decides: other programs only slow a product
-// down, and a lucky one whose weights were in a cache should not count. Under a quota all of them count:
-// threads that were stopped go on with cold caches, which costs 0.3 ms of CPU time each time (1.1 B weights,
-// Q8_0, one thread: 12.5 tokens/s without a quota, 6.7 with 60 % in periods of 4 ms, 2.6 with 30 %), and the
-// fastest ones are those between two stops.
+// down, and a lucky one whose weights were in a cache should not count. Under a quota the middle one does:
+// threads that were stopped go on with cold caches, and the fastest products are those that no stop came
+// between.
 double products_per_s(ThreadPool& pool, const std::vector<PackedMatrix>& all, size_t rows,
                       std::chrono::milliseconds time) {
   const bool quota = cgroup_cpu_quota().value_or(1e9) < static_cast<double>(pool.size());
@@ -73,11 +72,9 @@ double products_per_s(ThreadPool& pool, const std::vector<PackedMatrix>& all, si
     });
     times.push_back(std::max(seconds_now(quota, pool.size()) - before, 1e-9));
   } while (before - start < wanted_s || times.size() < 4);
-  if (quota)
-    return static_cast<double>(times.size()) / std::max(seconds_now(quota, pool.size()) - start, 1e-9);
-  const auto quarter = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
-  std::nth_element(times.begin(), quarter, times.end());
-  return 1 / *quarter;
+  const auto typical = times.begin() + static_cast<std::ptrdiff_t>(times.size() / (quota ? 2 : 4));
+  std::nth_element(times.begin(), typical, times.end());
+  return 1 / *typical;
 }
 
 }  // namespace
