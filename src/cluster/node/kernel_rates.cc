@@ -47,11 +47,10 @@ double seconds_now(bool quota, size_t threads) {
 }
 
 // Products per second, matrices in turn. The fastest quarter decides: other programs only slow a product
-// down, and a lucky one whose weights were in a cache should not count. Under a quota the middle one does:
-// threads that were stopped go on with cold caches, and the fastest products are those that no stop came
-// between.
+// down, and a lucky one whose weights were in a cache should not count.
 double products_per_s(ThreadPool& pool, const std::vector<PackedMatrix>& all, size_t rows,
                       std::chrono::milliseconds time) {
+  using Clock = std::chrono::steady_clock;
   const bool quota = cgroup_cpu_quota().value_or(1e9) < static_cast<double>(pool.size());
   const size_t stride = kernels::act_layout(all[0].act(), kCols).row_bytes;
   const Buffer acts = Buffer::allocate(rows * std::max(stride, kCols * sizeof(float)));
@@ -59,22 +58,20 @@ double products_per_s(ThreadPool& pool, const std::vector<PackedMatrix>& all, si
   std::vector<float> y(rows * kRows);
   std::vector<double> times;
   size_t next = 0;
-  const double wanted_s = std::chrono::duration<double>(time).count();
-  const double start = seconds_now(quota, pool.size());
-  double before = start;
+  const auto start = Clock::now();
   do {
     const PackedMatrix& w = all[next];
     next = (next + 1) % all.size();
-    before = seconds_now(quota, pool.size());
+    const double before = seconds_now(quota, pool.size());
     pool.parallel_for(w.panels(), 1, [&](size_t begin, size_t end) {
       kernels::matmul(w, acts.data(), act_stride, rows, y.data(), kRows, begin * kernels::kPanelRows,
                       std::min(end * kernels::kPanelRows, kRows));
     });
     times.push_back(std::max(seconds_now(quota, pool.size()) - before, 1e-9));
-  } while (before - start < wanted_s || times.size() < 4);
-  const auto typical = times.begin() + static_cast<std::ptrdiff_t>(times.size() / (quota ? 2 : 4));
-  std::nth_element(times.begin(), typical, times.end());
-  return 1 / *typical;
+  } while (Clock::now() - start < time || times.size() < 4);
+  const auto quarter = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
+  std::nth_element(times.begin(), quarter, times.end());
+  return 1 / *quarter;
 }
 
 }  // namespace
