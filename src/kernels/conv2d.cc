@@ -23,11 +23,14 @@ bool pointwise(const Conv2d& c) {
   return c.kernel_h == 1 && c.kernel_w == 1 && c.groups == 1 && c.pad_top == 0 && c.pad_left == 0 &&
          c.pad_bottom == 0 && c.pad_right == 0;
 }
-// Whether a pointwise convolution is a product of packed rows: many outputs pay for packing, and rows a
-// multiple of 4 KiB apart would fight for the same lines of the first cache.
-bool worth_packing(size_t row_floats, size_t outputs) { return outputs > 256 || row_floats % 1024 == 0; }
-
 bool every_pixel(const Conv2d& c) { return c.stride_h == 1 && c.stride_w == 1; }
+// Whether a pointwise convolution is a product. With strides the pixels have to be put side by side first:
+// many outputs pay for that, and rows a multiple of 4 KiB apart would fight for the same lines of the first
+// cache.
+bool is_product(const Conv2d& c, size_t row_floats, size_t outputs) {
+  return pointwise(c) && (every_pixel(c) || outputs > 256 || row_floats % 1024 == 0);
+}
+
 bool depthwise(const Conv2d& c) { return c.groups > 1 && c.group_in() == 1 && c.group_out() == 1; }
 
 float* scratch(size_t count) {
@@ -84,7 +87,7 @@ void conv2d_forward(const Conv2d& c, const float* x, const float* w, const Epilo
                     ThreadPool& pool) {
   if (plain_target()) return ref::conv2d_forward(c, x, w, epilogue, y);
   if (c.y_count() == 0) return;
-  if (pointwise(c) && worth_packing(c.stride_w * c.in_c, c.out_c)) {
+  if (is_product(c, c.stride_w * c.in_c, c.out_c)) {
     const float* from = every_pixel(c) ? x : used_pixels(c, x, pool);
     return gemm({.m = c.positions(),
                  .n = c.out_c,
@@ -119,7 +122,7 @@ void conv2d_forward(const Conv2d& c, const float* x, const float* w, const Epilo
 void conv2d_backward_data(const Conv2d& c, const float* dy, const float* w, float* dx, ThreadPool& pool) {
   if (plain_target()) return ref::conv2d_backward_data(c, dy, w, dx);
   if (c.x_count() == 0) return;
-  if (pointwise(c) && worth_packing(c.out_c, c.in_c)) {
+  if (is_product(c, c.out_c, c.in_c)) {
     float* to = every_pixel(c) ? dx : scratch(c.positions() * c.in_c);
     gemm({.m = c.positions(),
           .n = c.in_c,
