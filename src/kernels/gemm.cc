@@ -64,7 +64,10 @@ void PackPanel(const Gemm& job, size_t panel, Block steps, float* to) {
     PackColumns(job.b.data + steps.begin * job.b.stride + first, job.b.stride, cols, job.n - first,
                 steps.size(), to, kTileCols);
   }
-  PadSteps(to, cols, kTileCols, steps.size());
+  // Of a panel that fits one vector no other is read.
+  const size_t width = cols <= kVF ? kVF : kTileCols;
+  for (size_t k = 0; cols < width && k < steps.size(); ++k)
+    std::fill(to + k * kTileCols + cols, to + k * kTileCols + width, 0.0f);
 }
 
 // What PackTile() and PackPanel() read, and the outputs of a tile.
@@ -120,7 +123,7 @@ HWY_INLINE void Multiply(const Gemm& job, size_t row, size_t height, size_t pane
                  job.c_stride,
                  chain,
                  from.keep};
-  const auto run = PlainTileFor(height, in_place, from.keep != nullptr);
+  const auto run = PlainTileFor(height, in_place, from.keep != nullptr, cols <= kVF);
   if (cols == kTileCols) {
     run(tile, ahead);
   } else {

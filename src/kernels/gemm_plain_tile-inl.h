@@ -31,10 +31,10 @@ struct PlainTile {
 
 // kRowsApart: row m has its values at a + m * a_stride, one after the other; else step k has those of all
 // rows at a + k * a_stride.
-template <size_t kRows, bool kRowsApart, bool kKeep>
+template <size_t kRows, bool kRowsApart, bool kKeep, size_t kVectors>
 HWY_NOINLINE void RunPlainTile(const PlainTile& tile, AheadOfTile<StridedRows>& ahead) {
   const auto row = [c = tile.c, stride = tile.c_stride](size_t m) HWY_ATTR { return c + m * stride; };
-  Accumulators<kRows> acc;
+  Accumulators<kRows, kVectors> acc;
   acc.Begin(row, tile.chain);
   // Five rows to a pointer: 0, 1, 2 and 4 strides from it are one address of x86, 3 need a register of their
   // own. A pointer for each row would be read from the stack again at every step.
@@ -66,13 +66,13 @@ HWY_NOINLINE void RunPlainTile(const PlainTile& tile, AheadOfTile<StridedRows>& 
       // Rows of B may all share a set of the first cache: not many at a time.
       constexpr size_t kSoon = kKeep ? 6 : 12;
       BF_UNROLL
-      for (size_t n = 0; n < kTileCols; n += 16) __builtin_prefetch(b + kSoon * b_stride + n, 0, 3);
-      VF w[kTileVectors];
+      for (size_t n = 0; n < kVectors * kVF; n += 16) __builtin_prefetch(b + kSoon * b_stride + n, 0, 3);
+      VF w[kVectors];
       BF_UNROLL
-      for (size_t n = 0; n < kTileVectors; ++n) w[n] = hn::LoadU(DF(), b + n * kVF);
+      for (size_t n = 0; n < kVectors; ++n) w[n] = hn::LoadU(DF(), b + n * kVF);
       if constexpr (kKeep) {
         BF_UNROLL
-        for (size_t n = 0; n < kTileVectors; ++n) hn::Store(w[n], DF(), keep + n * kVF);
+        for (size_t n = 0; n < kVectors; ++n) hn::Store(w[n], DF(), keep + n * kVF);
         keep += kTileCols;
       }
       BF_UNROLL
@@ -80,7 +80,7 @@ HWY_NOINLINE void RunPlainTile(const PlainTile& tile, AheadOfTile<StridedRows>& 
         const float* at = kRowsApart ? x[m / 5] + (m % 5 == 3 ? apart3 : m % 5 * apart1) : x[0] + m;
         const VF value = hn::Set(DF(), *at);
         BF_UNROLL
-        for (size_t n = 0; n < kTileVectors; ++n) acc.v[m][n] = Fma(value, w[n], acc.v[m][n]);
+        for (size_t n = 0; n < kVectors; ++n) acc.v[m][n] = Fma(value, w[n], acc.v[m][n]);
       }
       BF_UNROLL
       for (size_t i = 0; i < kPointers; ++i) x[i] += step;
@@ -91,15 +91,22 @@ HWY_NOINLINE void RunPlainTile(const PlainTile& tile, AheadOfTile<StridedRows>& 
 
 // The functions for 1 .. kTileHeight rows.
 using PlainTileFunction = void (*)(const PlainTile&, AheadOfTile<StridedRows>&);
-template <bool kRowsApart, bool kKeep, size_t... kRow>
+template <bool kRowsApart, bool kKeep, size_t kVectors, size_t... kRow>
 HWY_INLINE PlainTileFunction PlainTileIn(size_t rows, std::index_sequence<kRow...>) {
-  static constexpr PlainTileFunction kTable[] = {RunPlainTile<kRow + 1, kRowsApart, kKeep>...};
+  static constexpr PlainTileFunction kTable[] = {RunPlainTile<kRow + 1, kRowsApart, kKeep, kVectors>...};
   return kTable[rows - 1];
 }
-HWY_INLINE PlainTileFunction PlainTileFor(size_t rows, bool rows_apart, bool keep) {
+// `narrow`: only the first vector of the columns.
+HWY_INLINE PlainTileFunction PlainTileFor(size_t rows, bool rows_apart, bool keep, bool narrow) {
   constexpr auto kAll = std::make_index_sequence<kTileHeight>();
-  if (rows_apart) return keep ? PlainTileIn<true, true>(rows, kAll) : PlainTileIn<true, false>(rows, kAll);
-  return keep ? PlainTileIn<false, true>(rows, kAll) : PlainTileIn<false, false>(rows, kAll);
+  constexpr size_t kWide = kTileVectors;
+  if (narrow)
+    return rows_apart ? PlainTileIn<true, false, 1>(rows, kAll) : PlainTileIn<false, false, 1>(rows, kAll);
+  if (keep)
+    return rows_apart ? PlainTileIn<true, true, kWide>(rows, kAll)
+                      : PlainTileIn<false, true, kWide>(rows, kAll);
+  return rows_apart ? PlainTileIn<true, false, kWide>(rows, kAll)
+                    : PlainTileIn<false, false, kWide>(rows, kAll);
 }
 
 #endif  // HWY_TARGET != HWY_SCALAR

@@ -42,9 +42,9 @@ enum class Chain {
   kFirst,     // from 0; added to 0, as the first of several kAdd
 };
 
-template <size_t kRows>
+template <size_t kRows, size_t kVectors = kTileVectors>
 struct Accumulators {
-  VF v[kRows][kTileVectors];
+  VF v[kRows][kVectors];
 
   HWY_INLINE Accumulators() {}  // one that the compiler makes has no target
   // row(m): where the outputs of row m stand.
@@ -52,14 +52,14 @@ struct Accumulators {
   HWY_INLINE void Begin(Row row, Chain chain) {
     BF_UNROLL
     for (size_t m = 0; m < kRows; ++m) BF_UNROLL
-    for (size_t n = 0; n < kTileVectors; ++n)
+    for (size_t n = 0; n < kVectors; ++n)
       v[m][n] = chain == Chain::kContinue ? hn::LoadU(DF(), row(m) + n * kVF) : hn::Zero(DF());
   }
   template <class Row>
   HWY_INLINE void End(Row row, Chain chain) const {
     BF_UNROLL
     for (size_t m = 0; m < kRows; ++m) BF_UNROLL
-    for (size_t n = 0; n < kTileVectors; ++n) {
+    for (size_t n = 0; n < kVectors; ++n) {
       float* to = row(m) + n * kVF;
       VF result = v[m][n];
       if (chain == Chain::kAdd) result = hn::Add(hn::LoadU(DF(), to), result);
