@@ -46,6 +46,26 @@ HWY_INLINE void Map(F f, float* out, size_t count, In... in) {
   if (i < count) StoreTail(f(LoadTail(in + i, count - i)...), out + i, count - i);
 }
 
+// As Map, for functions that compute as long as memory takes: so few elements fit into the processor's window
+// that it does not look far enough ahead by itself.
+template <class F, class... In>
+HWY_INLINE void MapAhead(F f, float* out, size_t count, In... in) {
+  constexpr size_t kAhead = 512;
+  const DF d;
+  size_t i = 0;
+  for (; i + 2 * 16 + kAhead <= count; i += 2 * 16) {
+    (__builtin_prefetch(in + i + kAhead, 0, 3), ...);
+    (__builtin_prefetch(in + i + kAhead + 16, 0, 3), ...);
+    for (size_t j = i; j < i + 2 * 16; j += 2 * kVF) {
+      const VF v0 = f(hn::LoadU(d, in + j)...);
+      const VF v1 = f(hn::LoadU(d, in + j + kVF)...);
+      hn::StoreU(v0, d, out + j);
+      hn::StoreU(v1, d, out + j + kVF);
+    }
+  }
+  Map(f, out + i, count - i, (in + i)...);
+}
+
 // As Map, but stores past the caches.
 template <class F, class... In>
 HWY_INLINE void MapStream(F f, float* out, size_t count, In... in) {
