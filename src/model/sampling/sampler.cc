@@ -198,6 +198,7 @@ int32_t Sampler::draw_from_cut(uint64_t position) {
       if (s.temperature == 1) units = place.units;
     }
   }
+  order_.keep_front(last_.logit);
   const uint64_t own = kernels::weight_units(kernels::exp_f32((last_.logit - largest) / s.temperature));
   if (!units) units = order_.sum_units(last_.logit, scale_) - equals_behind * own;
   return order_.find(draw_units(*units, position), scale_, last_.logit, *units + equals_behind * own).id;

@@ -64,6 +64,21 @@ void WeightedOrder::read(const LogitScan& scan) {
   scan.collect(head_least_, kInfinity, head_);
 }
 
+std::span<const float> WeightedOrder::row_sample() {
+  if (row_sample_.empty()) take_every(scan_->logits(), kSample, row_sample_);
+  return row_sample_;
+}
+
+void WeightedOrder::keep_front(float least) {
+  if (least >= head_least_) return;
+  const auto sample = row_sample();
+  const auto kept = std::ranges::count_if(sample, [&](float logit) { return logit >= least; });
+  if (static_cast<size_t>(kept) > sample.size() / 3) return;
+  head_least_ = least;
+  head_.clear();
+  scan_->collect(least, kInfinity, head_);
+}
+
 uint64_t WeightedOrder::sum_units(float least, kernels::WeightScale scale) const {
   if (least < head_least_) return scan_->sum_units(raise(least, scale), scale);
   return kernels::sum_units(head_.logits().data(), head_.size(), least, scale);
@@ -73,20 +88,23 @@ WeightedOrder::Place WeightedOrder::find(uint64_t need, kernels::WeightScale sca
                                          uint64_t units) {
   BF_DCHECK(need > 0 && need <= units) << need << " of " << units;
   const uint64_t head_units = sum_of(head_, scale);
-  if (need <= head_units) return find_in(head_, need, 0, scale);
+  const bool in_head = need <= head_units;
   Bounds bounds{raise(least, scale), head_least_, head_units, units};
-  if (row_sample_.empty()) take_every(scan_->logits(), kSample, row_sample_);
-  LogitList* list = &lists_[0];
-  narrow([&](float from, float below, LogitList& to) { scan_->collect(from, below, to); }, row_sample_, need,
-         scale, bounds, *list);
+  if (in_head) bounds = {head_least_, kInfinity, 0, head_units};
+  const LogitList* list = &head_;
+  if (!in_head) {
+    narrow([&](float from, float below, LogitList& to) { scan_->collect(from, below, to); }, row_sample(),
+           need, scale, bounds, lists_[0]);
+    list = &lists_[0];
+  }
   // Each time with a sample of what is left, which is less and more alike.
-  LogitList* next = &lists_[1];
   for (size_t size = 2 * list->size(); list->size() > kMany && list->size() <= size / 2;) {
     size = list->size();
+    LogitList& next = list == &lists_[0] ? lists_[1] : lists_[0];
     take_every(list->logits(), kSample, sample_);
     narrow([&](float from, float below, LogitList& to) { to.collect(*list, from, below); }, sample_, need,
-           scale, bounds, *next);
-    std::swap(list, next);
+           scale, bounds, next);
+    list = &next;
   }
   return find_in(*list, need, bounds.before, scale);
 }

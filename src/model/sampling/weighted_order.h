@@ -22,6 +22,9 @@ class WeightedOrder {
   // Borrows `scan`, which has read a row, until the next call.
   void read(const LogitScan& scan);
 
+  // Only what is not below `least` will be asked for from now on.
+  void keep_front(float least);
+
   // Units of all that are not below `least`.
   uint64_t sum_units(float least, kernels::WeightScale scale) const;
 
@@ -53,6 +56,7 @@ class WeightedOrder {
                              kernels::WeightScale scale);
   Place find_in(const LogitList& list, uint64_t need, uint64_t before, kernels::WeightScale scale);
   Place walk(const LogitList& list, uint64_t need, uint64_t before);
+  std::span<const float> row_sample();
 
   const LogitScan* scan_ = nullptr;
   LogitList head_;  // all that are not below head_least_

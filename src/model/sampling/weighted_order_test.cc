@@ -61,14 +61,18 @@ TEST(WeightedOrder, IsTheOrderOfEverythingSorted) {
           ASSERT_NO_FATAL_FAILURE(
               check_place(order, all, std::max<uint64_t>(1, units / 16 * i), scale, -kInf, units));
         ASSERT_NO_FATAL_FAILURE(check_place(order, all, units, scale, -kInf, units));
-        // Sums and places when only a front part is asked for.
-        const float least = all.order[size / 2].logit;
-        uint64_t kept = 0;
-        for (size_t i = 0; i < size && all.order[i].logit >= least; ++i) kept = all.sums[i];
-        ASSERT_EQ(order.sum_units(least, scale), kept);
-        for (uint64_t i = 0; i <= 8; ++i)
-          ASSERT_NO_FATAL_FAILURE(
-              check_place(order, all, std::max<uint64_t>(1, kept / 8 * i), scale, least, kept));
+        // Sums and places when only a front part is asked for: a large one and a small one.
+        for (const size_t front : {size / 2, size / 9}) {
+          const float least = all.order[front].logit;
+          uint64_t kept = 0;
+          for (size_t i = 0; i < size && all.order[i].logit >= least; ++i) kept = all.sums[i];
+          order.keep_front(least);
+          ASSERT_EQ(order.sum_units(least, scale), kept);
+          for (uint64_t i = 0; i <= 8; ++i)
+            ASSERT_NO_FATAL_FAILURE(
+                check_place(order, all, std::max<uint64_t>(1, kept / 8 * i), scale, least, kept));
+        }
+        order.read(scan);
       }
     }
   }
