@@ -41,12 +41,13 @@ struct Nibbles {
       acc[m] = ZeroAcc();
       sums[m] = kOffset == 0 ? hn::Zero(DI()) : hn::Set(DI(), -kOffset * acts.Sum32(m, block));
     }
+    V8 bits = hn::Zero(D8());
+    if constexpr (kBits == 5) bits = LoadChunk(sub + panel::kNibbleSub, part);
     BF_UNROLL
     for (size_t i = 0; i < 4; ++i) {
       const V8 both = LoadChunk(sub + i * panel::kChunkBytes, part);
       V8 low = ByteBits(both, 15), high = HighNibbles(both);
       if constexpr (kBits == 5) {
-        const V8 bits = LoadChunk(sub + panel::kNibbleSub, part);
         low = hn::Or(low, FifthBit(bits, 2 * i));
         high = hn::Or(high, FifthBit(bits, 2 * i + 1));
       }
