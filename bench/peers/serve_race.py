@@ -29,16 +29,21 @@ def free_port():
         return s.getsockname()[1]
 
 
+def context(options):
+    """Of one stream; both caches have room for all streams at once."""
+    return options.prompt + options.tokens + 64
+
+
 def llama(options, model):
     port = free_port()
-    positions = options.streams * (options.prompt + options.tokens + 64)
     return Server([options.llama, "-m", model, "--port", port, "--host", "127.0.0.1", "-np", options.streams, "-t", options.threads,
-                   "-tb", options.threads, "-c", positions, *options.llama_flags.split()], port=port, log=options.log)
+                   "-tb", options.threads, "-c", options.streams * context(options), *options.llama_flags.split()],
+                  port=port, log=options.log)
 
 
 def ours(options, model):
-    return butterfly(options.butterfly, model, "-t", options.threads, "--parallel", options.streams, "-c",
-                     options.prompt + options.tokens + 64, "--log-level", "error", log=options.log)
+    return butterfly(options.butterfly, model, "-t", options.threads, "--parallel", options.streams, "-c", context(options),
+                     "--cache-positions", options.streams * context(options), "--log-level", "error", log=options.log)
 
 
 def bodies(options, seed):
