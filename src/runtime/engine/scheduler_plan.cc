@@ -21,8 +21,8 @@ constexpr size_t kTile = 16;
 constexpr double kStallOfBurst = 1.25;
 // Requests that come together are read in together, if that takes no longer; those that have their first
 // token by then wait for the others, so many steps at most.
-constexpr double kBurstSeconds = 2;
-constexpr size_t kHeldMax = 6;
+constexpr double kBurstSeconds = 4;
+constexpr size_t kHeldMax = 12;
 constexpr uint64_t kPromptRefresh = 64;  // steps after which the time of streams alone is measured again,
 constexpr uint64_t kDraftRefresh = 64;   // while prompts are read, while guesses are made
 
