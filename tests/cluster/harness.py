@@ -173,6 +173,15 @@ class Server(Process):
             time.sleep(0.05)
 
 
+def unfailed_stream(butterfly, work, flags, tokens=60):
+    """What one process makes of the first prompt: the tokens that a cluster must have whatever happens to it."""
+    plain = Server(butterfly, work, [*flags, "-t", "1"], name="plain")
+    try:
+        return plain.stream(PROMPTS[0], tokens, temperature=0)
+    finally:
+        plain.end()
+
+
 def make_model(butterfly, path, *flags):
     if not os.path.exists(path):
         subprocess.run([butterfly, "make-model", path, *flags], check=True, stdout=subprocess.DEVNULL)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from harness import PROMPTS, SMALL, START_MAX_S, Server, make_model
+from harness import PROMPTS, SMALL, START_MAX_S, Server, make_model, unfailed_stream
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 os.makedirs(WORK, exist_ok=True)
@@ -42,11 +42,7 @@ def status_text(server):
 
 
 def a_killed_node_comes_back():
-    plain = Server(BUTTERFLY, WORK, [*FLAGS, "-t", "1"], name="plain")
-    try:
-        expected = plain.stream(PROMPTS[0], 60, temperature=0)
-    finally:
-        plain.end()
+    expected = unfailed_stream(BUTTERFLY, WORK, FLAGS)
     server = Server(BUTTERFLY, WORK, [*FLAGS, "--local-nodes", "3"], name="back")
     try:
         keys = {n["name"]: n["key"] for n in server.wait_serving(3)["nodes"]}

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from harness import PROMPTS, SMALL, Server, make_model
+from harness import PROMPTS, SMALL, Server, make_model, unfailed_stream
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 os.makedirs(WORK, exist_ok=True)
@@ -46,11 +46,7 @@ def stop_thread(thread):
 
 def a_hung_stage_is_found():
     """Its process beats on, so only its steps tell. The engine's own patience (60 s) must not be needed."""
-    plain = Server(BUTTERFLY, WORK, [*FLAGS, "-t", "1"], name="plain")
-    try:
-        expected = plain.stream(PROMPTS[0], 60, temperature=0)
-    finally:
-        plain.end()
+    expected = unfailed_stream(BUTTERFLY, WORK, FLAGS)
     server = Server(BUTTERFLY, WORK, [*FLAGS, "--local-nodes", "3"], name="hung")
     stopped = None
     try:
