@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/testing/source_tree.h"
 #include "base/testing/temp_dir.h"
 
 namespace butterfly {
@@ -214,7 +215,7 @@ Complaints complaints_about(const fs::path& root) {
 }
 
 TEST(Arrows, ThisTreeIsInOrder) {
-  const fs::path root = BUTTERFLY_SOURCE_DIR;
+  const fs::path root = source_path();
   EXPECT_GT(files_under(root).size(), 10u) << "looked in the wrong place: " << root;
   EXPECT_THAT(complaints_about(root), ::testing::IsEmpty());
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
+#include "base/testing/source_tree.h"
 #include "base/testing/temp_dir.h"
 #include "cli/conversation.h"
 #include "cli/exit_code.h"
@@ -25,7 +26,7 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-const std::string kModel = BUTTERFLY_SOURCE_DIR "/models/caterpillar.gguf";
+const std::string kModel = source_path("models/caterpillar.gguf").string();
 
 runtime::GenerateOptions greedy() {
   runtime::GenerateOptions options;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/testing/source_tree.h"
 #include "graph/executor.h"
 #include "graph/ops.h"
 #include "kernels/optimizer_update.h"
@@ -63,7 +64,7 @@ struct Case {
 };
 
 std::vector<Case> cases(const std::string& op) {
-  std::ifstream in(std::filesystem::path(BUTTERFLY_SOURCE_DIR "/../shared/data/op-vectors") / (op + ".json"));
+  std::ifstream in(shared_data("op-vectors") / (op + ".json"));
   std::vector<Case> all;
   if (!in) return all;
   for (const Json& json : Json::parse(in)) all.push_back({json});

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/testing/source_tree.h"
 #include "model/testing/adapter_in_memory.h"
 #include "model/tokenizer/vector_files.h"
 
@@ -17,7 +18,7 @@ namespace {
 TEST(AdapterFuzzSeeds, Fit) {
   const ModelFile base = testing::fuzz_base_model();
   std::map<std::string, std::vector<std::string>> targets;
-  const std::filesystem::path folder = BUTTERFLY_SOURCE_DIR "/src/model/adapter_fuzz_corpus";
+  const std::filesystem::path folder = source_path("src/model/adapter_fuzz_corpus");
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string bytes = read_whole_file(entry.path());
     const Adapter adapter =

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <set>
 
+#include "base/testing/source_tree.h"
+
 namespace butterfly::server {
 namespace {
 
@@ -36,7 +38,7 @@ TEST(RouteTable, FindsByMethodPathAndDoor) {
 }
 
 TEST(RouteTable, TheManualNamesEveryRoute) {
-  std::ifstream in(BUTTERFLY_SOURCE_DIR "/docs/serve.md");
+  std::ifstream in(source_path("docs/serve.md"));
   const std::string page{std::istreambuf_iterator<char>(in), {}};
   for (const Route& route : route_table())
     EXPECT_NE(page.find(std::string(route.path) + "`"), std::string::npos) << route.path;

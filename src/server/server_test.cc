@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/testing/source_tree.h"
 #include "server/api/json.h"
 #include "server/management_client.h"
 #include "server/testing/running_server.h"
@@ -498,7 +499,7 @@ TEST(ServerModels, SeveralByNameAndIdleOnesMakeRoom) {
 }
 
 TEST(ServerModels, AnAdapterIsAModelOfItsOwn) {
-  const std::filesystem::path data = std::filesystem::path(BUTTERFLY_SOURCE_DIR) / "../shared/data";
+  const std::filesystem::path data = shared_data();
   const auto model = data / "models/tinystories-656k/tinystories-656k-f32.gguf";
   const auto adapter = data / "lora/tinystories-656k/adapter.gguf";
   if (!std::filesystem::exists(model) || !std::filesystem::exists(adapter))

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "base/testing/source_tree.h"
 #include "train/trainer.h"
 
 namespace butterfly::train {
@@ -161,8 +162,7 @@ TEST(ImageNetwork, PlansOfResNetsAreWithinAHundredthOfLoad) {
     size_t weights;
   };
   for (const Row& row : {Row{"resnet18.toml", 11689512}, Row{"resnet50.toml", 25557032}}) {
-    const ImageNetwork network = ImageNetwork::from_file(
-        std::filesystem::path(BUTTERFLY_SOURCE_DIR "/docs/networks") / row.file, 1, false);
+    const ImageNetwork network = ImageNetwork::from_file(source_path("docs/networks") / row.file, 1, false);
     EXPECT_EQ(network.parameter_count(), row.weights) << row.file;
     EXPECT_EQ(network.classes(), 1000u);
     TrainerOptions options;

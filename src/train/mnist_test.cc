@@ -1,6 +1,7 @@
 // The recipe docs/networks/mnist.yml reads digits: at least 99.0 % of the test set.
 #include <gtest/gtest.h>
 
+#include "base/testing/source_tree.h"
 #include "base/testing/temp_dir.h"
 #include "train/train_run.h"
 
@@ -8,11 +9,11 @@ namespace butterfly::train {
 namespace {
 
 TEST(Mnist, AtLeast99PercentOfTheTestSet) {
-  const std::filesystem::path folder = BUTTERFLY_SOURCE_DIR "/../shared/data/datasets/mnist";
+  const std::filesystem::path folder = shared_data("datasets/mnist");
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no MNIST in " << folder;
   const butterfly::testing::TempDir dir;
   TrainConfig config;
-  read_config_file(BUTTERFLY_SOURCE_DIR "/docs/networks/mnist.yml", config);
+  read_config_file(source_path("docs/networks/mnist.yml"), config);
   config.datasets = {(folder / "train-images-idx3-ubyte.gz").string()};
   config.test_datasets = {(folder / "t10k-images-idx3-ubyte.gz").string()};
   config.output_dir = dir.path().string();

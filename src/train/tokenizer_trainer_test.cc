@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/testing/source_tree.h"
 #include "model/tokenizer/byte_level.h"
 #include "model/tokenizer/hf_tokenizer.h"
 #include "model/tokenizer/tokenizer.h"
@@ -73,7 +74,7 @@ TEST(BpeTrainer, EqualsThePlainTrainer) {
 }
 
 TEST(BpeTrainer, LearnsTheReference) {
-  const std::filesystem::path folder = BUTTERFLY_SOURCE_DIR "/../shared/data/bpe-training";
+  const std::filesystem::path folder = shared_data("bpe-training");
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
   BpeTrainer trainer({.vocabulary = 500, .special = {"<|endoftext|>"}});
   trainer.add_text(read_file(folder / "corpus.en.txt"));

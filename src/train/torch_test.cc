@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/testing/source_tree.h"
 #include "base/testing/temp_dir.h"
 #include "train/data/batch_order.h"
 #include "train/data/token_dataset.h"
@@ -49,7 +50,7 @@ TEST(Torch, TenLossesOfGpt2AreEqual) {
 // Same weights, same order of windows, same steps: the validation loss must be the same within 1 %. Rounding
 // differs, so the two runs drift apart step by step; more than this would be a mistake.
 TEST(Torch, AGptOnTextReachesTheSameValidationLoss) {
-  const std::filesystem::path text = BUTTERFLY_SOURCE_DIR "/../shared/data/datasets/text/tinyshakespeare.txt";
+  const std::filesystem::path text = shared_data("datasets/text/tinyshakespeare.txt");
   if (!std::filesystem::exists(text)) GTEST_SKIP() << "no " << text;
   constexpr size_t kSteps = 300, kLength = 64, kBatch = 16;
   const testing::Gpt2 gpt{.layers = 4,
@@ -117,7 +118,7 @@ TEST(Torch, AGptOnTextReachesTheSameValidationLoss) {
 TEST(Torch, FiveLossesOfAConvolutionalNetworkAreEqual) {
   constexpr size_t kBatch = 8;
   const butterfly::testing::TempDir folder;
-  const ImageNetwork network = ImageNetwork::from_file(BUTTERFLY_SOURCE_DIR "/bench/train/mnist_cnn.toml", 1);
+  const ImageNetwork network = ImageNetwork::from_file(source_path("bench/train/mnist_cnn.toml"), 1);
   dump(network, folder.path());
   const auto torch = testing::run_python("bench/train/mnist_torch.py --steps 5 --batch 8 --weights " +
                                          folder.path().string());

@@ -9,13 +9,15 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/testing/source_tree.h"
+
 namespace butterfly::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
 const std::string kModules = BUTTERFLY_BINARY_DIR "/node-llama-cpp";
-const std::string kHere = BUTTERFLY_SOURCE_DIR "/tests/llamacpp";
+const std::string kHere = source_path("tests/llamacpp").string();
 
 struct Finished {
   int status;

@@ -5,6 +5,8 @@
 #include <memory>
 #include <sstream>
 
+#include "base/testing/source_tree.h"
+
 namespace butterfly::kernels::testing {
 namespace {
 
@@ -51,7 +53,7 @@ NeonRun run_for_neon(const std::string& program) {
   // Beside the build that this test belongs to.
   const std::string build =
       (std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "neon").string();
-  const std::string source = BUTTERFLY_SOURCE_DIR;
+  const std::string source = source_path().string();
   // Two test programs may want the same build at once.
   const std::string lock = "flock '" + build + ".lock' ";
   for (const std::string& command :

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
+#include "base/testing/source_tree.h"
 #include "base/testing/temp_dir.h"
 #include "model/chat_template/chat_template.h"
 #include "model/chat_template/fixed_day.h"
@@ -18,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-const fs::path kFolder = BUTTERFLY_SOURCE_DIR "/../shared/data/chat-templates";
+const fs::path kFolder = shared_data("chat-templates");
 
 // Writes one line of JSON per rendering: the template, the variables and the text (null for an error).
 constexpr const char* kScript = R"py(import datetime, glob, json, sys

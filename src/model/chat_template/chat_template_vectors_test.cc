@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
+#include "base/testing/source_tree.h"
 #include "model/chat_template/chat_template.h"
 #include "model/chat_template/fixed_day.h"
 
@@ -16,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-const fs::path kFolder = BUTTERFLY_SOURCE_DIR "/../shared/data/chat-templates";
+const fs::path kFolder = shared_data("chat-templates");
 
 std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);

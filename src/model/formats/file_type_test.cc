@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "base/testing/source_tree.h"
+
 namespace butterfly::model {
 namespace {
 
@@ -133,8 +135,8 @@ TEST(FileTypes, RowsThatBlocksDoNotDivide) {
 
 // A file that ggml quantised has the types that are planned for it.
 TEST(FileTypes, AgreeWithAFileOfLlamaCpp) {
-  const std::filesystem::path path = std::filesystem::path(BUTTERFLY_SOURCE_DIR) /
-                                     "../shared/data/models/tiny-quantized-llamacpp/llama-256-q4_0.gguf";
+  const std::filesystem::path path =
+      source_path() / "../shared/data/models/tiny-quantized-llamacpp/llama-256-q4_0.gguf";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not here";
   const ModelFile file = open_model(path);
   const auto types = plan_types(file, *file_type_by_name("Q4_0"));

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/testing/source_tree.h"
 #include "model/formats/gguf.h"
 #include "model/formats/gguf_test_bytes.h"
 #include "model/formats/model_file.h"
@@ -19,7 +20,7 @@ using ::testing::HasSubstr;
 using testing::parse_error;
 using testing::small_gguf;
 
-const std::filesystem::path kData = BUTTERFLY_SOURCE_DIR "/../shared/data";
+const std::filesystem::path kData = shared_data();
 
 std::string open_error(const std::filesystem::path& path) {
   try {
@@ -70,7 +71,7 @@ TEST(GgufHostile, EveryFlippedBitGivesASoundFileOrAnError) {
 TEST(GgufHostile, FuzzCorpus) {
   size_t count = 0;
   for (const auto& entry :
-       std::filesystem::directory_iterator(BUTTERFLY_SOURCE_DIR "/src/model/formats/gguf_fuzz_corpus")) {
+       std::filesystem::directory_iterator(source_path("src/model/formats/gguf_fuzz_corpus"))) {
     std::ifstream in(entry.path(), std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     const auto bytes = std::as_bytes(std::span(text));

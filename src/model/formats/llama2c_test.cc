@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/testing/source_tree.h"
 #include "model/formats/gguf_test_bytes.h"
 
 namespace butterfly::model {
@@ -16,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::RawBytes;
 
-const std::filesystem::path kModels = BUTTERFLY_SOURCE_DIR "/../shared/data/models/stories260K";
+const std::filesystem::path kModels = shared_data("models/stories260K");
 
 class Llama2c : public ::testing::Test {
  protected:

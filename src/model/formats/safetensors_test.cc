@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/testing/source_tree.h"
 #include "base/testing/temp_dir.h"
 #include "model/formats/model_file.h"
 
@@ -136,7 +137,7 @@ TEST(Safetensors, RefusesLengthsThatCannotBe) {
 }
 
 TEST(Safetensors, FilesOfPublicRepositories) {
-  const std::filesystem::path folder = std::filesystem::path(BUTTERFLY_SOURCE_DIR) / "../shared/data/hostile";
+  const std::filesystem::path folder = shared_data("hostile");
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not here";
   const ModelFile file = open_model(folder / "all-dtypes.safetensors");
   EXPECT_EQ(file.format(), "safetensors");

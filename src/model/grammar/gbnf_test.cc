@@ -7,13 +7,14 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/testing/source_tree.h"
 #include "model/grammar/testing/small_vocabulary.h"
 
 namespace butterfly::model::grammar {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kData = BUTTERFLY_SOURCE_DIR "/../shared/data/gbnf";
+const fs::path kData = shared_data("gbnf");
 
 bool accepts(std::string_view grammar, std::string_view text) {
   static const auto index = small_vocabulary();

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/testing/source_tree.h"
 #include "model/grammar/structured_output.h"
 #include "model/tokenizer/hf_tokenizer.h"
 #include "model/tokenizer/vector_files.h"
@@ -21,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-const fs::path kData = BUTTERFLY_SOURCE_DIR "/../shared/data";
+const fs::path kData = shared_data();
 
 double micros(Clock::time_point from) {
   return std::chrono::duration<double, std::micro>(Clock::now() - from).count();

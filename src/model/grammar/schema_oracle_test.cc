@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/testing/source_tree.h"
 #include "base/testing/temp_dir.h"
 #include "model/grammar/testing/random_text.h"
 
@@ -15,7 +16,7 @@ namespace butterfly::model::grammar {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kSchemas = BUTTERFLY_SOURCE_DIR "/../shared/data/json/maskbench/schemas.jsonl";
+const fs::path kSchemas = shared_data("json/maskbench/schemas.jsonl");
 
 // Says which texts are not valid, and how many there were.
 constexpr const char* kScript = R"py(import json, sys, jsonschema

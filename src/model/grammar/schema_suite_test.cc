@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/testing/source_tree.h"
 #include "model/grammar/testing/small_vocabulary.h"
 
 namespace butterfly::model::grammar {
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-const fs::path kData = BUTTERFLY_SOURCE_DIR "/../shared/data/json";
+const fs::path kData = shared_data("json");
 
 struct Tally {
   size_t schemas = 0, right = 0;

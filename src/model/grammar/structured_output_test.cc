@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/testing/source_tree.h"
 #include "model/grammar/testing/small_vocabulary.h"
 #include "model/tokenizer/hf_tokenizer.h"
 #include "model/tokenizer/vector_files.h"
@@ -15,7 +16,7 @@ namespace butterfly::model {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kData = BUTTERFLY_SOURCE_DIR "/../shared/data";
+const fs::path kData = shared_data();
 
 class StructuredOutput : public ::testing::Test {
  protected:

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/testing/source_tree.h"
 #include "model/tokenizer/vector_files.h"
 
 namespace butterfly::model {
@@ -106,7 +107,7 @@ TEST(HfTokenizer, SentencePieceBytesThatAreNone) {
 // What the fuzzers start from: every file is a tokenizer that works, or an Error.
 TEST(HfTokenizer, FuzzSeeds) {
   namespace fs = std::filesystem;
-  const fs::path folder = BUTTERFLY_SOURCE_DIR "/src/model/tokenizer";
+  const fs::path folder = source_path("src/model/tokenizer");
   size_t working = 0;
   for (const char* kind : {"tokenizer_json_fuzz_corpus", "sentencepiece_fuzz_corpus"}) {
     for (const auto& entry : fs::directory_iterator(folder / kind)) {

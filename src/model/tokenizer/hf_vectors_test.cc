@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/mapped_file.h"
+#include "base/testing/source_tree.h"
 #include "model/formats/model_file.h"
 #include "model/tokenizer/hf_tokenizer.h"
 #include "model/tokenizer/token_stream.h"
@@ -12,7 +13,7 @@ namespace butterfly::model {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kData = BUTTERFLY_SOURCE_DIR "/../shared/data";
+const fs::path kData = shared_data();
 
 class HfVectors : public ::testing::Test {
  protected:

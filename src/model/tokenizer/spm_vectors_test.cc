@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/json_text.h"
+#include "base/testing/source_tree.h"
 #include "model/formats/llama2c.h"
 #include "model/formats/model_file.h"
 #include "model/tokenizer/tokenizer.h"
@@ -14,7 +15,7 @@
 namespace butterfly::model {
 namespace {
 
-const std::filesystem::path kData = BUTTERFLY_SOURCE_DIR "/../shared/data";
+const std::filesystem::path kData = shared_data();
 const std::filesystem::path kLlama2 = kData / "tokenizers/llama2-spm";
 
 using Ids = std::vector<int32_t>;

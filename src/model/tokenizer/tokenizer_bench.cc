@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/mapped_file.h"
+#include "base/testing/source_tree.h"
 #include "model/formats/model_file.h"
 #include "model/tokenizer/hf_tokenizer.h"
 #include "model/tokenizer/vector_files.h"
@@ -12,7 +13,7 @@
 namespace butterfly::model {
 namespace {
 
-const std::filesystem::path kData = BUTTERFLY_SOURCE_DIR "/../shared/data";
+const std::filesystem::path kData = shared_data();
 
 // Metadata first, as a model file gives it: what make_tokenizer() takes is then the vocabulary's own time.
 Metadata read_metadata(const std::string& name) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/mapped_file.h"
+#include "base/testing/source_tree.h"
 #include "base/testing/temp_dir.h"
 #include "model/tokenizer/hf_tokenizer.h"
 #include "model/tokenizer/vector_files.h"
@@ -12,7 +13,7 @@ namespace butterfly::model {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kData = BUTTERFLY_SOURCE_DIR "/../shared/data";
+const fs::path kData = shared_data();
 
 constexpr const char* kScript = R"(import json, sys
 import sentencepiece as spm

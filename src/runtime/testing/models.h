@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/source_tree.h"
 #include "model/synthetic/random_model.h"
 #include "runtime/generate.h"
 
 namespace butterfly::runtime::testing {
 
-inline const std::filesystem::path kModels =
-    std::filesystem::path(BUTTERFLY_SOURCE_DIR) / ".." / "shared" / "data" / "models";
+inline const std::filesystem::path kModels = shared_data("models");
 
 #define BF_SKIP_WITHOUT(path) \
   if (!std::filesystem::exists(path)) GTEST_SKIP() << (path).string() << " is not here"

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/json_text.h"
+#include "base/testing/source_tree.h"
 #include "server/api/api_error.h"
 
 namespace butterfly::server {
@@ -125,7 +126,7 @@ TEST(Fields, ValuesAndDefaults) {
 }
 
 TEST(FieldTable, TheManualHasEveryRow) {
-  std::ifstream in(BUTTERFLY_SOURCE_DIR "/docs/serve.md");
+  std::ifstream in(source_path("docs/serve.md"));
   const std::string page{std::istreambuf_iterator<char>(in), {}};
   // On a mismatch the right text is printed: put it into the page.
   EXPECT_TRUE(page.find(fields_manual()) != std::string::npos) << fields_manual();

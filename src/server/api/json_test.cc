@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/testing/source_tree.h"
 #include "server/api/api_error.h"
 
 namespace butterfly::server {
@@ -58,8 +59,7 @@ TEST(ParseJson, SaysWhatIsWrong) {
 // The public suite: what must be accepted is, what must be refused is (but for depth, which is ours to
 // bound).
 TEST(ParseJson, PublicSuite) {
-  const std::filesystem::path folder =
-      std::filesystem::path(BUTTERFLY_SOURCE_DIR) / "../shared/data/json/JSONTestSuite/test_parsing";
+  const std::filesystem::path folder = shared_data("json/JSONTestSuite/test_parsing");
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no ../shared/data/json/JSONTestSuite";
   size_t accepted = 0, refused = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -10,6 +10,7 @@
 #include <jpeglib.h>
 
 #include "base/error.h"
+#include "base/testing/source_tree.h"
 #include "base/testing/temp_dir.h"
 #include "train/data/idx_dataset.h"
 #include "train/data/image_folder.h"
@@ -179,7 +180,7 @@ TEST(IdxDataset, ReadsWhatTheFormatSays) {
 }
 
 TEST(IdxDataset, Mnist) {
-  const std::filesystem::path folder = BUTTERFLY_SOURCE_DIR "/../shared/data/datasets/mnist";
+  const std::filesystem::path folder = shared_data("datasets/mnist");
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
   const IdxDataset data(folder / "t10k-images-idx3-ubyte.gz", folder / "t10k-labels-idx1-ubyte.gz", {});
   EXPECT_EQ(data.size(), 10000u);

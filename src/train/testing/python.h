@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <string>
 
+#include "base/testing/source_tree.h"
+
 namespace butterfly::train::testing {
 
 struct PythonRun {
@@ -17,7 +19,7 @@ struct PythonRun {
 // Debian's Python, which python3-torch belongs to. `script` is below the source folder, with its arguments.
 inline PythonRun run_python(const std::string& script) {
   PythonRun run;
-  std::FILE* pipe = popen(("/usr/bin/python3 " BUTTERFLY_SOURCE_DIR "/" + script + " 2>&1").c_str(), "r");
+  std::FILE* pipe = popen(("/usr/bin/python3 " + source_path(script).string() + " 2>&1").c_str(), "r");
   if (pipe == nullptr) return run;
   std::array<char, 4096> chunk;
   while (std::fgets(chunk.data(), chunk.size(), pipe) != nullptr) run.text += chunk.data();

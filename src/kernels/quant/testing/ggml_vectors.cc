@@ -1,17 +1,19 @@
 #include "kernels/quant/testing/ggml_vectors.h"
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "base/json_text.h"
+#include "base/testing/source_tree.h"
 
 namespace butterfly::kernels::testing {
 namespace {
 
-constexpr const char* kPath = BUTTERFLY_SOURCE_DIR "/../shared/data/quant-vectors/ggml-quants.safetensors";
+const std::filesystem::path kPath = shared_data("quant-vectors/ggml-quants.safetensors");
 
 }  // namespace
 
