@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/testing/source_files.h"
 #include "base/testing/source_tree.h"
 #include "base/testing/temp_dir.h"
 
@@ -22,6 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using Complaints = std::vector<std::string>;
+using testing::cmake_words;
+using testing::files_under;
+using testing::lines_of;
+using testing::quoted_include;
+using File = testing::SourceFile;
 
 // Each folder and the ones it points at directly; it may use everything further along.
 const std::map<std::string, std::vector<std::string>> kArrows = {
@@ -38,6 +44,13 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"cli", {"runtime", "server"}},  // the serve command starts the server; not the other way round
 };
 
+// The rooms (sub-folders) of a folder, lowest first: a file may use its own room and those before it. "." are
+// the files of the folder itself. Tests and testing/ may use every room.
+const std::map<std::string, std::vector<std::string>> kRooms = {
+    {"graph", {".", "ops"}},
+    {"train", {"data", "optim", "corpus", "."}},
+};
+
 constexpr size_t kLinesMax = 800;
 
 bool may_use(const std::string& from, const std::string& to) {
@@ -47,48 +60,21 @@ bool may_use(const std::string& from, const std::string& to) {
                                              [&](const auto& next) { return may_use(next, to); });
 }
 
-std::vector<std::string> lines_of(const fs::path& file) {
-  std::vector<std::string> lines;
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-struct File {
-  fs::path path;
-  std::string name;    // for people: "src/base/log.cc"
-  std::string folder;  // "base"
-  std::vector<std::string> lines;
-  bool is(const char* ending) const { return name.ends_with(ending); }
-};
-
-// Everything people write below src/, in a fixed order.
-std::vector<File> files_under(const fs::path& root) {
-  std::vector<File> files;
-  if (!fs::exists(root / "src")) return files;
-  for (const auto& entry : fs::recursive_directory_iterator(root / "src")) {
-    const fs::path relative = entry.path().lexically_relative(root);
-    if (!entry.is_regular_file() || std::distance(relative.begin(), relative.end()) < 3) continue;
-    files.push_back({entry.path(), relative.generic_string(), std::next(relative.begin())->string(), {}});
-    File& file = files.back();
-    if (file.is(".h") || file.is(".cc") || file.is(".md") || file.is("CMakeLists.txt"))
-      file.lines = lines_of(file.path);
-  }
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.name < b.name; });
-  return files;
-}
-
 std::string place(const File& file, size_t line) { return file.name + ":" + std::to_string(line + 1) + ": "; }
 
-// What a line includes in quotes, if it does.
-std::optional<std::string> quoted_include(std::string_view line) {
-  const auto skip_blanks = [&] { line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size())); };
-  for (const std::string_view word : {"#", "include", "\""}) {
-    skip_blanks();
-    if (!line.starts_with(word)) return std::nullopt;
-    line.remove_prefix(word.size());
-  }
-  return std::string(line.substr(0, line.find('"')));
+// A file of one room that includes one of a room further up.
+void check_room(const File& file, size_t line, const std::string& target, Complaints& complaints) {
+  const auto row = kRooms.find(file.folder);
+  if (row == kRooms.end() || file.is_test()) return;
+  const auto place_of = [&](const std::string& room) {
+    return std::find(row->second.begin(), row->second.end(), room) - row->second.begin();
+  };
+  const std::string from = testing::room_of(file.name), to = testing::room_of("src/" + target);
+  if (to == "testing")
+    complaints.push_back(place(file, line) + "includes \"" + target + "\", which is for tests");
+  else if (place_of(to) > place_of(from))
+    complaints.push_back(place(file, line) + "includes \"" + target + "\", but in src/" + file.folder +
+                         " room " + from + " stands below " + to);
 }
 
 void check_includes(const File& file, Complaints& complaints) {
@@ -106,22 +92,8 @@ void check_includes(const File& file, Complaints& complaints) {
     if (kArrows.contains(to) && !may_use(file.folder, to))
       complaints.push_back(place(file, i) + "includes \"" + target + "\", but " + file.folder +
                            " may not use " + to);
+    if (to == file.folder) check_room(file, i, target, complaints);
   }
-}
-
-// Words of a CMakeLists.txt without comments.
-std::vector<std::string> cmake_words(const File& file) {
-  constexpr const char* kBetween = " \t()\"";
-  std::vector<std::string> words;
-  for (const std::string& line : file.lines) {
-    const std::string code = line.substr(0, line.find('#'));
-    for (size_t begin = 0; (begin = code.find_first_not_of(kBetween, begin)) != std::string::npos;) {
-      const size_t end = std::min(code.find_first_of(kBetween, begin), code.size());
-      words.push_back(code.substr(begin, end - begin));
-      begin = end;
-    }
-  }
-  return words;
 }
 
 void check_links(const File& file, Complaints& complaints) {
@@ -186,6 +158,14 @@ void check_folders(const fs::path& root, const std::vector<File>& files, Complai
   for (const File& file : files) {
     folders.insert(file.folder);
     if (file.name == "src/" + file.folder + "/CMakeLists.txt") built.insert(file.folder);
+  }
+  for (const File& file : files) {
+    const auto row = kRooms.find(file.folder);
+    const std::string room = testing::room_of(file.name);
+    if (row != kRooms.end() && (file.is(".h") || file.is(".cc")) && room != "testing" &&
+        std::find(row->second.begin(), row->second.end(), room) == row->second.end())
+      complaints.push_back(file.name + ": room " + room +
+                           " has no place in kRooms of src/base/arrows_test.cc");
   }
   for (const std::string& folder : folders) {
     if (!kArrows.contains(folder))
@@ -262,6 +242,19 @@ TEST_F(TidyTest, IncludeAcrossTheTwoBranches) {
   tree.write("src/model/CMakeLists.txt", "butterfly_module(model SOURCES m.cc DEPS butterfly::base)\n");
   tree.write("src/model/m.cc", "  #  include \"cluster/node/id.h\"\n");
   EXPECT_THAT(complaints(), ElementsAre(HasSubstr("model may not use cluster")));
+}
+
+TEST_F(TidyTest, RoomThatLooksUp) {
+  tree.write("CMakeLists.txt", "foreach(module base graph)\n");
+  tree.write("src/graph/CMakeLists.txt",
+             "butterfly_module(graph SOURCES a.cc ops/b.cc attic/c.cc TESTS a_test.cc)\n");
+  tree.write("src/graph/ops/b.cc", "#include \"graph/node.h\"\n");
+  tree.write("src/graph/a.cc", "#include \"graph/ops/b.h\"\n#include \"graph/testing/c.h\"\n");
+  tree.write("src/graph/a_test.cc", "#include \"graph/ops/b.h\"\n#include \"graph/testing/c.h\"\n");
+  tree.write("src/graph/attic/c.cc", "\n");
+  EXPECT_THAT(complaints(),
+              ElementsAre(HasSubstr("room attic has no place"), HasSubstr("room . stands below ops"),
+                          HasSubstr("which is for tests")));
 }
 
 TEST_F(TidyTest, IncludeWithoutFolder) {
