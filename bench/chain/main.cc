@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "chain/loopback_chain.h"
 #include "engine/load.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "runtime/engine/paged_stage.h"
 
 namespace butterfly::bench {

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "kernels/conv2d.h"
+#include "kernels/conv2d/conv2d.h"
 
 namespace butterfly::bench {
 

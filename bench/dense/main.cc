@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "races.h"
 
 int main(int argc, char** argv) {

@@ -2,11 +2,11 @@
 // move as many bytes and do nothing else.
 #include <fmt/format.h>
 
-#include "kernels/activation_backward.h"
-#include "kernels/elementwise.h"
-#include "kernels/memory_loops.h"
-#include "kernels/norm_backward.h"
-#include "kernels/optimizer_update.h"
+#include "kernels/elementwise/activation_backward.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/norm/norm_backward.h"
+#include "kernels/optim/optimizer_update.h"
+#include "kernels/probe/memory_loops.h"
 #include "race.h"
 #include "races.h"
 #include "tensor/buffer.h"

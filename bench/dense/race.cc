@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/thread_pool.h"
-#include "kernels/peak_loops.h"
+#include "kernels/probe/peak_loops.h"
 
 namespace butterfly::bench {
 namespace {

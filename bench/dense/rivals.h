@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 namespace butterfly::bench {
 

@@ -6,7 +6,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "engine/load.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "cli/command_table.h"
 #include "cli/exit_code.h"
 #include "cli/testing/run_captured.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 
 namespace butterfly::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "cli/revision.h"  // generated: kGitRevision
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 
 namespace butterfly::cli {
 namespace {

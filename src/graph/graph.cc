@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/checked.h"
-#include "kernels/activation_rows.h"
+#include "kernels/tiles/activation_rows.h"
 
 namespace butterfly::graph {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/kv_page.h"
+#include "kernels/attention/kv_page.h"
 
 namespace butterfly::graph {
 

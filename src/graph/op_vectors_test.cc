@@ -11,7 +11,7 @@
 #include "base/testing/source_tree.h"
 #include "graph/executor.h"
 #include "graph/ops.h"
-#include "kernels/optimizer_update.h"
+#include "kernels/optim/optimizer_update.h"
 
 namespace butterfly::graph {
 namespace {

@@ -9,10 +9,10 @@
 #include "base/thread_pool.h"
 #include "graph/graph.h"
 #include "graph/parameter.h"
-#include "kernels/attention.h"
-#include "kernels/conv2d.h"
-#include "kernels/pool2d.h"
-#include "kernels/rope.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/rope.h"
+#include "kernels/conv2d/conv2d.h"
+#include "kernels/pool2d/pool2d.h"
 
 namespace butterfly::graph {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/packed_matrix.h"
+#include "kernels/matmul/packed_matrix.h"
 #include "tensor/tensor.h"
 
 namespace butterfly::graph {

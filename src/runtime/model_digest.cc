@@ -4,7 +4,7 @@
 
 #include <exception>
 
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "runtime/model_digest_table.h"
 
 int main() {

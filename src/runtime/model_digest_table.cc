@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "kernels/digest.h"
+#include "kernels/digest/digest.h"
 #include "model/synthetic/random_model.h"
 #include "runtime/stage.h"
 

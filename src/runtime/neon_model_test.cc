@@ -2,7 +2,7 @@
 // fingerprint.
 #include <gtest/gtest.h>
 
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "kernels/testing/neon_program.h"
 #include "runtime/model_digest_table.h"
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "runtime/testing/models.h"
 
 namespace butterfly::runtime {

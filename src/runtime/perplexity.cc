@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "kernels/math.h"
+#include "kernels/math/math.h"
 
 namespace butterfly::runtime {
 namespace {

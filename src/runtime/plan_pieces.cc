@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "kernels/kv_page.h"
+#include "kernels/attention/kv_page.h"
 #include "model/arch/config_keys.h"
 #include "model/arch/network.h"
 #include "runtime/model_shape.h"

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "runtime/cluster/cluster_host.h"
 #include "server/dispatch.h"
 #include "server/model_specs.h"

@@ -1,7 +1,7 @@
 #include "train/gradient_tree.h"
 
 #include "base/check.h"
-#include "kernels/optimizer_update.h"
+#include "kernels/optim/optimizer_update.h"
 
 namespace butterfly::train {
 

@@ -40,8 +40,8 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/conv2d.h"
-#include "kernels/pool2d.h"
+#include "kernels/conv2d/conv2d.h"
+#include "kernels/pool2d/pool2d.h"
 #include "train/network.h"
 
 namespace butterfly::train {

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "base/error.h"
-#include "kernels/math.h"
+#include "kernels/math/math.h"
 
 namespace butterfly::train {
 namespace {

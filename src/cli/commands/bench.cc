@@ -17,8 +17,8 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/version.h"
-#include "kernels/machine_probe.h"
-#include "kernels/target.h"
+#include "kernels/probe/machine_probe.h"
+#include "kernels/simd/target.h"
 #include "runtime/benchmark.h"
 
 namespace butterfly::cli {

@@ -16,7 +16,7 @@
 #include "cli/terminal.h"
 #include "cluster/node/addresses.h"
 #include "cluster/node/free_memory.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "server/management_client.h"
 
 namespace butterfly::cli {

@@ -19,7 +19,7 @@
 #include "cluster/node/kernel_rates.h"
 #include "cluster/node/this_node.h"
 #include "cluster/picture/plan_picture.h"
-#include "kernels/machine_probe.h"
+#include "kernels/probe/machine_probe.h"
 #include "runtime/model_shape.h"
 
 namespace butterfly::cli {

@@ -7,7 +7,7 @@
 #include "cli/exit_code.h"
 #include "cli/options.h"
 #include "cli/version.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 
 namespace butterfly::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "cluster/node/cpu_share.h"
 #include "cluster/node/kernel_rates.h"
-#include "kernels/matmul.h"
+#include "kernels/matmul/matmul.h"
 
 namespace butterfly::cluster {
 namespace {

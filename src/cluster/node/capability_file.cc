@@ -10,7 +10,7 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 
 namespace butterfly::cluster {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/cgroup.h"
 #include "base/cpu.h"
-#include "kernels/matmul.h"
+#include "kernels/matmul/matmul.h"
 #include "kernels/quant/quant.h"
 
 namespace butterfly::cluster {

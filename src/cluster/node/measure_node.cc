@@ -10,8 +10,8 @@
 #include "cluster/node/cpu_share.h"
 #include "cluster/node/kernel_rates.h"
 #include "cluster/node/topology.h"
-#include "kernels/machine_probe.h"
-#include "kernels/target.h"
+#include "kernels/probe/machine_probe.h"
+#include "kernels/simd/target.h"
 
 namespace butterfly::cluster {
 namespace {

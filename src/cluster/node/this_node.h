@@ -1,7 +1,7 @@
 // This machine as a node, from what the probe measured.
 #pragma once
 #include "cluster/node/cluster_spec.h"
-#include "kernels/machine_probe.h"
+#include "kernels/probe/machine_probe.h"
 
 namespace butterfly::cluster {
 

@@ -6,7 +6,7 @@
 #include "cluster/transport/message.h"
 #include "cluster/transport/wire_reader.h"
 #include "cluster/transport/wire_writer.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 
 namespace butterfly::cluster {
 namespace {

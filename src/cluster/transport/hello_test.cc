@@ -8,7 +8,7 @@
 
 #include "cluster/transport/inproc.h"
 #include "cluster/transport/message.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 
 namespace butterfly::cluster {
 namespace {

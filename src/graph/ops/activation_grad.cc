@@ -1,10 +1,10 @@
 // Backward of functions of single values and of gated activations.
-#include "kernels/activation_backward.h"
+#include "kernels/elementwise/activation_backward.h"
 
 #include <algorithm>
 
 #include "graph/ops/grad_ops.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace butterfly::graph {
 namespace {

@@ -1,7 +1,7 @@
 // a + b, a + factor * b, and x + bias for every row.
 #include "graph/ops/grad_ops.h"
 #include "graph/ops/rows.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace butterfly::graph {
 namespace {

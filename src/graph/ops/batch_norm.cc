@@ -4,7 +4,7 @@
 // The running ones are parameters marked `statistic`: their "gradient" is the batch's value, which the
 // trainer averages over the micro-batches of a step by the same tree as gradients, so workers do not show.
 #include "graph/ops/grad_ops.h"
-#include "kernels/norm_backward.h"
+#include "kernels/norm/norm_backward.h"
 
 namespace butterfly::graph {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "graph/ops/op_util.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 namespace butterfly::graph {
 namespace {

@@ -8,10 +8,10 @@
 #include <numeric>
 
 #include "graph/ops/grad_ops.h"
-#include "kernels/activation_backward.h"
-#include "kernels/elementwise.h"
-#include "kernels/gemm.h"
-#include "kernels/softmax.h"
+#include "kernels/elementwise/activation_backward.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/rows/softmax.h"
 
 namespace butterfly::graph {
 namespace {

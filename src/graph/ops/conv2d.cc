@@ -1,7 +1,7 @@
 // Convolutions of images [items, height, width, channels], and the gradients of their data and weights.
-#include "kernels/conv2d.h"
+#include "kernels/conv2d/conv2d.h"
 #include "graph/ops/grad_ops.h"
-#include "kernels/epilogue.h"
+#include "kernels/gemm/epilogue.h"
 
 namespace butterfly::graph {
 namespace {

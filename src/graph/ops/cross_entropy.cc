@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "graph/ops/grad_ops.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/gemm.h"
-#include "kernels/reduce.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/rows/cross_entropy.h"
+#include "kernels/rows/reduce.h"
 
 namespace butterfly::graph {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "graph/ops/grad_ops.h"
-#include "kernels/gather.h"
+#include "kernels/rows/gather.h"
 
 namespace butterfly::graph {
 namespace {

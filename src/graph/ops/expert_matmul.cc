@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "graph/ops/op_util.h"
-#include "kernels/matmul.h"
+#include "kernels/matmul/matmul.h"
 
 namespace butterfly::graph {
 namespace {

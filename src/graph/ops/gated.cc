@@ -1,6 +1,6 @@
 // Gated activations: silu(gate) * up and gelu(gate) * up.
 #include "graph/ops/grad_ops.h"
-#include "kernels/activation.h"
+#include "kernels/elementwise/activation.h"
 
 namespace butterfly::graph {
 namespace {

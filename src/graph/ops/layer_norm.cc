@@ -1,5 +1,5 @@
 // Layer normalisation of every row.
-#include "kernels/layer_norm.h"
+#include "kernels/norm/layer_norm.h"
 #include "graph/ops/grad_ops.h"
 #include "graph/ops/rows.h"
 

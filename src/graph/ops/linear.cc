@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "graph/ops/grad_ops.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 namespace butterfly::graph {
 namespace {

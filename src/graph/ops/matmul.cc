@@ -1,5 +1,5 @@
 // Products with packed weights, and the activation rows they read.
-#include "kernels/matmul.h"
+#include "kernels/matmul/matmul.h"
 #include "graph/ops/grad_ops.h"
 
 namespace butterfly::graph {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "graph/ops/grad_ops.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/quant/quant.h"
 
 namespace butterfly::graph {

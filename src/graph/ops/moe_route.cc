@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "graph/ops/op_util.h"
-#include "kernels/elementwise.h"
-#include "kernels/softmax.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/rows/softmax.h"
 
 namespace butterfly::graph {
 namespace {

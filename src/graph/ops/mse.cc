@@ -1,7 +1,7 @@
 // Mean squared error as a loss: scale * the sum of (x - target)^2.
 #include "graph/ops/grad_ops.h"
-#include "kernels/elementwise.h"
-#include "kernels/reduce.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/rows/reduce.h"
 
 namespace butterfly::graph {
 namespace {

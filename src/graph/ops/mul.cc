@@ -1,6 +1,6 @@
 // a * b, element by element.
 #include "graph/ops/grad_ops.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace butterfly::graph {
 namespace {

@@ -1,6 +1,6 @@
 // Backward of the norms, and sums of columns: what their weights and all biases get.
 #include "graph/ops/grad_ops.h"
-#include "kernels/norm_backward.h"
+#include "kernels/norm/norm_backward.h"
 
 namespace butterfly::graph {
 namespace {

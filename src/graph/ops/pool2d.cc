@@ -1,5 +1,5 @@
 // Max and average pooling of images [items, height, width, channels].
-#include "kernels/pool2d.h"
+#include "kernels/pool2d/pool2d.h"
 #include "graph/ops/grad_ops.h"
 
 namespace butterfly::graph {

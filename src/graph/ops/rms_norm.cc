@@ -1,5 +1,5 @@
 // Root-mean-square normalisation of every row, or of every head in it.
-#include "kernels/rms_norm.h"
+#include "kernels/norm/rms_norm.h"
 #include "graph/ops/grad_ops.h"
 #include "graph/ops/rows.h"
 

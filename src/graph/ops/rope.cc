@@ -3,7 +3,7 @@
 
 #include "graph/ops/grad_ops.h"
 #include "graph/ops/rows.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace butterfly::graph {
 namespace {

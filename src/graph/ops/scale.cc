@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "graph/ops/grad_ops.h"
-#include "kernels/activation.h"
-#include "kernels/elementwise.h"
-#include "kernels/softmax.h"
+#include "kernels/elementwise/activation.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/rows/softmax.h"
 
 namespace butterfly::graph {
 namespace {

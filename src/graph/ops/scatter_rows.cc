@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "graph/ops/grad_ops.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace butterfly::graph {
 namespace {

@@ -1,11 +1,11 @@
 // Softmax of every row.
-#include "kernels/softmax.h"
+#include "kernels/rows/softmax.h"
 
 #include <cstring>
 
 #include "graph/ops/grad_ops.h"
 #include "graph/ops/rows.h"
-#include "kernels/activation_backward.h"
+#include "kernels/elementwise/activation_backward.h"
 
 namespace butterfly::graph {
 namespace {

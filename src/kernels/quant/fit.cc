@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <limits>
 
-#include "kernels/half.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
 namespace {

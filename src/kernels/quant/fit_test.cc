@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/half.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/quant/iq4_nl.h"
 
-#include "kernels/half.h"
 #include "kernels/quant/blocks.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
 

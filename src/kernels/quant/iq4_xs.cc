@@ -1,8 +1,8 @@
 #include "kernels/quant/iq4_xs.h"
 
-#include "kernels/half.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/iq4_nl.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
 

@@ -1,8 +1,8 @@
 #include "kernels/quant/q3_k.h"
 
-#include "kernels/half.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/fit_block.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
 namespace {

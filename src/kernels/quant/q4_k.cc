@@ -1,9 +1,9 @@
 #include "kernels/quant/q4_k.h"
 
-#include "kernels/half.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/fit_block.h"
 #include "kernels/quant/six_bit_scales.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
 namespace {

@@ -1,9 +1,9 @@
 #include "kernels/quant/q5_1.h"
 
-#include "kernels/half.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/fit_block.h"
 #include "kernels/quant/five_bits.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
 namespace {

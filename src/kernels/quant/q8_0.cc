@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/half.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/fit.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
 namespace {

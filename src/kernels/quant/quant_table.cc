@@ -3,7 +3,6 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "kernels/half.h"
 #include "kernels/quant/iq4_nl.h"
 #include "kernels/quant/iq4_xs.h"
 #include "kernels/quant/q2_k.h"
@@ -17,6 +16,7 @@
 #include "kernels/quant/q6_k.h"
 #include "kernels/quant/q8_0.h"
 #include "kernels/quant/quant.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "kernels/half.h"
 #include "kernels/quant/quant.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/math.h"
+#include "kernels/math/math.h"
 #include "kernels/ref/ref.h"
 
 namespace butterfly::kernels::ref {

@@ -1,11 +1,11 @@
-#include "kernels/activation_backward.h"
+#include "kernels/elementwise/activation_backward.h"
 
 #include <bit>
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/math.h"
-#include "kernels/math_constants.h"
+#include "kernels/math/math.h"
+#include "kernels/math/math_constants.h"
 #include "kernels/ref/ref.h"
 
 namespace butterfly::kernels::ref {

@@ -1,10 +1,10 @@
-#include "kernels/adam_bf16.h"
+#include "kernels/optim/adam_bf16.h"
 
 #include <bit>
 #include <cmath>
 
-#include "kernels/half.h"
-#include "kernels/optimizer_factors.h"
+#include "kernels/optim/optimizer_factors.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels::ref {
 namespace {

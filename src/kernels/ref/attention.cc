@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/activation_rows.h"
-#include "kernels/attention_block.h"
-#include "kernels/half.h"
-#include "kernels/lanes.h"
-#include "kernels/math.h"
-#include "kernels/pack.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/attention/attention_block.h"
+#include "kernels/math/math.h"
+#include "kernels/matmul/packed_matrix.h"
+#include "kernels/panels/pack.h"
 #include "kernels/ref/matmul.h"
+#include "kernels/simd/half.h"
+#include "kernels/simd/lanes.h"
+#include "kernels/tiles/activation_rows.h"
 
 namespace butterfly::kernels::ref {
 namespace {

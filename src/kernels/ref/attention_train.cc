@@ -1,11 +1,11 @@
-#include "kernels/attention_train.h"
+#include "kernels/attention/attention_train.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "kernels/activation_backward.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
+#include "kernels/elementwise/activation_backward.h"
 #include "kernels/ref/ref.h"
 #include "tensor/buffer.h"
 
@@ -33,7 +33,7 @@ void attention_forward(const AttentionShape& s, AttentionRows q, AttentionRows k
         const AttentionQuery query{q.data + row * q.row_stride + head * s.dim,
                                    out.data + row * out.row_stride + head * s.dim, t};
         ref::attend(layout, {.scale = s.scale}, {pages.data(), layout.page_bytes(), ids.data()}, &query, 1,
-               scratch.data());
+                    scratch.data());
       }
     }
 }

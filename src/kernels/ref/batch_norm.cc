@@ -1,7 +1,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/norm_backward.h"
+#include "kernels/norm/norm_backward.h"
 #include "kernels/ref/column_blocks.h"
 
 namespace butterfly::kernels::ref {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/position_block.h"
+#include "kernels/simd/position_block.h"
 
 namespace butterfly::kernels::ref {
 

@@ -1,10 +1,10 @@
-#include "kernels/conv2d.h"
+#include "kernels/conv2d/conv2d.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/position_block.h"
 #include "kernels/ref/epilogue.h"
+#include "kernels/simd/position_block.h"
 
 namespace butterfly::kernels::ref {
 namespace {

@@ -1,8 +1,8 @@
-#include "kernels/cross_entropy.h"
+#include "kernels/rows/cross_entropy.h"
 
 #include <vector>
 
-#include "kernels/math.h"
+#include "kernels/math/math.h"
 #include "kernels/ref/ref.h"
 
 namespace butterfly::kernels::ref {

@@ -1,7 +1,7 @@
 // The plain form of Epilogue: one value.
 #pragma once
-#include "kernels/epilogue.h"
-#include "kernels/math.h"
+#include "kernels/gemm/epilogue.h"
+#include "kernels/math/math.h"
 
 namespace butterfly::kernels::ref {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "kernels/activation_rows.h"
-#include "kernels/half.h"
-#include "kernels/pack.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/matmul/packed_matrix.h"
+#include "kernels/panels/pack.h"
+#include "kernels/simd/half.h"
+#include "kernels/tiles/activation_rows.h"
 
 namespace butterfly::kernels::ref {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <cmath>
 
-#include "kernels/pack_table.h"
+#include "kernels/panels/pack_table.h"
 #include "kernels/quant/quant.h"
 
 namespace butterfly::kernels::ref {

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "kernels/lanes.h"
 #include "kernels/ref/ref.h"
+#include "kernels/simd/lanes.h"
 
 namespace butterfly::kernels::ref {
 

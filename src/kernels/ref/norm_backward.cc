@@ -1,11 +1,11 @@
-#include "kernels/norm_backward.h"
+#include "kernels/norm/norm_backward.h"
 
 #include <cmath>
 #include <vector>
 
-#include "kernels/lanes.h"
 #include "kernels/ref/column_blocks.h"
 #include "kernels/ref/ref.h"
+#include "kernels/simd/lanes.h"
 
 namespace butterfly::kernels::ref {
 namespace {

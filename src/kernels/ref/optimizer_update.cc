@@ -1,9 +1,9 @@
-#include "kernels/optimizer_update.h"
+#include "kernels/optim/optimizer_update.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/optimizer_factors.h"
+#include "kernels/optim/optimizer_factors.h"
 #include "kernels/ref/ref.h"
 
 namespace butterfly::kernels::ref {

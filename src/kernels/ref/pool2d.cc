@@ -1,8 +1,8 @@
-#include "kernels/pool2d.h"
+#include "kernels/pool2d/pool2d.h"
 
 #include <cmath>
 
-#include "kernels/pool2d_window.h"
+#include "kernels/pool2d/pool2d_window.h"
 
 namespace butterfly::kernels::ref {
 namespace {

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/lanes.h"
 #include "kernels/ref/ref.h"
+#include "kernels/simd/lanes.h"
 
 namespace butterfly::kernels::ref {
 

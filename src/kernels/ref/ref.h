@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/weight_units.h"
+#include "kernels/rows/weight_units.h"
 
 namespace butterfly::kernels::ref {
 

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "kernels/math.h"
+#include "kernels/math/math.h"
 #include "kernels/ref/ref.h"
 
 namespace butterfly::kernels::ref {

@@ -1,9 +1,9 @@
-#include "kernels/weight_units.h"
+#include "kernels/rows/weight_units.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/math.h"
+#include "kernels/math/math.h"
 #include "kernels/ref/ref.h"
 
 namespace butterfly::kernels::ref {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-#include "kernels/rope.h"
+#include "kernels/attention/rope.h"
 #include "model/formats/model_file.h"
 
 namespace butterfly::model {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "kernels/math.h"
+#include "kernels/math/math.h"
 #include "model/formats/file_kind.h"
 #include "model/formats/hf_architecture.h"
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "kernels/row_scan.h"
+#include "kernels/rows/row_scan.h"
 
 namespace butterfly::model {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/weight_units.h"
+#include "kernels/rows/weight_units.h"
 
 namespace butterfly::model {
 

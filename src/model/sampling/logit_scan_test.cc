@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "kernels/math.h"
+#include "kernels/math/math.h"
 
 namespace butterfly::model {
 namespace {

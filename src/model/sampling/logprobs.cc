@@ -1,8 +1,8 @@
 #include "model/sampling/logprobs.h"
 
 #include "base/check.h"
-#include "kernels/math.h"
-#include "kernels/softmax.h"
+#include "kernels/math/math.h"
+#include "kernels/rows/softmax.h"
 
 namespace butterfly::model {
 

@@ -8,8 +8,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/rng.h"
-#include "kernels/math.h"
-#include "kernels/row_scan.h"
+#include "kernels/math/math.h"
+#include "kernels/rows/row_scan.h"
 #include "model/sampling/token_constraint.h"
 
 namespace butterfly::model {

@@ -30,12 +30,11 @@ struct SamplerSettings {
 
 // Steps, as in llama.cpp's default chain: mask, bias, penalties, top-k, top-p, min-p, temperature, draw.
 //
-//  - A token weighs exp(logit - largest), counted in whole units (kernels/weight_units.h): top-p keeps the
-//    first ones in order that have top_p of all units together. min-p keeps what is not below
+//  - A token weighs exp(logit - largest), counted in whole units (kernels/rows/weight_units.h): top-p keeps
+//    the first ones in order that have top_p of all units together. min-p keeps what is not below
 //    largest + ln(min_p).
 //  - What is left weighs exp((logit - largest) / temperature), in units again, and the draw takes the first
-//  one
-//    up to which there are more units than the random number's share of them.
+//    one up to which there are more units than the random number's share of them.
 //
 // So every sum is exact, and no way of computing it can show. The token is a function of (settings, logits,
 // history, position) alone: the random number is keyed by (seed, position), and nothing is kept between calls

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/rng.h"
-#include "kernels/math.h"
-#include "kernels/target.h"
+#include "kernels/math/math.h"
+#include "kernels/simd/target.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/testing/rows.h"
 

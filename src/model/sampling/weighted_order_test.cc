@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/math.h"
+#include "kernels/math/math.h"
 #include "model/sampling/testing/rows.h"
 
 namespace butterfly::model {

@@ -11,7 +11,7 @@
 #include "cluster/node/discovery.h"
 #include "cluster/transport/inproc.h"
 #include "cluster/transport/socket.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "runtime/engine/paged_stage.h"
 
 namespace butterfly::runtime {

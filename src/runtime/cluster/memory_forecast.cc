@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 #include "graph/memory_plan.h"
-#include "kernels/kv_page.h"
+#include "kernels/attention/kv_page.h"
 #include "model/arch/network.h"
 #include "model/kv_memory.h"
 #include "runtime/model_shape.h"

@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "kernels/half.h"
 #include "kernels/quant/quant.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::runtime {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "kernels/adam_bf16.h"
-#include "kernels/elementwise.h"
-#include "kernels/optimizer_update.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/optim/adam_bf16.h"
+#include "kernels/optim/optimizer_update.h"
 
 namespace butterfly::train {
 namespace {

@@ -22,7 +22,7 @@ struct OptimizerOptions {
   double weight_decay = 0;
   // Decay groups: matrices decay, vectors (norms, biases) do not, as is usual. True: all do.
   bool decay_vectors = false;
-  // Adam and AdamW: moments as bf16, half the memory (kernels/adam_bf16.h). Weights and gradients stay
+  // Adam and AdamW: moments as bf16, half the memory (kernels/optim/adam_bf16.h). Weights and gradients stay
   // floats.
   bool bf16_moments = false;
 };

@@ -1,0 +1,15 @@
+// Rows of digest_table.h for the kernels of training.
+#pragma once
+#include "kernels/digest/digest.h"
+
+namespace butterfly::kernels {
+
+void digest_gemm(Digest& digest);
+void digest_conv2d(Digest& digest);
+void digest_pool2d(Digest& digest);
+void digest_activation_backward(Digest& digest);
+void digest_norm_backward(Digest& digest);
+void digest_attention_train(Digest& digest);
+void digest_loss_and_optimizer(Digest& digest);
+
+}  // namespace butterfly::kernels

@@ -1,0 +1,49 @@
+// Weight matrices laid out for the kernels: panels of 16 output rows, so that outputs stand in vector lanes.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/tiles/activation_rows.h"
+#include "tensor/tensor.h"
+
+namespace butterfly::kernels {
+
+inline constexpr size_t kPanelRows = 16;
+
+struct PackFormat;
+
+// A [rows, cols] weight matrix, ready to multiply. Types with a fast path are copied into panels; the others
+// keep their file layout and share its memory. Cheap to copy.
+class PackedMatrix {
+ public:
+  PackedMatrix() = default;
+  // Throws Error kUnsupported for an element type no product exists for. BF_CHECKs rank 2 and whole blocks.
+  explicit PackedMatrix(const Tensor& weights);
+
+  // Same, in pieces: allocates, then pack_panels() may run for disjoint ranges from several threads.
+  static PackedMatrix uninitialised(const Tensor& weights);
+  void pack_panels(const Tensor& weights, size_t panel_begin, size_t panel_end);
+
+  DType dtype() const { return dtype_; }
+  size_t rows() const { return rows_; }
+  size_t cols() const { return cols_; }
+  size_t panels() const { return (rows_ + kPanelRows - 1) / kPanelRows; }
+  ActKind act() const { return act_kind(dtype_); }
+  bool repacked() const { return format_ != nullptr; }
+  const PackFormat* format() const { return format_; }
+  size_t panel_bytes() const { return panel_bytes_; }
+  size_t bytes() const;  // memory one product reads
+  const std::byte* panel(size_t index) const { return data_.data() + offset_ + index * panel_bytes_; }
+  explicit operator bool() const { return static_cast<bool>(data_); }
+
+ private:
+  DType dtype_ = DType::kF32;
+  size_t rows_ = 0;
+  size_t cols_ = 0;
+  size_t panel_bytes_ = 0;  // for types without a format: 16 rows as in the file
+  size_t offset_ = 0;
+  const PackFormat* format_ = nullptr;
+  Buffer data_;
+};
+
+}  // namespace butterfly::kernels

@@ -1,3 +1,0 @@
-// plain_loops.h compiled without vectorisation.
-#define BF_PLAIN_NAMESPACE scalar_loops
-#include "kernels/plain_loops-inl.h"
