@@ -1,10 +1,5 @@
 #include "kernels/amx/amx.h"
 
-#include <asm/prctl.h>
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "base/check.h"
 #include "kernels/amx/amx_bytes.h"
 #include "kernels/amx/amx_k.h"
@@ -28,21 +23,7 @@ Scratch& scratch() {
   return memory;
 }
 
-bool ask() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25, kVnni = 1u << 11;
-  if ((d & kTile) == 0 || (d & kInt8) == 0 || (c & kVnni) == 0) return false;
-  constexpr unsigned long kTileData = 18;
-  return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, kTileData) == 0;
-}
-
 }  // namespace
-
-bool available() {
-  static const bool answer = ask();
-  return answer;
-}
 
 bool takes(DType dtype, size_t m) {
   // From these rows on unpacking a panel is paid for (Sapphire Rapids, kernels_bench matmul/ and bench

@@ -6,12 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/panels/pack_table.h"
+#include "kernels/tiles/matmul_job.h"
+#include "tensor/dtype.h"
 
 namespace butterfly::kernels::amx {
-
-// The CPU has the tiles and the system lets this process use them. Asks once.
-bool available();
 
 // Whether a product of `m` rows with weights of this type is faster with tiles.
 bool takes(DType dtype, size_t m);

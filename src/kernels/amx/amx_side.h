@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/amx/amx_tiles.h"
-#include "kernels/panels/pack_table.h"
 #include "kernels/tiles/activation_rows.h"
+#include "kernels/tiles/matmul_job.h"
 #include "kernels/tiles/panel_layout.h"
 #include "tensor/buffer.h"
 

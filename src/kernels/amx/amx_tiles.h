@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// Functions with tile and AVX-512 instructions; called only when amx::available().
+// Functions with tile and AVX-512 instructions; called only when has_int8_tiles().
 #define BF_AMX \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma,amx-tile,amx-int8")))
 #define BF_AMX_INLINE BF_AMX __attribute__((always_inline)) inline

@@ -4,7 +4,6 @@
 
 namespace butterfly::kernels::amx {
 
-bool available() { return false; }
 bool takes(DType, size_t) { return false; }
 void matmul(DType dtype, const MatmulJob&) { BF_CHECK(false) << "no tiles for " << dtype_name(dtype); }
 uint64_t run_int8(uint64_t) { return 0; }

@@ -1,7 +1,5 @@
 #include "kernels/attention/rope.h"
 
-#include "kernels/ref/ref.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/rope.cc"
 #include "hwy/foreach_target.h"

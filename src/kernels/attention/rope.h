@@ -72,4 +72,10 @@ class Rope {
 // needed.
 void rope(RopeLayout layout, const float* turns, size_t pairs, float* x, size_t heads, size_t head_dim);
 
+// The plain loops, one head (ref/rope.cc).
+namespace ref {
+void rope_interleaved(const float* turns, size_t pairs, float* head);
+void rope_half_split(const float* turns, size_t pairs, float* head);
+}  // namespace ref
+
 }  // namespace butterfly::kernels

@@ -9,7 +9,6 @@
 #include <numbers>
 
 #include "base/error.h"
-#include "kernels/ref/ref.h"
 #include "kernels/rows/reduce.h"
 #include "kernels/testing/shape_sweep.h"
 

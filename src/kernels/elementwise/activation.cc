@@ -1,7 +1,5 @@
 #include "kernels/elementwise/activation.h"
 
-#include "kernels/ref/ref.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/elementwise/activation.cc"
 #include "hwy/foreach_target.h"

@@ -16,4 +16,16 @@ void gelu_erf(const float* a, float* out, size_t count);  // exact form
 void swiglu(const float* gate, const float* up, float* out, size_t count);  // silu(gate) * up
 void geglu(const float* gate, const float* up, float* out, size_t count);   // gelu(gate) * up, tanh form
 
+// The plain loops (ref/activation.cc).
+namespace ref {
+void relu(const float* a, float* out, size_t count);
+void sigmoid(const float* a, float* out, size_t count);
+void tanh(const float* a, float* out, size_t count);
+void silu(const float* a, float* out, size_t count);
+void gelu(const float* a, float* out, size_t count);
+void gelu_erf(const float* a, float* out, size_t count);
+void swiglu(const float* gate, const float* up, float* out, size_t count);
+void geglu(const float* gate, const float* up, float* out, size_t count);
+}  // namespace ref
+
 }  // namespace butterfly::kernels

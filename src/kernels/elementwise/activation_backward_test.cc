@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "kernels/elementwise/activation.h"
-#include "kernels/ref/ref.h"
 #include "kernels/testing/shape_sweep.h"
 
 namespace butterfly::kernels {

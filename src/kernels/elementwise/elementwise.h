@@ -18,4 +18,13 @@ void scale(const float* a, float factor, float* out, size_t count);
 // out = a + factor * b, rounded once.
 void add_scaled(const float* a, const float* b, float factor, float* out, size_t count);
 
+// The plain loops (ref/elementwise.cc).
+namespace ref {
+void add(const float* a, const float* b, float* out, size_t count);
+void sub(const float* a, const float* b, float* out, size_t count);
+void mul(const float* a, const float* b, float* out, size_t count);
+void scale(const float* a, float factor, float* out, size_t count);
+void add_scaled(const float* a, const float* b, float factor, float* out, size_t count);
+}  // namespace ref
+
 }  // namespace butterfly::kernels

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/ref/ref.h"
 #include "kernels/testing/shape_sweep.h"
 
 namespace butterfly::kernels {

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/attention/attention.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/panels/pack_table.h"
 #include "kernels/quant/quant.h"

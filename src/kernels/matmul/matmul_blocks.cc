@@ -2,11 +2,10 @@
 // every activation row.
 #include <vector>
 
-#include "kernels/matmul/packed_matrix.h"
 #include "kernels/panels/pack_table.h"
 #include "kernels/quant/quant.h"
-#include "kernels/ref/matmul.h"
 #include "kernels/tiles/activation_rows.h"
+#include "kernels/tiles/add_block.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul/matmul_blocks.cc"
@@ -70,7 +69,7 @@ void block_rows(DType dtype, const MatmulJob& job) {
           }
         }
         const int32_t sum = hn::GetLane(hn::SumOfLanes(D4(), lanes));
-        acc = ref::add_block(acc, sum, mins, w, type.has_min, d[b]);
+        acc = add_block(acc, sum, mins, w, type.has_min, d[b]);
       }
       job.y[m * job.y_stride + row] = acc;
     }

@@ -10,8 +10,8 @@
 
 #include "base/rng.h"
 #include "kernels/panels/pack.h"
+#include "kernels/panels/pack_table.h"
 #include "kernels/quant/quant.h"
-#include "kernels/ref/matmul.h"
 #include "kernels/simd/target.h"
 
 namespace butterfly::kernels {

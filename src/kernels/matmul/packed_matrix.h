@@ -4,11 +4,10 @@
 #include <cstdint>
 
 #include "kernels/tiles/activation_rows.h"
+#include "kernels/tiles/matmul_job.h"
 #include "tensor/tensor.h"
 
 namespace butterfly::kernels {
-
-inline constexpr size_t kPanelRows = 16;
 
 struct PackFormat;
 

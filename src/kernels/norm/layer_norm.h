@@ -9,4 +9,9 @@ namespace butterfly::kernels {
 // be `x`.
 void layer_norm(const float* x, const float* weight, const float* bias, float eps, float* out, size_t count);
 
+// The plain loop (ref/norm.cc).
+namespace ref {
+void layer_norm(const float* x, const float* weight, const float* bias, float eps, float* out, size_t count);
+}
+
 }  // namespace butterfly::kernels

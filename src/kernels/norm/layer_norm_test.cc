@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "kernels/ref/ref.h"
 #include "kernels/testing/shape_sweep.h"
 
 namespace butterfly::kernels {

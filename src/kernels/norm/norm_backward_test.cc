@@ -6,7 +6,8 @@
 
 #include <vector>
 
-#include "kernels/ref/ref.h"
+#include "kernels/norm/layer_norm.h"
+#include "kernels/norm/rms_norm.h"
 #include "kernels/simd/position_block.h"
 #include "kernels/testing/gradient_check.h"
 #include "kernels/testing/shape_sweep.h"

@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "kernels/ref/ref.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/norm/rms_norm.cc"
 #include "hwy/foreach_target.h"

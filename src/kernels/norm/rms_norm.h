@@ -8,4 +8,9 @@ namespace butterfly::kernels {
 // `x`.
 void rms_norm(const float* x, const float* weight, float eps, float* out, size_t count);
 
+// The plain loop (ref/norm.cc).
+namespace ref {
+void rms_norm(const float* x, const float* weight, float eps, float* out, size_t count);
+}
+
 }  // namespace butterfly::kernels

@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "kernels/panels/pack_table.h"
-#include "kernels/ref/matmul.h"
 #include "kernels/tiles/panel_layout.h"
 #include "tensor/buffer.h"
 

@@ -1,7 +1,6 @@
 // Q4_K, Q5_K and Q6_K panels: integer sums with integer scales over 256 columns, then one FMA (two with
 // minimums).
 #include "kernels/panels/pack_table.h"
-#include "kernels/ref/matmul.h"
 #include "kernels/tiles/panel_layout.h"
 
 #undef HWY_TARGET_INCLUDE

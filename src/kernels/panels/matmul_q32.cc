@@ -2,7 +2,6 @@
 // (two with minimums).
 #include "kernels/panels/pack_table.h"
 #include "kernels/quant/iq4_nl.h"
-#include "kernels/ref/matmul.h"
 #include "kernels/tiles/panel_layout.h"
 
 #undef HWY_TARGET_INCLUDE

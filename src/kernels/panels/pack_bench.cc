@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "kernels/matmul/packed_matrix.h"
 #include "kernels/panels/pack_full.h"
 #include "kernels/panels/pack_table.h"
+#include "tensor/tensor.h"
 
 namespace butterfly::kernels {
 namespace {

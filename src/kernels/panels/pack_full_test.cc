@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/matmul/packed_matrix.h"
 #include "kernels/panels/pack_table.h"
 #include "kernels/simd/target.h"
 
@@ -41,26 +40,6 @@ TEST(PackFull, EqualsThePlainPackerOnEveryTarget) {
         format.pack_full({file.data() + 1, row_bytes, cols, panel.data()});
         EXPECT_EQ(panel, want) << dtype_name(format.dtype) << " " << target << " cols " << cols;
       });
-    }
-  }
-}
-
-TEST(PackFull, AMatrixUsesBothPackers) {
-  // 37 rows: two whole panels and five rows.
-  for (const PackFormat& format : pack_table()) {
-    const DTypeInfo& info = dtype_info(format.dtype);
-    const size_t cols = 2 * info.block_values;
-    Tensor w = Tensor::zeros(format.dtype, {37, static_cast<int64_t>(cols)});
-    const auto file = random_bytes(w.bytes(), 7);
-    std::copy(file.begin(), file.end(), w.raw());
-    const size_t row_bytes = w.bytes() / 37;
-    const PackedMatrix packed(w);
-    for (size_t panel = 0; panel < 3; ++panel) {
-      std::vector<std::byte> want(format.panel_bytes(cols));
-      format.pack(w.raw() + panel * kPanelRows * row_bytes, row_bytes, panel == 2 ? 5 : kPanelRows, cols,
-                  want.data());
-      const std::byte* have = packed.panel(panel);
-      EXPECT_TRUE(std::equal(want.begin(), want.end(), have)) << dtype_name(format.dtype) << " " << panel;
     }
   }
 }

@@ -3,24 +3,10 @@
 #include <cstddef>
 #include <span>
 
+#include "kernels/tiles/matmul_job.h"
 #include "tensor/dtype.h"
 
 namespace butterfly::kernels {
-
-// What a matmul works on: m activation rows times panels [panel_begin, panel_end).
-struct MatmulJob {
-  const std::byte* panels;  // first panel of the matrix
-  size_t panel_bytes;
-  size_t panel_begin;
-  size_t panel_end;
-  size_t rows;  // output rows of the matrix; the last panel may be padded
-  size_t cols;
-  const std::byte* acts;  // in the form of act_kind()
-  size_t act_stride;      // bytes
-  size_t m;
-  float* y;
-  size_t y_stride;  // floats
-};
 
 struct FullPanel;
 
@@ -53,5 +39,13 @@ void matmul_q6_k_panels(const MatmulJob& job);
 
 // For types without a row: panels are 16 rows in file layout.
 void matmul_blocks(DType dtype, const MatmulJob& job);
+
+// The plain loops (ref/matmul.cc).
+namespace ref {
+// From packed panels.
+void matmul_panels(DType dtype, const MatmulJob& job);
+// From rows in file layout (panel_bytes is 16 rows).
+void matmul_rows(DType dtype, const MatmulJob& job);
+}  // namespace ref
 
 }  // namespace butterfly::kernels

@@ -1,5 +1,5 @@
+#include "kernels/elementwise/activation.h"
 #include "kernels/math/math.h"
-#include "kernels/ref/ref.h"
 
 namespace butterfly::kernels::ref {
 

@@ -6,7 +6,7 @@
 
 #include "kernels/math/math.h"
 #include "kernels/math/math_constants.h"
-#include "kernels/ref/ref.h"
+#include "kernels/rows/reduce.h"
 
 namespace butterfly::kernels::ref {
 namespace {

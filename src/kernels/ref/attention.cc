@@ -4,12 +4,12 @@
 
 #include "kernels/attention/attention_block.h"
 #include "kernels/math/math.h"
-#include "kernels/matmul/packed_matrix.h"
 #include "kernels/panels/pack.h"
-#include "kernels/ref/matmul.h"
 #include "kernels/simd/half.h"
 #include "kernels/simd/lanes.h"
 #include "kernels/tiles/activation_rows.h"
+#include "kernels/tiles/add_block.h"
+#include "kernels/tiles/matmul_job.h"
 
 namespace butterfly::kernels::ref {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/elementwise/activation_backward.h"
-#include "kernels/ref/ref.h"
+#include "kernels/rows/softmax.h"
 #include "tensor/buffer.h"
 
 namespace butterfly::kernels::ref {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/math/math.h"
-#include "kernels/ref/ref.h"
+#include "kernels/rows/reduce.h"
 
 namespace butterfly::kernels::ref {
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/ref/ref.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace butterfly::kernels::ref {
 

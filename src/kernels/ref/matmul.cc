@@ -1,11 +1,11 @@
-#include "kernels/ref/matmul.h"
-
 #include <algorithm>
+#include <cmath>
 
-#include "kernels/matmul/packed_matrix.h"
 #include "kernels/panels/pack.h"
+#include "kernels/panels/pack_table.h"
 #include "kernels/simd/half.h"
 #include "kernels/tiles/activation_rows.h"
+#include "kernels/tiles/add_block.h"
 
 namespace butterfly::kernels::ref {
 namespace {

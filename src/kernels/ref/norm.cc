@@ -1,6 +1,8 @@
 #include <cmath>
 
-#include "kernels/ref/ref.h"
+#include "kernels/norm/layer_norm.h"
+#include "kernels/norm/rms_norm.h"
+#include "kernels/rows/reduce.h"
 #include "kernels/simd/lanes.h"
 
 namespace butterfly::kernels::ref {

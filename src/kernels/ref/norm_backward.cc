@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/ref/column_blocks.h"
-#include "kernels/ref/ref.h"
+#include "kernels/rows/reduce.h"
 #include "kernels/simd/lanes.h"
 
 namespace butterfly::kernels::ref {

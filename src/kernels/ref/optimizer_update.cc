@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/optim/optimizer_factors.h"
-#include "kernels/ref/ref.h"
+#include "kernels/rows/reduce.h"
 
 namespace butterfly::kernels::ref {
 

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/ref/ref.h"
+#include "kernels/rows/reduce.h"
 #include "kernels/simd/lanes.h"
 
 namespace butterfly::kernels::ref {

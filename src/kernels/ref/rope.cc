@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/ref/ref.h"
+#include "kernels/attention/rope.h"
 
 namespace butterfly::kernels::ref {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/ref/ref.h"
+#include "kernels/rows/row_scan.h"
 
 namespace butterfly::kernels::ref {
 

@@ -1,7 +1,8 @@
 #include <limits>
 
 #include "kernels/math/math.h"
-#include "kernels/ref/ref.h"
+#include "kernels/rows/reduce.h"
+#include "kernels/rows/softmax.h"
 
 namespace butterfly::kernels::ref {
 

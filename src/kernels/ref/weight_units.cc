@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "kernels/math/math.h"
-#include "kernels/ref/ref.h"
 
 namespace butterfly::kernels::ref {
 

@@ -14,4 +14,13 @@ float max_value(const float* a, size_t count);
 // Lowest index of the largest value; 0 when there is none (empty, or all NaN).
 size_t argmax(const float* a, size_t count);
 
+// The plain loops (ref/reduce.cc).
+namespace ref {
+float dot(const float* a, const float* b, size_t count);
+float sum(const float* a, size_t count);
+float sum_squares(const float* a, size_t count);
+float max_value(const float* a, size_t count);
+size_t argmax(const float* a, size_t count);
+}  // namespace ref
+
 }  // namespace butterfly::kernels

@@ -2,8 +2,6 @@
 
 #include <limits>
 
-#include "kernels/ref/ref.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rows/row_scan.cc"
 #include "hwy/foreach_target.h"

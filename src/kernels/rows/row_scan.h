@@ -18,4 +18,12 @@ size_t collect_between(const float* row, size_t count, int32_t first, float leas
 // out[i] = row[i] where bit i % 64 of word i / 64 is 1, else -infinity.
 void keep_allowed(const float* row, size_t count, const uint64_t* allowed, float* out);
 
+// The plain loops (ref/row_scan.cc).
+namespace ref {
+bool block_maxima(const float* row, size_t count, size_t block, float* maxima);
+size_t collect_between(const float* row, size_t count, int32_t first, float least, float below, float* values,
+                       int32_t* indices);
+void keep_allowed(const float* row, size_t count, const uint64_t* allowed, float* out);
+}  // namespace ref
+
 }  // namespace butterfly::kernels

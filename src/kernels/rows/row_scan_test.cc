@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/ref/ref.h"
 #include "kernels/testing/shape_sweep.h"
 
 namespace butterfly::kernels {

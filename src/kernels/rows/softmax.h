@@ -13,4 +13,10 @@ void softmax(float* row, size_t count);
 // x[i] = cap * tanh(x[i] / cap), in place.
 void soft_cap(float* x, float cap, size_t count);
 
+// The plain loops (ref/softmax.cc).
+namespace ref {
+void softmax(float* row, size_t count);
+void soft_cap(float* x, float cap, size_t count);
+}  // namespace ref
+
 }  // namespace butterfly::kernels

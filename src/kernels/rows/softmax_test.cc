@@ -6,7 +6,6 @@
 
 #include <cmath>
 
-#include "kernels/ref/ref.h"
 #include "kernels/testing/shape_sweep.h"
 
 namespace butterfly::kernels {

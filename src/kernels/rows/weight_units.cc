@@ -3,8 +3,6 @@
 #include <bit>
 #include <limits>
 
-#include "kernels/ref/ref.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rows/weight_units.cc"
 #include "hwy/foreach_target.h"

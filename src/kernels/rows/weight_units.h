@@ -40,4 +40,11 @@ uint64_t sum_units(const float* logits, size_t count, float least, WeightScale s
 // The units of each block of `block` logits; the last one may be shorter.
 void sum_unit_blocks(const float* logits, size_t count, size_t block, WeightScale scale, uint64_t* sums);
 
+// The plain loops (ref/weight_units.cc).
+namespace ref {
+void weigh_logits(const float* logits, size_t count, WeightScale scale, float* weights);
+uint64_t sum_units(const float* logits, size_t count, float least, WeightScale scale);
+void sum_unit_blocks(const float* logits, size_t count, size_t block, WeightScale scale, uint64_t* sums);
+}  // namespace ref
+
 }  // namespace butterfly::kernels

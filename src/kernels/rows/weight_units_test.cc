@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "kernels/math/math.h"
-#include "kernels/ref/ref.h"
 #include "kernels/testing/shape_sweep.h"
 
 namespace butterfly::kernels {

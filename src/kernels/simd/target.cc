@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "hwy/highway.h"
-#include "kernels/amx/amx.h"
+#include "kernels/simd/tile_support.h"
 
 namespace butterfly::kernels {
 namespace {
@@ -33,7 +33,7 @@ const std::vector<int64_t>& machine_targets() {
 constexpr const char* kAmx = "AMX";
 bool has_amx() {
   const auto& targets = machine_targets();
-  return !targets.empty() && targets.front() == HWY_AVX3_DL && amx::available();
+  return !targets.empty() && targets.front() == HWY_AVX3_DL && has_int8_tiles();
 }
 enum class Tiles : int { kUndecided, kOff, kOn };
 std::atomic<Tiles> tiles = Tiles::kUndecided;

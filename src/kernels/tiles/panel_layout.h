@@ -7,7 +7,7 @@
 #pragma once
 #include <cstddef>
 
-#include "kernels/matmul/packed_matrix.h"
+#include "kernels/tiles/matmul_job.h"
 
 namespace butterfly::kernels::panel {
 

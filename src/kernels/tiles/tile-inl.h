@@ -8,9 +8,9 @@
 
 #include <algorithm>
 
-#include "kernels/panels/pack_table.h"
 #include "kernels/tiles/activation_rows.h"
 #include "kernels/tiles/dot-inl.h"
+#include "kernels/tiles/matmul_job.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace butterfly::kernels::HWY_NAMESPACE {

@@ -1,16 +1,11 @@
-// The plain loops that define what a matrix product is. Slow, and the truth.
+// How a block's exact integer sums become float: the one rounding step that every quantised product repeats.
 #pragma once
 #include <cmath>
+#include <cstdint>
 
-#include "kernels/panels/pack_table.h"
 #include "kernels/quant/quant.h"
 
-namespace butterfly::kernels::ref {
-
-// From packed panels.
-void matmul_panels(DType dtype, const MatmulJob& job);
-// From rows in file layout (panel_bytes is 16 rows).
-void matmul_rows(DType dtype, const MatmulJob& job);
+namespace butterfly::kernels {
 
 // One block's exact sums join the accumulator.
 inline float add_block(float acc, int32_t sum, int32_t mins, const IntBlock& weights, bool has_min,
@@ -19,4 +14,4 @@ inline float add_block(float acc, int32_t sum, int32_t mins, const IntBlock& wei
   return has_min ? std::fma(static_cast<float>(mins), -(weights.dmin * act_scale), acc) : acc;
 }
 
-}  // namespace butterfly::kernels::ref
+}  // namespace butterfly::kernels
