@@ -47,6 +47,9 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
 // The rooms (sub-folders) of a folder, lowest first: a file may use its own room and those before it. "." are
 // the files of the folder itself. Tests and testing/ may use every room.
 const std::map<std::string, std::vector<std::string>> kRooms = {
+    {"kernels",
+     {"simd", "math", "quant", "tiles", "amx", "panels", "matmul", "probe", "rows", "elementwise", "norm",
+      "gemm", "conv2d", "pool2d", "attention", "optim", "digest", "ref"}},
     {"graph", {".", "ops"}},
     {"train", {"data", "optim", "corpus", "."}},
 };

@@ -6,6 +6,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/rope.h"
 #include "kernels/digest/digest_train.h"
+#include "kernels/digest/test_floats.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/math/math.h"
@@ -18,7 +19,6 @@
 #include "kernels/rows/row_scan.h"
 #include "kernels/rows/softmax.h"
 #include "kernels/rows/weight_units.h"
-#include "kernels/testing/test_floats.h"
 
 namespace butterfly::kernels {
 namespace {

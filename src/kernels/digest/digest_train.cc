@@ -4,13 +4,13 @@
 
 #include "kernels/attention/attention_train.h"
 #include "kernels/conv2d/conv2d.h"
+#include "kernels/digest/test_floats.h"
 #include "kernels/elementwise/activation_backward.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/norm/norm_backward.h"
 #include "kernels/optim/optimizer_update.h"
 #include "kernels/pool2d/pool2d.h"
 #include "kernels/rows/cross_entropy.h"
-#include "kernels/testing/test_floats.h"
 
 namespace butterfly::kernels {
 namespace {

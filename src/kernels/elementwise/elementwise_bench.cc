@@ -22,9 +22,9 @@
 
 #include "base/thread_pool.h"
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/elementwise/plain_loops.h"
 #include "kernels/probe/memory_loops.h"
 #include "kernels/rows/reduce.h"
+#include "kernels/testing/plain_loops.h"
 #include "tensor/buffer.h"
 
 namespace butterfly::kernels {

@@ -4,9 +4,9 @@
 #include <numbers>
 #include <vector>
 
+#include "kernels/digest/test_floats.h"
 #include "kernels/math/math.h"
 #include "kernels/simd/target.h"
-#include "kernels/testing/test_floats.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/math/math_test.cc"

@@ -5,9 +5,9 @@
 
 #include <cstring>
 
+#include "kernels/digest/test_floats.h"
 #include "kernels/quant/quant.h"
 #include "kernels/simd/half.h"
-#include "kernels/testing/test_floats.h"
 
 namespace butterfly::kernels {
 namespace {

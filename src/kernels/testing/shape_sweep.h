@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/digest/test_floats.h"
 #include "kernels/simd/target.h"
-#include "kernels/testing/test_floats.h"
 
 namespace butterfly::kernels {
 

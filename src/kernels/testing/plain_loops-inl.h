@@ -1,5 +1,5 @@
 // Bodies of plain_loops.h. The including file sets BF_PLAIN_NAMESPACE.
-#include "kernels/elementwise/plain_loops.h"
+#include "kernels/testing/plain_loops.h"
 
 namespace butterfly::kernels::BF_PLAIN_NAMESPACE {
 

@@ -1,3 +1,3 @@
 // plain_loops.h compiled without vectorisation.
 #define BF_PLAIN_NAMESPACE scalar_loops
-#include "kernels/elementwise/plain_loops-inl.h"
+#include "kernels/testing/plain_loops-inl.h"
