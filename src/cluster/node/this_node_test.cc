@@ -44,7 +44,7 @@ TEST(ThisNode, KernelsAreMeasured) {
   for (DType type : {DType::kQ4_0, DType::kF16}) {
     const KernelRates rates = measure_kernels(pool, type);
     EXPECT_GT(rates.weight_bytes_per_s, 1e6);
-    EXPECT_GT(rates.operations_per_s, rates.weight_bytes_per_s);
+    EXPECT_GT(rates.operations_per_s, 1e6);
   }
 }
 
