@@ -11,19 +11,6 @@ void GradientTree::begin(size_t leaves) {
   leaves_ = leaves;
 }
 
-Buffer GradientTree::take() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!free_.empty()) {
-      Buffer buffer = std::move(free_.back());
-      free_.pop_back();
-      return buffer;
-    }
-    ++made_;
-  }
-  return Buffer::allocate(floats_ * sizeof(float));
-}
-
 void GradientTree::finish(size_t leaf, Buffer gradients, ThreadPool& pool) {
   size_t index = leaf, level = 0, count = leaves_;
   for (; count > 1; index /= 2, ++level, count = (count + 1) / 2) {
@@ -43,7 +30,6 @@ void GradientTree::finish(size_t leaf, Buffer gradients, ThreadPool& pool) {
     // a + b = b + a in every bit, so it does not matter which of the two came first.
     kernels::add_to(reinterpret_cast<const float*>(other.data()), reinterpret_cast<float*>(gradients.data()),
                     floats_, pool);
-    release(std::move(other));
   }
   const std::lock_guard lock(mutex_);
   root_ = std::move(gradients);
@@ -53,11 +39,6 @@ Buffer GradientTree::result() {
   const std::lock_guard lock(mutex_);
   BF_CHECK(root_ && waiting_.empty()) << "not all leaves are finished";
   return std::exchange(root_, {});
-}
-
-void GradientTree::release(Buffer buffer) {
-  const std::lock_guard lock(mutex_);
-  free_.push_back(std::move(buffer));
 }
 
 }  // namespace butterfly::train

@@ -4,13 +4,13 @@
 // their number is odd, and so on. Who computed a leaf, and when, does not show in a bit of the sum.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "base/thread_pool.h"
-#include "tensor/buffer.h"
+#include "tensor/tensor_pool.h"
 
 namespace butterfly::train {
 
@@ -18,25 +18,24 @@ namespace butterfly::train {
 // thread. Holds at most about log2(leaves) buffers more than there are workers.
 class GradientTree {
  public:
-  explicit GradientTree(size_t floats) : floats_(floats) {}
+  // Keeps every buffer that it made for the next step.
+  explicit GradientTree(size_t floats) : floats_(floats), pool_({.idle_bytes_max = UINT64_MAX}) {}
 
   void begin(size_t leaves);
-  // Memory for a leaf, of any contents.
-  Buffer take();
+  // Memory for a leaf, of any contents. It goes back when its last copy dies.
+  Buffer take() { return pool_.allocate(floats_ * sizeof(float)); }
   // Gives a finished leaf to the tree. The caller adds up what can be added by now, on its own pool.
   void finish(size_t leaf, Buffer gradients, ThreadPool& pool);
-  // The sum, once all leaves are finished. Give it back with release().
+  // The sum, once all leaves are finished.
   Buffer result();
-  void release(Buffer buffer);
 
-  size_t buffers() const { return made_; }  // so far
+  size_t buffers() const { return pool_.stats().misses; }  // made so far
 
  private:
   size_t floats_;
+  TensorPool pool_;
   std::mutex mutex_;  // of all below
   size_t leaves_ = 0;
-  size_t made_ = 0;
-  std::vector<Buffer> free_;
   std::map<std::pair<size_t, size_t>, Buffer> waiting_;  // (level, index): finished, its neighbour is not
   Buffer root_;
 };

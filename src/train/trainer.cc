@@ -193,12 +193,11 @@ StepReport Trainer::step(std::span<const MicroBatch> batches) {
   StepReport report = run_all(batches, true);
   if (!options_.update_in_backward) {
     ThreadPool& pool = update_pool_ == nullptr ? workers_[0]->pool : *update_pool_;
-    Buffer gradients = tree_->result();
+    const Buffer gradients = tree_->result();
     const auto* values = reinterpret_cast<const float*>(gradients.data());
     report.grad_norm = gradient_norm(*layout_, values, pool);
     optimizer_->update_all(values, lr_, step_ + 1, clip_scale(report.grad_norm, options_.clip_norm),
                            batches.size(), pool);
-    tree_->release(std::move(gradients));
   }
   ++step_;
   report.lr = lr_;

@@ -4,21 +4,13 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <vector>
 
 #include "base/check.h"
 #include "cluster/transport/frame.h"
+#include "cluster/transport/message.h"
 
 namespace butterfly::cluster {
 namespace {
-
-constexpr size_t kSpareBuffersMax = 8;
-constexpr size_t kSpareBytesMax = 1u << 20;  // larger buffers are given back
-
-struct Queued {
-  MessageHead head;
-  std::vector<std::byte> body;
-};
 
 // One direction. Closed by either end, for good.
 class Pipe {
@@ -37,8 +29,7 @@ class Pipe {
     if (!changed_.wait_until(lock, deadline.when(), [&] { return closed_ || room(); }))
       return Moved::kTimeout;
     if (closed_) return Moved::kClosed;
-    Queued message{head, spare_buffer()};
-    message.body.resize(head.bytes);
+    Message message{head, PooledArray<std::byte>(head.bytes)};
     std::byte* to = message.body.data();
     for (const auto& piece : pieces) {
       if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
@@ -51,13 +42,12 @@ class Pipe {
   }
 
   // What was pushed before the pipe was closed can still be taken.
-  Moved pop(Queued& into, Duration timeout) {
+  Moved pop(Message& into, Duration timeout) {
     const Deadline deadline(SystemClock::instance(), timeout);
     std::unique_lock lock(mutex_);
     if (!changed_.wait_until(lock, deadline.when(), [&] { return closed_ || !messages_.empty(); }))
       return Moved::kTimeout;
     if (messages_.empty()) return Moved::kClosed;
-    keep_spare(std::move(into.body));
     into = std::move(messages_.front());
     messages_.pop_front();
     bytes_ -= into.head.bytes;
@@ -77,22 +67,10 @@ class Pipe {
   }
 
  private:
-  std::vector<std::byte> spare_buffer() {
-    if (spare_.empty()) return {};
-    std::vector<std::byte> buffer = std::move(spare_.back());
-    spare_.pop_back();
-    return buffer;
-  }
-  void keep_spare(std::vector<std::byte> buffer) {
-    if (buffer.capacity() > 0 && buffer.capacity() <= kSpareBytesMax && spare_.size() < kSpareBuffersMax)
-      spare_.push_back(std::move(buffer));
-  }
-
   const InprocOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Queued> messages_;
-  std::vector<std::vector<std::byte>> spare_;
+  std::deque<Message> messages_;
   size_t bytes_ = 0;
   bool closed_ = false;
 };
@@ -176,7 +154,7 @@ class InprocLink final : public Link {
   const std::shared_ptr<Pipe> out_;
   const std::shared_ptr<Pipe> in_;
   std::atomic<bool> closed_{false};
-  Queued current_;
+  Message current_;
   size_t body_left_ = 0;
   mutable std::mutex counting_;
   LinkCounters counters_;

@@ -19,7 +19,7 @@ Result<Message> receive_message(Link& link, size_t bytes_max, Duration timeout) 
             fmt::format("[link] {}: {} of {} bytes, at most {} are expected here", link.peer().name,
                         message_kind_name(head->kind), head->bytes, bytes_max)};
   }
-  Message message{*head, std::vector<std::byte>(head->bytes)};
+  Message message{*head, PooledArray<std::byte>(head->bytes)};
   if (Status status = link.receive_body(message.body, timeout); !status.ok()) return status;
   return message;
 }

@@ -2,15 +2,15 @@
 #pragma once
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include "cluster/transport/link.h"
+#include "tensor/pooled_array.h"
 
 namespace butterfly::cluster {
 
 struct Message {
   MessageHead head;
-  std::vector<std::byte> body;
+  PooledArray<std::byte> body;
 };
 
 // Sends one piece.

@@ -32,7 +32,7 @@ void ControlLink::send(cluster::MessageHead head, std::vector<std::byte> body) {
     closing_ = true;
     queue_.clear();
   } else {
-    queue_.push_back({head, std::move(body)});
+    queue_.emplace_back(head, std::move(body));
   }
   changed_.notify_one();
 }
@@ -66,11 +66,11 @@ void ControlLink::write() {
   while (true) {
     changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
     if (queue_.empty()) break;
-    const cluster::Message message = std::move(queue_.front());
+    const auto [head, body] = std::move(queue_.front());
     queue_.pop_front();
     const Duration timeout = closing_ ? kLastSendMax : kSendMax;
     lock.unlock();
-    const Status status = cluster::send_message(*link_, message.head, message.body, timeout);
+    const Status status = cluster::send_message(*link_, head, body, timeout);
     lock.lock();
     if (!status) break;
   }

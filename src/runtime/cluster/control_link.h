@@ -7,6 +7,8 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cluster/transport/message.h"
 
@@ -42,7 +44,7 @@ class ControlLink {
   const Callbacks callbacks_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<cluster::Message> queue_;
+  std::deque<std::pair<cluster::MessageHead, std::vector<std::byte>>> queue_;
   bool closing_ = false;
   bool silent_ = false;  // no more callbacks
   std::thread reader_, writer_;

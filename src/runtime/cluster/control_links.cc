@@ -8,7 +8,10 @@ cluster::LinkNumber ControlLinks::add(std::unique_ptr<cluster::Link> link) {
   const cluster::LinkNumber number = next_++;
   ControlLink::Callbacks callbacks;
   callbacks.on_message = [this, number](cluster::Message message) {
-    loop_.post([this, number, message = std::move(message)] { callbacks_.on_message(number, message); });
+    // An event may be copied, a message may not.
+    loop_.post([this, number, kept = std::make_shared<const cluster::Message>(std::move(message))] {
+      callbacks_.on_message(number, *kept);
+    });
   };
   callbacks.on_closed = [this, number](const std::string& why) {
     loop_.post([this, number, why] {

@@ -4,6 +4,7 @@
 #include "server/health.h"
 #include "server/metrics_text.h"
 #include "server/routes/routes.h"
+#include "tensor/process_pool.h"
 
 namespace butterfly::server {
 
@@ -89,6 +90,15 @@ void metrics(ServerContext& context, ExchangePtr exchange) {
   for (size_t i = 2; i < http.responses.size(); ++i)
     out.value("butterfly_http_responses_total", {{"class", fmt::format("{}xx", i)}},
               static_cast<double>(http.responses[i]));
+  const TensorPool::Stats pool = process_pool().stats();
+  plain("butterfly_pool_hits_total", "counter", "Buffers that the memory pool had at hand.",
+        static_cast<double>(pool.hits));
+  plain("butterfly_pool_misses_total", "counter", "Buffers that the memory pool took from the system.",
+        static_cast<double>(pool.misses));
+  plain("butterfly_pool_bytes_in_use", "gauge", "Bytes of the memory pool in use.",
+        static_cast<double>(pool.bytes_in_use));
+  plain("butterfly_pool_bytes_idle", "gauge", "Bytes that the memory pool keeps for reuse.",
+        static_cast<double>(pool.bytes_idle));
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   response.body = out.take();

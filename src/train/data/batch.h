@@ -2,7 +2,8 @@
 #pragma once
 #include <cstdint>
 #include <span>
-#include <vector>
+
+#include "tensor/pooled_array.h"
 
 namespace butterfly::train {
 
@@ -24,15 +25,15 @@ struct ItemView {
 // A target that does not count in the loss.
 inline constexpr int32_t kIgnoredTarget = -1;
 
-// Memory is kept when a batch is filled again.
+// Memory is kept when a batch is filled again, and goes back to the process's pool with the batch.
 struct Batch {
   uint64_t index = 0;  // since the beginning of training
   uint64_t epoch = 0;
   size_t rows = 0;
   ItemShape shape;
-  std::vector<int32_t> ids;      // [rows, shape.ids]
-  std::vector<float> values;     // [rows, shape.values]
-  std::vector<int32_t> targets;  // [rows, shape.targets]
+  PooledArray<int32_t> ids;      // [rows, shape.ids]
+  PooledArray<float> values;     // [rows, shape.values]
+  PooledArray<int32_t> targets;  // [rows, shape.targets]
 
   void resize(size_t row_count, const ItemShape& item) {
     rows = row_count;

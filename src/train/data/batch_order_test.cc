@@ -16,7 +16,7 @@ std::vector<int32_t> items_of(const BatchOrder& order, uint64_t index) {
   Batch batch;
   order.fill(index, batch);
   EXPECT_EQ(batch.index, index);
-  return batch.targets;
+  return {batch.targets.begin(), batch.targets.end()};
 }
 
 TEST(BatchOrder, AnEpochHasEveryItemOnce) {

@@ -32,7 +32,7 @@ TEST(Prefetch, OrderAndContentDoNotDependOnThreads) {
       std::vector<std::vector<int32_t>> got;
       while (const Batch* batch = prefetch.next()) {
         ASSERT_EQ(batch->index, 17 + got.size());
-        got.push_back(batch->ids);
+        got.emplace_back(batch->ids.begin(), batch->ids.end());
       }
       EXPECT_EQ(got.size(), 1000u);
       EXPECT_EQ(prefetch.next(), nullptr);
