@@ -15,7 +15,7 @@
 
 namespace butterfly::cluster {
 
-inline constexpr uint32_t kMemberProtocol = 2;
+inline constexpr uint32_t kMemberProtocol = 3;
 inline constexpr size_t kControlBytesMax = 64 << 10;  // of an encoded message
 inline constexpr size_t kNodesMax = 256;              // of a cluster
 inline constexpr size_t kSourcesMax = 16;             // of weights, named in one assignment

@@ -12,12 +12,13 @@ WholeFiles::WholeFiles(Manifest manifest, std::vector<std::filesystem::path> pat
   BF_CHECK(paths_.size() == manifest_.files().size()) << paths_.size() << " paths";
 }
 
-Status WholeFiles::read(size_t chunk, std::span<std::byte> into) const {
+Status WholeFiles::read(size_t chunk, uint32_t offset, std::span<std::byte> into) const {
   const Manifest::Place place = manifest_.place(chunk);
-  BF_CHECK(into.size() == place.bytes) << into.size() << ", " << place.bytes;
+  BF_CHECK(offset <= place.bytes && into.size() <= place.bytes - offset)
+      << offset << ", " << into.size() << ", " << place.bytes;
   const FileHandle file(paths_[place.file], O_RDONLY);
   if (!file.open()) return file.failed("open");
-  return file.read_at(place.offset, into);
+  return file.read_at(place.offset + offset, into);
 }
 
 void WeightLibrary::add(std::shared_ptr<const ChunkSource> source) {

@@ -19,9 +19,9 @@ class ChunkSource {
   virtual ~ChunkSource() = default;
   virtual const Manifest& manifest() const = 0;
   virtual bool has(size_t chunk) const = 0;
-  // Fills `into`, which has the chunk's size. kIo in words. What comes is not checked again: whoever asked
-  // does.
-  virtual Status read(size_t chunk, std::span<std::byte> into) const = 0;
+  // Fills `into` from byte `offset` of the chunk, which must have so many. kIo in words. What comes is not
+  // checked again: whoever asked does.
+  virtual Status read(size_t chunk, uint32_t offset, std::span<std::byte> into) const = 0;
   // Where file i of the manifest is, to be opened; the bytes of missing chunks are holes.
   virtual std::filesystem::path path(size_t file) const = 0;
 };
@@ -33,7 +33,7 @@ class WholeFiles final : public ChunkSource {
   WholeFiles(Manifest manifest, std::vector<std::filesystem::path> paths);
   const Manifest& manifest() const override { return manifest_; }
   bool has(size_t) const override { return true; }
-  Status read(size_t chunk, std::span<std::byte> into) const override;
+  Status read(size_t chunk, uint32_t offset, std::span<std::byte> into) const override;
   std::filesystem::path path(size_t file) const override { return paths_[file]; }
 
  private:

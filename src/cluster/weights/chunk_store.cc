@@ -45,17 +45,17 @@ ChunkStore::~ChunkStore() {
 }
 
 Result<std::shared_ptr<ChunkStore>> ChunkStore::open(const fs::path& root, const Manifest& manifest,
-                                                     ThreadPool& pool) {
+                                                     ThreadPool& pool, const HashProgress& progress) {
   std::shared_ptr<ChunkStore> store(new ChunkStore(root, manifest));
   std::error_code error;
   fs::create_directories(store->folder_, error);
   if (error)
     return Status(Errc::kIo, fmt::format("{}: cannot create: {}", store->folder_.string(), error.message()));
-  if (Status status = store->open_files(pool); !status) return status;
+  if (Status status = store->open_files(pool, progress); !status) return status;
   return store;
 }
 
-Status ChunkStore::open_files(ThreadPool& pool) {
+Status ChunkStore::open_files(ThreadPool& pool, const HashProgress& progress) {
   lock_ = FileHandle(folder_ / kLockName, O_RDWR | O_CREAT);
   if (!lock_.open()) return lock_.failed("open");
   if (::flock(lock_.fd(), LOCK_SH) != 0) return lock_.failed("lock");
@@ -65,27 +65,31 @@ Status ChunkStore::open_files(ThreadPool& pool) {
   for (size_t i = 0; i < manifest_.files().size(); ++i) {
     files_.emplace_back(path(i), O_RDWR | O_CREAT);
     if (!files_.back().open()) return files_.back().failed("open");
-    if (Status status = files_.back().resize(manifest_.files()[i].bytes); !status) return status;
   }
+  // Before anything here changes a file.
+  const auto seal = read_small_file(folder_ / kSealName, 24 * files_.size());
+  const bool untouched = seal && *seal == seal_of(files_);
+  for (size_t i = 0; i < files_.size(); ++i)
+    if (Status status = files_[i].resize(manifest_.files()[i].bytes); !status) return status;
   notes_ = FileHandle(folder_ / kNotesName, O_RDWR | O_CREAT);
   if (!notes_.open()) return notes_.failed("open");
   if (Status status = notes_.resize(present_.size()); !status) return status;
   std::vector<std::byte> notes(present_.size());
   if (Status status = notes_.read_at(0, notes); !status) return status;
   for (size_t i = 0; i < notes.size(); ++i) present_[i] = notes[i] == std::byte{1} ? 1 : 0;
-  const auto seal = read_small_file(folder_ / kSealName, 24 * files_.size());
-  if (seal && *seal == seal_of(files_)) return {};
-  return check_present(pool);
+  return untouched ? Status() : check_present(pool, progress);
 }
 
-Status ChunkStore::check_present(ThreadPool& pool) {
+Status ChunkStore::check_present(ThreadPool& pool, const HashProgress& progress) {
   std::atomic<size_t> next{0}, wrong{0};
   pool.run([&](size_t) {
     std::vector<std::byte> bytes(manifest_.chunk_bytes());
     for (size_t i; (i = next.fetch_add(1)) < present_.size();) {
       if (!has(i)) continue;
       const auto chunk = std::span(bytes).first(manifest_.place(i).bytes);
-      if (read(i, chunk).ok() && digest_of(chunk) == manifest_.digest(i)) continue;
+      const bool right = read(i, 0, chunk).ok() && digest_of(chunk) == manifest_.digest(i);
+      if (progress) progress(chunk.size());
+      if (right) continue;
       present_[i] = 0;
       ++wrong;
     }
@@ -101,10 +105,11 @@ Status ChunkStore::check_present(ThreadPool& pool) {
   return write_seal();
 }
 
-Status ChunkStore::read(size_t chunk, std::span<std::byte> into) const {
+Status ChunkStore::read(size_t chunk, uint32_t offset, std::span<std::byte> into) const {
   const Manifest::Place place = manifest_.place(chunk);
-  BF_CHECK(into.size() == place.bytes) << into.size() << ", " << place.bytes;
-  return files_[place.file].read_at(place.offset, into);
+  BF_CHECK(offset <= place.bytes && into.size() <= place.bytes - offset)
+      << offset << ", " << into.size() << ", " << place.bytes;
+  return files_[place.file].read_at(place.offset + offset, into);
 }
 
 Status ChunkStore::put(size_t chunk, std::span<const std::byte> bytes) {

@@ -8,6 +8,7 @@
 #include "base/thread_pool.h"
 #include "cluster/weights/chunk_source.h"
 #include "cluster/weights/file_io.h"
+#include "cluster/weights/hash_files.h"
 
 namespace butterfly::cluster {
 
@@ -21,14 +22,14 @@ namespace butterfly::cluster {
 // notes of one byte. Thread-safe.
 class ChunkStore final : public ChunkSource {
  public:
-  // kIo in words. `pool` checks what is there if it may have changed.
+  // kIo in words. `pool`, of which the caller is the owner now, checks what is there if it may have changed.
   static Result<std::shared_ptr<ChunkStore>> open(const std::filesystem::path& root, const Manifest& manifest,
-                                                  ThreadPool& pool);
+                                                  ThreadPool& pool, const HashProgress& progress = {});
   ~ChunkStore() override;
 
   const Manifest& manifest() const override { return manifest_; }
   bool has(size_t chunk) const override { return present_[chunk].load(std::memory_order_acquire) != 0; }
-  Status read(size_t chunk, std::span<std::byte> into) const override;
+  Status read(size_t chunk, uint32_t offset, std::span<std::byte> into) const override;
   std::filesystem::path path(size_t file) const override { return folder_ / manifest_.files()[file].name; }
 
   // kCorrupt when the bytes are not the chunk's; nothing is written then.
@@ -42,8 +43,8 @@ class ChunkStore final : public ChunkSource {
 
  private:
   ChunkStore(const std::filesystem::path& root, const Manifest& manifest);
-  Status open_files(ThreadPool& pool);
-  Status check_present(ThreadPool& pool);
+  Status open_files(ThreadPool& pool, const HashProgress& progress);
+  Status check_present(ThreadPool& pool, const HashProgress& progress);
   Status flush_locked();
   Status write_seal() const;
 

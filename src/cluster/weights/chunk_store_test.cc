@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 
 #include "cluster/weights/testing/chunked_files.h"
@@ -48,10 +49,29 @@ TEST_F(ChunkStoreTest, KeepsWhatWasPutAndNothingElse) {
   const auto store = open();
   EXPECT_EQ(here(*store), expected);
   std::vector<std::byte> bytes(kTestChunk);
-  ASSERT_TRUE(store->read(7, bytes).ok());
+  ASSERT_TRUE(store->read(7, 0, bytes).ok());
   EXPECT_TRUE(std::ranges::equal(bytes, chunk(7)));
   EXPECT_EQ(std::filesystem::file_size(store->path(0)), files.contents[0].size())
       << "as large as the whole file";
+}
+
+// Reading a large model again takes minutes, at every change of plan.
+TEST_F(ChunkStoreTest, WhatNobodyTouchedIsNotReadAgain) {
+  {
+    const auto store = open();
+    for (const size_t i : {0, 7}) ASSERT_TRUE(store->put(i, chunk(i)).ok());
+  }
+  std::atomic<uint64_t> read{0};
+  const auto open_counted = [&] {
+    return ChunkStore::open(root, files.manifest, files.pool, [&](uint64_t bytes) { read += bytes; })
+        .or_throw();
+  };
+  for (int i = 0; i < 3; ++i) open_counted();
+  EXPECT_EQ(read, 0u);
+  std::filesystem::last_write_time(root / digest_to_hex(files.manifest.id()) / files.manifest.files()[0].name,
+                                   std::filesystem::file_time_type::clock::now());
+  EXPECT_TRUE(open_counted()->has(7));
+  EXPECT_EQ(read, 2 * kTestChunk) << "somebody did";
 }
 
 TEST_F(ChunkStoreTest, AWrongChunkIsNotWritten) {
@@ -61,7 +81,7 @@ TEST_F(ChunkStoreTest, AWrongChunkIsNotWritten) {
   EXPECT_EQ(store->put(3, chunk(3).first(1000)).code(), Errc::kCorrupt);
   EXPECT_FALSE(store->has(3));
   std::vector<std::byte> bytes(kTestChunk);
-  ASSERT_TRUE(store->read(3, bytes).ok());
+  ASSERT_TRUE(store->read(3, 0, bytes).ok());
   EXPECT_TRUE(std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; })) << "still a hole";
 }
 

@@ -27,6 +27,7 @@ class FileHandle {
   // kIo that names the file, the byte and why. A file that ends before is an error too.
   Status read_at(uint64_t offset, std::span<std::byte> into) const;
   Status write_at(uint64_t offset, std::span<const std::byte> bytes) const;
+  // Leaves a file that has this size alone: its time of change stays.
   Status resize(uint64_t bytes) const;
   Status sync() const;
 

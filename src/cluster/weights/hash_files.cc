@@ -74,7 +74,8 @@ void write_cache(const fs::path& file, const std::vector<Digest>& hashes) {
     log_warn("hashes are not kept: {}", status.text());  // only time is lost
 }
 
-std::vector<Digest> hash_file(const FileHandle& file, uint64_t size, uint32_t chunk_bytes, ThreadPool& pool) {
+std::vector<Digest> hash_file(const FileHandle& file, uint64_t size, uint32_t chunk_bytes, ThreadPool& pool,
+                              const HashProgress& progress) {
   std::vector<Digest> hashes(ceil_div(size, chunk_bytes));
   std::atomic<size_t> next{0};
   pool.run([&](size_t) {
@@ -84,13 +85,15 @@ std::vector<Digest> hash_file(const FileHandle& file, uint64_t size, uint32_t ch
       const auto part = std::span(chunk).first(std::min<uint64_t>(chunk_bytes, size - offset));
       file.read_at(offset, part).or_throw();
       hashes[i] = digest_of(part);
+      if (progress) progress(part.size());
     }
   });
   return hashes;
 }
 
 std::vector<Digest> hashes_of(const fs::path& path, const fs::path& cache, ThreadPool& pool,
-                              uint32_t chunk_bytes, uint64_t& size, HashCounts& counts) {
+                              uint32_t chunk_bytes, uint64_t& size, HashCounts& counts,
+                              const HashProgress& progress) {
   const FileHandle file(path, O_RDONLY);
   if (!file.open()) file.failed("open").or_throw();
   const FileState state = state_of(file);
@@ -101,7 +104,7 @@ std::vector<Digest> hashes_of(const fs::path& path, const fs::path& cache, Threa
       counts.cached_bytes += size;
       return std::move(*known);
     }
-  std::vector<Digest> hashes = hash_file(file, size, chunk_bytes, pool);
+  std::vector<Digest> hashes = hash_file(file, size, chunk_bytes, pool, progress);
   counts.hashed_bytes += size;
   if (state_of(file) != state)
     fail(Errc::kInvalidArgument, "{}: changed while it was read; try again when it is whole", path.string());
@@ -113,7 +116,7 @@ std::vector<Digest> hashes_of(const fs::path& path, const fs::path& cache, Threa
 }  // namespace
 
 Manifest hash_files(const std::vector<FileToHash>& files, const fs::path& cache, ThreadPool& pool,
-                    HashCounts* counts, uint32_t chunk_bytes) {
+                    HashCounts* counts, uint32_t chunk_bytes, const HashProgress& progress) {
   HashCounts counted;
   std::vector<ManifestFile> entries;
   std::vector<Digest> chunks;
@@ -121,7 +124,8 @@ Manifest hash_files(const std::vector<FileToHash>& files, const fs::path& cache,
     ManifestFile entry{.name = file.path.filename().string(), .head_bytes = file.head_bytes};
     if (!is_plain_file_name(entry.name))
       fail(Errc::kInvalidArgument, "{}: other nodes could not have a file of this name", file.path.string());
-    const std::vector<Digest> hashes = hashes_of(file.path, cache, pool, chunk_bytes, entry.bytes, counted);
+    const std::vector<Digest> hashes =
+        hashes_of(file.path, cache, pool, chunk_bytes, entry.bytes, counted, progress);
     if (entry.head_bytes > entry.bytes)
       fail(Errc::kInvalidArgument, "{}: has {} bytes, its head {}", file.path.string(), entry.bytes,
            entry.head_bytes);
@@ -133,7 +137,8 @@ Manifest hash_files(const std::vector<FileToHash>& files, const fs::path& cache,
 }
 
 std::optional<std::vector<fs::path>> find_whole_files(const Manifest& manifest, const fs::path& folder,
-                                                      const fs::path& cache, ThreadPool& pool) {
+                                                      const fs::path& cache, ThreadPool& pool,
+                                                      const HashProgress& progress) {
   std::vector<FileToHash> files;
   std::vector<fs::path> paths;
   for (const ManifestFile& file : manifest.files()) {
@@ -144,7 +149,8 @@ std::optional<std::vector<fs::path>> find_whole_files(const Manifest& manifest, 
     paths.push_back(path);
   }
   try {
-    if (hash_files(files, cache, pool, nullptr, manifest.chunk_bytes()).id() == manifest.id()) return paths;
+    if (hash_files(files, cache, pool, nullptr, manifest.chunk_bytes(), progress).id() == manifest.id())
+      return paths;
   } catch (const Error& error) {
     log_info("{}", error.what());
   }

@@ -46,7 +46,7 @@ Result<uint32_t> await_answer(Link& link, uint64_t number, std::optional<size_t>
 class Board {
  public:
   Board(const Manifest& manifest, const ChunkSet& todo, const FetchOptions& options)
-      : manifest_(manifest), state_(todo.size(), State::kDone), options_(options) {
+      : state_(todo.size(), State::kDone), options_(options) {
     for (size_t i = 0; i < todo.size(); ++i)
       if (todo[i]) {
         state_[i] = State::kOpen;
@@ -86,9 +86,14 @@ class Board {
     const std::lock_guard lock(mutex_);
     state_[chunk] = State::kDone;
     --taken_;
-    done_bytes_ += manifest_.place(chunk).bytes;
-    if (options_.progress) options_.progress(done_bytes_, total_);
     changed_.notify_all();
+  }
+
+  // What has to come again because it was wrong does not count twice.
+  void moved(uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    moved_bytes_ = std::min(total_, moved_bytes_ + bytes);
+    if (options_.progress) options_.progress(moved_bytes_, total_);
   }
 
   // Something that no other peer can mend: the disk, or a cancellation.
@@ -109,13 +114,12 @@ class Board {
 
  private:
   enum class State : uint8_t { kOpen, kTaken, kDone };
-  const Manifest& manifest_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<State> state_;
   const FetchOptions& options_;
   size_t open_ = 0, taken_ = 0;
-  uint64_t done_bytes_ = 0, total_ = 0;
+  uint64_t moved_bytes_ = 0, total_ = 0;
   std::optional<Status> failed_;
 };
 
@@ -134,8 +138,7 @@ class PeerFetch {
       auto link = peer_.open();
       Status status = link ? work(**link) : link.status();
       if (link) (*link)->close();
-      for (const size_t chunk : asked_) board_.give_back(chunk);
-      asked_.clear();
+      give_all_back();
       if (status) return;
       report_.problem = status.text();
       if (status.code() == Errc::kCancelled) return board_.stop(std::move(status));
@@ -150,21 +153,61 @@ class PeerFetch {
   Status work(Link& link) {
     if (Status status = ask_have(link); !status) return status;
     while (true) {
-      while (asked_.size() < options_.ahead) {
-        const auto chunk = board_.take(has_, from_, asked_.empty());
-        if (!chunk) break;
-        asked_.push_back(*chunk);
-        from_ = *chunk;
-        throttle_.take(store_.manifest().place(*chunk).bytes);
-        if (Status status = send_request(
-                link, {WeightRequest::Kind::kChunk, store_.manifest().id(), static_cast<uint32_t>(*chunk)},
-                *chunk, kSendMax);
+      while (asked_.size() < ahead()) {
+        const auto piece = next_piece();
+        if (!piece) break;
+        asked_.push_back(*piece);
+        throttle_.take(piece->bytes);
+        if (Status status = send_request(link,
+                                         {WeightRequest::Kind::kChunk, store_.manifest().id(),
+                                          static_cast<uint32_t>(piece->chunk), piece->offset, piece->bytes},
+                                         ++asked_count_, kSendMax);
             !status)
           return status;
       }
       if (asked_.empty()) return {};
-      if (Status status = receive_chunk(link); !status) return status;
+      if (Status status = receive_piece(link); !status) return status;
     }
+  }
+
+  // Whoever waits for the right to ask does not take what has come: under a bound, few are under way.
+  size_t ahead() const {
+    return options_.bytes_per_s == 0 ? options_.ahead : std::min<size_t>(options_.ahead, 2);
+  }
+
+  // Pieces of a chunk are asked for, and answered, one after the other, and a chunk after the other.
+  struct Piece {
+    size_t chunk = 0;
+    uint32_t offset = 0, bytes = 0;
+    bool last = false;  // of its chunk
+  };
+
+  std::optional<Piece> next_piece() {
+    if (!asking_) {
+      const auto chunk = board_.take(has_, from_, asked_.empty());
+      if (!chunk) return std::nullopt;
+      asking_ = Piece{.chunk = *chunk};
+      from_ = *chunk;
+    }
+    Piece piece = *asking_;
+    const uint32_t left = store_.manifest().place(piece.chunk).bytes - piece.offset;
+    piece.bytes = std::min(options_.piece_bytes, left);
+    piece.last = piece.bytes == left;
+    if (piece.last) {
+      asking_.reset();
+    } else {
+      asking_->offset += piece.bytes;
+    }
+    return piece;
+  }
+
+  void give_all_back() {
+    for (const Piece& piece : asked_)
+      if (piece.last) board_.give_back(piece.chunk);
+    if (asking_) board_.give_back(asking_->chunk);
+    asked_.clear();
+    asking_.reset();
+    asked_count_ = answered_count_ = 0;
   }
 
   Status ask_have(Link& link) {
@@ -187,19 +230,27 @@ class PeerFetch {
     return {};
   }
 
-  Status receive_chunk(Link& link) {
-    const size_t chunk = asked_.front();
-    const uint32_t expected = store_.manifest().place(chunk).bytes;
-    const auto bytes = await_answer(link, chunk, expected, expected, options_);
+  Status receive_piece(Link& link) {
+    const Piece piece = asked_.front();
+    const auto bytes = await_answer(link, ++answered_count_, piece.bytes, piece.bytes, options_);
     if (!bytes) return bytes.status();
-    body_.resize(*bytes);
-    if (Status status = link.receive_body(body_, options_.answer_max); !status) return status;
+    body_.resize(store_.manifest().place(piece.chunk).bytes);
+    if (Status status =
+            link.receive_body(std::span(body_).subspan(piece.offset, *bytes), options_.answer_max);
+        !status)
+      return status;
     asked_.pop_front();
-    if (body_.empty()) {  // it had the chunk a moment ago
-      has_[chunk] = false;
-      board_.give_back(chunk);
+    if (*bytes == 0) has_[piece.chunk] = false;  // it had the chunk a moment ago
+    if (*bytes > 0) board_.moved(*bytes);
+    if (!piece.last) return {};
+    if (!has_[piece.chunk]) {
+      board_.give_back(piece.chunk);
       return {};
     }
+    return finish_chunk(piece.chunk);
+  }
+
+  Status finish_chunk(size_t chunk) {
     Status status = store_.put(chunk, body_);
     if (status) {
       ++report_.chunks;
@@ -227,7 +278,9 @@ class PeerFetch {
   Throttle& throttle_;
   const FetchOptions& options_;
   ChunkSet has_, wrong_;
-  std::deque<size_t> asked_;
+  std::optional<Piece> asking_;  // the chunk that is being asked for, from its next piece on
+  std::deque<Piece> asked_;
+  uint64_t asked_count_ = 0, answered_count_ = 0;  // on this link
   std::vector<std::byte> body_;
   FetchReport::Peer report_;
 };

@@ -20,12 +20,14 @@ struct WeightPeer {
 
 struct FetchOptions {
   Duration answer_max = std::chrono::seconds(30);  // for one answer; then the peer counts as lost
-  size_t ahead = 2;                                // requests under way at one peer
+  uint32_t piece_bytes = 64 << 10;                 // of one answer: at 4 kB/s still within the time for it
+  size_t ahead = 32;                               // requests under way at one peer
   size_t wrong_max = 3;                            // wrong chunks from one peer before it is left alone
   size_t opens_max = 3;                            // links to one peer
   Duration reopen_wait = std::chrono::milliseconds(200);
-  uint64_t bytes_per_s = 0;                                     // over all peers; 0: no bound
-  std::function<void(uint64_t done, uint64_t total)> progress;  // bytes; from any thread, one at a time
+  uint64_t bytes_per_s = 0;  // over all peers; 0: no bound
+  // Bytes that have come, also of chunks that are not whole yet; from any thread, one at a time.
+  std::function<void(uint64_t done, uint64_t total)> progress;
   const std::atomic<bool>* cancelled = nullptr;
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <list>
 #include <mutex>
@@ -26,9 +27,9 @@ class FaultySource final : public ChunkSource {
       : good_(good), spoiled(good.manifest().none()), missing(spoiled) {}
   const Manifest& manifest() const override { return good_.manifest(); }
   bool has(size_t chunk) const override { return !missing[chunk]; }
-  Status read(size_t chunk, std::span<std::byte> into) const override {
+  Status read(size_t chunk, uint32_t offset, std::span<std::byte> into) const override {
     ++reads;
-    Status status = good_.read(chunk, into);
+    Status status = good_.read(chunk, offset, into);
     if (spoiled[chunk]) into[into.size() / 2] ^= std::byte{4};
     return status;
   }
@@ -152,7 +153,9 @@ TEST_F(WeightFetchTest, APeerThatOnlyLiesIsLeftAlone) {
   const auto bad = add_faulty("bad");
   bad->spoiled = files.manifest.all();
   const auto here = store();
-  const auto failed = fetch_chunks(*here, files.manifest.all(), peers);
+  FetchOptions options;
+  options.ahead = 2;  // these chunks are one piece each
+  const auto failed = fetch_chunks(*here, files.manifest.all(), peers, options);
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.status().code(), Errc::kPeerLost);
   EXPECT_NE(failed.status().text().find("bad: "), std::string::npos) << failed.status().text();
@@ -178,8 +181,8 @@ TEST_F(WeightFetchTest, ALostPeerLeavesItsChunksToTheOthers) {
         continue;
       }
       const auto source = library.find(request->model);
-      std::vector<std::byte> chunk(source->manifest().place(request->chunk).bytes);
-      (void)source->read(request->chunk, chunk);
+      std::vector<std::byte> chunk(request->bytes);
+      (void)source->read(request->chunk, request->offset, chunk);
       (void)send_message(link, {.kind = MessageKind::kWeights, .step = message->head.step}, chunk,
                          std::chrono::seconds(10));
     }
@@ -191,6 +194,23 @@ TEST_F(WeightFetchTest, ALostPeerLeavesItsChunksToTheOthers) {
   const auto report = fetch_chunks(*here, files.manifest.all(), peers, options);
   ASSERT_TRUE(report.ok()) << report.status().text();
   expect_whole(*here);
+}
+
+// A chunk of four MiB over a slow link takes longer than anybody would wait without a sign of life.
+TEST_F(WeightFetchTest, ProgressIsToldInPiecesOfChunks) {
+  add_peer("one", whole);
+  add_peer("two", whole);
+  std::vector<uint64_t> told;
+  FetchOptions options;
+  options.piece_bytes = 100;
+  options.progress = [&](uint64_t done, uint64_t) { told.push_back(done); };
+  const auto here = store();
+  const auto report = fetch_chunks(*here, files.manifest.all(), peers, options);
+  ASSERT_TRUE(report.ok()) << report.status().text();
+  expect_whole(*here);
+  EXPECT_GT(told.size(), files.manifest.total_bytes() / 100);
+  EXPECT_TRUE(std::ranges::is_sorted(told));
+  EXPECT_EQ(told.back(), files.manifest.total_bytes());
 }
 
 TEST_F(WeightFetchTest, AnswersOfAnotherLengthBreakTheLinkOnly) {
@@ -238,9 +258,17 @@ TEST_F(WeightFetchTest, ServersRefuseWhatTheyDoNotKnow) {
   };
   const WeightRequest outside{WeightRequest::Kind::kChunk, files.manifest.id(), 22};
   EXPECT_EQ(status_of({.kind = MessageKind::kWeights}, outside.to_bytes()), Errc::kCorrupt);
-  EXPECT_EQ(status_of({.kind = MessageKind::kWeights}, std::vector<std::byte>(37, std::byte{9})),
+  for (const auto& [offset, bytes] : std::vector<std::pair<uint32_t, uint32_t>>{
+           {0, 0}, {0, 1025}, {1024, 1}, {1, 1024}, {UINT32_MAX, 1}, {0, UINT32_MAX}, {2, UINT32_MAX - 1}}) {
+    const WeightRequest beyond{WeightRequest::Kind::kChunk, files.manifest.id(), 0, offset, bytes};
+    EXPECT_EQ(status_of({.kind = MessageKind::kWeights}, beyond.to_bytes()), Errc::kCorrupt)
+        << offset << ", " << bytes;
+  }
+  EXPECT_EQ(
+      status_of({.kind = MessageKind::kWeights}, std::vector<std::byte>(WeightRequest::kBytes, std::byte{9})),
+      Errc::kCorrupt);
+  EXPECT_EQ(status_of({.kind = MessageKind::kWeights}, std::vector<std::byte>(WeightRequest::kBytes - 1)),
             Errc::kCorrupt);
-  EXPECT_EQ(status_of({.kind = MessageKind::kWeights}, std::vector<std::byte>(36)), Errc::kCorrupt);
   EXPECT_EQ(status_of({.kind = MessageKind::kControl}, outside.to_bytes()), Errc::kCorrupt);
 }
 

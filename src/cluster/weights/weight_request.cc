@@ -13,15 +13,19 @@ std::vector<std::byte> WeightRequest::to_bytes() const {
   out.enumerator(kind);
   out.raw(model);
   out.u32(chunk);
+  out.u32(offset);
+  out.u32(bytes);
   return std::move(out).take();
 }
 
-Result<WeightRequest> WeightRequest::parse(std::span<const std::byte> bytes) {
-  WireReader in(bytes);
+Result<WeightRequest> WeightRequest::parse(std::span<const std::byte> body) {
+  WireReader in(body);
   WeightRequest request;
   request.kind = in.enumerator(Kind::kManifest, Kind::kChunk);
   std::ranges::copy(in.raw(request.model.size()), request.model.begin());
   request.chunk = in.u32();
+  request.offset = in.u32();
+  request.bytes = in.u32();
   if (Status status = in.finish("weight request"); !status) return status;
   return request;
 }

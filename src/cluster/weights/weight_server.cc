@@ -28,13 +28,20 @@ Result<std::vector<std::byte>> answer_to(const WeightRequest& request, const Wei
   if (request.chunk >= manifest.chunk_count())
     return Status(Errc::kCorrupt,
                   fmt::format("asked for chunk {} of {}", request.chunk, manifest.chunk_count()));
+  const uint32_t whole = manifest.place(request.chunk).bytes;
+  if (request.bytes == 0 || request.bytes > WeightRequest::kPieceBytesMax || request.offset > whole ||
+      request.bytes > whole - request.offset)
+    return Status(
+        Errc::kCorrupt,
+        fmt::format("asked for {} bytes from {} of chunk {}, which has {}; at most {} at once", request.bytes,
+                    request.offset, request.chunk, whole, WeightRequest::kPieceBytesMax));
   if (!source->has(request.chunk)) return std::vector<std::byte>();
-  std::vector<std::byte> chunk(manifest.place(request.chunk).bytes);
-  if (const Status status = source->read(request.chunk, chunk); !status) {
+  std::vector<std::byte> piece(request.bytes);
+  if (const Status status = source->read(request.chunk, request.offset, piece); !status) {
     log_warn("{}", status.text());  // ours, not the peer's
-    chunk.clear();
+    piece.clear();
   }
-  return chunk;
+  return piece;
 }
 
 Status serve_one(Link& link, const WeightLibrary& library, const WeightServerOptions& options) {
