@@ -146,7 +146,8 @@ void BpeTokenizer::add_merges(std::span<const std::string> merges) {
   }
 }
 
-void BpeTokenizer::encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const {
+void BpeTokenizer::encode_text(std::string_view text, const ControlRule& control,
+                               std::vector<int32_t>& ids) const {
   BpeEncoder encoder(*this, ids);
   const auto plain = [&](std::string_view stretch) {
     if (vocabulary_.rules.nfc)
@@ -154,7 +155,7 @@ void BpeTokenizer::encode_text(std::string_view text, bool parse_special, std::v
     else
       encoder.encode(stretch);
   };
-  special_.split(vocabulary_, text, parse_special, plain, [&](int32_t id) { ids.push_back(id); });
+  special_.split(vocabulary_, text, control, plain, [&](int32_t id) { ids.push_back(id); });
 }
 
 }  // namespace butterfly::model

@@ -30,7 +30,8 @@ class BpeTokenizer final : public Tokenizer {
 
  private:
   friend class BpeEncoder;
-  void encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const override;
+  void encode_text(std::string_view text, const ControlRule& control,
+                   std::vector<int32_t>& ids) const override;
   void add_pieces();
   void add_merges(std::span<const std::string> merges);
   int32_t symbol_of(std::string_view bytes);

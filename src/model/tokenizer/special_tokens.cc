@@ -18,6 +18,26 @@ std::string with_spaces(std::string_view text) {
   return result;
 }
 
+bool is_control(const Vocabulary& vocabulary, int32_t id) {
+  return vocabulary.types[static_cast<size_t>(id)] != TokenType::kUserDefined;
+}
+
+// The places of a text that may be part of a control token, asked from left to right.
+class ControlPlaces {
+ public:
+  explicit ControlPlaces(const ControlRule& rule) : plain_(rule.plain) {}
+
+  // How many bytes from `place` on are not plain.
+  size_t allowed(size_t place) {
+    while (!plain_.empty() && plain_.front().end <= place) plain_ = plain_.subspan(1);
+    if (plain_.empty()) return std::string_view::npos;
+    return plain_.front().begin > place ? plain_.front().begin - place : 0;
+  }
+
+ private:
+  std::span<const ByteRange> plain_;
+};
+
 }  // namespace
 
 SpecialTokens::SpecialTokens(const Vocabulary& v, bool space_marks) {
@@ -33,13 +53,29 @@ SpecialTokens::SpecialTokens(const Vocabulary& v, bool space_marks) {
   }
 }
 
-void SpecialTokens::split(const Vocabulary& vocabulary, std::string_view text, bool parse_special,
+void SpecialTokens::split(const Vocabulary& vocabulary, std::string_view text, const ControlRule& control,
                           FunctionRef<void(std::string_view)> plain, FunctionRef<void(int32_t)> token) const {
-  const TokenMatcher& matcher = parse_special ? all_ : user_defined_;
+  const TokenMatcher& matcher = control.parse ? all_ : user_defined_;
+  ControlPlaces places(control);
   size_t done = 0, from = 0;
   while (from < text.size() && !matcher.empty()) {
-    const TokenMatcher::Match match = matcher.find(text, from);
+    TokenMatcher::Match match = matcher.find(text, from);
     if (match.id < 0) break;
+    if (control.parse && is_control(vocabulary, match.id)) {
+      const size_t allowed = places.allowed(match.begin);
+      if (match.length > allowed) {  // forged; a token that is none, or a shorter one, may begin here too
+        match.id = -1;
+        matcher.prefixes(text.substr(match.begin), [&](size_t length, int32_t id) {
+          if (length > allowed && is_control(vocabulary, id)) return;
+          match.length = length;
+          match.id = id;
+        });
+        if (match.id < 0) {
+          from = match.begin + 1;
+          continue;
+        }
+      }
+    }
     size_t begin = match.begin, end = match.begin + match.length;
     from = end;
     const uint8_t flags = vocabulary.flags_of(match.id);

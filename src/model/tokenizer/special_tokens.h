@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "model/tokenizer/control_rule.h"
 #include "model/tokenizer/token_matcher.h"
 #include "model/tokenizer/vocabulary.h"
 
 namespace butterfly::model {
 
-// User-defined tokens always; control and unknown tokens only where the caller says so (parse_special): what
-// a user typed must not be able to forge them. A token may swallow the white space before or after it
+// User-defined tokens always; control and unknown tokens only where the rule says so: what a user typed must
+// not be able to forge them. A token may swallow the white space before or after it
 // (TokenFlag), as Hugging Face's lstrip and rstrip.
 class SpecialTokens {
  public:
@@ -20,7 +21,7 @@ class SpecialTokens {
   explicit SpecialTokens(const Vocabulary& vocabulary, bool space_marks = false);
 
   // Calls plain() and token() in the order of the text. Borrows the vocabulary's flags for the call.
-  void split(const Vocabulary& vocabulary, std::string_view text, bool parse_special,
+  void split(const Vocabulary& vocabulary, std::string_view text, const ControlRule& control,
              FunctionRef<void(std::string_view)> plain, FunctionRef<void(int32_t)> token) const;
 
  private:

@@ -176,7 +176,8 @@ void SpmTokenizer::add_merges(std::span<const std::string> merges,
   }
 }
 
-void SpmTokenizer::encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const {
+void SpmTokenizer::encode_text(std::string_view text, const ControlRule& control,
+                               std::vector<int32_t>& ids) const {
   SpmEncoder encoder(*this, ids);
   bool first = true;
   const auto plain = [&](std::string_view stretch) {
@@ -187,7 +188,7 @@ void SpmTokenizer::encode_text(std::string_view text, bool parse_special, std::v
     ids.push_back(id);
     first = false;
   };
-  special_.split(vocabulary_, text, parse_special, plain, token);
+  special_.split(vocabulary_, text, control, plain, token);
 }
 
 }  // namespace butterfly::model

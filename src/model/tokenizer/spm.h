@@ -35,7 +35,8 @@ class SpmTokenizer final : public Tokenizer {
 
  private:
   friend class SpmEncoder;
-  void encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const override;
+  void encode_text(std::string_view text, const ControlRule& control,
+                   std::vector<int32_t>& ids) const override;
   void find_byte_tokens();
   void add_pieces(std::span<const std::string> merges);
   void add_joins(const std::unordered_map<std::string_view, int32_t>& symbol_of);

@@ -45,7 +45,7 @@ std::optional<int32_t> Tokenizer::find_token(std::string_view text) const {
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<int32_t> ids;
   if (options.add_bos.value_or(add_bos_) && vocabulary_.bos) ids.push_back(*vocabulary_.bos);
-  encode_text(text, options.parse_special, ids);
+  encode_text(text, {options.parse_special, options.plain}, ids);
   if (options.add_eos.value_or(add_eos_) && vocabulary_.eos) ids.push_back(*vocabulary_.eos);
   return ids;
 }

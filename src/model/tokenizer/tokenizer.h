@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/formats/metadata.h"
+#include "model/tokenizer/control_rule.h"
 #include "model/tokenizer/vocabulary.h"
 
 namespace butterfly::model {
@@ -19,6 +20,9 @@ struct EncodeOptions {
   // True: control tokens written in the text ("<s>") become their ids. Only for text the program wrote itself
   // (chat templates); what a user typed must not be able to forge them.
   bool parse_special = false;
+  // With parse_special: stretches of the text that a user typed, in order and not overlapping; a control
+  // token that touches one is plain text all the same. Borrowed for the call.
+  std::span<const ByteRange> plain = {};
 };
 
 struct DecodeOptions {
@@ -62,7 +66,8 @@ class Tokenizer {
 
  protected:
   // Appends the ids of `text` between BOS and EOS.
-  virtual void encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const = 0;
+  virtual void encode_text(std::string_view text, const ControlRule& control,
+                           std::vector<int32_t>& ids) const = 0;
   size_t check_id(int32_t id) const;
 
   Vocabulary vocabulary_;

@@ -162,7 +162,7 @@ void UnigramTokenizer::append_best(std::string_view text, std::vector<int32_t>& 
   }
 }
 
-void UnigramTokenizer::encode_text(std::string_view text, bool parse_special,
+void UnigramTokenizer::encode_text(std::string_view text, const ControlRule& control,
                                    std::vector<int32_t>& ids) const {
   bool first = true;
   const auto plain = [&](std::string_view stretch) {
@@ -173,7 +173,7 @@ void UnigramTokenizer::encode_text(std::string_view text, bool parse_special,
     ids.push_back(id);
     first = false;
   };
-  special_.split(vocabulary_, text, parse_special, plain, token);
+  special_.split(vocabulary_, text, control, plain, token);
 }
 
 }  // namespace butterfly::model

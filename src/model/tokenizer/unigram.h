@@ -24,7 +24,8 @@ class UnigramTokenizer final : public Tokenizer {
   bool adds_space_prefix() const override { return space_prefix_; }
 
  private:
-  void encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const override;
+  void encode_text(std::string_view text, const ControlRule& control,
+                   std::vector<int32_t>& ids) const override;
   std::string normalize(std::string_view text, bool space_prefix) const;
   void append_best(std::string_view text, std::vector<int32_t>& ids) const;
   void append_unknown(std::string_view character, std::vector<int32_t>& ids, bool& after_unknown) const;

@@ -91,7 +91,7 @@ void WordPieceTokenizer::append_words(std::string_view text, std::vector<int32_t
   finish();
 }
 
-void WordPieceTokenizer::encode_text(std::string_view text, bool parse_special,
+void WordPieceTokenizer::encode_text(std::string_view text, const ControlRule& control,
                                      std::vector<int32_t>& ids) const {
   const auto plain = [&](std::string_view stretch) {
     if (strip_accents_)
@@ -99,7 +99,7 @@ void WordPieceTokenizer::encode_text(std::string_view text, bool parse_special,
     else
       append_words(stretch, ids);
   };
-  special_.split(vocabulary_, text, parse_special, plain, [&](int32_t id) { ids.push_back(id); });
+  special_.split(vocabulary_, text, control, plain, [&](int32_t id) { ids.push_back(id); });
 }
 
 }  // namespace butterfly::model

@@ -23,7 +23,8 @@ class WordPieceTokenizer final : public Tokenizer {
   bool adds_space_prefix() const override { return true; }
 
  private:
-  void encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const override;
+  void encode_text(std::string_view text, const ControlRule& control,
+                   std::vector<int32_t>& ids) const override;
   void append_words(std::string_view text, std::vector<int32_t>& ids) const;
   void append_word(std::string_view word, std::vector<int32_t>& ids) const;
 
