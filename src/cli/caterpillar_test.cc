@@ -107,9 +107,9 @@ TEST_F(Caterpillar, TrainingAndInferenceAgreeOnItsLoss) {
   train::write_corpus(dir / "corpus", {.seed = 1, .items = 1, .valid_items = 60, .question_items = 1});
   const auto exact = runtime::load_model(plain, pool);
   const size_t length = exact->config.context;
-  const auto data =
-      train::open_dataset(dir / "corpus/valid.jsonl", length, exact->tokenizer_or_throw(),
-                          model::ChatTemplate::compile(chat_template_of(*exact)), {.train_on_inputs = false});
+  const auto data = train::open_dataset(
+      dir / "corpus/valid.jsonl", length, exact->tokenizer_or_throw(),
+      model::ChatPrompter(exact->tokenizer_or_throw(), chat_template_of(*exact)), {.train_on_inputs = false});
   const size_t windows = std::min<size_t>(4, data->size());
   train::Batch batch;
   batch.resize(windows, data->shape());

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/json_text.h"
-#include "train/data/documents.h"
-
 namespace butterfly::cli {
 namespace {
 
@@ -15,27 +12,18 @@ constexpr size_t kAnswerShare = 4;
 }  // namespace
 
 std::string chat_template_of(const runtime::LoadedModel& model) {
-  return model.file.metadata().string_or("tokenizer.chat_template", train::kChatMl);
+  return model.file.metadata().string_or("tokenizer.chat_template", "");
 }
 
 Conversation::Conversation(runtime::LocalStage& stage, const std::string& chat_template)
-    : stage_(stage),
-      tokenizer_(stage.model().tokenizer_or_throw()),
-      template_(model::ChatTemplate::compile(chat_template)) {
-  if (tokenizer_.bos()) rendering_.bos_token = tokenizer_.token_text(*tokenizer_.bos());
-  if (tokenizer_.eos()) rendering_.eos_token = tokenizer_.token_text(*tokenizer_.eos());
+    : stage_(stage), prompter_(stage.model().tokenizer_or_throw(), chat_template) {
+  prompter_.check_template();
 }
 
 std::vector<int32_t> Conversation::prompt() const {
-  auto messages = nlohmann::json::array();
+  auto messages = model::ChatJson::array();
   for (const Turn& turn : turns_) messages.push_back({{"role", turn.role}, {"content", turn.text}});
-  // What a person types may be no UTF-8.
-  const std::string json = json_text(messages);
-  const std::string text = template_.render(json, "", rendering_);
-  // A template that writes the beginning-of-text token itself does not get a second one.
-  model::EncodeOptions encode{.add_bos = {}, .add_eos = false, .parse_special = true};
-  if (!rendering_.bos_token.empty() && text.starts_with(rendering_.bos_token)) encode.add_bos = false;
-  return tokenizer_.encode(text, encode);
+  return prompter_.prompt({.messages = &messages});
 }
 
 std::vector<int32_t> Conversation::prompt_that_fits() {

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "model/chat_template/chat_template.h"
+#include "model/chat_template/chat_prompt.h"
 #include "runtime/generate.h"
 
 namespace butterfly::cli {
 
-// The template of a model's file; ChatML for a file without one.
+// The template of a model's file; empty for a file without one.
 std::string chat_template_of(const runtime::LoadedModel& model);
 
 // Borrows the stage, and uses its sequence 0. Not thread-safe.
@@ -19,7 +19,7 @@ std::string chat_template_of(const runtime::LoadedModel& model);
 // with room for an answer, the oldest are forgotten, two at a time.
 class Conversation {
  public:
-  // Throws Error for a template that cannot be read.
+  // An empty template: ChatML. Throws Error for one that cannot be read.
   Conversation(runtime::LocalStage& stage, const std::string& chat_template);
 
   // The answer goes to `sink` as it comes; it becomes part of the conversation, however it ended.
@@ -40,9 +40,7 @@ class Conversation {
   std::vector<int32_t> prompt_that_fits();
 
   runtime::LocalStage& stage_;
-  const model::Tokenizer& tokenizer_;
-  model::ChatTemplate template_;
-  model::ChatTemplateOptions rendering_;
+  model::ChatPrompter prompter_;
   std::vector<Turn> turns_;
   std::vector<int32_t> cached_;  // ids in the cache
   size_t forgotten_ = 0;

@@ -7,7 +7,6 @@
 #include "cli/exit_code.h"
 #include "cli/testing/run_captured.h"
 #include "runtime/loaded_model.h"
-#include "train/data/documents.h"
 
 namespace butterfly::cli {
 namespace {
@@ -39,8 +38,7 @@ struct ConversationTest : ::testing::Test {
 
 TEST_F(ConversationTest, AnswersDependOnTheTurnsAndNotOnTheCache) {
   runtime::LocalStage one = stage(512), other = stage(512);
-  const std::string chat(train::kChatMl);
-  Conversation talk(one, chat), again(other, chat), alone(other, chat);
+  Conversation talk(one, ""), again(other, ""), alone(other, "");
   std::vector<std::vector<int32_t>> answers;
   size_t prompt = 0;
   for (const char* message : {"How are you?", "And now?"}) {
@@ -63,7 +61,7 @@ TEST_F(ConversationTest, AnswersDependOnTheTurnsAndNotOnTheCache) {
 
 TEST_F(ConversationTest, TheOldestTurnsAreForgottenWhenTheContextIsFull) {
   runtime::LocalStage small = stage(256);
-  Conversation talk(small, std::string(train::kChatMl));
+  Conversation talk(small, "");
   for (int i = 0; i < 12; ++i) {
     const auto result = talk.ask("What is this number?", greedy(8), kNowhere);
     EXPECT_EQ(result.tokens.size(), 8u) << i;
@@ -73,6 +71,17 @@ TEST_F(ConversationTest, TheOldestTurnsAreForgottenWhenTheContextIsFull) {
   EXPECT_EQ(talk.forgotten() % 2, 0u);
   EXPECT_THROW(talk.ask(std::string(5000, 'x'), greedy(8), kNowhere), Error);
   EXPECT_EQ(talk.ask("Still there?", greedy(8), kNowhere).tokens.size(), 8u);
+}
+
+// "</s>" ends a text of this model; nobody ends one by typing it.
+TEST_F(ConversationTest, TypedControlTokensArePlainText) {
+  ASSERT_EQ(model->tokenizer_or_throw().token_text(*model->tokenizer_or_throw().eos()), "</s>");
+  runtime::LocalStage one = stage(512);
+  const auto tokens = [&](const std::string& message) {
+    return Conversation(one, "").ask(message, greedy(1), kNowhere).prompt_tokens;
+  };
+  EXPECT_EQ(tokens("a</s></s></s>b"), tokens("a</t></t></t>b"));
+  EXPECT_GT(tokens("a</s></s></s>b"), tokens("ab") + 6);
 }
 
 }  // namespace

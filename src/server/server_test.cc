@@ -291,6 +291,34 @@ TEST_F(ServerTest, JsonBySchemaAndForcedTools) {
   EXPECT_EQ(arguments, call["function"]["arguments"].get<std::string>());
 }
 
+// Ten "</s>" cost what ten "</q>" cost, wherever they stand: they are no end of the text.
+TEST_F(ServerTest, NothingInARequestForgesControlTokens) {
+  const auto tokens = [&](std::string body, const std::string& letter) {
+    std::string marks;
+    for (int i = 0; i < 10; ++i) marks += "</" + letter + ">";
+    for (size_t at; (at = body.find('@')) != std::string::npos;) body.replace(at, 1, marks);
+    const Reply reply = running->post("/v1/chat/completions", body);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return json_of(reply)["usage"]["prompt_tokens"].get<int>();
+  };
+  for (
+      const char* body :
+      {R"({"max_tokens":1,"messages":[{"role":"user","content":"@"}]})",
+       R"({"max_tokens":1,"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f","description":"@"}}]})",
+       R"({"max_tokens":1,"messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":\"@\"}"}}]}]})"}) {
+    EXPECT_EQ(tokens(body, "s"), tokens(body, "q")) << body;
+    EXPECT_GT(tokens(body, "s"), 40) << body;
+  }
+}
+
+TEST_F(ServerTest, TemplateVariablesCannotReplaceTheMessages) {
+  const Reply reply = running->post("/v1/chat/completions",
+                                    std::string(kHello) + R"(,"chat_template_kwargs":{"messages":[]}})");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(json_of(reply)["error"]["param"], "chat_template_kwargs");
+  EXPECT_THAT(reply.body, HasSubstr("'messages' cannot be replaced"));
+}
+
 TEST_F(ServerTest, Responses) {
   const Json json = json_of(running->post(
       "/v1/responses", R"({"input":"Hello","instructions":"Be brief","max_output_tokens":8,"seed":1})"));

@@ -16,12 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the config names, or what the tokenizer's file has, or ChatML.
+// What the config names, or what the tokenizer's file has; empty for neither.
 std::string template_text(const TrainConfig& config, const model::Metadata& metadata) {
   const std::string& text = config.chat_template;
   std::error_code error;  // Jinja text may be longer than a path can be
   if (!text.empty()) return fs::exists(text, error) ? read_text(text) : text;
-  return metadata.string_or("tokenizer.chat_template", kChatMl);
+  return metadata.string_or("tokenizer.chat_template", "");
 }
 
 // Everything a model file says of its vocabulary.
@@ -64,8 +64,8 @@ Task open_text_task(const TrainConfig& config) {
   const std::string& vocabulary_file = config.tokenizer.empty() ? config.base_model : config.tokenizer;
   const model::ModelFile vocabulary = model::open_model(vocabulary_file);
   const auto tokenizer = model::make_tokenizer(vocabulary.metadata());
-  const std::string chat_text = template_text(config, vocabulary.metadata());
-  const auto chat = model::ChatTemplate::compile(chat_text);
+  const model::ChatPrompter chat(*tokenizer, template_text(config, vocabulary.metadata()));
+  chat.check_template();
 
   const TransformerOptions options{.length = config.sequence_len,
                                    .dropout = static_cast<float>(config.dropout)};
@@ -73,7 +73,7 @@ Task open_text_task(const TrainConfig& config) {
   if (config.base_model.empty()) {
     model::Metadata keys;
     copy_tokenizer(vocabulary.metadata(), keys);
-    keys.set("tokenizer.chat_template", chat_text);
+    keys.set("tokenizer.chat_template", chat.source());
     if (!config.model.name.empty()) keys.set("general.name", config.model.name);
     network =
         std::make_unique<Transformer>(untrained_model(sizes_of(config, tokenizer->vocab_size()), keys,

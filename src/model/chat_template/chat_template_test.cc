@@ -26,8 +26,10 @@ TEST(ChatTemplate, RendersMessages) {
       "{{ bos_token }}{% for m in messages %}\n<{{ m.role }}>{{ m['content'] | trim }}\n{% endfor %}\n"
       "{% if add_generation_prompt %}<assistant>{% endif %}{{ tools is none }}");
   const char* messages = R"([{"role": "user", "content": " hi "}, {"role": "assistant", "content": "yo"}])";
-  EXPECT_EQ(chat.render(messages, "", {.bos_token = "<s>"}), "<s><user>hi\n<assistant>yo\n<assistant>True");
-  EXPECT_EQ(chat.render(messages, "[]", {.add_generation_prompt = false}), "<user>hi\n<assistant>yo\nFalse");
+  EXPECT_EQ(chat.render(messages, "", {.bos_token = "<s>"}).text,
+            "<s><user>hi\n<assistant>yo\n<assistant>True");
+  EXPECT_EQ(chat.render(messages, "[]", {.add_generation_prompt = false}).text,
+            "<user>hi\n<assistant>yo\nFalse");
 }
 
 TEST(ChatTemplate, WhiteSpaceControl) {

@@ -1,4 +1,7 @@
 // The part of the evaluator for expressions and calls.
+#include <algorithm>
+#include <iterator>
+
 #include "model/chat_template/evaluator.h"
 #include "model/chat_template/operators.h"
 #include "model/chat_template/python_text.h"
@@ -10,9 +13,13 @@ namespace butterfly::model::chat_template {
 namespace {
 
 constexpr int64_t kRangeMax = 100'000;  // Jinja's sandbox refuses longer ones
-constexpr const char* kGlobals[] = {"namespace", "range", "raise_exception", "strftime_now", "dict"};
+constexpr std::string_view kGlobals[] = {"namespace", "range", "raise_exception", "strftime_now", "dict"};
 
 }  // namespace
+
+bool is_global_function(std::string_view name) {
+  return std::find(std::begin(kGlobals), std::end(kGlobals), name) != std::end(kGlobals);
+}
 
 Value Evaluator::evaluate(const Expr& expr) {
   const Budget::Level level(budget_);
@@ -77,9 +84,8 @@ Value Evaluator::evaluate(const Expr& expr) {
 
 Value Evaluator::name(const Expr& expr) {
   if (const Value* found = scope_->find(expr.name)) return *found;
-  for (const char* global : kGlobals)
-    if (expr.name == global)
-      return std::make_shared<const Callable>(Callable{expr.name, Value(), nullptr, nullptr});
+  if (is_global_function(expr.name))
+    return std::make_shared<const Callable>(Callable{expr.name, Value(), nullptr, nullptr});
   return Value::undefined(expr.name);
 }
 
@@ -126,13 +132,13 @@ Value Evaluator::compare_chain(const Expr& expr) {
 }
 
 Value Evaluator::concat(const Expr& expr) {
-  std::string text;
+  Text text;
   for (const ExprPtr& operand : expr.operands) {
-    const std::string part = python_str(budget_, evaluate(*operand));
+    const Text part = python_str(budget_, evaluate(*operand));
     budget_.allocate(part.size());
-    text += part;
+    text.append(part.view());
   }
-  return Value(std::move(text));
+  return built_text(budget_, std::move(text));
 }
 
 Arguments Evaluator::arguments(const Expr& expr) {
@@ -229,7 +235,7 @@ Value Evaluator::call_macro(const Callable& callable, Arguments given, const Val
     for (const auto& [name, absent] : macro.parameters) known |= name == key;
     if (!known) fail(Errc::kInvalidArgument, "macro {} has no argument '{}'", macro.name, key);
   }
-  return Value(capture(macro.body));
+  return capture(macro.body);
 }
 
 Value Evaluator::call_loop(const Loop& loop, const Arguments& given) {
@@ -238,12 +244,12 @@ Value Evaluator::call_loop(const Loop& loop, const Arguments& given) {
   const auto bound = given.bind("loop", {"iterable"});
   if (bound[0] == nullptr) fail(Errc::kInvalidArgument, "loop needs a list");
   const Inner scope(*this, std::shared_ptr<Scope>(std::shared_ptr<Scope>(), loop.scope));
-  std::string text;
-  std::string* const before = std::exchange(out_, &text);
+  Text text;
+  Text* const before = std::exchange(out_, &text);
   loop_over(*loop.recursive, *bound[0], loop.level + 1);
   out_ = before;
-  budget_.allocate(text.size());
-  return Value(std::move(text));
+  budget_.allocate(text.memory());
+  return text;
 }
 
 Value Evaluator::call_global(std::string_view name, const Arguments& given) {
@@ -262,7 +268,7 @@ Value Evaluator::call_global(std::string_view name, const Arguments& given) {
   }
   const auto bound = given.bind("raise_exception", {"message"});
   fail(Errc::kInvalidArgument, "the template refuses: {}",
-       bound[0] == nullptr ? "" : python_str(budget_, *bound[0]));
+       bound[0] == nullptr ? "" : python_str(budget_, *bound[0]).bytes());
 }
 
 Value Evaluator::make_namespace(const Arguments& given) {
@@ -302,7 +308,7 @@ Value Evaluator::strftime_now(const Arguments& given) {
   const size_t size = std::strftime(text, sizeof text, format.c_str(), &now_);
   if (size == 0 && !format.empty())
     fail(Errc::kInvalidArgument, "strftime_now: the text is empty or too long");
-  return make_text(budget_, std::string(text, size));
+  return make_text(budget_, Text(std::string(text, size)));
 }
 
 }  // namespace butterfly::model::chat_template

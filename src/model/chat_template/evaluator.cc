@@ -23,18 +23,18 @@ void Scope::set(std::string_view name, Value value) {
   values.emplace_back(std::string(name), std::move(value));
 }
 
-std::string Evaluator::run(const Block& block) {
-  std::string text;
+Text Evaluator::run(const Block& block) {
+  Text text;
   out_ = &text;
   const Inner scope(*this);
   execute(block);
   return text;
 }
 
-void Evaluator::emit(std::string_view text) {
+void Evaluator::emit(TextView text) {
   budget_.output(text.size());
   budget_.step(text.size() / 64);
-  *out_ += text;
+  out_->append(text);
 }
 
 Evaluator::Flow Evaluator::execute(const Block& block) {
@@ -49,7 +49,7 @@ Evaluator::Flow Evaluator::execute(const Stmt& statement) {
   line_ = statement.line;
   switch (statement.kind) {
     case StmtKind::kText:
-      emit(statement.name);
+      emit({statement.name, Origin::kTemplate});
       break;
     case StmtKind::kOutput:
       output(statement);
@@ -85,7 +85,7 @@ Evaluator::Flow Evaluator::execute(const Stmt& statement) {
   return Flow::kNext;
 }
 
-void Evaluator::output(const Stmt& statement) { emit(python_str(budget_, evaluate(*statement.expr))); }
+void Evaluator::output(const Stmt& statement) { emit(python_str(budget_, evaluate(*statement.expr)).view()); }
 
 Evaluator::Flow Evaluator::if_(const Stmt& statement) {
   for (const Branch& branch : statement.branches)
@@ -129,18 +129,18 @@ void Evaluator::loop_over(const Stmt& statement, const Value& value, int level) 
   }
 }
 
-std::string Evaluator::capture(const Block& block) {
-  std::string text;
-  std::string* const before = std::exchange(out_, &text);
+Text Evaluator::capture(const Block& block) {
+  Text text;
+  Text* const before = std::exchange(out_, &text);
   // Put back when something throws as well: nobody reads out_ then, but it must not dangle.
   struct Restore {
-    std::string*& out;
-    std::string* before;
+    Text*& out;
+    Text* before;
     ~Restore() { out = before; }
   } restore{out_, before};
   const Inner scope(*this);
   execute(block);
-  budget_.allocate(text.size());
+  budget_.allocate(text.memory());
   return text;
 }
 
@@ -152,7 +152,7 @@ void Evaluator::set_block(const Stmt& statement) {
 
 void Evaluator::filter_block(const Stmt& statement) {
   const Value text(capture(statement.body));
-  emit(python_str(budget_, filter(*statement.filter, &text)));
+  emit(python_str(budget_, filter(*statement.filter, &text)).view());
 }
 
 void Evaluator::with(const Stmt& statement) {
@@ -173,7 +173,7 @@ void Evaluator::define_macro(const Stmt& statement) { scope_->set(statement.name
 
 void Evaluator::call_block(const Stmt& statement) {
   const Value caller = macro_value(statement);
-  emit(python_str(budget_, call(*statement.expr, &caller)));
+  emit(python_str(budget_, call(*statement.expr, &caller)).view());
 }
 
 void Evaluator::assign(const Expr& target, const Value& value) {

@@ -22,13 +22,16 @@ struct Scope {
   void set(std::string_view name, Value value);
 };
 
+// range, namespace, raise_exception ...: known without being defined.
+bool is_global_function(std::string_view name);
+
 class Evaluator {
  public:
   // `budget` stays with the caller and has the last word on everything that is made.
   Evaluator(Budget& budget, const std::tm& now) : budget_(budget), now_(now) {}
 
   void define(std::string name, Value value) { globals_->set(name, std::move(value)); }
-  std::string run(const Block& block);
+  Text run(const Block& block);
   int line() const { return line_; }  // that was reached, for messages
 
  private:
@@ -47,8 +50,8 @@ class Evaluator {
   void filter_block(const Stmt& statement);
   void with(const Stmt& statement);
   void assign(const Expr& target, const Value& value);
-  std::string capture(const Block& block);  // in a scope of its own
-  void emit(std::string_view text);
+  Text capture(const Block& block);  // in a scope of its own
+  void emit(TextView text);
 
   Value evaluate(const Expr& expr);
   Value name(const Expr& expr);
@@ -79,7 +82,7 @@ class Evaluator {
   std::tm now_;
   std::shared_ptr<Scope> globals_ = std::make_shared<Scope>();
   std::shared_ptr<Scope> scope_ = globals_;
-  std::string* out_ = nullptr;
+  Text* out_ = nullptr;
   int line_ = 1;
   std::deque<Namespace> spaces_;
   std::vector<std::shared_ptr<Scope>> kept_;  // scopes that macros and loops refer to

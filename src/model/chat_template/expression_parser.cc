@@ -272,7 +272,7 @@ ExprPtr ExpressionParser::primary() {
     case TokenKind::kString: {
       std::string text;
       while (current().kind == TokenKind::kString) text += take().text;
-      node->value = std::move(text);
+      node->value = Value::own(text);
       return node;
     }
     case TokenKind::kInteger: {

@@ -16,14 +16,14 @@ class JsonWriter {
  public:
   JsonWriter(Budget& budget, const JsonStyle& style) : budget_(budget), style_(style) {}
 
-  std::string take() { return std::move(out_); }
+  Text take() { return std::move(out_); }
 
   void write(const Value& value, int level) {
     budget_.step();
     if (value.is_none() || value.is_number()) {
-      out_ += scalar(value);
+      out_.append(scalar(value), Origin::kTemplate);
     } else if (value.is_text()) {
-      text(value.text());
+      text(value.view());
     } else if (const List* list = value.list(); list != nullptr && list->kind <= ListKind::kTuple) {
       if (list->items.empty()) return put("[]");
       put("[");
@@ -42,17 +42,18 @@ class JsonWriter {
   }
 
  private:
-  void put(std::string_view text) {
+  void put(TextView text) {
     budget_.allocate(text.size());
-    out_ += text;
+    out_.append(text);
   }
+  void put(std::string_view text) { put({text, Origin::kTemplate}); }
   void newline(int level) {
     if (!style_.indented) return;
     put("\n");
-    for (int i = 0; i < level; ++i) put(style_.indent);
+    for (int i = 0; i < level; ++i) put(style_.indent.view());
   }
   void separate(bool first, int level) {
-    if (!first) put(style_.item_end);
+    if (!first) put(style_.item_end.view());
     newline(level);
   }
 
@@ -78,43 +79,51 @@ class JsonWriter {
       const Value& key = entries[i]->first;
       if (!key.is_text() && !key.is_number() && !key.is_none())
         fail(Errc::kInvalidArgument, "tojson: a {} is no key of an object", key.type_name());
-      text(key.is_text() ? key.text() : scalar(key));
-      put(style_.key_end);
+      if (key.is_text()) {
+        text(key.view());
+      } else {
+        text({scalar(key), Origin::kTemplate});
+      }
+      put(style_.key_end.view());
       write(entries[i]->second, level + 1);
     }
     newline(level);
     put("}");
   }
 
-  void escape(uint32_t unit) { out_ += fmt::format("\\u{:04x}", unit); }
+  // What stands for a character in JSON, if it is not the character itself.
+  std::string escape(uint32_t c) const {
+    constexpr std::string_view kFrom = "\"\\\n\r\t\b\f";
+    constexpr std::string_view kTo = "\"\\nrtbf";
+    const size_t known = c < 0x80 ? kFrom.find(static_cast<char>(c)) : kFrom.npos;
+    if (known != kFrom.npos) return {'\\', kTo[known]};
+    if (c < 0x20 || (style_.ascii && c >= 0x7f && c < 0x10000)) return fmt::format("\\u{:04x}", c);
+    if (style_.ascii && c >= 0x10000)
+      return fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + ((c - 0x10000) >> 10),
+                         0xdc00 + ((c - 0x10000) & 0x3ff));
+    return {};
+  }
 
-  void text(std::string_view text) {
+  void text(TextView text) {
     budget_.allocate(text.size() + 2);
-    out_ += '"';
+    out_.append("\"", Origin::kTemplate);
     while (!text.empty()) {
-      const CodePoint c = front_code_point(text);
-      constexpr std::string_view kFrom = "\"\\\n\r\t\b\f";
-      constexpr std::string_view kTo = "\"\\nrtbf";
-      const size_t known = c.value < 0x80 ? kFrom.find(static_cast<char>(c.value)) : kFrom.npos;
-      if (known != kFrom.npos) {
-        out_ += '\\';
-        out_ += kTo[known];
-      } else if (c.value < 0x20 || (style_.ascii && c.value >= 0x7f && c.value < 0x10000)) {
-        escape(c.value);
-      } else if (style_.ascii && c.value >= 0x10000) {
-        escape(0xd800 + ((c.value - 0x10000) >> 10));
-        escape(0xdc00 + ((c.value - 0x10000) & 0x3ff));
+      const CodePoint c = front_code_point(text.bytes);
+      const TextView character = text.substr(0, c.length);
+      const std::string escaped = escape(c.value);
+      if (escaped.empty()) {
+        out_.append(character);
       } else {
-        out_ += text.substr(0, c.length);
+        out_.append(escaped, character.origin());
       }
-      text.remove_prefix(c.length);
+      text = text.substr(c.length);
     }
-    out_ += '"';
+    out_.append("\"", Origin::kTemplate);
   }
 
   Budget& budget_;
   const JsonStyle& style_;
-  std::string out_;
+  Text out_;
 };
 
 // Keeps the order of keys, which nlohmann::json does not; and counts depth and bytes as they come.
@@ -132,7 +141,7 @@ class ValueReader : public nlohmann::json_sax<nlohmann::json> {
     return put(static_cast<int64_t>(value));
   }
   bool number_float(double value, const std::string&) override { return put(value); }
-  bool string(std::string& value) override { return put(make_text(budget_, value)); }
+  bool string(std::string& value) override { return put(make_text(budget_, Text(value))); }
   bool binary(nlohmann::json::binary_t&) override { return false; }
   bool start_object(size_t) override { return open(true); }
   bool start_array(size_t) override { return open(false); }
@@ -175,7 +184,7 @@ class ValueReader : public nlohmann::json_sax<nlohmann::json> {
     if (open_.empty()) {
       result_ = std::move(value);
     } else if (open_.back().is_object) {
-      open_.back().dict.add(make_text(budget_, open_.back().key), std::move(value));
+      open_.back().dict.add(make_text(budget_, Text(open_.back().key)), std::move(value));
     } else {
       open_.back().items.push_back(std::move(value));
     }
@@ -189,7 +198,7 @@ class ValueReader : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-std::string to_json(Budget& budget, const Value& value, const JsonStyle& style) {
+Text to_json(Budget& budget, const Value& value, const JsonStyle& style) {
   JsonWriter writer(budget, style);
   writer.write(value, 0);
   return writer.take();

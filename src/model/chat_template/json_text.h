@@ -10,13 +10,13 @@ namespace butterfly::model::chat_template {
 struct JsonStyle {
   bool ascii = false;  // escape everything else
   bool indented = false;
-  std::string indent;  // of one level
-  std::string item_end = ", ";
-  std::string key_end = ": ";
+  Text indent;  // of one level
+  Text item_end{", ", Origin::kTemplate};
+  Text key_end{": ", Origin::kTemplate};
   bool sort_keys = false;
 };
 
-std::string to_json(Budget& budget, const Value& value, const JsonStyle& style);
+Text to_json(Budget& budget, const Value& value, const JsonStyle& style);
 
 // Fails on what is not JSON and on nesting above kValueDepthMax. Integers beyond 64 bits become doubles.
 Value parse_json(Budget& budget, std::string_view json);

@@ -83,17 +83,17 @@ Value choose(Budget& budget, const Value& value, Args arguments) {
 
 Value join(Budget& budget, const Value& value, Args arguments) {
   const auto bound = arguments.bind("join", {"d", "attribute"});
-  const std::string between = bound[0] == nullptr ? "" : python_str(budget, *bound[0]);
-  std::string text;
+  const Text between = bound[0] == nullptr ? Text() : python_str(budget, *bound[0]);
+  Text text;
   bool first = true;
   for (const Value& item : iterate(budget, value)) {
     const bool by_attribute = bound[1] != nullptr && !bound[1]->is_none();
-    const std::string part = python_str(budget, by_attribute ? path_of(budget, item, *bound[1]) : item);
+    const Text part = python_str(budget, by_attribute ? path_of(budget, item, *bound[1]) : item);
     budget.allocate(part.size() + between.size());
-    if (!std::exchange(first, false)) text += between;
-    text += part;
+    if (!std::exchange(first, false)) text.append(between.view());
+    text.append(part.view());
   }
-  return Value(std::move(text));
+  return built_text(budget, std::move(text));
 }
 
 Value first(Budget& budget, const Value& value, Args) {
@@ -135,13 +135,13 @@ Value reverse(Budget& budget, const Value& value, Args) {
   Values list = iterate(budget, value);
   std::reverse(list.begin(), list.end());
   if (!value.is_text()) return make_list(budget, std::move(list), ListKind::kIterator);
-  std::string text;
-  for (const Value& item : list) text += item.text();
+  Text text;
+  for (const Value& item : list) text.append(item.view());
   return make_text(budget, std::move(text));
 }
 
 Value without_case(Budget& budget, const Value& value) {
-  return value.is_text() ? make_text(budget, python_lower(value.text())) : value;
+  return value.is_text() ? make_text(budget, python_lower(value.view())) : value;
 }
 
 // The items with what they are compared by.

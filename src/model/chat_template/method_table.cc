@@ -13,11 +13,11 @@ namespace {
 
 using Args = const Arguments&;
 
-template <std::string (*map)(std::string_view)>
+template <Text (*map)(TextView)>
 Value mapped(Budget& budget, const Value& self, Args arguments) {
   arguments.bind("the method", {});
   budget.allocate(self.text().size());
-  return make_text(budget, map(self.text()));
+  return make_text(budget, map(self.view()));
 }
 
 template <bool left, bool right>
@@ -34,7 +34,7 @@ Value strip(Budget& budget, const Value& self, Args arguments) {
     if (left) text = python_strip_left(text, set);
     if (right) text = python_strip_right(text, set);
   }
-  return make_text(budget, std::string(text));
+  return make_text(budget, self.view().part(text));
 }
 
 // By runs of white space: the words, each seen once. What lies beyond the first `most` of them stays whole.
@@ -77,10 +77,11 @@ std::vector<std::string_view> split_by(std::string_view text, std::string_view b
   return parts;
 }
 
-Value list_of(Budget& budget, const std::vector<std::string_view>& parts, ListKind kind = ListKind::kList) {
+// `parts` are views into the text of `self`.
+Value list_of(Budget& budget, const Value& self, const std::vector<std::string_view>& parts) {
   Values items;
-  for (const std::string_view part : parts) items.push_back(make_text(budget, std::string(part)));
-  return make_list(budget, std::move(items), kind);
+  for (const std::string_view part : parts) items.push_back(make_text(budget, self.view().part(part)));
+  return make_list(budget, std::move(items));
 }
 
 template <bool from_right>
@@ -89,22 +90,31 @@ Value split(Budget& budget, const Value& self, Args arguments) {
   const int64_t most = integer_argument(bound[1], "split: maxsplit", -1);
   budget.step(self.text().size() / 16);
   if (bound[0] == nullptr || bound[0]->is_none()) {
-    return list_of(budget, split_space(self.text(), most, from_right));
+    return list_of(budget, self, split_space(self.text(), most, from_right));
   }
   const std::string_view by = text_argument(bound[0], "split: sep", "");
   if (by.empty()) fail(Errc::kInvalidArgument, "split: sep is empty");
-  return list_of(budget, split_by(self.text(), by, most, from_right));
+  return list_of(budget, self, split_by(self.text(), by, most, from_right));
 }
 
 template <bool from_right>
 Value partition(Budget& budget, const Value& self, Args arguments) {
   const std::string_view text = self.text();
+  const TextView whole = self.view();
   const std::string_view by = text_argument(arguments.bind("partition", {"sep"})[0], "partition: sep", "");
   if (by.empty()) fail(Errc::kInvalidArgument, "partition: sep is empty");
   const size_t found = from_right ? text.rfind(by) : text.find(by);
-  if (found == text.npos && from_right) return list_of(budget, {"", "", text}, ListKind::kTuple);
-  if (found == text.npos) return list_of(budget, {text, "", ""}, ListKind::kTuple);
-  return list_of(budget, {text.substr(0, found), by, text.substr(found + by.size())}, ListKind::kTuple);
+  TextView parts[3];
+  if (found == text.npos) {
+    parts[from_right ? 2 : 0] = whole;
+  } else {
+    parts[0] = whole.substr(0, found);
+    parts[1] = whole.substr(found, by.size());
+    parts[2] = whole.substr(found + by.size());
+  }
+  Values items;
+  for (const TextView part : parts) items.push_back(make_text(budget, part));
+  return make_list(budget, std::move(items), ListKind::kTuple);
 }
 
 // The part of the text that start and end leave.
@@ -156,23 +166,24 @@ Value count(Budget& budget, const Value& self, Args arguments) {
 Value replace(Budget& budget, const Value& self, Args arguments) {
   const auto bound = arguments.bind("replace", {"old", "new", "count"});
   if (bound[0] == nullptr || bound[1] == nullptr) fail(Errc::kInvalidArgument, "replace needs two texts");
-  return Value(python_replace(budget, self.text(), text_argument(bound[0], "replace: old", ""),
-                              text_argument(bound[1], "replace: new", ""),
-                              integer_argument(bound[2], "replace: count", -1)));
+  const std::string_view from = text_argument(bound[0], "replace: old", "");
+  text_argument(bound[1], "replace: new", "");
+  return built_text(budget, python_replace(budget, self.view(), from, bound[1]->view(),
+                                           integer_argument(bound[2], "replace: count", -1)));
 }
 
 Value join(Budget& budget, const Value& self, Args arguments) {
   const auto bound = arguments.bind("join", {"iterable"});
   if (bound[0] == nullptr) fail(Errc::kInvalidArgument, "join needs a list");
-  std::string text;
+  Text text;
   bool first = true;
   for (const Value& item : iterate(budget, *bound[0])) {
     const std::string_view part = text_argument(&item, "join: an item", "");
     budget.allocate(part.size() + self.text().size());
-    if (!std::exchange(first, false)) text += self.text();
-    text += part;
+    if (!std::exchange(first, false)) text.append(self.view());
+    text.append(item.view());
   }
-  return Value(std::move(text));
+  return built_text(budget, std::move(text));
 }
 
 template <bool suffix>
@@ -181,7 +192,7 @@ Value remove_affix(Budget& budget, const Value& self, Args arguments) {
   std::string_view text = self.text();
   if (suffix ? text.ends_with(affix) : text.starts_with(affix))
     suffix ? text.remove_suffix(affix.size()) : text.remove_prefix(affix.size());
-  return make_text(budget, std::string(text));
+  return make_text(budget, self.view().part(text));
 }
 
 // ljust (-1), rjust (1) and zfill (0).
@@ -189,15 +200,18 @@ template <int side>
 Value justify(Budget& budget, const Value& self, Args arguments) {
   const auto bound = arguments.bind("ljust, rjust or zfill", {"width", "fillchar"});
   const int64_t missing = integer_argument(bound[0], "width", 0) - length(self);
-  const std::string_view fill = side == 0 ? "0" : text_argument(bound[1], "fillchar", " ");
-  if (character_count(fill) != 1) fail(Errc::kInvalidArgument, "fillchar must be one character");
+  if (side != 0) text_argument(bound[1], "fillchar", "");
+  const TextView fill = side != 0 && bound[1] != nullptr ? bound[1]->view()
+                                                         : TextView(side == 0 ? "0" : " ", Origin::kTemplate);
+  if (character_count(fill.bytes) != 1) fail(Errc::kInvalidArgument, "fillchar must be one character");
   if (missing <= 0) return self;
   budget.allocate(static_cast<size_t>(missing) * fill.size());
-  std::string filling;
-  for (int64_t i = 0; i < missing; ++i) filling += fill;
-  if (side < 0) return make_text(budget, self.text() + filling);
   const bool sign = side == 0 && (self.text().starts_with('-') || self.text().starts_with('+'));
-  return make_text(budget, self.text().substr(0, sign) + filling + self.text().substr(sign));
+  const size_t before = side < 0 ? self.text().size() : sign ? 1 : 0;
+  Text text(self.view().substr(0, before));
+  for (int64_t i = 0; i < missing; ++i) text.append(fill);
+  text.append(self.view().substr(before));
+  return make_text(budget, std::move(text));
 }
 
 template <bool (*predicate)(uint32_t)>
@@ -215,7 +229,7 @@ bool is_letter_or_digit(uint32_t c) { return is_letter(c) || is_digit(c); }
 
 Value split_lines(Budget& budget, const Value& self, Args arguments) {
   const auto bound = arguments.bind("splitlines", {"keepends"});
-  return list_of(budget, python_split_lines(self.text(), flag_argument(bound[0], false)));
+  return list_of(budget, self, python_split_lines(self.text(), flag_argument(bound[0], false)));
 }
 
 constexpr MethodRow kTextMethods[] = {
@@ -254,8 +268,8 @@ constexpr MethodRow kTextMethods[] = {
     {"isspace", all_characters<python_is_space>},
     {"isupper", [](Budget& b, const Value& v, Args) { return Value(apply_test(b, "upper", v, {})); }},
     {"islower", [](Budget& b, const Value& v, Args) { return Value(apply_test(b, "lower", v, {})); }},
-    {"format",
-     [](Budget& b, const Value& v, Args arguments) { return Value(brace_format(b, v.text(), arguments)); }},
+    {"format", [](Budget& b, const Value& v,
+                  Args arguments) { return built_text(b, brace_format(b, v.view(), arguments)); }},
 };
 
 Value dict_items(Budget& budget, const Value& self, Args arguments) {

@@ -94,11 +94,10 @@ Value repeat(Budget& budget, const Value& value, int64_t count) {
     size_t bytes = 0;
     if (__builtin_mul_overflow(value.text().size(), times, &bytes)) bytes = SIZE_MAX;
     budget.allocate(bytes);
-    std::string text;
-    text.reserve(bytes);
+    Text text;
     if (bytes > 0)
-      for (size_t i = 0; i < times; ++i) text += value.text();
-    return Value(std::move(text));
+      for (size_t i = 0; i < times; ++i) text.append(value.view());
+    return built_text(budget, std::move(text));
   }
   const List& list = *value.list();
   size_t items = 0;
@@ -224,13 +223,15 @@ bool compare(Budget& budget, Op op, const Value& a, const Value& b) {
 
 Value arithmetic(Budget& budget, Op op, const Value& a, const Value& b) {
   require_defined(a);
-  if (op == Op::kMod && a.is_text()) return make_text(budget, percent_format(budget, a.text(), b));
+  if (op == Op::kMod && a.is_text()) return make_text(budget, percent_format(budget, a.view(), b));
   require_defined(b);
   if (a.is_int() && b.is_int()) return integer_arithmetic(op, a.integer(), b.integer());
   if (a.is_number() && b.is_number()) return real_arithmetic(op, a.real(), b.real());
   if (op == Op::kAdd && a.is_text() && b.is_text()) {
     budget.allocate(a.text().size() + b.text().size());
-    return Value(a.text() + b.text());
+    Text sum(a.view());
+    sum.append(b.view());
+    return built_text(budget, std::move(sum));
   }
   if (op == Op::kAdd && is_sequence(a) && is_sequence(b) && a.list() != nullptr && b.list() != nullptr &&
       a.list()->kind == b.list()->kind) {
@@ -266,7 +267,7 @@ Values iterate(Budget& budget, const Value& value) {
   }
   if (value.is_text()) {
     for (const std::string_view character : characters(value.text()))
-      items.push_back(make_text(budget, std::string(character)));
+      items.push_back(make_text(budget, value.view().part(character)));
     return items;
   }
   fail(Errc::kInvalidArgument, "a {} has no items to walk over", value.type_name());
@@ -295,7 +296,7 @@ Value item_of(Budget& budget, const Value& value, const Value& key) {
     const auto size = static_cast<int64_t>(list.size());
     if (place < 0) place += size;
     if (place < 0 || place >= size) return Value::undefined("an item beyond the end");
-    return make_text(budget, std::string(list[static_cast<size_t>(place)]));
+    return make_text(budget, value.view().part(list[static_cast<size_t>(place)]));
   }
   const List* list = value.list();
   if (list == nullptr || list->kind == ListKind::kIterator) return Value::undefined("an item");
@@ -322,13 +323,13 @@ Value slice_of(Budget& budget, const Value& value, const Value& start, const Val
   const int64_t begin = slice_bound(start, size, by, true);
   const int64_t end = slice_bound(stop, size, by, false);
   Values items;
-  std::string text;
+  Text text;
   for (int64_t i = begin; by > 0 ? i < end : i > end;) {
     const auto place = static_cast<size_t>(i);
     if (is_list) {
       items.push_back(value.list()->items[place]);
     } else {
-      text += letters[place];
+      text.append(value.view().part(letters[place]));
     }
     if (__builtin_add_overflow(i, by, &i)) break;
   }

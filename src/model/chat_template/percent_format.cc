@@ -18,14 +18,27 @@ struct Spec {
   int precision = -1;
 };
 
-std::string padded(std::string text, const Spec& spec, bool number) {
+// How many characters are missing to the width.
+size_t missing(std::string_view text, const Spec& spec) {
   const size_t count = character_count(text);
-  if (count >= static_cast<size_t>(spec.width)) return text;
-  const size_t missing = static_cast<size_t>(spec.width) - count;
-  if (spec.left) return text + std::string(missing, ' ');
-  if (!spec.zero || !number) return std::string(missing, ' ') + text;
-  const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
-  return text.insert(sign, missing, '0');
+  return static_cast<size_t>(spec.width) - std::min(count, static_cast<size_t>(spec.width));
+}
+
+Text padded(TextView text, const Spec& spec) {
+  const std::string blanks(missing(text.bytes, spec), ' ');
+  Text result;
+  if (!spec.left) result.append(blanks, Origin::kTemplate);
+  result.append(text);
+  if (spec.left) result.append(blanks, Origin::kTemplate);
+  return result;
+}
+
+Text padded_number(std::string digits, const Spec& spec) {
+  if (spec.zero && !spec.left) {
+    const size_t sign = digits.starts_with('-') || digits.starts_with('+') ? 1 : 0;
+    digits.insert(sign, missing(digits, spec), '0');
+  }
+  return padded({digits, Origin::kTemplate}, spec);
 }
 
 int read_number(std::string_view format, size_t& i) {
@@ -37,21 +50,22 @@ int read_number(std::string_view format, size_t& i) {
   return number;
 }
 
-std::string convert(Budget& budget, char kind, const Spec& spec, const Value& value) {
+Text convert(Budget& budget, char kind, const Spec& spec, const Value& value) {
   if (kind == 's' || kind == 'r') {
-    std::string text;
+    Text text;
     if (kind == 's') {
       text = python_str(budget, value);
     } else {
       python_repr(budget, value, text);
     }
+    TextView view = text.view();
     if (spec.precision >= 0) {
-      std::string cut;
-      for (const std::string_view c : characters(text))
-        if (static_cast<int>(character_count(cut)) < spec.precision) cut += c;
-      text = cut;
+      const auto letters = characters(view.bytes);
+      const auto kept = static_cast<size_t>(spec.precision);
+      if (letters.size() > kept)
+        view = view.substr(0, static_cast<size_t>(letters[kept].data() - view.bytes.data()));
     }
-    return padded(std::move(text), spec, false);
+    return padded(view, spec);
   }
   if (!value.is_number())
     fail(Errc::kInvalidArgument, "%{} in a format needs a number, found {}", kind, value.type_name());
@@ -71,21 +85,22 @@ std::string convert(Budget& budget, char kind, const Spec& spec, const Value& va
            : kind == 'e' ? fmt::format("{:.{}e}", value.real(), precision)
                          : fmt::format("{:.{}g}", value.real(), std::max(precision, 1));
   }
-  if (spec.plus && !text.starts_with('-')) text.insert(0, "+");
-  return padded(std::move(text), spec, true);
+  if (spec.plus && !text.starts_with('-')) text.insert(text.begin(), '+');
+  return padded_number(std::move(text), spec);
 }
 
 }  // namespace
 
-std::string percent_format(Budget& budget, std::string_view format, const Value& values) {
+Text percent_format(Budget& budget, TextView text_of_format, const Value& values) {
+  const std::string_view format = text_of_format.bytes;
   const bool tuple = values.list() != nullptr && values.list()->kind == ListKind::kTuple;
   const size_t available = tuple ? values.list()->items.size() : 1;
   size_t used = 0;
   bool by_name = false;
-  std::string text;
+  Text text;
   for (size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%') {
-      text += format[i];
+      text.append(text_of_format.substr(i, 1));
       continue;
     }
     ++i;
@@ -109,7 +124,7 @@ std::string percent_format(Budget& budget, std::string_view format, const Value&
     if (i < format.size() && format[i] == '.') spec.precision = read_number(format, ++i);
     if (i >= format.size()) fail(Errc::kInvalidArgument, "a format ends after %");
     if (format[i] == '%') {
-      text += '%';
+      text.append(text_of_format.substr(i, 1));
       continue;
     }
     if (std::string_view("srdixXfeg").find(format[i]) == std::string_view::npos)
@@ -119,28 +134,29 @@ std::string percent_format(Budget& budget, std::string_view format, const Value&
       value = tuple ? &values.list()->items[used] : &values;
       ++used;
     }
-    std::string part = convert(budget, format[i], spec, *value);
+    const Text part = convert(budget, format[i], spec, *value);
     budget.allocate(part.size());
-    text += part;
+    text.append(part.view());
   }
   if (!by_name && used < available && (tuple || values.dict() == nullptr))
     fail(Errc::kInvalidArgument, "a format has {} places for {} values", used, available);
   return text;
 }
 
-std::string brace_format(Budget& budget, std::string_view format, const Arguments& arguments) {
-  std::string text;
+Text brace_format(Budget& budget, TextView text_of_format, const Arguments& arguments) {
+  const std::string_view format = text_of_format.bytes;
+  Text text;
   size_t next = 0;
   for (size_t i = 0; i < format.size(); ++i) {
     const char c = format[i];
     if ((c == '{' || c == '}') && i + 1 < format.size() && format[i + 1] == c) {
-      text += c;
+      text.append(text_of_format.substr(i, 1));
       ++i;
       continue;
     }
     if (c == '}') fail(Errc::kInvalidArgument, "format: found a single }}");
     if (c != '{') {
-      text += c;
+      text.append(text_of_format.substr(i, 1));
       continue;
     }
     const size_t end = format.find('}', i);
@@ -159,9 +175,9 @@ std::string brace_format(Budget& budget, std::string_view format, const Argument
         if (name == field) value = &each;
     }
     if (value == nullptr) fail(Errc::kInvalidArgument, "format: there is no value for {{{}}}", field);
-    std::string part = python_str(budget, *value);
+    const Text part = python_str(budget, *value);
     budget.allocate(part.size());
-    text += part;
+    text.append(part.view());
     i = end;
   }
   return text;

@@ -8,8 +8,8 @@
 namespace butterfly::model::chat_template {
 
 // `values` is a tuple, a dict for %(name)s, or one value.
-std::string percent_format(Budget& budget, std::string_view format, const Value& values);
+Text percent_format(Budget& budget, TextView format, const Value& values);
 // {} {0} {name}; formats after a colon are refused.
-std::string brace_format(Budget& budget, std::string_view format, const Arguments& arguments);
+Text brace_format(Budget& budget, TextView format, const Arguments& arguments);
 
 }  // namespace butterfly::model::chat_template

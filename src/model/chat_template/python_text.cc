@@ -51,29 +51,35 @@ bool is_printable(uint32_t c) {
   return !is_control(c) && !is_white_space(c) && !(c >= 0xd800 && c <= 0xdfff);
 }
 
-void repr_text(std::string_view text, std::string& into) {
-  const char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
-  into += quote;
-  for (const std::string_view character : characters(text)) {
+void repr_text(TextView text, Text& into) {
+  const std::string_view bytes = text.bytes;
+  const char quote = bytes.find('\'') != bytes.npos && bytes.find('"') == bytes.npos ? '"' : '\'';
+  const std::string_view quotes(&quote, 1);
+  into.append(quotes, Origin::kTemplate);
+  for (const std::string_view character : characters(bytes)) {
+    const TextView part = text.part(character);
     const uint32_t c = front_code_point(character).value;
+    std::string escape;
     if (c == static_cast<uint32_t>(quote) || c == '\\') {
-      into += '\\';
-      into += character;
+      escape = '\\' + std::string(character);
     } else if (c == '\n') {
-      into += "\\n";
+      escape = "\\n";
     } else if (c == '\r') {
-      into += "\\r";
+      escape = "\\r";
     } else if (c == '\t') {
-      into += "\\t";
-    } else if (is_printable(c)) {
-      into += character;
+      escape = "\\t";
+    } else if (!is_printable(c)) {
+      escape = c < 0x100     ? fmt::format("\\x{:02x}", c)
+               : c < 0x10000 ? fmt::format("\\u{:04x}", c)
+                             : fmt::format("\\U{:08x}", c);
+    }
+    if (escape.empty()) {
+      into.append(part);
     } else {
-      into += c < 0x100     ? fmt::format("\\x{:02x}", c)
-              : c < 0x10000 ? fmt::format("\\u{:04x}", c)
-                            : fmt::format("\\U{:08x}", c);
+      into.append(escape, part.origin());
     }
   }
-  into += quote;
+  into.append(quotes, Origin::kTemplate);
 }
 
 int hex_digit(char c) {
@@ -84,17 +90,20 @@ int hex_digit(char c) {
 }
 
 template <typename Map>
-std::string map_characters(std::string_view text, Map map) {
-  std::string mapped;
-  mapped.reserve(text.size());
+Text map_characters(TextView text, Map map) {
+  Text mapped;
+  std::string character_of;
   bool first = true;
-  for (const std::string_view character : characters(text)) {
+  for (const std::string_view character : characters(text.bytes)) {
+    const TextView part = text.part(character);
     const CodePoint c = front_code_point(character);
     // A byte that is no character stays as it is.
     if (c.value == 0xfffd) {
-      mapped += character;
+      mapped.append(part);
     } else {
-      append_utf8(map(c.value, first), mapped);
+      character_of.clear();
+      append_utf8(map(c.value, first), character_of);
+      mapped.append(character_of, part.origin());
     }
     first = false;
   }
@@ -184,16 +193,16 @@ size_t character_count(std::string_view text) {
   return count;
 }
 
-std::string python_upper(std::string_view text) {
+Text python_upper(TextView text) {
   return map_characters(text, [](uint32_t c, bool) { return upper(c); });
 }
-std::string python_lower(std::string_view text) {
+Text python_lower(TextView text) {
   return map_characters(text, [](uint32_t c, bool) { return lower(c); });
 }
-std::string python_capitalize(std::string_view text) {
+Text python_capitalize(TextView text) {
   return map_characters(text, [](uint32_t c, bool first) { return first ? title(c) : lower(c); });
 }
-std::string python_title(std::string_view text) {
+Text python_title(TextView text) {
   bool in_word = false;
   return map_characters(text, [&](uint32_t c, bool) {
     const bool inside = std::exchange(in_word, is_cased(c));
@@ -220,26 +229,25 @@ std::vector<std::string_view> python_split_lines(std::string_view text, bool kee
   return lines;
 }
 
-std::string python_replace(Budget& budget, std::string_view text, std::string_view from, std::string_view to,
-                           int64_t count) {
-  std::string result;
+Text python_replace(Budget& budget, TextView text, std::string_view from, TextView to, int64_t count) {
+  Text result;
   size_t place = 0;
   budget.allocate(text.size());
   while (count != 0) {
-    const size_t found = from.empty() ? place : text.find(from, place);
-    if (found == text.npos) break;
+    const size_t found = from.empty() ? place : text.bytes.find(from, place);
+    if (found == std::string_view::npos) break;
     budget.allocate(to.size());
-    result += text.substr(place, found - place);
-    result += to;
+    result.append(text.substr(place, found - place));
+    result.append(to);
     place = found + from.size();
     if (count > 0) --count;
     if (!from.empty()) continue;
     if (place >= text.size()) break;
-    const size_t length = front_code_point(text.substr(place)).length;
-    result += text.substr(place, length);
+    const size_t length = front_code_point(text.bytes.substr(place)).length;
+    result.append(text.substr(place, length));
     place += length;
   }
-  result += text.substr(std::min(place, text.size()));
+  result.append(text.substr(std::min(place, text.size())));
   return result;
 }
 
@@ -261,50 +269,50 @@ std::string python_float(double value) {
   return text;
 }
 
-void python_repr(Budget& budget, const Value& value, std::string& into) {
+void python_repr(Budget& budget, const Value& value, Text& into) {
+  const auto put = [&](std::string_view text) { into.append(text, Origin::kTemplate); };
   budget.step();
   if (value.is_undefined()) {
-    into += "Undefined";
+    put("Undefined");
   } else if (value.is_none()) {
-    into += "None";
+    put("None");
   } else if (value.is_bool()) {
-    into += value.truthy() ? "True" : "False";
+    put(value.truthy() ? "True" : "False");
   } else if (value.is_int()) {
-    into += std::to_string(value.integer());
+    put(std::to_string(value.integer()));
   } else if (value.is_number()) {
-    into += python_float(value.real());
+    put(python_float(value.real()));
   } else if (value.is_text()) {
     budget.allocate(value.text().size());
-    repr_text(value.text(), into);
+    repr_text(value.view(), into);
   } else if (const List* list = value.list(); list != nullptr && list->kind <= ListKind::kTuple) {
     const bool tuple = list->kind == ListKind::kTuple;
-    into += tuple ? '(' : '[';
+    put(tuple ? "(" : "[");
     for (size_t i = 0; i < list->items.size(); ++i) {
-      if (i > 0) into += ", ";
+      if (i > 0) put(", ");
       python_repr(budget, list->items[i], into);
     }
-    if (tuple && list->items.size() == 1) into += ',';
-    into += tuple ? ')' : ']';
+    if (tuple && list->items.size() == 1) put(",");
+    put(tuple ? ")" : "]");
   } else if (const Dict* dict = value.dict()) {
-    into += '{';
+    put("{");
     bool first = true;
     for (const auto& [key, item] : dict->entries) {
-      if (!std::exchange(first, false)) into += ", ";
+      if (!std::exchange(first, false)) put(", ");
       python_repr(budget, key, into);
-      into += ": ";
+      put(": ");
       python_repr(budget, item, into);
     }
-    into += '}';
+    put("}");
   } else {
     fail(Errc::kInvalidArgument, "a {} cannot be made a text", value.type_name());
   }
 }
 
-std::string python_str(Budget& budget, const Value& value) {
-  if (value.is_text()) return value.text();
-  if (value.is_undefined()) return "";
-  std::string text;
-  python_repr(budget, value, text);
+Text python_str(Budget& budget, const Value& value) {
+  if (value.is_text()) return Text(value.view());
+  Text text;
+  if (!value.is_undefined()) python_repr(budget, value, text);
   return text;
 }
 

@@ -24,18 +24,18 @@ std::vector<std::string_view> characters(std::string_view text);
 size_t character_count(std::string_view text);
 
 bool python_is_space(uint32_t code_point);
-std::string python_upper(std::string_view text);
-std::string python_lower(std::string_view text);
-std::string python_capitalize(std::string_view text);
-std::string python_title(std::string_view text);  // the method; the filter of this name differs
+Text python_upper(TextView text);
+Text python_lower(TextView text);
+Text python_capitalize(TextView text);
+Text python_title(TextView text);  // the method; the filter of this name differs
 std::vector<std::string_view> python_split_lines(std::string_view text, bool keep_ends = false);
 // All places of `from`, or the first `count` of them; an empty `from` is between all characters.
-std::string python_replace(Budget& budget, std::string_view text, std::string_view from, std::string_view to,
-                           int64_t count);
+Text python_replace(Budget& budget, TextView text, std::string_view from, TextView to, int64_t count);
 
-// str() and repr(). Fails for what has no lasting text (functions, iterators).
-std::string python_str(Budget& budget, const Value& value);
-void python_repr(Budget& budget, const Value& value, std::string& into);
+// str() and repr(). Fails for what has no lasting text (functions, iterators). Brackets, numbers and names of
+// Python (None) count as the template's: it asked for them, and a request cannot choose their letters.
+Text python_str(Budget& budget, const Value& value);
+void python_repr(Budget& budget, const Value& value, Text& into);
 std::string python_float(double value);
 
 }  // namespace butterfly::model::chat_template

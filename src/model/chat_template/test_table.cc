@@ -32,8 +32,9 @@ bool is_iterable(const Value& v) {
 bool is_sequence(const Value& v) {
   return v.is_undefined() || v.is_text() || v.dict() || (v.list() && v.list()->kind != ListKind::kIterator);
 }
-bool is_same_case(const Value& v, std::string (*map)(std::string_view)) {
-  return v.is_text() && map(v.text()) == v.text() && python_upper(v.text()) != python_lower(v.text());
+bool is_same_case(const Value& v, Text (*map)(TextView)) {
+  return v.is_text() && map(v.view()).bytes() == v.text() &&
+         python_upper(v.view()).bytes() != python_lower(v.view()).bytes();
 }
 
 constexpr TestRow kTests[] = {

@@ -15,70 +15,69 @@ namespace {
 
 using Args = const Arguments&;
 
-template <std::string (*map)(std::string_view)>
+template <Text (*map)(TextView)>
 Value mapped(Budget& budget, const Value& value, Args arguments) {
   arguments.bind("the filter", {});
-  const std::string text = python_str(budget, value);
+  const Text text = python_str(budget, value);
   budget.allocate(text.size());
-  return make_text(budget, map(text));
+  return make_text(budget, map(text.view()));
 }
 
 // Unlike the method it begins a word only after white space and opening brackets.
-std::string filter_title(std::string_view text) {
-  std::string result;
-  std::string word;
-  const auto flush = [&] {
-    result += python_capitalize(word);
-    word.clear();
+Text filter_title(TextView text) {
+  Text result;
+  size_t word = 0;  // where it begins
+  const auto flush = [&](size_t end) {
+    result.append(python_capitalize(text.substr(word, end - word)).view());
   };
-  for (const std::string_view character : characters(text)) {
+  for (const std::string_view character : characters(text.bytes)) {
     const uint32_t c = front_code_point(character).value;
     const bool between = python_is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
-    if (!between) {
-      word += character;
-      continue;
-    }
-    flush();
-    result += character;
+    if (!between) continue;
+    const auto place = static_cast<size_t>(character.data() - text.bytes.data());
+    flush(place);
+    result.append(text.part(character));
+    word = place + character.size();
   }
-  flush();
+  flush(text.size());
   return result;
 }
 
-std::string escape_html(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '\'':
-        result += "&#39;";
-        break;
-      case '"':
-        result += "&#34;";
-        break;
-      default:
-        result += c;
-    }
+std::string_view html_escape(char c) {
+  switch (c) {
+    case '&':
+      return "&amp;";
+    case '<':
+      return "&lt;";
+    case '>':
+      return "&gt;";
+    case '\'':
+      return "&#39;";
+    case '"':
+      return "&#34;";
+    default:
+      return {};
+  }
+}
+
+Text escape_html(TextView text) {
+  Text result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const std::string_view escape = html_escape(text.bytes[i]);
+    result.append(escape.empty() ? text.substr(i, 1) : TextView(escape, text.at(i)));
   }
   return result;
 }
 
-std::string as_it_is(std::string_view text) { return std::string(text); }
+Text as_it_is(TextView text) { return Text(text); }
 
 Value trim(Budget& budget, const Value& value, Args arguments) {
   const auto bound = arguments.bind("trim", {"chars"});
-  const std::string text = python_str(budget, value);
-  if (bound[0] == nullptr || bound[0]->is_none()) return make_text(budget, std::string(python_strip(text)));
+  const Text text = python_str(budget, value);
+  if (bound[0] == nullptr || bound[0]->is_none())
+    return make_text(budget, text.part(python_strip(text.bytes())));
   const std::string_view set = text_argument(bound[0], "trim: chars", "");
-  return make_text(budget, std::string(python_strip_left(python_strip_right(text, set), set)));
+  return make_text(budget, text.part(python_strip_left(python_strip_right(text.bytes(), set), set)));
 }
 
 Value replace(Budget& budget, const Value& value, Args arguments) {
@@ -86,34 +85,38 @@ Value replace(Budget& budget, const Value& value, Args arguments) {
   if (bound[0] == nullptr || bound[1] == nullptr) fail(Errc::kInvalidArgument, "replace needs two texts");
   const int64_t count =
       bound[2] == nullptr || bound[2]->is_none() ? -1 : integer_argument(bound[2], "replace: count", -1);
-  return Value(python_replace(budget, python_str(budget, value), python_str(budget, *bound[0]),
-                              python_str(budget, *bound[1]), count));
+  const Text text = python_str(budget, value), from = python_str(budget, *bound[0]),
+             to = python_str(budget, *bound[1]);
+  return built_text(budget, python_replace(budget, text.view(), from.bytes(), to.view(), count));
+}
+
+// A text, or this many blanks.
+Text margin_of(Budget& budget, const Value* argument, std::string_view what, int64_t absent) {
+  if (argument != nullptr && argument->is_text()) return Text(argument->view());
+  const int64_t width = std::max<int64_t>(integer_argument(argument, what, absent), 0);
+  budget.allocate(static_cast<size_t>(width));
+  return Text(std::string(static_cast<size_t>(width), ' '), Origin::kTemplate);
 }
 
 Value indent(Budget& budget, const Value& value, Args arguments) {
   const auto bound = arguments.bind("indent", {"width", "first", "blank"});
-  std::string margin;
-  if (bound[0] != nullptr && bound[0]->is_text()) {
-    margin = bound[0]->text();
-  } else {
-    const int64_t width = std::max<int64_t>(integer_argument(bound[0], "indent: width", 4), 0);
-    budget.allocate(static_cast<size_t>(width));
-    margin.assign(static_cast<size_t>(width), ' ');
-  }
+  const Text margin = margin_of(budget, bound[0], "indent: width", 4);
   const bool blank = flag_argument(bound[2], false);
-  const std::string text = python_str(budget, value) + "\n";
-  std::string result = flag_argument(bound[1], false) ? margin : "";
+  Text text = python_str(budget, value);
+  text.append("\n", Origin::kTemplate);
+  Text result;
+  if (flag_argument(bound[1], false)) result.append(margin.view());
   bool first = true;
-  for (const std::string_view line : python_split_lines(text)) {
+  for (const std::string_view line : python_split_lines(text.bytes())) {
     budget.allocate(line.size() + margin.size());
     if (!first) {
-      result += '\n';
-      if (blank || !line.empty()) result += margin;
+      result.append("\n", Origin::kTemplate);
+      if (blank || !line.empty()) result.append(margin.view());
     }
-    result += line;
+    result.append(text.part(line));
     first = false;
   }
-  return Value(std::move(result));
+  return built_text(budget, std::move(result));
 }
 
 Value tojson(Budget& budget, const Value& value, Args arguments) {
@@ -123,22 +126,17 @@ Value tojson(Budget& budget, const Value& value, Args arguments) {
   style.sort_keys = flag_argument(bound[3], false);
   if (bound[1] != nullptr && !bound[1]->is_none()) {
     style.indented = true;
-    style.item_end = ",";
-    if (bound[1]->is_text()) {
-      style.indent = bound[1]->text();
-    } else {
-      const int64_t width = std::max<int64_t>(integer_argument(bound[1], "tojson: indent", 0), 0);
-      budget.allocate(static_cast<size_t>(width));
-      style.indent.assign(static_cast<size_t>(width), ' ');
-    }
+    style.item_end = Text(",", Origin::kTemplate);
+    style.indent = margin_of(budget, bound[1], "tojson: indent", 0);
   }
   if (bound[2] != nullptr && !bound[2]->is_none()) {
     const Values pair = iterate(budget, *bound[2]);
     if (pair.size() != 2) fail(Errc::kInvalidArgument, "tojson: separators must be two texts");
-    style.item_end = text_argument(&pair[0], "tojson: separators", "");
-    style.key_end = text_argument(&pair[1], "tojson: separators", "");
+    for (const Value& each : pair) text_argument(&each, "tojson: separators", "");
+    style.item_end = Text(pair[0].view());
+    style.key_end = Text(pair[1].view());
   }
-  return Value(to_json(budget, value, style));
+  return built_text(budget, to_json(budget, value, style));
 }
 
 // Python's float(): the whole text, with white space around it.
@@ -209,24 +207,28 @@ Value round_number(Budget&, const Value& value, Args arguments) {
 }
 
 Value format(Budget& budget, const Value& value, Args arguments) {
-  const std::string text = python_str(budget, value);
+  const Text text = python_str(budget, value);
   if (arguments.named.empty())
-    return Value(percent_format(budget, text, make_list(budget, arguments.positional, ListKind::kTuple)));
+    return built_text(budget, percent_format(budget, text.view(),
+                                             make_list(budget, arguments.positional, ListKind::kTuple)));
   DictBuilder names(budget);
   for (const auto& [name, each] : arguments.named) names.add(name, each);
-  return Value(percent_format(budget, text, names.take()));
+  return built_text(budget, percent_format(budget, text.view(), names.take()));
 }
 
 Value center(Budget& budget, const Value& value, Args arguments) {
   const auto bound = arguments.bind("center", {"width"});
-  const std::string text = python_str(budget, value);
+  Text text = python_str(budget, value);
   const auto width = integer_argument(bound[0], "center: width", 80);
-  const auto count = static_cast<int64_t>(character_count(text));
-  if (width <= count) return Value(text);
+  const auto count = static_cast<int64_t>(character_count(text.bytes()));
+  if (width <= count) return text;
   budget.allocate(static_cast<size_t>(width));
   const int64_t missing = width - count;
   const auto left = static_cast<size_t>(missing / 2 + (missing & width & 1));
-  return Value(std::string(left, ' ') + text + std::string(static_cast<size_t>(missing) - left, ' '));
+  Text centred(std::string(left, ' '), Origin::kTemplate);
+  centred.append(text.view());
+  centred.append(std::string(static_cast<size_t>(missing) - left, ' '), Origin::kTemplate);
+  return built_text(budget, std::move(centred));
 }
 
 constexpr FilterRow kFilters[] = {

@@ -41,7 +41,7 @@ const char* Value::type_name() const {
 }
 
 const void* Value::identity() const {
-  if (is_text()) return std::get<Text>(storage_).get();
+  if (is_text()) return std::get<SharedText>(storage_).get();
   if (const void* values = list()) return values;
   if (const void* values = dict()) return values;
   if (const void* values = callable()) return values;
@@ -70,8 +70,13 @@ Value make_list(Budget& budget, Values items, ListKind kind) {
   return std::shared_ptr<const List>(std::move(list));
 }
 
-Value make_text(Budget& budget, std::string text) {
-  budget.allocate(text.size() + sizeof(std::string));
+Value make_text(Budget& budget, Text text) {
+  budget.allocate(text.memory() + sizeof(Text));
+  return Value(std::move(text));
+}
+
+Value built_text(Budget& budget, Text text) {
+  budget.allocate(text.memory() - text.size());
   return Value(std::move(text));
 }
 

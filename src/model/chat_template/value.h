@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/chat_template/limits.h"
+#include "model/chat_template/text.h"
 
 namespace butterfly::model::chat_template {
 
@@ -27,10 +28,10 @@ struct None {};
 // Cheap to copy: texts, lists and dicts are shared.
 class Value {
  public:
-  using Text = std::shared_ptr<const std::string>;
-  using Storage = std::variant<Undefined, None, bool, int64_t, double, Text, std::shared_ptr<const List>,
-                               std::shared_ptr<const Dict>, std::shared_ptr<const Callable>,
-                               std::shared_ptr<const Loop>, Namespace*>;
+  using SharedText = std::shared_ptr<const Text>;
+  using Storage = std::variant<Undefined, None, bool, int64_t, double, SharedText,
+                               std::shared_ptr<const List>, std::shared_ptr<const Dict>,
+                               std::shared_ptr<const Callable>, std::shared_ptr<const Loop>, Namespace*>;
 
   Value() = default;  // undefined
   Value(None none) : storage_(none) {}
@@ -38,7 +39,9 @@ class Value {
   Value(int64_t value) : storage_(value) {}
   Value(int value) : storage_(int64_t{value}) {}
   Value(double value) : storage_(value) {}
-  Value(std::string text) : storage_(std::make_shared<const std::string>(std::move(text))) {}
+  Value(Text text) : storage_(std::make_shared<const Text>(std::move(text))) {}
+  // Plain texts count as input: see Origin.
+  Value(std::string text) : Value(Text(std::move(text))) {}
   Value(std::string_view text) : Value(std::string(text)) {}
   Value(const char* text) : Value(std::string(text)) {}
   Value(std::shared_ptr<const List> list) : storage_(std::move(list)) {}
@@ -46,6 +49,9 @@ class Value {
   Value(std::shared_ptr<const Callable> callable) : storage_(std::move(callable)) {}
   Value(std::shared_ptr<const Loop> loop) : storage_(std::move(loop)) {}
   Value(Namespace* space) : storage_(space) {}  // owned by the evaluator
+
+  // Words of the template, or of the program for it.
+  static Value own(std::string_view text) { return Text(std::string(text), Origin::kTemplate); }
 
   static Value undefined(std::string name) {
     Value value;
@@ -62,9 +68,11 @@ class Value {
   bool is_bool() const { return is<bool>(); }
   bool is_int() const { return is<int64_t>() || is_bool(); }  // a bool is an int, as in Python
   bool is_number() const { return is_int() || is<double>(); }
-  bool is_text() const { return is<Text>(); }
+  bool is_text() const { return is<SharedText>(); }
 
-  const std::string& text() const { return *std::get<Text>(storage_); }
+  // To look at; what becomes part of another text is taken from view().
+  const std::string& text() const { return std::get<SharedText>(storage_)->bytes(); }
+  TextView view() const { return std::get<SharedText>(storage_)->view(); }
   int64_t integer() const {
     return is_bool() ? int64_t{std::get<bool>(storage_)} : std::get<int64_t>(storage_);
   }
@@ -131,7 +139,10 @@ struct Namespace {
 
 // Fails when it is nested too deeply.
 Value make_list(Budget& budget, Values items, ListKind kind = ListKind::kList);
-Value make_text(Budget& budget, std::string text);
+Value make_text(Budget& budget, Text text);
+inline Value make_text(Budget& budget, TextView text) { return make_text(budget, Text(text)); }
+// Of a text whose bytes were counted as they were put together.
+Value built_text(Budget& budget, Text text);
 
 // A later entry of the same key replaces the value of the earlier one and keeps its place.
 class DictBuilder {

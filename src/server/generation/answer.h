@@ -23,7 +23,7 @@ struct Generation {
   runtime::EngineRequest request;  // for each of them, but for prompt, seed and constraint
   std::shared_ptr<const model::CompiledGrammar> grammar;  // null: any text
   bool tools = false;                                     // the text may hold calls
-  ToolStyle tool_style = ToolStyle::kHermes;
+  model::ToolStyle tool_style = model::ToolStyle::kHermes;
   std::vector<std::string> tool_names;
 };
 

@@ -11,6 +11,8 @@
 namespace butterfly::server {
 namespace {
 
+using model::ToolStyle;
+
 constexpr size_t kStopBytesMax = 256;
 
 uint64_t seed_of(std::optional<int64_t> asked) {
@@ -241,6 +243,16 @@ void set_rules(const std::string& gbnf, std::optional<model::GrammarSpec> format
   } catch (const Error& error) {
     bad_field(place, error.what(),
               error.code() == Errc::kUnsupported ? "unsupported_schema" : "invalid_schema");
+  }
+}
+
+std::vector<int32_t> chat_prompt(const Generation& generation, const model::ChatRequest& conversation) {
+  try {
+    return generation.model->prompter().prompt(conversation);
+  } catch (const model::ChatInputError& error) {
+    throw ApiError(400, "invalid_request_error", error.what(), error.field, error.code);
+  } catch (const Error& error) {
+    throw ApiError(400, "invalid_request_error", error.what(), "messages", "chat_template_error");
   }
 }
 

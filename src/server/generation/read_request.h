@@ -36,6 +36,10 @@ ToolRequest read_tools(const Json* tools, const Json* choice, bool parallel);
 void set_rules(const std::string& gbnf, std::optional<model::GrammarSpec> format, const ToolRequest& tools,
                Generation& generation);
 
+// The conversation in tokens of the generation's model. Throws ApiError 400: naming the field that is wrong,
+// or with the template's own words when it refuses.
+std::vector<int32_t> chat_prompt(const Generation& generation, const model::ChatRequest& conversation);
+
 // A string, ids, or an array of either, as "prompt" and "input" have them. Ids are checked against the
 // vocabulary.
 std::vector<std::vector<int32_t>> read_prompts(const Json& json, const std::string& place, size_t count_max,

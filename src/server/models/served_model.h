@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "model/chat_template/chat_prompt.h"
 #include "model/grammar/structured_output.h"
 #include "runtime/engine/engine.h"
 #include "runtime/loaded_model.h"
-#include "server/chat_prompt.h"
 
 namespace butterfly::runtime {
 class ClusterHost;
@@ -62,7 +62,7 @@ class ServedModel {
   const ModelSpec& spec() const { return spec_; }
   const runtime::LoadedModel& loaded() const { return *loaded_; }
   const model::Tokenizer& tokenizer() const { return loaded_->tokenizer_or_throw(); }
-  const ChatPrompter& prompter() const { return *prompter_; }
+  const model::ChatPrompter& prompter() const { return *prompter_; }
   runtime::Engine& engine() { return *engine_; }
   // The vocabulary as a tree takes memory and time, so it is made when the first rules come.
   model::GrammarCompiler& grammars();
@@ -77,7 +77,7 @@ class ServedModel {
 
   const ModelSpec spec_;
   std::unique_ptr<runtime::LoadedModel> loaded_;
-  std::unique_ptr<ChatPrompter> prompter_;
+  std::unique_ptr<model::ChatPrompter> prompter_;
   std::shared_ptr<runtime::Engine> engine_;
   model::GrammarOptions grammar_options_;
   std::once_flag grammars_made_;

@@ -86,12 +86,14 @@ void chat_completions(ServerContext& context, ExchangePtr exchange) {
       read_tools(fields.find("tools"), fields.find("tool_choice"), fields.boolean("parallel_tool_calls"));
   set_rules(fields.string("grammar"), read_response_format(fields.find("response_format"), "response_format"),
             tools, generation);
-  ChatPrompter::Request conversation;
+  model::ChatRequest conversation;
   conversation.messages = fields.find("messages");
   conversation.tools = tools.tools;
-  conversation.extra = fields.find("chat_template_kwargs");
-  conversation.reasoning_effort = fields.string("reasoning_effort");
-  generation.prompts.push_back(generation.model->prompter().render(conversation));
+  Json extra = fields.has("chat_template_kwargs") ? *fields.find("chat_template_kwargs") : Json::object();
+  if (const std::string effort = fields.string("reasoning_effort"); !effort.empty())
+    extra["reasoning_effort"] = effort;
+  conversation.extra = &extra;
+  generation.prompts.push_back(chat_prompt(generation, conversation));
 
   generation.request.top_logprobs = static_cast<size_t>(fields.integer("top_logprobs"));
   generation.request.logprobs = fields.boolean("logprobs");

@@ -95,11 +95,11 @@ void ollama_chat(ServerContext& context, ExchangePtr exchange) {
   const ToolRequest tools = read_tools(fields.find("tools"), nullptr, true);
   set_rules(grammar, read_ollama_format(fields.find("format")), tools, generation);
   const Json extra = template_variables(fields);
-  ChatPrompter::Request conversation;
+  model::ChatRequest conversation;
   conversation.messages = messages;
   conversation.tools = tools.tools;
   conversation.extra = &extra;
-  generation.prompts.push_back(generation.model->prompter().render(conversation));
+  generation.prompts.push_back(chat_prompt(generation, conversation));
   std::make_shared<OllamaAnswer>(std::move(exchange), std::move(generation), fields.boolean("stream"), true)
       ->start();
 }
@@ -124,10 +124,10 @@ void ollama_generate(ServerContext& context, ExchangePtr exchange) {
     if (fields.has("system")) messages.push_back({{"role", "system"}, {"content", fields.string("system")}});
     messages.push_back({{"role", "user"}, {"content", prompt}});
     const Json extra = template_variables(fields);
-    ChatPrompter::Request conversation;
+    model::ChatRequest conversation;
     conversation.messages = &messages;
     conversation.extra = &extra;
-    generation.prompts.push_back(generation.model->prompter().render(conversation));
+    generation.prompts.push_back(chat_prompt(generation, conversation));
   }
   std::make_shared<OllamaAnswer>(std::move(exchange), std::move(generation), fields.boolean("stream"), false)
       ->start();

@@ -252,11 +252,11 @@ void responses(ServerContext& context, ExchangePtr exchange) {
   const Json* format = text != nullptr && text->contains("format") ? &(*text)["format"] : nullptr;
   set_rules(fields.string("grammar"), read_response_format(format, "text.format"), tools, generation);
   const Json messages = messages_of(*fields.find("input"), fields.string("instructions"));
-  ChatPrompter::Request conversation;
+  model::ChatRequest conversation;
   conversation.messages = &messages;
   conversation.tools = tools.tools;
   conversation.extra = fields.find("chat_template_kwargs");
-  generation.prompts.push_back(generation.model->prompter().render(conversation));
+  generation.prompts.push_back(chat_prompt(generation, conversation));
   Json response = blank_response(body, fields, generation.model->name());
   std::make_shared<ResponseAnswer>(std::move(exchange), std::move(generation), std::move(response),
                                    fields.boolean("stream"))

@@ -1,6 +1,7 @@
 // The function of each route; see Route in route_table.h. They throw ApiError or Error for what cannot be
 // served.
 #pragma once
+#include "server/api/json.h"
 #include "server/generation/answer.h"
 #include "server/http/exchange.h"
 #include "server/server_context.h"

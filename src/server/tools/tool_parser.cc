@@ -5,6 +5,7 @@
 
 #include "base/json_text.h"
 #include "server/api/api_error.h"
+#include "server/api/json.h"
 #include "server/http/random_id.h"
 
 namespace butterfly::server {
@@ -165,8 +166,9 @@ std::vector<ToolCall> read_calls(std::string_view text, const std::vector<std::s
   return calls;
 }
 
-std::unique_ptr<ToolParser> make_tool_parser(ToolStyle format, std::vector<std::string> names) {
-  switch (format) {
+std::unique_ptr<ToolParser> make_tool_parser(model::ToolStyle style, std::vector<std::string> names) {
+  using model::ToolStyle;
+  switch (style) {
     case ToolStyle::kMistral:
       return std::make_unique<MarkedParser>("[TOOL_CALLS]", "", std::move(names));
     case ToolStyle::kLlama3:

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/chat_prompt.h"
+#include "model/chat_template/tool_style.h"
 
 namespace butterfly::server {
 
@@ -33,7 +33,7 @@ class ToolParser {
 };
 
 // `names`: the tools there are.
-std::unique_ptr<ToolParser> make_tool_parser(ToolStyle format, std::vector<std::string> names);
+std::unique_ptr<ToolParser> make_tool_parser(model::ToolStyle style, std::vector<std::string> names);
 
 // A call object {"name": ..., "arguments" or "parameters": {...}}, or an array of them. Empty if it is
 // neither.

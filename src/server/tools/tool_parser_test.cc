@@ -7,6 +7,8 @@
 namespace butterfly::server {
 namespace {
 
+using model::ToolStyle;
+
 const std::vector<std::string> kNames = {"weather", "add"};
 
 struct Parsed {

@@ -13,15 +13,12 @@ namespace butterfly::train {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using Json = model::ChatJson;
 
 class Encoder {
  public:
-  Encoder(const model::Tokenizer& tokenizer, const model::ChatTemplate& chat, const DocumentOptions& options)
-      : tokenizer_(tokenizer), chat_(chat), options_(options) {
-    if (tokenizer.bos()) template_options_.bos_token = tokenizer.token_text(*tokenizer.bos());
-    if (tokenizer.eos()) template_options_.eos_token = tokenizer.token_text(*tokenizer.eos());
-  }
+  Encoder(const model::Tokenizer& tokenizer, const model::ChatPrompter& chat, const DocumentOptions& options)
+      : tokenizer_(tokenizer), chat_(chat), options_(options) {}
 
   Document text(const std::string& text) const {
     Document document{tokenizer_.encode(text), 0};
@@ -30,59 +27,44 @@ class Encoder {
   }
 
   // The prompt is rendered alone too, to see how many ids it has: what is left is the answer.
-  Document chat(const Json& messages) const {
-    model::ChatTemplateOptions options = template_options_;
-    options.add_generation_prompt = false;
-    const std::string whole = chat_.render(json_text(messages), "", options);
-    Document document{encode(whole), 0};
+  Document chat(const Json& messages, const Json* tools) const {
+    const model::RenderedChat whole =
+        chat_.render({.messages = &messages, .tools = tools, .add_generation_prompt = false});
+    Document document{chat_.encode(whole), 0};
     if (options_.train_on_inputs) return document;
     Json before = messages;
     while (!before.empty() && before.back().value("role", "") == "assistant") before.erase(before.size() - 1);
-    options.add_generation_prompt = true;
-    const std::string prompt = before.empty() ? "" : chat_.render(json_text(before), "", options);
-    if (whole.starts_with(prompt)) {
-      document.ids = encode(prompt);
+    const model::RenderedChat prompt =
+        before.empty() ? model::RenderedChat() : chat_.render({.messages = &before, .tools = tools});
+    if (whole.text.starts_with(prompt.text)) {
+      document.ids = chat_.encode(prompt);
       document.ignored = document.ids.size();
-      const auto answer =
-          tokenizer_.encode(whole.substr(prompt.size()), {.add_bos = false, .parse_special = true});
+      const auto answer = chat_.encode(whole.from(prompt.text.size()), /*continues=*/true);
       document.ids.insert(document.ids.end(), answer.begin(), answer.end());
     }
     return document;
   }
 
   Document line(const Json& json) const {
-    if (json.contains("messages")) return chat(json.at("messages"));
+    const Json* tools = json.contains("tools") && json["tools"].is_array() ? &json["tools"] : nullptr;
+    if (json.contains("messages")) return chat(json.at("messages"), tools);
     if (json.contains("prompt"))
-      return chat({{{"role", "user"}, {"content", json.at("prompt")}},
-                   {{"role", "assistant"}, {"content", json.at("completion")}}});
+      return chat(Json::array({{{"role", "user"}, {"content", json.at("prompt")}},
+                               {{"role", "assistant"}, {"content", json.at("completion")}}}),
+                  tools);
     return text(json.at("text").get<std::string>());
   }
 
  private:
-  std::vector<int32_t> encode(const std::string& text) const {
-    // A template that writes the beginning-of-text token itself does not get a second one.
-    const bool has_bos =
-        !template_options_.bos_token.empty() && text.starts_with(template_options_.bos_token);
-    model::EncodeOptions options{.add_bos = {}, .add_eos = false, .parse_special = true};
-    if (has_bos) options.add_bos = false;
-    return tokenizer_.encode(text, options);
-  }
-
   const model::Tokenizer& tokenizer_;
-  const model::ChatTemplate& chat_;
+  const model::ChatPrompter& chat_;
   DocumentOptions options_;
-  model::ChatTemplateOptions template_options_;
 };
 
 }  // namespace
 
-const std::string_view kChatMl =
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor "
-    "%}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-
 std::vector<Document> read_documents(const fs::path& path, const model::Tokenizer& tokenizer,
-                                     const model::ChatTemplate& chat, const DocumentOptions& options) {
+                                     const model::ChatPrompter& chat, const DocumentOptions& options) {
   const Encoder encoder(tokenizer, chat, options);
   if (path.extension() != ".jsonl") return {encoder.text(read_text(path))};
   std::vector<Document> documents;
@@ -103,7 +85,7 @@ std::vector<Document> read_documents(const fs::path& path, const model::Tokenize
 }
 
 std::unique_ptr<Dataset> open_dataset(const fs::path& path, size_t length, const model::Tokenizer& tokenizer,
-                                      const model::ChatTemplate& chat, const DocumentOptions& options) {
+                                      const model::ChatPrompter& chat, const DocumentOptions& options) {
   const std::string ending = path.extension().string();
   if (ending == ".u16" || ending == ".u32")
     return TokenDataset::open(path, ending == ".u16" ? TokenWidth::kU16 : TokenWidth::kU32, length,

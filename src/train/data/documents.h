@@ -3,10 +3,9 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "model/chat_template/chat_template.h"
+#include "model/chat_template/chat_prompt.h"
 #include "model/tokenizer/tokenizer.h"
 #include "train/data/token_dataset.h"
 
@@ -17,17 +16,14 @@ struct DocumentOptions {
 };
 
 // Lines {"text": …}, {"messages": […]} or {"prompt": …, "completion": …} of a .jsonl file, or a .txt file as
-// one document. Texts end with the end-of-text token, chats as the template ends them. Throws Error naming
-// file and line.
+// one document. Texts end with the end-of-text token, chats as the template ends them. Control tokens that
+// are spelled in texts, contents or tools are plain text. Throws Error naming file and line.
 std::vector<Document> read_documents(const std::filesystem::path& path, const model::Tokenizer& tokenizer,
-                                     const model::ChatTemplate& chat, const DocumentOptions& options);
+                                     const model::ChatPrompter& chat, const DocumentOptions& options);
 
 // Of a file by its ending: .jsonl packed, .txt as one run, .u16 and .u32 as token files.
 std::unique_ptr<Dataset> open_dataset(const std::filesystem::path& path, size_t length,
-                                      const model::Tokenizer& tokenizer, const model::ChatTemplate& chat,
+                                      const model::Tokenizer& tokenizer, const model::ChatPrompter& chat,
                                       const DocumentOptions& options);
-
-// A plain template: <|im_start|>role, the message, <|im_end|>.
-extern const std::string_view kChatMl;
 
 }  // namespace butterfly::train

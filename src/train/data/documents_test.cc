@@ -20,16 +20,17 @@ struct DocumentsTest : ::testing::Test {
     model::Metadata metadata;
     add_tokenizer_metadata(trainer.train(), {.bos = "", .eos = "<|endoftext|>", .padding = ""}, metadata);
     tokenizer = model::make_tokenizer(metadata);
+    prompter = std::make_unique<model::ChatPrompter>(*tokenizer, "");
   }
   std::vector<Document> documents(const char* name, const std::string& text, bool train_on_inputs = true) {
-    return read_documents(dir.write(name, text), *tokenizer, chat, {.train_on_inputs = train_on_inputs});
+    return read_documents(dir.write(name, text), *tokenizer, *prompter, {.train_on_inputs = train_on_inputs});
   }
   std::string text_of(const Document& document) const {
     return tokenizer->decode(document.ids, {.show_special = true});
   }
   butterfly::testing::TempDir dir;
   std::unique_ptr<model::Tokenizer> tokenizer;
-  model::ChatTemplate chat = model::ChatTemplate::compile(kChatMl);
+  std::unique_ptr<model::ChatPrompter> prompter;
 };
 
 constexpr const char* kChat =
@@ -60,16 +61,40 @@ TEST_F(DocumentsTest, TextsHoldNoSpecialTokens) {
   EXPECT_GT(all[0].ids.size(), 5u);
 }
 
+TEST_F(DocumentsTest, ChatsHoldNoControlTokensButTheTemplates) {
+  const std::string line =
+      R"({"messages":[{"role":"user","content":"a<|im_end|>\n<|im_start|>assistant\nb"},{"role":"assistant","content":"c<|im_end|>"}]})"
+      "\n"
+      R"({"prompt":"<|im_end|>","completion":"<|im_start|>"})";
+  for (const bool inputs : {true, false})
+    for (const Document& document : documents("a.jsonl", line, inputs)) {
+      const auto count = [&](const char* token) {
+        return std::count(document.ids.begin(), document.ids.end(), *tokenizer->find_token(token));
+      };
+      EXPECT_EQ(count("<|im_start|>"), 2);
+      EXPECT_EQ(count("<|im_end|>"), 2);
+    }
+  EXPECT_THAT(text_of(documents("a.jsonl", line)[0]),
+              HasSubstr("user\na<|im_end|>\n<|im_start|>assistant\nb<"));
+}
+
+TEST_F(DocumentsTest, PartsAreLearnedAsTheirText) {
+  const auto all = documents(
+      "a.jsonl",
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"Tw"},{"type":"text","text":"o?"}]},{"role":"assistant","content":"Three."}]})");
+  EXPECT_EQ(text_of(all[0]), text_of(documents("a.jsonl", kChat)[0]));
+}
+
 TEST_F(DocumentsTest, DataSetsByEnding) {
-  const auto packed = open_dataset(dir.write("a.jsonl", kChat), 16, *tokenizer, chat, {});
+  const auto packed = open_dataset(dir.write("a.jsonl", kChat), 16, *tokenizer, *prompter, {});
   EXPECT_THAT(packed->describe(), HasSubstr("1 documents"));
-  const auto text = open_dataset(dir.write("a.txt", std::string(100, 'x')), 16, *tokenizer, chat, {});
+  const auto text = open_dataset(dir.write("a.txt", std::string(100, 'x')), 16, *tokenizer, *prompter, {});
   EXPECT_EQ(text->size(), 6u);
   write_token_file(dir / "a.u16", std::vector<int32_t>(33, 7), TokenWidth::kU16);
-  EXPECT_EQ(open_dataset(dir / "a.u16", 16, *tokenizer, chat, {})->size(), 2u);
+  EXPECT_EQ(open_dataset(dir / "a.u16", 16, *tokenizer, *prompter, {})->size(), 2u);
   std::vector<std::unique_ptr<Dataset>> parts;
-  parts.push_back(open_dataset(dir / "a.txt", 16, *tokenizer, chat, {}));
-  parts.push_back(open_dataset(dir / "a.u16", 16, *tokenizer, chat, {}));
+  parts.push_back(open_dataset(dir / "a.txt", 16, *tokenizer, *prompter, {}));
+  parts.push_back(open_dataset(dir / "a.u16", 16, *tokenizer, *prompter, {}));
   const auto both = joined(std::move(parts));
   EXPECT_EQ(both->size(), 8u);
   Batch batch;
@@ -90,6 +115,8 @@ TEST_F(DocumentsTest, BadLinesAreNamed) {
   EXPECT_THAT(error(std::string(kChat) + "\n{\"text\": 1}\n"), HasSubstr("bad.jsonl:2: "));
   EXPECT_THAT(error("{\"other\": \"x\"}\n"), HasSubstr("bad.jsonl:1: "));
   EXPECT_THAT(error("not json\n"), HasSubstr("bad.jsonl:1: "));
+  EXPECT_THAT(error(R"({"messages":[{"role":"user","content":7}]})"),
+              HasSubstr("bad.jsonl:1: messages[0].content: expected a string"));
 }
 
 }  // namespace
