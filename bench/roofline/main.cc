@@ -17,6 +17,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/rms_norm.h"
+#include "kernels/panels/pack_table.h"
 #include "kernels/probe/memory_loops.h"
 #include "kernels/probe/peak_loops.h"
 #include "kernels/quant/quant.h"
@@ -243,9 +244,8 @@ void run(size_t threads, double seconds) {
       "rows |\n"
       "|---|---|---|---|---|---|---|\n",
       kRows, kCols);
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
-                            DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K})
-    bench.matmul_rows(dtype, {1, 4, 8, 16, 64, 512});
+  for (const kernels::PackFormat& format : kernels::pack_table())
+    if (kernels::can_quantize(format.dtype)) bench.matmul_rows(format.dtype, {1, 4, 8, 16, 64, 512});
   fmt::print(
       "\n| kernel | streaming, one query per KV head (of the same traffic without arithmetic) "
       "| 8 queries | 64 "

@@ -1,7 +1,8 @@
-// Tile products of types with one scale per 32 columns: Q8_0, and Q4_0 and Q5_0 unpacked to bytes. Only for
-// x86-64 sources.
+// Tile products of types with one scale per 32 columns: bytes, and what is unpacked to bytes. Only for x86-64
+// sources.
 #pragma once
 #include <array>
+#include <type_traits>
 
 #include "kernels/amx/amx_side.h"
 #include "kernels/amx/amx_unpack.h"
@@ -21,21 +22,27 @@ struct BytePanel {
 // Blocks that are bytes before their turn, and room for those in the tiles beside them.
 inline constexpr size_t kFeedAhead = 8, kFeedRing = 16;
 
-// What a tile does beside its products: asks for the next panel, and unpacks this one a little ahead. The
-// first tile of a panel does it for all.
-enum class Feed { kNone, kAsk, kQ4_0, kQ5_0 };
+// What a tile does beside its products: prefetches the next panel, and unpacks this one a little ahead. The
+// first tile of a panel does it for all. A type that is unpacked gives kSubBytes, what 32 columns take as
+// packed, and run(), which makes kByteSub bytes of them.
+struct NoFeed {};
+struct PrefetchOnly {
+  static constexpr size_t kSubBytes = panel::kByteSub;
+};
 
 // One block of 32 columns.
-template <Feed kFeed>
+template <class Feed>
 BF_AMX_INLINE void feed(const BytePanel& panel, size_t block) {
-  if constexpr (kFeed == Feed::kNone) return;
-  const size_t step = panel.sub_bytes + panel::kScaleRow;
-  prefetch(panel.next + block * step, step);
-  int8_t* to = panel.bytes + (block & panel.mask) * panel::kByteSub;
-  if constexpr (kFeed == Feed::kQ4_0) unpack_q4_0(panel.quants + block * panel::kNibbleSub, to);
-  if constexpr (kFeed == Feed::kQ5_0) unpack_q5_0(panel.quants + block * panel::kFiveBitSub, to);
-  // Tile loads do not tell GCC 12 what they read: what was written must be in memory by now.
-  asm volatile("" : : : "memory");
+  if constexpr (!std::is_same_v<Feed, NoFeed>) {
+    const size_t step = panel.sub_bytes + panel::kScaleRow;
+    prefetch(panel.next + block * step, step);
+    if constexpr (!std::is_same_v<Feed, PrefetchOnly>) {
+      int8_t* to = panel.bytes + (block & panel.mask) * panel::kByteSub;
+      Feed::run(panel.quants + block * Feed::kSubBytes, to);
+    }
+    // Tile loads do not tell GCC 12 what they read: what was written must be in memory by now.
+    asm volatile("" : : : "memory");
+  }
 }
 
 // One block of 32 columns into result tile `kTile`.
@@ -57,7 +64,7 @@ BF_AMX_INLINE void feed(const BytePanel& panel, size_t block) {
 
 // A tile of kRows rows times a panel of bytes with one scale per 32 columns. Four result tiles take turns, so
 // that storing one block, multiplying the next and scaling the last overlap.
-template <size_t kRows, Feed kFeed>
+template <size_t kRows, class Feed>
 BF_AMX void byte_tile(const BytePanel& panel, const int8_t* acts, const float* act_scales, size_t blocks,
                       const Output& out, size_t rows) {
   asm volatile("" : : : "memory");  // as in feed()
@@ -77,9 +84,9 @@ BF_AMX void byte_tile(const BytePanel& panel, const int8_t* acts, const float* a
     }
   };
   const auto feed_after = [&](size_t block) BF_AMX __attribute__((always_inline)) {
-    if (kFeed != Feed::kNone && block + kFeedAhead < blocks) feed<kFeed>(panel, block + kFeedAhead);
+    if (!std::is_same_v<Feed, NoFeed> && block + kFeedAhead < blocks) feed<Feed>(panel, block + kFeedAhead);
   };
-  for (size_t i = 0; i < std::min(kFeedAhead, blocks); ++i) feed<kFeed>(panel, i);
+  for (size_t i = 0; i < std::min(kFeedAhead, blocks); ++i) feed<Feed>(panel, i);
   BF_AMX_BLOCK(0, 4, 6, 0);
   if (blocks > 1) {
     BF_AMX_BLOCK(1, 5, 7, 1);
@@ -115,41 +122,21 @@ BF_AMX void byte_tile(const BytePanel& panel, const int8_t* acts, const float* a
 #undef BF_AMX_BLOCK
 
 using ByteTile = void (*)(const BytePanel&, const int8_t*, const float*, size_t, const Output&, size_t);
-template <Feed kFeed>
-ByteTile byte_tile_for(size_t rows) {
-  constexpr std::array<ByteTile, 4> kTiles = {byte_tile<4, kFeed>, byte_tile<8, kFeed>, byte_tile<12, kFeed>,
-                                              byte_tile<16, kFeed>};
-  return kTiles[(rows - 1) / 4];
+// For tiles of up to 4, 8, 12 and 16 rows.
+using ByteTiles = std::array<ByteTile, 4>;
+template <class Feed>
+constexpr ByteTiles byte_tiles() {
+  return {byte_tile<4, Feed>, byte_tile<8, Feed>, byte_tile<12, Feed>, byte_tile<16, Feed>};
 }
 
-// What the first tile of a panel does.
-inline ByteTile first_byte_tile(DType dtype, size_t rows) {
-  if (dtype == DType::kQ4_0) return byte_tile_for<Feed::kQ4_0>(rows);
-  if (dtype == DType::kQ5_0) return byte_tile_for<Feed::kQ5_0>(rows);
-  return byte_tile_for<Feed::kAsk>(rows);
+// The job of PackFormat::matmul for a type that `first`, the first tile of each panel, unpacks from
+// `sub_bytes` per 32 columns. Scratch belongs to the calling thread and is kept.
+void matmul_unpacked(const MatmulJob& job, size_t sub_bytes, const ByteTiles& first);
+template <class Unpack>
+void matmul_bytes(const MatmulJob& job) {
+  matmul_unpacked(job, Unpack::kSubBytes, byte_tiles<Unpack>());
 }
-
-// `room` has 16 bytes per column, and at least kFeedRing blocks.
-BF_AMX inline void byte_panel(DType dtype, const Pass& pass, size_t panel_index, int8_t* room) {
-  const MatmulJob& job = pass.job;
-  std::byte* packed = const_cast<std::byte*>(job.panels) + panel_index * job.panel_bytes;
-  const size_t sub_bytes = dtype == DType::kQ4_0   ? panel::kNibbleSub
-                           : dtype == DType::kQ5_0 ? panel::kFiveBitSub
-                                                   : panel::kByteSub;
-  const BytePanel panel{
-      .quants = reinterpret_cast<const uint8_t*>(packed),
-      .sub_bytes = sub_bytes,
-      .bytes = dtype == DType::kQ8_0 ? reinterpret_cast<int8_t*>(packed) : room,
-      // Bytes that one tile uses stay in the first-level cache.
-      .mask = dtype == DType::kQ8_0 || pass.tiles.count > 1 ? ~size_t{0} : kFeedRing - 1,
-      .scales = reinterpret_cast<const uint16_t*>(packed + panel::q32_scales(job.cols, sub_bytes)),
-      .next = pass.next_panel(panel_index)};
-  ByteTile tile_fn = first_byte_tile(dtype, pass.tiles.height);
-  for (size_t tile = 0; tile < pass.tiles.count; ++tile) {
-    tile_fn(panel, pass.acts(tile), pass.side.scales.data() + tile * pass.blocks * kTileRows, pass.blocks,
-            pass.out(tile, panel_index), pass.tiles.height);
-    tile_fn = byte_tile_for<Feed::kNone>(pass.tiles.height);
-  }
-}
+// For panels that hold bytes.
+void matmul_packed_bytes(const MatmulJob& job);
 
 }  // namespace butterfly::kernels::amx

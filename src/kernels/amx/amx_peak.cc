@@ -1,5 +1,5 @@
-// The compute peak of the tiles: products with no memory traffic.
-#include "kernels/amx/amx.h"
+#include "kernels/amx/amx_peak.h"
+
 #include "kernels/amx/amx_tiles.h"
 
 namespace butterfly::kernels::amx {

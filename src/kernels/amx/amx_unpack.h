@@ -5,7 +5,6 @@
 // low in 0 .. 127. Two byte products then give the exact sum of a whole block, with no work between its
 // groups.
 #pragma once
-#include "base/check.h"
 #include "kernels/amx/amx_tiles.h"
 #include "kernels/tiles/panel_layout.h"
 
@@ -15,8 +14,14 @@ BF_AMX_INLINE __m512i load_chunk(const uint8_t* from) { return _mm512_loadu_si51
 BF_AMX_INLINE __m512i low_nibbles(__m512i v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
 BF_AMX_INLINE __m512i high_nibbles(__m512i v) { return low_nibbles(_mm512_srli_epi16(v, 4)); }
 
-// 32 columns of Q4_0 (and, less 8, of Q4_K): nibbles less 8.
-BF_AMX_INLINE void unpack_q4_0(const uint8_t* sub, int8_t* to) {
+// Chunk `chunk` (0 to 7) of a sub-block of 32 four-bit values.
+BF_AMX_INLINE __m512i nibbles(const uint8_t* sub, size_t chunk) {
+  const __m512i both = load_chunk(sub + chunk / 2 * panel::kChunkBytes);
+  return chunk % 2 == 0 ? low_nibbles(both) : high_nibbles(both);
+}
+
+// 32 columns of nibbles, less 8, as bytes.
+BF_AMX_INLINE void unpack_nibbles_less_8(const uint8_t* sub, int8_t* to) {
   const __m512i offset = _mm512_set1_epi8(8);
   BF_UNROLL
   for (size_t i = 0; i < 4; ++i) {
@@ -28,31 +33,10 @@ BF_AMX_INLINE void unpack_q4_0(const uint8_t* sub, int8_t* to) {
 
 // Chunk `chunk` (0 to 7) of a sub-block of 32 five-bit values.
 BF_AMX_INLINE __m512i five_bits(const uint8_t* sub, size_t chunk) {
-  const __m512i both = load_chunk(sub + chunk / 2 * panel::kChunkBytes);
-  const __m512i nibble = chunk % 2 == 0 ? low_nibbles(both) : high_nibbles(both);
+  const __m512i nibble = nibbles(sub, chunk);
   const __m512i bits = load_chunk(sub + panel::kNibbleSub);
   const __mmask64 set = _mm512_test_epi8_mask(bits, _mm512_set1_epi8(static_cast<char>(1u << chunk)));
   return _mm512_mask_add_epi8(nibble, set, nibble, _mm512_set1_epi8(16));
-}
-
-// 32 columns of Q5_0: five bits less 16.
-BF_AMX_INLINE void unpack_q5_0(const uint8_t* sub, int8_t* to) {
-  BF_UNROLL
-  for (size_t i = 0; i < 8; ++i)
-    _mm512_store_si512(to + i * 64, _mm512_sub_epi8(five_bits(sub, i), _mm512_set1_epi8(16)));
-}
-
-// Chunk `chunk` (0 to 7) of a sub-block of Q4_K, Q5_K or Q6_K; signed for Q6_K.
-template <DType kType>
-BF_AMX_INLINE __m512i k_chunk(const uint8_t* sub, size_t chunk) {
-  const __m512i both = load_chunk(sub + chunk / 2 * panel::kChunkBytes);
-  const __m512i nibble = chunk % 2 == 0 ? low_nibbles(both) : high_nibbles(both);
-  if constexpr (kType == DType::kQ4_K) return nibble;
-  if constexpr (kType == DType::kQ5_K) return five_bits(sub, chunk);
-  const __m512i bits = load_chunk(sub + panel::kNibbleSub + chunk / 4 * panel::kChunkBytes);
-  const __m512i two = _mm512_and_si512(
-      _mm512_srl_epi16(bits, _mm_cvtsi32_si128(static_cast<int>(chunk % 4 * 2))), _mm512_set1_epi8(3));
-  return _mm512_sub_epi8(_mm512_or_si512(nibble, _mm512_slli_epi16(two, 4)), _mm512_set1_epi8(32));
 }
 
 struct SplitProduct {
@@ -71,41 +55,28 @@ BF_AMX_INLINE SplitProduct split_product(__m512i weights, __m512i scale) {
   return {_mm512_and_si512(low, _mm512_set1_epi8(127)), high};
 }
 
-// The scales of a sub-block's first and second 16 columns, each twice in the lane of its row.
-template <DType kType>
-BF_AMX_INLINE void k_scales(const uint8_t* scale, size_t sub, __m512i to[2]) {
-  __m512i wide;
-  if constexpr (kType == DType::kQ6_K) {
-    const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scale + sub * kPanelRows * 2));
-    wide = _mm512_cvtepi8_epi16(pairs);
-    const __m512i low = _mm512_and_si512(wide, _mm512_set1_epi32(0xffff));
-    const __m512i high = _mm512_srli_epi32(wide, 16);
-    to[0] = _mm512_or_si512(low, _mm512_slli_epi32(low, 16));
-    to[1] = _mm512_or_si512(high, _mm512_slli_epi32(high, 16));
-  } else {
-    wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scale + sub * kPanelRows)));
-    to[0] = to[1] = _mm512_or_si512(wide, _mm512_slli_epi32(wide, 16));
-  }
+// A byte scale per sub-block of 32 columns: the same for both halves, twice in the lane of its row.
+BF_AMX_INLINE void byte_scales(const uint8_t* scale, size_t sub, __m512i to[2]) {
+  const __m512i wide =
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scale + sub * kPanelRows)));
+  to[0] = to[1] = _mm512_or_si512(wide, _mm512_slli_epi32(wide, 16));
 }
 
 // Blocks [block_begin, block_end) of one panel of a 256-value type: `low` and `high` get 16 * 256 bytes each
-// per block.
-template <DType kType>
+// per block. A Type gives kSubBytes and kScaleBytes, chunk(sub-block, chunk): weights as signed bytes, and
+// scales(scales, sub, to): those of the first and the second 16 columns, each twice in the lane of its row.
+template <class Type>
 BF_AMX void unpack_k(const uint8_t* quants, size_t cols, size_t block_begin, size_t block_end, int8_t* low,
                      int8_t* high) {
-  constexpr size_t kSub = kType == DType::kQ4_K   ? panel::kQ4KSub
-                          : kType == DType::kQ5_K ? panel::kQ5KSub
-                                                  : panel::kQ6KSub;
-  constexpr size_t kScaleBytes = kType == DType::kQ6_K ? panel::kQ6KScales : panel::kKScales;
-  const uint8_t* scales = quants + cols / 32 * kSub;
+  const uint8_t* scales = quants + cols / 32 * Type::kSubBytes;
   for (size_t block = block_begin; block < block_end; ++block)
     for (size_t s = 0; s < 8; ++s) {
-      const uint8_t* sub = quants + (block * 8 + s) * kSub;
+      const uint8_t* sub = quants + (block * 8 + s) * Type::kSubBytes;
       __m512i scale[2];
-      k_scales<kType>(scales + block * kScaleBytes, s, scale);
+      Type::scales(scales + block * Type::kScaleBytes, s, scale);
       BF_UNROLL
       for (size_t chunk = 0; chunk < 8; ++chunk) {
-        const SplitProduct p = split_product(k_chunk<kType>(sub, chunk), scale[chunk / 4]);
+        const SplitProduct p = split_product(Type::chunk(sub, chunk), scale[chunk / 4]);
         _mm512_store_si512(low + chunk * 64, p.low);
         _mm512_store_si512(high + chunk * 64, p.high);
       }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "kernels/amx/amx.h"
+#include "kernels/matmul/matmul_blocks.h"
 #include "kernels/panels/pack_table.h"
 #include "kernels/simd/target.h"
 
@@ -25,12 +25,13 @@ void matmul(const PackedMatrix& weights, const std::byte* acts, size_t act_strid
                       .m = m,
                       .y = y,
                       .y_stride = y_stride};
-  if (tiles_chosen() && weights.cols() > 0 && amx::takes(weights.dtype(), m)) {
-    amx::matmul(weights.dtype(), job);
-  } else if (weights.repacked()) {
-    weights.format()->matmul(job);
-  } else {
+  const PackFormat* format = weights.format();
+  if (format == nullptr) {
     matmul_blocks(weights.dtype(), job);
+  } else if (format->tiles.takes(m) && weights.cols() > 0 && tiles_chosen()) {
+    format->tiles.matmul(job);
+  } else {
+    format->matmul(job);
   }
 }
 

@@ -58,8 +58,10 @@ void BM_Matmul(benchmark::State& state, DType dtype, size_t m, size_t rows, size
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_K,
-                      DType::kQ5_K, DType::kQ6_K, DType::kQ5_0, DType::kQ5_1, DType::kQ2_K})
+  std::vector<DType> types = {DType::kQ2_K};  // and one without panels
+  for (const PackFormat& format : pack_table())
+    if (can_quantize(format.dtype)) types.push_back(format.dtype);
+  for (DType dtype : types)
     for (size_t m : {1, 4, 8, 16, 32, 64, 256}) {
       const std::string name = "matmul/" + std::string(dtype_name(dtype)) + "/rows:" + std::to_string(m);
       // 512 MB of weights for one row.

@@ -1,5 +1,6 @@
-// Quantised types without a packed layout: a row of weights is unpacked to bytes once and multiplied with
-// every activation row.
+// A row of weights is unpacked to bytes once and multiplied with every activation row.
+#include "kernels/matmul/matmul_blocks.h"
+
 #include <vector>
 
 #include "kernels/panels/pack_table.h"

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/panels/pack.h"
 #include "kernels/panels/pack_table.h"
 #include "kernels/quant/quant.h"
 #include "kernels/simd/target.h"
@@ -230,7 +229,7 @@ TEST(Pack, UnpackingAPanelGivesTheBlocksBack) {
     for (size_t row = 0; row < kPanelRows; ++row)
       for (size_t b = 0; b < 512 / block_values; ++b) {
         IntBlock got{}, want{};
-        unpack_panel_block(format.dtype, panel_data.data(), 512, row, b, &got);
+        format.unpack(panel_data.data(), 512, row, b, &got);
         if (row < 5)
           quant_type(format.dtype)
               .unpack(w.raw() + row * row_bytes + b * dtype_info(format.dtype).block_bytes, &want);

@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "kernels/panels/pack_full.h"
 #include "kernels/panels/pack_table.h"
 #include "tensor/memory.h"
 

@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "kernels/panels/pack_full.h"
 #include "kernels/panels/pack_table.h"
 #include "tensor/tensor.h"
 

@@ -131,7 +131,7 @@ const char* int8_instruction() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "kernels/amx/amx.h"
+#include "kernels/amx/amx_peak.h"
 #include "kernels/simd/target.h"
 
 namespace butterfly::kernels {

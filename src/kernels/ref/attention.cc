@@ -4,7 +4,7 @@
 
 #include "kernels/attention/attention_block.h"
 #include "kernels/math/math.h"
-#include "kernels/panels/pack.h"
+#include "kernels/panels/pack_table.h"
 #include "kernels/simd/half.h"
 #include "kernels/simd/lanes.h"
 #include "kernels/tiles/activation_rows.h"
@@ -32,7 +32,7 @@ float score(const KvLayout& layout, const std::byte* page, const AttentionState&
       reinterpret_cast<const float*>(state.q8 + act_layout(ActKind::kQ8x32, layout.head_dim).scales_offset);
   for (size_t b = 0; b < layout.head_dim / 32; ++b) {
     IntBlock block;
-    unpack_panel_block(DType::kQ8_0, keys, layout.head_dim, j % kPanelRows, b, &block);
+    q8_0_panels.unpack(keys, layout.head_dim, j % kPanelRows, b, &block);
     int32_t sum = 0;
     for (size_t i = 0; i < 32; ++i) sum += block.q[i] * a[b * 32 + i];
     acc = add_block(acc, sum, 0, block, false, d[b]);

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/panels/pack.h"
 #include "kernels/panels/pack_table.h"
 #include "kernels/simd/half.h"
 #include "kernels/tiles/activation_rows.h"
@@ -70,8 +69,9 @@ float plain_value(DType dtype, const std::byte* values, size_t index) {
 void matmul_panels(DType dtype, const MatmulJob& job) {
   const auto panel_of = [&](size_t row) { return job.panels + row / kPanelRows * job.panel_bytes; };
   if (dtype_info(dtype).quantised()) {
+    const PackFormat& format = *pack_format(dtype);
     quantised(dtype, job, [&](size_t row, size_t b, IntBlock* to) {
-      unpack_panel_block(dtype, panel_of(row), job.cols, row % kPanelRows, b, to);
+      format.unpack(panel_of(row), job.cols, row % kPanelRows, b, to);
     });
   } else {
     floats(job, [&](size_t row, size_t k) {

@@ -1,12 +1,11 @@
 // Panels packed by vectors against the plain packers, byte for byte, over types, widths and targets.
-#include "kernels/panels/pack_full.h"
+#include "kernels/panels/pack_table.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/panels/pack_table.h"
 #include "kernels/simd/target.h"
 
 namespace butterfly::kernels {

@@ -1,0 +1,154 @@
+// Float panels times many rows: blocks of columns, packed so that the inner loop reads two straight lines.
+// Sums rest in y between blocks; a float stored and loaded is the same float.
+#include <algorithm>
+
+#include "kernels/tiles/matmul_job.h"
+#include "tensor/buffer.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/panels/float_grid.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/panels/float_grid-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace butterfly::kernels::HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+
+namespace {
+
+// Rows of activations and panels that one inner loop holds in registers.
+#if HWY_TARGET == HWY_AVX3_DL
+constexpr size_t kGridRows = 14, kGridPanels = 2;
+#elif HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_NEON
+constexpr size_t kGridRows = 6, kGridPanels = 1;
+#else
+constexpr size_t kGridRows = 2, kGridPanels = 1;
+#endif
+
+constexpr size_t kDepth = 256;     // columns per block: two panels of them as floats are 32 KiB
+constexpr size_t kPassTiles = 12;  // tiles of rows that share the widened weights
+
+// The weights that will be widened next, asked for while the first tile multiplies.
+struct GridAhead {
+  const std::byte* from[kGridPanels] = {};  // null: nothing is asked for
+  size_t column_bytes = 0;
+
+  HWY_INLINE void Column(size_t k) const {
+    if (from[0] == nullptr || k * column_bytes % 64 != 0) return;
+    BF_UNROLL
+    for (size_t n = 0; n < kGridPanels; ++n) __builtin_prefetch(from[n] + k * column_bytes, 0, 2);
+  }
+};
+
+template <size_t kRows, size_t kPanels>
+HWY_NOINLINE void GridTile(const float* acts, const float* weights, size_t depth, const TileOut* out,
+                           size_t rows, bool first_block, const GridAhead& ahead) {
+  VF acc[kRows][kPanels][kParts];
+  BF_UNROLL
+  for (size_t m = 0; m < kRows; ++m) BF_UNROLL
+  for (size_t n = 0; n < kPanels; ++n) BF_UNROLL
+  for (size_t p = 0; p < kParts; ++p)
+    acc[m][n][p] = first_block || m >= rows ? hn::Zero(DF()) : out[n].Load(m, p);
+  for (size_t k = 0; k < depth; ++k) {
+    ahead.Column(k);
+    VF w[kPanels][kParts];
+    BF_UNROLL
+    for (size_t n = 0; n < kPanels; ++n) BF_UNROLL
+    for (size_t p = 0; p < kParts; ++p)
+      w[n][p] = hn::Load(DF(), weights + (k * kPanels + n) * kPanelRows + p * kVF);
+    BF_UNROLL
+    for (size_t m = 0; m < kRows; ++m) {
+      const VF a = hn::Set(DF(), acts[k * kRows + m]);
+      BF_UNROLL
+      for (size_t n = 0; n < kPanels; ++n) BF_UNROLL
+      for (size_t p = 0; p < kParts; ++p) acc[m][n][p] = Fma(a, w[n][p], acc[m][n][p]);
+    }
+  }
+  BF_UNROLL
+  for (size_t m = 0; m < kRows; ++m) BF_UNROLL
+  for (size_t n = 0; n < kPanels; ++n) BF_UNROLL
+  for (size_t p = 0; p < kParts; ++p)
+    if (m < rows) out[n].Store(m, p, acc[m][n][p]);
+}
+
+// The lowest tile that holds `height` rows.
+template <size_t kPanels>
+struct Grid {
+  using Tile = void (*)(const float*, const float*, size_t, const TileOut*, size_t, bool, const GridAhead&);
+  size_t rows;
+  Tile tile;
+  static Grid For(size_t height) {
+#if HWY_TARGET == HWY_AVX3_DL
+    if (height <= 8) return {8, GridTile<8, kPanels>};
+    if (height <= 10) return {10, GridTile<10, kPanels>};
+    if (height <= 12) return {12, GridTile<12, kPanels>};
+#endif
+    return {kGridRows, GridTile<kGridRows, kPanels>};
+  }
+};
+
+struct GridScratch {
+  Buffer acts = Buffer::allocate(kPassTiles * kGridRows * kDepth * sizeof(float));
+  Buffer weights = Buffer::allocate(kGridPanels * kPanelRows * kDepth * sizeof(float));
+};
+
+// Rows [row0, row1) of one pass, one block of columns.
+struct GridPass {
+  const MatmulJob& job;
+  size_t row0, row1, height;
+  size_t k0, depth;
+  const float* acts;
+  float* weights;
+};
+
+template <size_t kPanels>
+HWY_NOINLINE void GridPanels(const GridPass& pass, const WidenedType& type, size_t panel_index) {
+  type.widen(pass.job, panel_index, kPanels, pass.k0, pass.depth, pass.weights);
+  const auto tile = Grid<kPanels>::For(pass.height).tile;
+  // Behind the last panels come the first ones of the next columns.
+  const MatmulJob& job = pass.job;
+  const bool last = panel_index + kPanels >= job.panel_end;
+  const size_t next = last ? job.panel_begin : panel_index + kPanels;
+  GridAhead ahead{.from = {}, .column_bytes = kPanelRows * type.value_bytes};
+  for (size_t n = 0; n < kGridPanels; ++n)
+    ahead.from[n] = job.panels + std::min(next + n, job.panel_end - 1) * job.panel_bytes +
+                    (pass.k0 + (last ? pass.depth : 0)) * ahead.column_bytes;
+  for (size_t row = pass.row0; row < pass.row1; row += pass.height) {
+    TileOut out[kPanels];
+    for (size_t n = 0; n < kPanels; ++n) out[n] = OutOf(pass.job, row, panel_index + n);
+    tile(pass.acts + (row - pass.row0) * kDepth, pass.weights, pass.depth, out,
+         std::min(pass.height, pass.row1 - row), pass.k0 == 0, row == pass.row0 ? ahead : GridAhead());
+  }
+}
+
+}  // namespace
+
+void GridRows(const MatmulJob& job, const WidenedType& type) {
+  thread_local GridScratch scratch;
+  auto* acts = reinterpret_cast<float*>(scratch.acts.data());
+  auto* weights = reinterpret_cast<float*>(scratch.weights.data());
+  for (size_t row0 = 0; row0 < job.m; row0 += kPassTiles * kGridRows) {
+    const size_t row1 = std::min(job.m, row0 + kPassTiles * kGridRows);
+    // Tiles of equal height waste the least.
+    const size_t tiles = (row1 - row0 + kGridRows - 1) / kGridRows;
+    const size_t height = Grid<kGridPanels>::For((row1 - row0 + tiles - 1) / tiles).rows;
+    size_t k0 = 0;
+    do {  // once even without columns: sums of nothing are zeros
+      const size_t depth = std::min(kDepth, job.cols - k0);
+      for (size_t row = row0; row < row1; row += height)
+        PackActs(job, row, height, k0, depth, acts + (row - row0) * kDepth);
+      const GridPass pass{job, row0, row1, height, k0, depth, acts, weights};
+      size_t panel_index = job.panel_begin;
+      for (; panel_index + kGridPanels <= job.panel_end; panel_index += kGridPanels)
+        GridPanels<kGridPanels>(pass, type, panel_index);
+      if constexpr (kGridPanels > 1)
+        for (; panel_index < job.panel_end; ++panel_index) GridPanels<1>(pass, type, panel_index);
+    } while ((k0 += kDepth) < job.cols);
+  }
+}
+
+#endif  // HWY_TARGET != HWY_SCALAR
+
+}  // namespace butterfly::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

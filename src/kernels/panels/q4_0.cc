@@ -1,0 +1,69 @@
+// Q4_0 panels: nibbles less 8, one scale per 32 columns.
+#if defined(__x86_64__)
+#include "kernels/amx/amx_bytes.h"
+#endif
+#include "kernels/panels/pack_table.h"
+#include "kernels/panels/q32.h"
+#include "kernels/quant/q4_0.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/panels/q4_0.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/panels/q32-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace butterfly::kernels::HWY_NAMESPACE {
+namespace {
+
+struct Q4_0 : Q32Layout<BlockQ4_0> {
+  static constexpr DType kType = DType::kQ4_0;
+  static constexpr int32_t kOffset = 8;
+  static int weight(uint8_t quant) { return quant - kOffset; }
+};
+
+void pack_full(const FullPanel& panel) { PackFullQ32<Q4_0>(panel); }
+void matmul_panels(const MatmulJob& job) { MatmulUnsigned<Q4_0>(job); }
+
+}  // namespace
+}  // namespace butterfly::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace butterfly::kernels {
+namespace {
+using HWY_NAMESPACE::Q4_0;
+HWY_EXPORT(pack_full);
+HWY_EXPORT(matmul_panels);
+
+#if defined(__x86_64__)
+// From 6 rows on unpacking is paid for (Sapphire Rapids, kernels_bench matmul/ and bench --streams).
+struct Unpack {
+  static constexpr size_t kSubBytes = panel::kNibbleSub;
+  BF_AMX_INLINE static void run(const uint8_t* sub, int8_t* to) { amx::unpack_nibbles_less_8(sub, to); }
+};
+constexpr TileMatmul kTiles = {6, amx::matmul_bytes<Unpack>};
+#else
+constexpr TileMatmul kTiles = {};
+#endif
+}  // namespace
+
+constinit const PackFormat q4_0_panels = {
+    .dtype = DType::kQ4_0,
+    .panel_bytes = Q4_0::panel_bytes,
+    .pack = Q4_0::pack,
+    .pack_full =
+        [](const FullPanel& panel) {
+          HWY_DYNAMIC_DISPATCH(pack_full)
+          (panel);
+        },
+    .unpack = unpack_q32<Q4_0>,
+    .matmul =
+        [](const MatmulJob& job) {
+          HWY_DYNAMIC_DISPATCH(matmul_panels)
+          (job);
+        },
+    .tiles = kTiles,
+};
+
+}  // namespace butterfly::kernels
+#endif  // HWY_ONCE

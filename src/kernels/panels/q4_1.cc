@@ -1,0 +1,54 @@
+// Q4_1 panels: nibbles, one scale and one minimum per 32 columns.
+#include "kernels/quant/q4_1.h"
+#include "kernels/panels/pack_table.h"
+#include "kernels/panels/q32.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/panels/q4_1.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/panels/q32-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace butterfly::kernels::HWY_NAMESPACE {
+namespace {
+
+struct Q4_1 : Q32Layout<BlockQ4_1> {
+  static constexpr DType kType = DType::kQ4_1;
+  static constexpr int32_t kOffset = 0;
+  static int weight(uint8_t quant) { return quant; }
+};
+
+void pack_full(const FullPanel& panel) { PackFullQ32<Q4_1>(panel); }
+void matmul_panels(const MatmulJob& job) { MatmulUnsigned<Q4_1>(job); }
+
+}  // namespace
+}  // namespace butterfly::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace butterfly::kernels {
+namespace {
+using HWY_NAMESPACE::Q4_1;
+HWY_EXPORT(pack_full);
+HWY_EXPORT(matmul_panels);
+}  // namespace
+
+constinit const PackFormat q4_1_panels = {
+    .dtype = DType::kQ4_1,
+    .panel_bytes = Q4_1::panel_bytes,
+    .pack = Q4_1::pack,
+    .pack_full =
+        [](const FullPanel& panel) {
+          HWY_DYNAMIC_DISPATCH(pack_full)
+          (panel);
+        },
+    .unpack = unpack_q32<Q4_1>,
+    .matmul =
+        [](const MatmulJob& job) {
+          HWY_DYNAMIC_DISPATCH(matmul_panels)
+          (job);
+        },
+};
+
+}  // namespace butterfly::kernels
+#endif  // HWY_ONCE
