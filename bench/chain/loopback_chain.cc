@@ -7,7 +7,7 @@
 #include "base/testing/temp_dir.h"
 #include "cluster/identity/authority.h"
 #include "cluster/transport/spin.h"
-#include "runtime/plan_pieces.h"
+#include "runtime/planning/plan_pieces.h"
 
 namespace butterfly::bench {
 namespace {

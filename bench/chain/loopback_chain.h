@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "cluster/transport/tcp.h"
-#include "runtime/distributed/chain_stage.h"
-#include "runtime/distributed/stage_worker.h"
+#include "runtime/chain/chain_stage.h"
+#include "runtime/chain/stage_worker.h"
 
 namespace butterfly::bench {
 

@@ -11,8 +11,8 @@
 #include "planner/corpus.h"
 #include "planner/corpus_plot.h"
 #include "planner/peer_rules.h"
-#include "runtime/model_shape.h"
-#include "runtime/plan_pieces.h"
+#include "runtime/planning/model_shape.h"
+#include "runtime/planning/plan_pieces.h"
 
 namespace butterfly::bench {
 namespace {

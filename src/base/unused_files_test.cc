@@ -94,7 +94,7 @@ const std::set<std::string> kAwaited = {
     "src/model/chat_template/fixed_day.h",    "src/model/formats/fuzz_parts.h",
     "src/model/formats/gguf_test_bytes.cc",   "src/model/formats/gguf_test_bytes.h",
     "src/model/formats/hf_test_folder.cc",    "src/model/formats/hf_test_folder.h",
-    "src/runtime/distributed/chain_plan.cc",  "src/runtime/distributed/chain_plan.h",
+    "src/runtime/chain/chain_plan.cc",        "src/runtime/chain/chain_plan.h",
 };
 
 TEST(UnusedFiles, ProgramsUseWhatIsThere) {

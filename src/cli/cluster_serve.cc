@@ -16,8 +16,8 @@
 #include "cluster/node/addresses.h"
 #include "cluster/node/capability_file.h"
 #include "cluster/node/free_memory.h"
-#include "runtime/cluster/cluster_host.h"
-#include "runtime/cluster/local_nodes.h"
+#include "runtime/nodes/cluster_host.h"
+#include "runtime/nodes/local_nodes.h"
 #include "server/model_specs.h"
 #include "server/server_context.h"
 

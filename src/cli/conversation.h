@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/chat_template/chat_prompt.h"
-#include "runtime/generate.h"
+#include "runtime/layers/generate.h"
 
 namespace butterfly::cli {
 

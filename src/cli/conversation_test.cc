@@ -6,7 +6,7 @@
 #include "base/testing/temp_dir.h"
 #include "cli/exit_code.h"
 #include "cli/testing/run_captured.h"
-#include "runtime/loaded_model.h"
+#include "runtime/layers/loaded_model.h"
 
 namespace butterfly::cli {
 namespace {

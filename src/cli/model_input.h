@@ -6,7 +6,7 @@
 #include <string>
 
 #include "model/formats/model_file.h"
-#include "runtime/loaded_model.h"
+#include "runtime/layers/loaded_model.h"
 
 namespace CLI {
 class App;

@@ -7,7 +7,7 @@
 #include "base/thread_pool.h"
 #include "cluster/identity/state_folder.h"
 #include "cluster/node/capabilities.h"
-#include "runtime/cluster/model_weights.h"
+#include "runtime/nodes/model_weights.h"
 
 namespace butterfly::cli {
 

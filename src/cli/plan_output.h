@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cluster/sim/simulator.h"
-#include "runtime/plan_model.h"
+#include "runtime/planning/plan_model.h"
 
 namespace butterfly::cli {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/stage.h"
+#include "runtime/layers/stage.h"
 
 namespace butterfly::cli {
 

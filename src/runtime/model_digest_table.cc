@@ -8,7 +8,7 @@
 
 #include "kernels/digest/digest.h"
 #include "model/synthetic/random_model.h"
-#include "runtime/stage.h"
+#include "runtime/layers/stage.h"
 
 namespace butterfly::runtime {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "kernels/simd/target.h"
-#include "runtime/cluster/cluster_host.h"
+#include "runtime/nodes/cluster_host.h"
 #include "server/dispatch.h"
 #include "server/model_specs.h"
 #include "server/server_context.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <functional>
 
-#include "runtime/stage.h"
+#include "runtime/layers/stage.h"
 
 namespace butterfly::testing {
 namespace {

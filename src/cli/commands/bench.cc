@@ -19,7 +19,7 @@
 #include "cli/version.h"
 #include "kernels/probe/machine_probe.h"
 #include "kernels/simd/target.h"
-#include "runtime/benchmark.h"
+#include "runtime/measure/benchmark.h"
 
 namespace butterfly::cli {
 namespace {

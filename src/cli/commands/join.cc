@@ -20,7 +20,7 @@
 #include "cluster/identity/sha256.h"
 #include "cluster/node/addresses.h"
 #include "cluster/node/discovery.h"
-#include "runtime/cluster/cluster_node.h"
+#include "runtime/nodes/cluster_node.h"
 
 namespace butterfly::cli {
 namespace {

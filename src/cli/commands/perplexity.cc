@@ -1,5 +1,5 @@
 // `butterfly perplexity`: how well a model predicts a text.
-#include "runtime/perplexity.h"
+#include "runtime/measure/perplexity.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/text_input.h"
-#include "runtime/distributed/local_parts.h"
+#include "runtime/measure/local_parts.h"
 
 namespace butterfly::cli {
 namespace {

@@ -20,7 +20,7 @@
 #include "cluster/node/this_node.h"
 #include "cluster/picture/plan_picture.h"
 #include "kernels/probe/machine_probe.h"
-#include "runtime/model_shape.h"
+#include "runtime/planning/model_shape.h"
 
 namespace butterfly::cli {
 namespace {

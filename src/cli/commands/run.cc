@@ -18,7 +18,7 @@
 #include "cli/model_input.h"
 #include "cli/options.h"
 #include "cli/text_input.h"
-#include "runtime/generate.h"
+#include "runtime/layers/generate.h"
 
 namespace butterfly::cli {
 namespace {

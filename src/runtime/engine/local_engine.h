@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "runtime/engine/engine.h"
-#include "runtime/loaded_model.h"
+#include "runtime/layers/loaded_model.h"
 #include "tensor/dtype.h"
 
 namespace butterfly::runtime {

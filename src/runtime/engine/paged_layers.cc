@@ -7,7 +7,7 @@
 #include <new>
 
 #include "base/checked.h"
-#include "runtime/stage.h"
+#include "runtime/layers/stage.h"
 
 namespace butterfly::runtime {
 namespace {

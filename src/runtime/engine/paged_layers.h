@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "model/kv_memory.h"
-#include "runtime/batch_runner.h"
 #include "runtime/engine/stage.h"
+#include "runtime/layers/batch_runner.h"
 
 namespace butterfly::runtime {
 

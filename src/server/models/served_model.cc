@@ -6,10 +6,10 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "model/kv_cache.h"
-#include "runtime/cluster/cluster_host.h"
-#include "runtime/cluster/described_model.h"
-#include "runtime/cluster/stage_settings.h"
+#include "runtime/chain/stage_settings.h"
 #include "runtime/engine/local_engine.h"
+#include "runtime/layers/described_model.h"
+#include "runtime/nodes/cluster_host.h"
 
 namespace butterfly::server {
 namespace {

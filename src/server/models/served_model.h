@@ -11,7 +11,7 @@
 #include "model/chat_template/chat_prompt.h"
 #include "model/grammar/structured_output.h"
 #include "runtime/engine/engine.h"
-#include "runtime/loaded_model.h"
+#include "runtime/layers/loaded_model.h"
 
 namespace butterfly::runtime {
 class ClusterHost;

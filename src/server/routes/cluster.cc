@@ -2,7 +2,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "runtime/cluster/cluster_host.h"
+#include "runtime/nodes/cluster_host.h"
 #include "server/api/fields.h"
 #include "server/generation/pieces.h"
 #include "server/routes/routes.h"

@@ -1,0 +1,19 @@
+// What the stages of one chain have in common.
+#pragma once
+#include <chrono>
+
+#include "runtime/chain/row_format.h"
+#include "runtime/engine/paged_layers.h"
+
+namespace butterfly::runtime {
+
+// The coordinator tells every stage the same `cache` (but for `turn`) and the same `format`.
+struct ChainOptions {
+  PagedStageOptions cache;
+  const RowFormat* format = &row_formats()[0];
+  // For a message to be taken by the next stage; one that computes does not read, so longer than any step.
+  Duration send_timeout = std::chrono::seconds(60);
+  bool expect_steps = true;  // wait awake when the next step is about to come (see step_wait.h)
+};
+
+}  // namespace butterfly::runtime

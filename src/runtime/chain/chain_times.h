@@ -1,0 +1,40 @@
+// Where the time of steps goes along a chain, node by node. For status pages and benches.
+#pragma once
+#include <mutex>
+#include <vector>
+
+#include "runtime/chain/step_message.h"
+
+namespace butterfly::runtime {
+
+// One step as the coordinator saw it.
+struct ChainStep {
+  uint64_t step = 0;
+  size_t rows = 0;
+  Duration total{};                // submit() to the result: with several steps under way, time in queues too
+  std::vector<StageTimes> stages;  // first to last; the last is the coordinator's own
+
+  // What no stage counts as its own work: on the wire, in queues, waking up.
+  Duration between() const;
+};
+
+// Sums over the steps of a chain, and the last step. Thread-safe; outlives chains: when the number of stages
+// changes, the sums begin again.
+class ChainTimes {
+ public:
+  struct View {
+    uint64_t steps = 0;
+    uint64_t rows = 0;
+    Duration total{}, between{};
+    std::vector<StageTimes> stages;
+    ChainStep last;
+  };
+  void add(const ChainStep& step);
+  View view() const;
+
+ private:
+  mutable std::mutex mutex_;
+  View view_;
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,27 @@
+// How every stage of a chain runs a model, as text that travels with the plan.
+#pragma once
+#include <string>
+
+#include "base/result.h"
+#include "runtime/chain/chain_options.h"
+
+namespace butterfly::runtime {
+
+// Stages with unequal settings could not work together, so one text is all they go by.
+struct StageSettings {
+  size_t context = 0;     // positions of one text: some models turn by other angles in long ones
+  size_t positions = 0;   // of the key/value cache, over all texts
+  size_t sequences = 16;  // texts at once
+  size_t rows_max = 512;  // per step
+  DType kv_type = DType::kF16;
+  std::string wire = "f32";  // of rows between stages
+
+  std::string text() const;
+  // From a peer: kCorrupt, in words, for anything that text() does not write.
+  static Result<StageSettings> parse(const std::string& text);
+
+  ChainOptions chain_options() const;
+  friend bool operator==(const StageSettings&, const StageSettings&) = default;
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,50 @@
+#include "runtime/chain/stage_settings.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace butterfly::runtime {
+namespace {
+
+const StageSettings kSettings{.context = 2048,
+                              .positions = 8192,
+                              .sequences = 4,
+                              .rows_max = 256,
+                              .kv_type = DType::kQ8_0,
+                              .wire = "f16"};
+
+TEST(StageSettingsTest, TextAndBack) {
+  const auto parsed = StageSettings::parse(kSettings.text());
+  ASSERT_TRUE(parsed.ok()) << parsed.status().text();
+  EXPECT_EQ(*parsed, kSettings);
+  const ChainOptions options = parsed->chain_options();
+  EXPECT_EQ(options.cache.positions, 8192u);
+  EXPECT_EQ(options.cache.rows_max, 256u);
+  EXPECT_EQ(options.cache.kv_type, DType::kQ8_0);
+  EXPECT_EQ(options.format->name, "f16");
+}
+
+TEST(StageSettingsTest, NumbersOutOfRangeAreRefused) {
+  for (const char* text : {"", "context=0 positions=1 sequences=1 rows=1 cache=F16 wire=f32",
+                           "context=1 positions=99999999999 sequences=1 rows=1 cache=F16 wire=f32",
+                           "context=1 positions=1 sequences=1 rows=-1 cache=F16 wire=f32",
+                           "context=1 positions=1 sequences=1 rows=1 cache=Q4_0 wire=f32",
+                           "context=1 positions=1 sequences=1 rows=1 cache=F16 wire=zip",
+                           "context=1 positions=1 sequences=1 rows=1 cache=F16 wire=f32 more=1"}) {
+    const auto parsed = StageSettings::parse(text);
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_EQ(parsed.status().code(), Errc::kCorrupt);
+  }
+}
+
+// A peer's text either means what it says or is refused: nothing is read loosely.
+RC_GTEST_PROP(StageSettingsTest, WhatIsAcceptedIsWhatWouldBeWritten, ()) {
+  std::string text = kSettings.text();
+  const auto at = *rc::gen::inRange<size_t>(0, text.size());
+  text[at] = static_cast<char>(*rc::gen::inRange(32, 127));
+  const auto parsed = StageSettings::parse(text);
+  if (parsed) RC_ASSERT(parsed->text() == text);
+}
+
+}  // namespace
+}  // namespace butterfly::runtime

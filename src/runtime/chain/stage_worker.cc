@@ -1,0 +1,231 @@
+#include "runtime/chain/stage_worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using cluster::Link;
+using cluster::MessageHead;
+using cluster::MessageKind;
+
+// Between looks at whether the run shall end. Links wake their readers, so it costs nothing to be long.
+constexpr Duration kIdle = std::chrono::seconds(5);
+
+TimePoint now() { return SystemClock::instance().now(); }
+
+const LoadedModel& checked(const LoadedModel& model, size_t place, const ChainOptions& options) {
+  if (model.has_head() || model.has_embedding() != (place == 0))
+    fail(Errc::kInvalidArgument, "a stage with {} before it has {}: expected {}", place,
+         to_string(model.range, model.config.layers),
+         place == 0 ? "the embedding and no head" : "neither embedding nor head");
+  if (const std::string why = options.format->why_not(model.config.dim); !why.empty())
+    fail(Errc::kInvalidArgument, "rows cannot travel as {}: {}", options.format->name, why);
+  return model;
+}
+
+Status corrupt(const MessageHead& head, const std::string& what) {
+  return {Errc::kCorrupt, fmt::format("step {} of epoch {}: {}", head.step, head.epoch, what)};
+}
+
+}  // namespace
+
+StageWorker::StageWorker(const LoadedModel& model, ThreadPool& pool, size_t place,
+                         const ChainOptions& options)
+    : layers_(checked(model, place, options), pool, options.cache),
+      place_(place),
+      options_(options),
+      limits_(chain_limits(layers_.info(), *options.format)),
+      wait_(options.expect_steps && may_look_for_steps()) {}
+
+Status StageWorker::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
+  {
+    std::lock_guard lock(mutex_);
+    BF_CHECK(!running_) << "one run at a time";
+    running_ = true;
+    closed_ = false;
+    from_ = from;
+    to_ = to;
+    stats_.epoch = stats_.step = 0;
+  }
+  epoch_ = step_ = 0;
+  failed_ = false;
+  times_ = {};
+  layers_.forget_all();
+  Status why = serve(*from, *to);
+  from->close();
+  to->close();
+  std::lock_guard lock(mutex_);
+  from_.reset();
+  to_.reset();
+  running_ = false;
+  if (closed_) why = Status(Errc::kCancelled, "the stage was closed");
+  return why;
+}
+
+void StageWorker::close() {
+  std::shared_ptr<Link> from, to;
+  {
+    std::lock_guard lock(mutex_);
+    if (!running_) return;
+    closed_ = true;
+    from = from_;
+    to = to_;
+  }
+  from->close();
+  to->close();
+}
+
+StageWorkerStats StageWorker::stats() const {
+  std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+uint32_t StageWorker::pending() const {
+  std::shared_ptr<Link> from;
+  {
+    std::lock_guard lock(mutex_);
+    if (!running_) return 0;
+    from = from_;
+  }
+  const Doing doing = doing_.load(std::memory_order_relaxed);
+  return doing == Doing::kComputing || (doing == Doing::kWaiting && from->waiting()) ? 1 : 0;
+}
+
+Status StageWorker::serve(Link& from, Link& to) {
+  free_since_ = now();
+  for (;;) {
+    now_doing(Doing::kWaiting);
+    const auto head = wait_.receive_head(from, kIdle);
+    if (!head && head.status().code() == Errc::kTimeout) continue;
+    if (!head) return head.status();
+    now_doing(Doing::kReceiving);
+    arrived_ = now();
+    if (Status status = take(*head, from, to); !status) return status;
+  }
+}
+
+Status StageWorker::take(const MessageHead& head, Link& from, Link& to) {
+  // Only what this place can get, and only as long as it can be, is read at all.
+  const bool step = head.kind == (place_ == 0 ? MessageKind::kTokens : MessageKind::kActivations);
+  const bool failure = head.kind == MessageKind::kResult && place_ > 0;
+  if (!step && !failure && head.kind != MessageKind::kControl)
+    return corrupt(head, fmt::format("a message of kind {} at place {} of a chain",
+                                     static_cast<unsigned>(head.kind), place_));
+  const size_t bytes_max = step ? limits_.bytes_max(place_) : failure ? kFailureBytesMax : 0;
+  if (Status status = read_body(head, from, bytes_max); !status) return status;
+  if (head.epoch < epoch_ || (head.kind == MessageKind::kControl && head.epoch == epoch_)) {
+    std::lock_guard lock(mutex_);
+    ++stats_.stale;
+    return {};
+  }
+  if (head.kind == MessageKind::kControl) return take_reset(head, to);
+  if (head.epoch > epoch_) return corrupt(head, fmt::format("no reset has come since epoch {}", epoch_));
+  if (head.step <= step_) return corrupt(head, fmt::format("step {} came before", step_));
+  step_ = head.step;
+  if (failed_) return {};  // the coordinator will know soon
+  return failure ? take_failure(head, to) : take_step(head, to);
+}
+
+Status StageWorker::read_body(const MessageHead& head, Link& from, size_t bytes_max) {
+  if (head.bytes > bytes_max)
+    return corrupt(head, fmt::format("{} bytes, expected at most {}", head.bytes, bytes_max));
+  body_.resize(head.bytes);
+  return from.receive_body(body_, options_.send_timeout);
+}
+
+Status StageWorker::take_reset(const MessageHead& head, Link& to) {
+  epoch_ = head.epoch;
+  step_ = 0;
+  failed_ = false;
+  layers_.forget_all();
+  {
+    std::lock_guard lock(mutex_);
+    stats_.epoch = epoch_;
+    stats_.step = 0;
+  }
+  return to.send({.kind = MessageKind::kControl, .epoch = epoch_, .step = 0, .bytes = 0}, {},
+                 options_.send_timeout);
+}
+
+// Of a stage before this one: passes as it came.
+Status StageWorker::take_failure(const MessageHead& head, Link& to) {
+  Status failure;
+  if (Status status = read_failure(body_, failure); !status) return corrupt(head, status.text());
+  failed_ = true;
+  const std::span<const std::byte> pieces[] = {body_};
+  return to.send(head, pieces, options_.send_timeout);
+}
+
+Status StageWorker::take_step(const MessageHead& head, Link& to) {
+  if (Status status = message_.read(body_, limits_, place_); !status) return corrupt(head, status.text());
+  if (Status status = layers_.prepare(message_.commands, message_.rows); !status)
+    return corrupt(head, status.text());
+  std::span<const float> hidden;
+  if (place_ > 0) {
+    const size_t values = message_.rows.size() * limits_.dim;
+    if (options_.format->is_exact()) {
+      hidden = {reinterpret_cast<const float*>(message_.values.data()), values};
+    } else {
+      hidden_.resize(values);
+      options_.format->decode(message_.values, hidden_);
+      hidden = hidden_;
+    }
+  }
+  const TimePoint received = now();
+  times_.wait = arrived_ - free_since_;
+  times_.receive = received - arrived_;
+  now_doing(Doing::kComputing);
+  const auto output = layers_.run(hidden);
+  now_doing(Doing::kSending);
+  const TimePoint computed = now();
+  times_.compute = computed - received;
+  if (!output) {
+    failed_ = true;
+    {
+      std::lock_guard lock(mutex_);
+      ++stats_.failures;
+    }
+    values_.clear();
+    write_failure(output.status(), values_);
+    const std::span<const std::byte> pieces[] = {values_};
+    return to.send({.kind = MessageKind::kResult, .epoch = head.epoch, .step = head.step, .bytes = 0}, pieces,
+                   options_.send_timeout);
+  }
+  if (Status status = send_rows(head, output->hidden, to); !status) return status;
+  free_since_ = now();
+  {
+    std::lock_guard lock(mutex_);
+    stats_.step = head.step;
+    ++stats_.steps;
+    stats_.rows += message_.rows.size();
+    stats_.times += times_;
+    stats_.last = times_;
+    stats_.looks = wait_.looks();
+    stats_.found_awake = wait_.found_awake();
+  }
+  times_.send = free_since_ - computed;
+  progress_.fetch_add(1, std::memory_order_relaxed);
+  return {};
+}
+
+Status StageWorker::send_rows(const MessageHead& head, std::span<const float> rows, Link& to) {
+  times_bytes_.clear();
+  for (const StageTimes& before : message_.times) write_times(before, times_bytes_);
+  write_times(times_, times_bytes_);
+  std::span<const std::byte> values = std::as_bytes(rows);
+  if (!options_.format->is_exact()) {
+    values_.resize(options_.format->row_bytes(rows.size()));
+    options_.format->encode(rows, values_);
+    values = values_;
+  }
+  const std::span<const std::byte> pieces[] = {message_.header, times_bytes_, values};
+  return to.send({.kind = MessageKind::kActivations, .epoch = head.epoch, .step = head.step, .bytes = 0},
+                 pieces, options_.send_timeout);
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,94 @@
+// One stage of a chain on one node: reads steps from the stage before, computes its layers, sends rows on.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cluster/transport/link.h"
+#include "runtime/chain/chain_options.h"
+#include "runtime/chain/step_message.h"
+#include "runtime/chain/step_wait.h"
+
+namespace butterfly::runtime {
+
+struct StageWorkerStats {
+  uint64_t epoch = 0;
+  uint64_t step = 0;   // the last one sent on
+  uint64_t steps = 0;  // since the worker was made, over all runs
+  uint64_t rows = 0;
+  uint64_t stale = 0;                   // messages of older epochs, dropped
+  uint64_t failures = 0;                // steps that could not be computed
+  uint64_t looks = 0, found_awake = 0;  // see step_wait.h
+  StageTimes times;                     // sums
+  StageTimes last;                      // of the last step
+};
+
+// Any stage but the last one, which is the coordinator's (see chain_stage.h). Borrows model and pool. The
+// same worker serves one chain after the other with the same layers: run() again, with new links.
+//
+// Receives, computes and sends on the thread of run(): a thread that waits for the next message beside it
+// would take the CPU that computes, and hand every step from thread to thread.
+class StageWorker {
+ public:
+  // `place`: stages before this one. At place 0 the model must have its embedding, later ones must not.
+  // Throws Error kInvalidArgument when layers and place do not fit or rows cannot travel in the format,
+  // kOutOfMemory when the cache cannot be reserved.
+  StageWorker(const LoadedModel& model, ThreadPool& pool, size_t place, const ChainOptions& options);
+
+  // Serves one chain until a link ends, and says why: kPeerLost, kCancelled after close(), kCorrupt when a
+  // peer sent what it should not. Then both links are closed, so that the neighbours know at once. The links
+  // may be one and the same: a chain of two stages. The cache starts empty, the epoch at 0. One run at a
+  // time.
+  Status run(std::shared_ptr<cluster::Link> from, std::shared_ptr<cluster::Link> to);
+  // Ends the run under way, if there is one. From any thread.
+  void close();
+
+  StageWorkerStats stats() const;
+  // Both for heartbeats, from any thread. progress() counts steps and moves only when work is done. pending()
+  // is 1 while a step is here that this stage should work on: being computed, or arrived and not taken. Time
+  // in which a neighbour is waited for (the rest of a message, room to send) is not this stage's.
+  uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+  uint32_t pending() const;
+  const LoadedModel& model() const { return layers_.model(); }
+  size_t cache_bytes() const { return layers_.cache_bytes(); }
+
+ private:
+  Status serve(cluster::Link& from, cluster::Link& to);
+  Status take(const cluster::MessageHead& head, cluster::Link& from, cluster::Link& to);
+  Status read_body(const cluster::MessageHead& head, cluster::Link& from, size_t bytes_max);
+  Status take_reset(const cluster::MessageHead& head, cluster::Link& to);
+  Status take_failure(const cluster::MessageHead& head, cluster::Link& to);
+  Status take_step(const cluster::MessageHead& head, cluster::Link& to);
+  Status send_rows(const cluster::MessageHead& head, std::span<const float> rows, cluster::Link& to);
+
+  // What the thread of run() does, for pending().
+  enum class Doing : uint8_t { kWaiting, kReceiving, kComputing, kSending };
+  void now_doing(Doing doing) { doing_.store(doing, std::memory_order_relaxed); }
+
+  PagedLayers layers_;
+  const size_t place_;
+  const ChainOptions options_;
+  const ChainLimits limits_;
+
+  // Of the thread of run().
+  uint64_t epoch_ = 0;
+  uint64_t step_ = 0;
+  bool failed_ = false;  // until the next reset: the cache is not what the coordinator thinks
+  StageTimes times_;     // of the step at hand
+  TimePoint free_since_{}, arrived_{};
+  std::vector<std::byte> body_, times_bytes_, values_;
+  std::vector<float> hidden_;
+  StepMessage message_;
+  StepWait wait_;
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<cluster::Link> from_, to_;  // of the run under way
+  bool running_ = false;
+  bool closed_ = false;  // close() came during this run
+  StageWorkerStats stats_;
+  std::atomic<uint64_t> progress_{0};
+  std::atomic<Doing> doing_{Doing::kWaiting};
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,67 @@
+// Runs batches of rows through a model's layers, or a range of them, on this machine. The cache is the
+// caller's.
+#pragma once
+#include <list>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "graph/executor.h"
+#include "runtime/layers/loaded_model.h"
+
+namespace butterfly::runtime {
+
+// One thread at a time. Borrows model and pool. Graphs are kept for the last few batch shapes.
+class BatchRunner {
+ public:
+  BatchRunner(const LoadedModel& model, ThreadPool& pool) : model_(model), pool_(pool) {}
+
+  // Throws Error kInvalidArgument for a token outside the vocabulary or a position the model does not have.
+  void check(int32_t token, size_t position) const;
+
+  // Row i is at kv.rows[i]. A model with its embedding reads `tokens`, a later part of the chain `hidden`.
+  struct Input {
+    std::span<const int32_t> tokens = {};    // [rows]
+    std::span<const float> hidden = {};      // [rows, dim]
+    std::span<const int32_t> selected = {};  // indices of rows whose logits are wanted, if the head is here
+    std::span<const int32_t> normed = {};    // and of those wanted as the head reads them
+  };
+  struct Output {
+    std::span<const float> hidden;  // [rows, dim], if the head is elsewhere
+    std::span<const float> logits;  // [selected, vocab]
+    std::span<const float> normed;  // [normed, dim]
+  };
+  // At least one row. The output is valid until the next run.
+  Output run(const Input& input, const graph::KvStep& kv);
+
+  size_t activation_bytes() const { return arena_.bytes(); }
+  const LoadedModel& model() const { return model_; }
+
+  // Time by operation, summed over all runs since it was switched on.
+  struct OpTime {
+    std::string_view op;
+    uint64_t calls = 0;
+    uint64_t ns = 0;
+  };
+  void set_profiling(bool on) { profiling_ = on; }
+  std::vector<OpTime> profile() const;
+
+ private:
+  struct Built {
+    size_t rows, output_rows, normed_rows;
+    model::StageValues values;
+    std::unique_ptr<graph::Executor> executor;
+    uint64_t runs = 0;
+  };
+  Built& built(size_t rows, size_t output_rows, size_t normed_rows);
+
+  const LoadedModel& model_;
+  ThreadPool& pool_;
+  graph::Arena arena_;
+  std::list<Built> built_;  // most recently used first
+  bool profiling_ = false;
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,199 @@
+#include "runtime/nodes/cluster_host.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "cluster/identity/enrolment.h"
+#include "cluster/identity/sha256.h"
+#include "cluster/member/incarnation.h"
+#include "cluster/node/discovery.h"
+#include "cluster/transport/inproc.h"
+#include "cluster/transport/socket.h"
+#include "kernels/simd/target.h"
+#include "runtime/engine/paged_stage.h"
+
+namespace butterfly::runtime {
+namespace {
+
+uint64_t random_number() { return std::stoull(cluster::random_hex(15), nullptr, 16); }
+
+int64_t unix_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// What the engine may know of the chain before there is one.
+StageInfo info_for(const model::ModelFile& file, const StageSettings& settings) {
+  const auto described = std::make_unique<LoadedModel>(file);
+  described->config = model::read_config(file, settings.context);
+  return stage_info(*described, settings.chain_options().cache);
+}
+
+// Null, and a word in the log, where the port is taken: nodes then need the address.
+std::unique_ptr<EventLoop> answer_discovery(const cluster::Credentials& credentials,
+                                            const std::string& address) {
+  constexpr Duration kWait = std::chrono::milliseconds(200);
+  try {
+    const auto port = static_cast<uint16_t>(std::stoul(cluster::split_address(address).or_throw().port));
+    const auto answerer = std::make_shared<cluster::DiscoveryAnswerer>(
+        cluster::DiscoveryAnswer{credentials.authority.node().name, credentials.id().name, port});
+    return std::make_unique<EventLoop>([answerer] { answerer->answer_one(kWait); }, Duration(0));
+  } catch (const Error& error) {
+    log_info("this cluster cannot be found on the local network: {}", error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+ClusterHost::ClusterHost(ClusterHostOptions options)
+    : options_(std::move(options)), file_(model::open_model(options_.model)) {
+  const cluster::StateFolder folder = cluster::StateFolder::open(options_.state);
+  const cluster::Credentials credentials = cluster::load_credentials(folder);
+  self_ = credentials.id();
+  authority_hash_ = credentials.authority.sha256();
+  roster_ = std::make_shared<cluster::Roster>(folder);
+  tls_ = std::make_shared<cluster::NodeTls>(credentials, roster_);
+  const auto desk = std::make_shared<cluster::EnrolmentDesk>(folder, roster_);
+  cluster::TransportSetting setting;
+  setting.self = self_;
+  setting.tls = tls_;
+  setting.enrol = [desk](std::span<const std::byte> body, const std::string& host) {
+    return desk->answer(body, host);
+  };
+  transport_ = cluster::make_transport("tcp", std::move(setting)).or_throw();
+
+  cluster::HashCounts counts;
+  const auto files = files_to_share(file_);
+  const cluster::Manifest manifest =
+      cluster::hash_files(files, options_.places.cache / "hashes", *options_.pool, &counts);
+  if (counts.hashed_bytes > 0)
+    log_info("{}: hashed {}", options_.model_name, format_bytes(counts.hashed_bytes));
+  std::vector<std::filesystem::path> paths;
+  for (const cluster::FileToHash& shared : files) paths.push_back(shared.path);
+  library_->add(std::make_shared<cluster::WholeFiles>(manifest, paths));
+  task_ = {.id = cluster::digest_to_hex(manifest.id()),
+           .name = options_.model_name,
+           .settings = options_.placement.settings.text()};
+
+  cluster::Hello hello;
+  hello.version = options_.version;
+  steps_ = std::make_unique<EngineSlot>(info_for(file_, options_.placement.settings));
+  RangeLoaderOptions loader{.transport = transport_,
+                            .self = self_,
+                            .hello = hello,
+                            .places = options_.places,
+                            .library = library_,
+                            .pool = options_.pool,
+                            .memory_bytes = options_.memory_bytes};
+  last_ = std::make_shared<LastStage>(loader, stage_links_, options_.turn);
+
+  NodeDoor::Options door;
+  door.listener = transport_->listen(options_.listen).or_throw();
+  door.hello = hello;
+  door.stage_links = &stage_links_;
+  door.library = library_.get();
+  door.on_control = [this](std::unique_ptr<cluster::Link> link, const cluster::Hello&) {
+    coordinator_->accept(std::move(link));
+  };
+  door_ = std::make_unique<NodeDoor>(std::move(door));
+
+  CoordinatorShell::Options shell;
+  shell.config.incarnation = cluster::next_incarnation(folder, unix_ms());
+  shell.config.self = self_;
+  shell.config.address = door_->address();
+  shell.config.numerics_id = kernels::kNumericsId;
+  shell.config.nodes_wanted = options_.nodes_wanted;
+  shell.config.nodes_wait = options_.nodes_wait;
+  shell.config.measure_links = options_.measure_links;
+  // Strategies that were asked for by name are followed when nodes come, be it faster or not.
+  if (options_.placement.strategy != "optimal") shell.config.gain_min = 0;
+  shell.plan = [this](const cluster::PlanQuestion& question) {
+    return plan_placement(file_, question, options_.placement);
+  };
+  shell.make_chain = [this](cluster::Epoch epoch, const cluster::Placement& placement,
+                            const std::vector<std::string>& addresses) {
+    return last_->chain(epoch, placement, addresses);
+  };
+  shell.steps = steps_.get();
+  shell.roster = roster_;
+  shell.cut_off = [this](const std::string& key) { tls_->open_links()->close_peer(key); };
+  shell.event = [this](const cluster::EventStatus& event) { tell(&event); };
+  coordinator_ = std::make_unique<CoordinatorShell>(std::move(shell));
+
+  NodeShell::Options node;
+  node.worker.instance = random_number();
+  node.worker.coordinator = door_->address();
+  node.worker.join.address = door_->address();
+  node.worker.join.capabilities = options_.capabilities;
+  node.stage = last_;
+  node.connect = [this](const std::string&, Duration) -> Result<std::unique_ptr<cluster::Link>> {
+    auto [here, there] = cluster::inproc_pair(self_, self_);
+    coordinator_->accept(std::move(there));
+    return std::move(here);
+  };
+  if (options_.measure_links) node.measure = link_measurer(transport_, hello);
+  node_ = std::make_unique<NodeShell>(std::move(node));
+  renewal_ = keep_certificate(folder, tls_, door_->address());
+  if (options_.discoverable) answering_ = answer_discovery(credentials, door_->address());
+}
+
+ClusterHost::~ClusterHost() { stop(); }
+
+void ClusterHost::start() {
+  log_info("{}: nodes join at {}", options_.model_name, door_->address());
+  coordinator_->start();
+  door_->start();
+  node_->start();
+  renewal_->start();
+  if (answering_ != nullptr) answering_->start();
+  coordinator_->set_model(task_);
+}
+
+Status ClusterHost::wait_until_serving(Duration timeout, const std::function<bool()>& cancelled) {
+  std::string why;
+  if (coordinator_->wait_until_serving(timeout, cancelled, why)) return {};
+  if (cancelled && cancelled()) return {Errc::kCancelled, "interrupted"};
+  return {Errc::kTimeout, fmt::format("the cluster does not serve {} yet: {}", options_.model_name, why)};
+}
+
+void ClusterHost::stop() {
+  renewal_->stop();
+  if (answering_ != nullptr) answering_->stop();
+  node_->stop("the coordinator ends");
+  coordinator_->stop();
+  door_->stop();
+}
+
+std::string ClusterHost::status_json(uint64_t events_after) const {
+  return cluster::to_json(coordinator_->status(events_after));
+}
+
+void ClusterHost::subscribe(EventCallback callback) {
+  tell(nullptr);
+  const std::lock_guard lock(callbacks_mutex_);
+  callbacks_.push_back(std::move(callback));
+}
+
+void ClusterHost::forget_subscribers() {
+  const std::lock_guard lock(callbacks_mutex_);
+  callbacks_.clear();
+}
+
+void ClusterHost::tell(const cluster::EventStatus* event) {
+  const std::lock_guard lock(callbacks_mutex_);
+  std::erase_if(callbacks_, [&](const EventCallback& callback) { return !callback(event); });
+}
+
+Status ClusterHost::remove_node(const std::string& name_or_key) {
+  const Status status = coordinator_->remove_node(name_or_key);
+  const auto removed = status ? roster_->remove(name_or_key) : Result<cluster::NodeId>(status);
+  if (!removed) return removed.status();
+  tls_->open_links()->close_peer(removed->key);
+  return {};
+}
+
+}  // namespace butterfly::runtime

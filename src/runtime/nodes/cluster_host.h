@@ -1,0 +1,95 @@
+// A model on a cluster, seen from the node that serves it: everything that `serve` needs to start and to
+// show.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cluster/identity/credentials.h"
+#include "cluster/node/capabilities.h"
+#include "runtime/nodes/coordinator_shell.h"
+#include "runtime/nodes/last_stage.h"
+#include "runtime/nodes/node_door.h"
+#include "runtime/nodes/node_shell.h"
+#include "runtime/planning/plan_placement.h"
+
+namespace butterfly::runtime {
+
+struct ClusterHostOptions {
+  std::filesystem::path state;  // a StateFolder where the cluster was made
+  std::string listen = "0.0.0.0:0";
+  std::string version;  // of the program
+  std::filesystem::path model;
+  std::string model_name;
+  PlacementOptions placement;  // with the settings of all stages
+  cluster::Capabilities capabilities;
+  WeightPlaces places;
+  uint64_t memory_bytes = 0;                       // bound for the stage of this node; 0: what is free
+  size_t nodes_wanted = 1;                         // the first plan waits for so many, this one included,
+  Duration nodes_wait = std::chrono::seconds(10);  // but not longer than this
+  bool measure_links = true;
+  bool discoverable = false;   // answers those who look for clusters on the local network
+  ThreadPool* pool = nullptr;  // borrowed
+  std::mutex* turn = nullptr;
+};
+
+// Made, started, then used from any thread. Throws Error where the model cannot be opened, the port not had,
+// or the node belongs to no cluster.
+class ClusterHost {
+ public:
+  explicit ClusterHost(ClusterHostOptions options);
+  ~ClusterHost();
+
+  // Where nodes reach this one: "10.0.0.7:4711".
+  const std::string& address() const { return door_->address(); }
+  cluster::NodeId self() const { return self_; }
+  std::string authority_hash() const { return authority_hash_; }
+
+  void start();
+  // The engine of the model; one at a time. End it before this.
+  std::shared_ptr<Engine> make_engine(const model::Tokenizer* tokenizer, const EngineOptions& options) {
+    return steps_->make_engine(tokenizer, options);
+  }
+  // kTimeout, kCancelled, or kOutOfMemory, in words.
+  Status wait_until_serving(Duration timeout, const std::function<bool()>& cancelled);
+  void stop();
+
+  CoordinatorShell& coordinator() { return *coordinator_; }
+  ChainTimes::View times() const { return last_->times()->view(); }
+  // As docs/cluster.md has it.
+  std::string status_json(uint64_t events_after = 0) const;
+
+  // Calls back with every event from now on, on the shell's thread: be quick. A callback that returns false
+  // is forgotten; null asks whether it is still wanted.
+  using EventCallback = std::function<bool(const cluster::EventStatus* event)>;
+  void subscribe(EventCallback callback);
+  void forget_subscribers();
+  // By name or key: acts at once, and the node is not let in again.
+  Status remove_node(const std::string& name_or_key);
+
+ private:
+  void tell(const cluster::EventStatus* event);
+
+  ClusterHostOptions options_;
+  cluster::NodeId self_;
+  std::string authority_hash_;
+  model::ModelFile file_;
+  std::shared_ptr<cluster::NodeTls> tls_;
+  std::shared_ptr<cluster::Roster> roster_;
+  std::shared_ptr<cluster::Transport> transport_;
+  std::shared_ptr<cluster::WeightLibrary> library_ = std::make_shared<cluster::WeightLibrary>();
+  cluster::ModelTask task_;
+  StageLinks stage_links_;
+  std::unique_ptr<EngineSlot> steps_;
+  std::shared_ptr<LastStage> last_;
+  std::unique_ptr<NodeDoor> door_;
+  std::unique_ptr<CoordinatorShell> coordinator_;
+  std::unique_ptr<NodeShell> node_;
+  std::unique_ptr<EventLoop> renewal_, answering_;
+
+  std::mutex callbacks_mutex_;
+  std::vector<EventCallback> callbacks_;
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,150 @@
+#include "runtime/nodes/cluster_node.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cluster/identity/credentials.h"
+#include "cluster/identity/sha256.h"
+#include "cluster/transport/socket.h"
+
+namespace butterfly::runtime {
+namespace {
+
+std::string bracketed(const std::string& host) {
+  return host.find(':') == std::string::npos ? host : "[" + host + "]";
+}
+
+bool means_any(const std::string& host) {
+  return host.empty() || host == "0.0.0.0" || host == "::" || host == "*";
+}
+
+// Workers know the coordinator by the address they joined at; plans may hold the one it listens on.
+class ReachableTransport final : public cluster::Transport {
+ public:
+  ReachableTransport(std::shared_ptr<cluster::Transport> inner, std::string coordinator)
+      : inner_(std::move(inner)), coordinator_(std::move(coordinator)) {}
+  Result<std::unique_ptr<cluster::Listener>> listen(const std::string& address) override {
+    return inner_->listen(address);
+  }
+  Result<std::unique_ptr<cluster::Link>> connect(const std::string& address, const std::string& expected_key,
+                                                 Duration timeout) override {
+    return inner_->connect(reachable_address(address, coordinator_), expected_key, timeout);
+  }
+
+ private:
+  std::shared_ptr<cluster::Transport> inner_;
+  std::string coordinator_;
+};
+
+}  // namespace
+
+std::string reachable_address(const std::string& address, const std::string& via) {
+  const auto parts = cluster::split_address(address);
+  const auto by = cluster::split_address(via);
+  if (!parts || !by || !means_any(parts->host)) return address;
+  return bracketed(by->host) + ":" + parts->port;
+}
+
+// A datagram socket is connected without anything being sent: the system chooses the way.
+std::string local_address_towards(const std::string& address) {
+  const cluster::HostPort target = cluster::split_address(address).or_throw();
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (const int error = ::getaddrinfo(target.host.c_str(), target.port.c_str(), &hints, &found); error != 0)
+    fail(Errc::kNotFound, "{}: {}", address, ::gai_strerror(error));
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, ::freeaddrinfo);
+  for (const addrinfo* row = list.get(); row != nullptr; row = row->ai_next) {
+    const cluster::Socket socket(::socket(row->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (socket.fd() < 0 || ::connect(socket.fd(), row->ai_addr, row->ai_addrlen) != 0) continue;
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    char host[NI_MAXHOST];
+    if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
+        ::getnameinfo(reinterpret_cast<const sockaddr*>(&own), size, host, sizeof host, nullptr, 0,
+                      NI_NUMERICHOST) == 0)
+      return bracketed(host);
+  }
+  fail(Errc::kNotFound, "{}: this machine has no way there", address);
+}
+
+ClusterNode::ClusterNode(ClusterNodeOptions options) {
+  const cluster::StateFolder folder = cluster::StateFolder::open(options.state);
+  const cluster::Credentials credentials = cluster::load_credentials(folder);
+  self_ = credentials.id();
+  const auto tls = std::make_shared<cluster::NodeTls>(credentials, std::make_shared<cluster::Roster>(folder));
+  cluster::TransportSetting setting;
+  setting.self = self_;
+  setting.tls = tls;
+  const std::shared_ptr<cluster::Transport> tcp =
+      cluster::make_transport("tcp", std::move(setting)).or_throw();
+  const auto transport = std::make_shared<ReachableTransport>(tcp, options.coordinator);
+  cluster::Hello hello;
+  hello.version = options.version;
+
+  NodeDoor::Options door;
+  const std::string own = options.listen.empty() || options.advertise.empty()
+                              ? local_address_towards(options.coordinator)
+                              : std::string();
+  door.listener = transport->listen(options.listen.empty() ? own + ":0" : options.listen).or_throw();
+  address_ =
+      !options.advertise.empty()
+          ? options.advertise
+          : reachable_address(door.listener->address(), own.empty() ? door.listener->address() : own + ":0");
+  door.hello = hello;
+  door.stage_links = &stage_links_;
+  door.library = library_.get();
+  door_ = std::make_unique<NodeDoor>(std::move(door));
+
+  RangeLoaderOptions loader{.transport = transport,
+                            .self = self_,
+                            .hello = hello,
+                            .places = options.places,
+                            .library = library_,
+                            .pool = options.pool,
+                            .fetch_bytes_per_s = options.fetch_bytes_per_s,
+                            .memory_bytes = options.memory_bytes};
+  NodeShell::Options shell;
+  shell.worker.instance = std::stoull(cluster::random_hex(15), nullptr, 16);
+  shell.worker.coordinator = options.coordinator;
+  shell.worker.join.address = address_;
+  shell.worker.join.capabilities = options.capabilities;
+  shell.stage = std::make_shared<WorkerStage>(loader, stage_links_);
+  // Any member has a certificate; only the one that the authority named gives orders. A renewed certificate
+  // may name another.
+  if (credentials.own.coordinator().empty())
+    log_warn(
+        "the certificate of this node does not say who coordinates: until it is renewed, any node at {} "
+        "is obeyed",
+        options.coordinator);
+  shell.connect = [transport, tls, hello, at = address_](const std::string& address, Duration timeout) {
+    cluster::Hello control = hello;
+    control.purpose = cluster::LinkPurpose::kControl;
+    control.address = at;
+    return open_link(*transport, address, tls->credentials().own.coordinator(), control, timeout);
+  };
+  shell.measure = link_measurer(transport, hello);
+  shell.on_given_up = options.on_given_up;
+  shell_ = std::make_unique<NodeShell>(std::move(shell));
+  renewal_ = keep_certificate(folder, tls, options.coordinator);
+}
+
+ClusterNode::~ClusterNode() { stop("the node ends"); }
+
+void ClusterNode::start() {
+  door_->start();
+  shell_->start();
+  renewal_->start();
+}
+
+void ClusterNode::stop(const std::string& why) {
+  renewal_->stop();
+  shell_->stop(why);
+  door_->stop();
+}
+
+}  // namespace butterfly::runtime

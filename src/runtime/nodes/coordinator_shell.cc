@@ -1,0 +1,267 @@
+#include "runtime/nodes/coordinator_shell.h"
+
+#include "base/log.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kTick = std::chrono::milliseconds(50);
+constexpr Duration kNever = std::chrono::hours(1);
+constexpr Duration kRosterEvery = std::chrono::seconds(1);
+constexpr size_t kEventsPerTell = 100;
+
+TimePoint now() { return SystemClock::instance().now(); }
+
+int64_t unix_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+cluster::CoordinatorConfig with_time_of_day(cluster::CoordinatorConfig config) {
+  config.unix_ms = unix_ms();
+  return config;
+}
+
+}  // namespace
+
+CoordinatorShell::CoordinatorShell(Options options)
+    : options_(std::move(options)),
+      machine_(with_time_of_day(options_.config), now()),
+      loop_([this] { tick(); }, kTick),
+      planner_([] {}, kNever),
+      chains_([] {}, kNever),
+      links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },
+                     .on_closed =
+                         [this](auto link, const std::string& why) {
+                           feed([&](auto& machine, TimePoint at) { machine.link_closed(link, why, at); });
+                         }}) {
+  options_.steps->on_lost([this](cluster::Epoch epoch, const Status& why) {
+    post_event([epoch, why](cluster::Coordinator& machine, TimePoint at) {
+      machine.steps_failed(epoch, {}, why.text(), at);
+    });
+  });
+}
+
+CoordinatorShell::~CoordinatorShell() { stop(); }
+
+void CoordinatorShell::start() {
+  planner_.start();
+  chains_.start();
+  loop_.start();
+}
+
+void CoordinatorShell::stop() {
+  if (stopped_.exchange(true)) return;
+  options_.steps->on_lost(nullptr);
+  options_.steps->resume();  // nobody waits for a pause any more
+  loop_.stop();
+  links_.clear();
+  chains_.stop();
+  planner_.stop();
+}
+
+// ---- Events ----
+
+void CoordinatorShell::feed(const Event& event) {
+  {
+    const std::lock_guard lock(machine_mutex_);
+    event(machine_, now());
+  }
+  act();
+}
+
+void CoordinatorShell::post_event(Event event) {
+  loop_.post([this, event = std::move(event)] { feed(event); });
+}
+
+void CoordinatorShell::tick() {
+  look_at_roster();
+  feed([](cluster::Coordinator& machine, TimePoint at) { machine.tick(at); });
+}
+
+void CoordinatorShell::accept(std::unique_ptr<cluster::Link> link) {
+  auto box = std::make_shared<std::unique_ptr<cluster::Link>>(std::move(link));
+  loop_.post([this, box] {
+    const cluster::NodeId peer = (*box)->peer();
+    const cluster::LinkNumber number = links_.add(std::move(*box));
+    feed([&](cluster::Coordinator& machine, TimePoint at) { machine.link_opened(number, peer, at); });
+  });
+}
+
+void CoordinatorShell::received(cluster::LinkNumber link, const cluster::Message& message) {
+  const auto decoded = cluster::decode_to_coordinator(message.body);
+  feed([&](cluster::Coordinator& machine, TimePoint at) {
+    if (decoded) return machine.received(link, *decoded, at);
+    machine.received_garbage(link, decoded.status().text(), at);
+  });
+}
+
+void CoordinatorShell::set_model(const cluster::ModelTask& model) {
+  post_event([model](cluster::Coordinator& machine, TimePoint at) { machine.set_model(model, at); });
+}
+
+Status CoordinatorShell::remove_node(const std::string& name_or_key) {
+  return loop_.ask([&] {
+    Status status;
+    feed([&](cluster::Coordinator& machine, TimePoint at) { status = machine.remove_node(name_or_key, at); });
+    return status;
+  });
+}
+
+void CoordinatorShell::process_ended(const std::string& name, const std::string& how,
+                                     const std::string& what_follows, bool for_good) {
+  post_event([=](cluster::Coordinator& machine, TimePoint at) {
+    machine.process_ended(name, how, what_follows, for_good, at);
+  });
+}
+
+// Other programs take nodes out of the cluster by writing the roster.
+void CoordinatorShell::look_at_roster() {
+  if (options_.roster == nullptr || now() - roster_at_ < kRosterEvery) return;
+  roster_at_ = now();
+  try {
+    for (const cluster::NodeId& node : options_.roster->refresh()) {
+      feed([&](cluster::Coordinator& machine, TimePoint at) {
+        machine.forbid(node.key);
+        (void)machine.remove_node(node.key, at);
+      });
+      if (options_.cut_off) options_.cut_off(node.key);
+    }
+  } catch (const Error& error) {
+    log_warn("the list of nodes: {}", error.what());
+  }
+}
+
+// ---- Actions ----
+
+void CoordinatorShell::act() {
+  std::vector<cluster::CoordinatorAction> actions;
+  {
+    const std::lock_guard lock(machine_mutex_);
+    actions = machine_.take_actions();
+  }
+  for (cluster::CoordinatorAction& action : actions)
+    std::visit([this](auto& a) { perform(std::move(a)); }, action);
+  tell_events();
+  changed_.notify_all();
+}
+
+void CoordinatorShell::tell_events() {
+  std::vector<cluster::EventStatus> fresh;
+  {
+    const std::lock_guard lock(machine_mutex_);
+    if (machine_.events().last_number() == last_event_) return;
+    fresh = cluster::events_of(machine_, now(), unix_ms(), last_event_, kEventsPerTell);
+    last_event_ = machine_.events().last_number();
+  }
+  for (const cluster::EventStatus& event : fresh) {
+    log_info("cluster: {}{}{}{}{}", event.kind, event.node.empty() ? "" : " ", event.node,
+             event.text.empty() ? "" : ": ", event.text);
+    if (options_.event) options_.event(event);
+  }
+}
+
+void CoordinatorShell::perform(cluster::SendToWorker action) {
+  links_.send(action.link, cluster::head_of(action.message), cluster::encode(action.message));
+}
+
+void CoordinatorShell::perform(cluster::CloseLink action) { links_.close(action.link); }
+
+void CoordinatorShell::perform(cluster::MakePlan action) {
+  planner_.post([this, question = std::move(action.question)] {
+    Result<cluster::Placement> placement = options_.plan(question);
+    loop_.post(
+        [this, epoch = question.epoch, placement = std::move(placement)] { planned(epoch, placement); });
+  });
+}
+
+void CoordinatorShell::planned(cluster::Epoch epoch, Result<cluster::Placement> placement) {
+  const Status status = placement ? Status() : placement.status();
+  bool hopeless;
+  {
+    const std::lock_guard lock(machine_mutex_);
+    machine_.planned(epoch, std::move(placement), now());
+    hopeless = !status && machine_.serving_epoch() == 0 && !machine_.change_phase();
+  }
+  // Nobody can know when a node comes that makes it fit: whoever waits gets the figures now.
+  if (hopeless && status.code() == Errc::kOutOfMemory) options_.steps->give_up(status);
+  // Before the status page says that it serves: a request that comes then must not meet the old answer.
+  if (status) options_.steps->expect();
+  act();
+}
+
+// How long it waits for the step under way is the machine's decision.
+void CoordinatorShell::perform(cluster::PauseSteps action) {
+  options_.steps->pause([this, next = action.next] {
+    post_event([next](cluster::Coordinator& machine, TimePoint at) { machine.steps_paused(next, at); });
+  });
+}
+
+void CoordinatorShell::perform(cluster::HaltSteps) {
+  chain_epoch_ = 0;  // a chain that is still being made is not wanted any more
+  options_.steps->remove();
+}
+
+void CoordinatorShell::perform(cluster::ServeSteps action) {
+  if (chain_epoch_ == action.epoch) return options_.steps->resume();  // it was never taken away
+  chain_epoch_ = action.epoch;
+  chains_.post([this, action = std::move(action)] {
+    auto chain = std::make_shared<Result<Chain>>(
+        options_.make_chain(action.epoch, action.placement, action.addresses));
+    loop_.post([this, epoch = action.epoch, chain] {
+      if (epoch != chain_epoch_) return;  // another plan holds by now
+      if (*chain) options_.steps->install(std::move(**chain));
+      feed([&](cluster::Coordinator& machine, TimePoint at) {
+        if (*chain) return machine.steps_connected(epoch, at);
+        machine.steps_failed(epoch, {}, chain->status().text(), at);
+      });
+      if (*chain) forecast();
+    });
+  });
+}
+
+// What the loss of each node would mean, for status pages: planned in quiet moments.
+void CoordinatorShell::forecast() {
+  cluster::PlanQuestion question;
+  cluster::Placement current;
+  {
+    const std::lock_guard lock(machine_mutex_);
+    if (machine_.serving_placement() == nullptr) return;
+    question = machine_.question(now());
+    current = *machine_.serving_placement();
+  }
+  planner_.post([this, question = std::move(question), current = std::move(current)] {
+    auto losses = cluster::forecast_losses(question, current, options_.plan);
+    loop_.post([this, losses = std::move(losses)] {
+      const std::lock_guard lock(machine_mutex_);
+      losses_ = losses;
+    });
+  });
+}
+
+// ---- State ----
+
+cluster::ClusterStatus CoordinatorShell::status(uint64_t events_after, size_t events_max) const {
+  const std::lock_guard lock(machine_mutex_);
+  return cluster::status_of(machine_, losses_, now(), unix_ms(), events_after, events_max);
+}
+
+std::vector<cluster::EventStatus> CoordinatorShell::events(uint64_t after, size_t count_max) const {
+  const std::lock_guard lock(machine_mutex_);
+  return cluster::events_of(machine_, now(), unix_ms(), after, count_max);
+}
+
+bool CoordinatorShell::wait_until_serving(Duration timeout, const std::function<bool()>& cancelled,
+                                          std::string& why) const {
+  const Deadline deadline(SystemClock::instance(), timeout);
+  while (true) {
+    if (options_.steps->has_chain()) return true;
+    std::unique_lock lock(machine_mutex_);
+    why = machine_.why_not_serving();
+    if (deadline.expired() || (cancelled && cancelled())) return false;
+    changed_.wait_for(lock, std::min<Duration>(deadline.remaining(), std::chrono::milliseconds(200)));
+  }
+}
+
+}  // namespace butterfly::runtime

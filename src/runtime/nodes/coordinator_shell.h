@@ -1,0 +1,84 @@
+// Drives the cluster's state machine (cluster::Coordinator) with a real clock, real links and the engine.
+#pragma once
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cluster/identity/roster.h"
+#include "cluster/member/coordinator.h"
+#include "cluster/member/status.h"
+#include "runtime/nodes/control_links.h"
+#include "runtime/nodes/engine_slot.h"
+
+namespace butterfly::runtime {
+
+// One thread decides; plans and chains are made on others.
+class CoordinatorShell {
+ public:
+  using MakeChain = std::function<Result<Chain>(cluster::Epoch epoch, const cluster::Placement& placement,
+                                                const std::vector<std::string>& addresses)>;
+  struct Options {
+    cluster::CoordinatorConfig config;
+    cluster::PlanFunction plan;
+    MakeChain make_chain;
+    EngineSlot* steps = nullptr;                          // borrowed
+    std::shared_ptr<cluster::Roster> roster;              // may be null
+    std::function<void(const std::string& key)> cut_off;  // closes all links of a removed node; may be null
+    std::function<void(const cluster::EventStatus&)>
+        event;  // for streams; on the shell's thread; may be null
+  };
+  explicit CoordinatorShell(Options options);
+  ~CoordinatorShell();  // stop()
+
+  void start();
+  void stop();
+
+  // A link on which a node will join.
+  void accept(std::unique_ptr<cluster::Link> link);
+  void set_model(const cluster::ModelTask& model);
+  Status remove_node(const std::string& name_or_key);
+  // As Coordinator::process_ended().
+  void process_ended(const std::string& name, const std::string& how, const std::string& what_follows,
+                     bool for_good);
+  cluster::ClusterStatus status(uint64_t events_after = 0, size_t events_max = 100) const;
+  std::vector<cluster::EventStatus> events(uint64_t after, size_t count_max) const;
+
+  // True when steps are served; false, with the reason, at the deadline or when `cancelled` says so.
+  bool wait_until_serving(Duration timeout, const std::function<bool()>& cancelled, std::string& why) const;
+
+ private:
+  // What happens to the machine, at a time. `feed` is for the loop's thread, post_event() for others.
+  using Event = std::function<void(cluster::Coordinator& machine, TimePoint at)>;
+  void feed(const Event& event);
+  void post_event(Event event);
+  void tick();
+  void act();
+  void perform(cluster::SendToWorker action);
+  void perform(cluster::CloseLink action);
+  void perform(cluster::MakePlan action);
+  void perform(cluster::PauseSteps action);
+  void perform(cluster::HaltSteps action);
+  void perform(cluster::ServeSteps action);
+  void received(cluster::LinkNumber link, const cluster::Message& message);
+  void planned(cluster::Epoch epoch, Result<cluster::Placement> placement);
+  void look_at_roster();
+  void forecast();
+  void tell_events();
+
+  Options options_;
+  cluster::Coordinator machine_;  // with machine_mutex_: the loop changes it, others read
+  mutable std::mutex machine_mutex_;
+  mutable std::condition_variable changed_;
+  cluster::Epoch chain_epoch_ = 0;  // of the chain that is installed, or being made; 0: none
+  std::vector<cluster::LossForecast> losses_;
+  uint64_t last_event_ = 0;
+  TimePoint roster_at_{};
+  std::atomic<bool> stopped_{false};
+  EventLoop loop_, planner_, chains_;
+  ControlLinks links_;
+};
+
+}  // namespace butterfly::runtime

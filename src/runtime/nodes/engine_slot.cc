@@ -1,0 +1,148 @@
+#include "runtime/nodes/engine_slot.h"
+
+#include <utility>
+
+namespace butterfly::runtime {
+namespace {
+
+// No chain: every step fails with the same status. kPeerLost makes the engine wait for another stage; any
+// other one is the requests' end.
+class AbsentStage final : public Stage {
+ public:
+  AbsentStage(const StageInfo& info, Status why) : info_(info), why_(std::move(why)) {}
+  const StageInfo& info() const override { return info_; }
+  Status submit(const StepRequest&) override { return why_; }
+  StepResult receive(Duration) override {
+    StepResult result;
+    result.status = why_;
+    return result;
+  }
+  // The first one is the engine's own start, with which nothing is wrong.
+  Status reset(uint64_t, Duration) override {
+    return std::exchange(started_, true) && why_.code() == Errc::kPeerLost ? why_ : Status();
+  }
+  void close() override {}
+
+ private:
+  const StageInfo info_;
+  const Status why_;
+  bool started_ = false;
+};
+
+Status not_ready() { return {Errc::kPeerLost, "the nodes are not ready yet"}; }
+
+// A node that was lost must be noticed, planned around, and its layers loaded elsewhere.
+constexpr Duration kStageWaitMax = std::chrono::minutes(2);
+
+// The chain itself says when it breaks, with its epoch; that the engine then waits is all this is for.
+void wait_for_another(const Status&) {}
+
+}  // namespace
+
+std::shared_ptr<Engine> EngineSlot::make_engine(const model::Tokenizer* tokenizer, EngineOptions options) {
+  options.on_stage_lost = wait_for_another;
+  options.stage_wait_max = kStageWaitMax;
+  cluster::Epoch gone = 0;
+  std::shared_ptr<Engine> engine;
+  {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<Stage> stage = std::exchange(waiting_, nullptr);
+    engine_has_it_ = stage != nullptr;
+    if (stage == nullptr) {
+      gone = epoch_;  // it went with the engine before
+      stage = std::make_unique<AbsentStage>(info_, not_ready());
+    }
+    engine = std::make_shared<Engine>(std::move(stage), tokenizer, options);
+    engine_ = engine;
+  }
+  if (gone != 0) chain_lost(gone, {Errc::kPeerLost, "the engine was made anew"});
+  return engine;
+}
+
+void EngineSlot::install(Chain chain) {
+  const auto gate = std::make_shared<StepGate>();
+  auto stage = std::make_unique<GatedStage>(
+      std::move(chain.stage), gate,
+      [this, epoch = chain.epoch](const Status& why) { chain_lost(epoch, why); });
+  std::unique_ptr<Stage> replaced;
+  const auto engine = [&] {
+    const std::lock_guard lock(mutex_);
+    epoch_ = chain.epoch;
+    gate_ = gate;
+    given_up_ = false;
+    auto found = engine_.lock();
+    engine_has_it_ = found != nullptr;
+    if (found == nullptr) replaced = std::exchange(waiting_, std::move(stage));
+    return found;
+  }();
+  if (engine != nullptr) engine->replace_stage(std::move(stage));
+}
+
+void EngineSlot::pause(std::function<void()> paused) {
+  const auto gate = [&] {
+    const std::lock_guard lock(mutex_);
+    return epoch_ != 0 && engine_has_it_ ? gate_ : nullptr;
+  }();
+  if (gate != nullptr) return gate->pause(std::move(paused));
+  paused();
+}
+
+void EngineSlot::resume() {
+  const std::lock_guard lock(mutex_);
+  if (gate_ != nullptr) gate_->resume();
+}
+
+void EngineSlot::remove() {
+  std::unique_ptr<Stage> waited;
+  const auto engine = [&] {
+    const std::lock_guard lock(mutex_);
+    epoch_ = 0;
+    gate_.reset();
+    waited.swap(waiting_);
+    return std::exchange(engine_has_it_, false) ? engine_.lock() : nullptr;
+  }();
+  if (engine != nullptr) engine->replace_stage(std::make_unique<AbsentStage>(info_, not_ready()));
+}
+
+void EngineSlot::give_up(const Status& why) {
+  const auto engine = [&] {
+    const std::lock_guard lock(mutex_);
+    given_up_ = epoch_ == 0;
+    if (!given_up_) return std::shared_ptr<Engine>();
+    engine_has_it_ = false;
+    return engine_.lock();
+  }();
+  if (engine != nullptr) engine->replace_stage(std::make_unique<AbsentStage>(info_, why));
+}
+
+void EngineSlot::expect() {
+  const auto engine = [&] {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(given_up_, false) ? engine_.lock() : nullptr;
+  }();
+  if (engine != nullptr) engine->replace_stage(std::make_unique<AbsentStage>(info_, not_ready()));
+}
+
+bool EngineSlot::has_chain() const {
+  const std::lock_guard lock(mutex_);
+  return epoch_ != 0;
+}
+
+void EngineSlot::on_lost(Lost lost) {
+  const std::lock_guard lock(mutex_);
+  lost_ = std::move(lost);
+}
+
+// A chain that was taken away breaks too, and is nobody's concern then.
+void EngineSlot::chain_lost(cluster::Epoch epoch, const Status& why) {
+  Lost tell;
+  {
+    const std::lock_guard lock(mutex_);
+    if (epoch != epoch_) return;
+    epoch_ = 0;
+    tell = lost_;
+  }
+  if (tell) tell(epoch, why);
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,108 @@
+#include "runtime/nodes/last_stage.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "runtime/chain/chain_stage.h"
+#include "runtime/engine/paged_stage.h"
+#include "runtime/nodes/node_door.h"
+#include "runtime/nodes/reported.h"
+#include "runtime/nodes/stage_progress.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kLinkMax = std::chrono::seconds(8);
+
+// A stage together with the model it borrows.
+template <typename Inner>
+class Owning final : public Stage {
+ public:
+  template <typename... Args>
+  Owning(std::shared_ptr<const LoadedModel> model, Args&&... args)
+      : model_(std::move(model)), inner_(*model_, std::forward<Args>(args)...) {}
+  const StageInfo& info() const override { return inner_.info(); }
+  Status submit(const StepRequest& request) override { return inner_.submit(request); }
+  StepResult receive(Duration timeout) override { return inner_.receive(timeout); }
+  Status reset(uint64_t epoch, Duration timeout) override { return inner_.reset(epoch, timeout); }
+  void close() override { inner_.close(); }
+
+ private:
+  std::shared_ptr<const LoadedModel> model_;
+  Inner inner_;
+};
+
+}  // namespace
+
+LastStage::LastStage(RangeLoaderOptions options, StageLinks& links, std::mutex* turn)
+    : options_(options), loader_(std::move(options)), links_(links), turn_(turn) {}
+
+Status LastStage::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+  const auto done = reported([&] {
+    loader_.prepare(work, cancelled);
+    return true;
+  });
+  return done ? Status() : done.status();
+}
+
+Result<uint64_t> LastStage::load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+  {
+    const std::lock_guard lock(mutex_);
+    model_.reset();
+    epoch_ = 0;
+  }
+  return reported([&]() -> uint64_t {
+    const StageSettings settings = RangeLoader::settings_of(work).or_throw();
+    auto model = loader_.load(work, cancelled);
+    const std::lock_guard lock(mutex_);
+    model_ = std::move(model);
+    settings_ = settings;
+    epoch_ = work.epoch;
+    return model_->resident_bytes;
+  });
+}
+
+void LastStage::stop(cluster::Epoch epoch) { links_.cancel(epoch); }
+
+void LastStage::free_weights() {
+  const std::lock_guard lock(mutex_);
+  model_.reset();
+  loader_.free();
+  epoch_ = 0;
+}
+
+cluster::WorkerProgress LastStage::progress() const {
+  const ChainTimes::View times = times_->view();
+  return stage_progress(loader_, times.steps, times.rows,
+                        times.stages.empty() ? StageTimes{} : times.stages.back());
+}
+
+Result<Chain> LastStage::chain(cluster::Epoch epoch, const cluster::Placement& placement,
+                               const std::vector<std::string>& addresses) {
+  std::shared_ptr<const LoadedModel> model;
+  ChainOptions options;
+  {
+    const std::lock_guard lock(mutex_);
+    if (epoch_ != epoch) return Status(Errc::kCancelled, fmt::format("epoch {} is over", epoch));
+    model = model_;
+    options = settings_.chain_options();
+  }
+  options.cache.turn = turn_;
+  const size_t workers = placement.stages.size() - 1;
+  return reported([&]() -> Chain {
+    if (workers == 0)
+      return {epoch, std::make_unique<Owning<PagedStage>>(model, *options_.pool, options.cache)};
+    cluster::Hello hello = options_.hello;
+    hello.purpose = cluster::LinkPurpose::kStage;
+    hello.tag = epoch;
+    std::shared_ptr<cluster::Link> to_first =
+        open_link(*options_.transport, addresses.front(), placement.stages.front().node.key, hello, kLinkMax)
+            .or_throw();
+    std::shared_ptr<cluster::Link> from_last =
+        links_.take(epoch, placement.stages[workers - 1].node, kLinkMax).or_throw();
+    return {epoch, std::make_unique<Owning<ChainStage>>(model, *options_.pool, workers, to_first, from_last,
+                                                        options, times_)};
+  });
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,46 @@
+// The coordinator's own stage: the end of the chain, where the head is. Loaded like any other; it runs inside
+// the engine.
+#pragma once
+#include <memory>
+#include <mutex>
+
+#include "runtime/chain/chain_times.h"
+#include "runtime/nodes/engine_slot.h"
+#include "runtime/nodes/range_loader.h"
+#include "runtime/nodes/stage_backend.h"
+#include "runtime/nodes/stage_links.h"
+
+namespace butterfly::runtime {
+
+class LastStage final : public StageBackend {
+ public:
+  // Borrows the links that come in. `turn` is held while a step computes (see PagedStageOptions).
+  LastStage(RangeLoaderOptions options, StageLinks& links, std::mutex* turn);
+
+  Status prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
+  Result<uint64_t> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
+  Status start(const cluster::Assignment&, Lost) override { return {}; }
+  void stop(cluster::Epoch epoch) override;
+  void free_weights() override;
+  cluster::WorkerProgress progress() const override;
+
+  // The chain of this plan, as the engine drives it: all stages are started. Any thread. Blocks until the
+  // links are there.
+  Result<Chain> chain(cluster::Epoch epoch, const cluster::Placement& placement,
+                      const std::vector<std::string>& addresses);
+  const std::shared_ptr<ChainTimes>& times() const { return times_; }
+
+ private:
+  const RangeLoaderOptions options_;
+  RangeLoader loader_;
+  StageLinks& links_;
+  std::mutex* turn_;
+  const std::shared_ptr<ChainTimes> times_ = std::make_shared<ChainTimes>();
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<const LoadedModel> model_;
+  StageSettings settings_;
+  cluster::Epoch epoch_ = 0;
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,141 @@
+#include "runtime/nodes/model_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cluster/weights/chunk_store.h"
+#include "model/arch/model_config.h"
+
+namespace butterfly::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using cluster::ChunkSet;
+using cluster::ChunkSource;
+using cluster::Manifest;
+
+constexpr const char* kFolderMark = "config.json";  // a model that is a folder has one
+
+// Endings of files that belong to a model in a folder.
+bool belongs_to_model(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  return cluster::is_plain_file_name(path.filename().string()) &&
+         (ending == ".json" || ending == ".safetensors" || ending == ".model" || ending == ".txt" ||
+          ending == ".jinja");
+}
+
+// Of the file that holds the tensor's bytes; SIZE_MAX for tensors that are put together.
+size_t file_of(const model::ModelFile& file, const model::NamedTensor& tensor) {
+  if (tensor.make) return SIZE_MAX;
+  for (size_t i = 0; i < file.files().size(); ++i) {
+    const auto bytes = file.files()[i]->bytes();
+    if (tensor.view.raw() >= bytes.data() && tensor.view.raw() < bytes.data() + bytes.size()) return i;
+  }
+  return SIZE_MAX;
+}
+
+bool shares_parts(const model::ModelFile& file) { return file.format().starts_with("gguf"); }
+
+}  // namespace
+
+std::vector<cluster::FileToHash> files_to_share(const model::ModelFile& file) {
+  std::vector<cluster::FileToHash> files;
+  if (fs::is_directory(file.path())) {
+    for (const auto& entry : fs::directory_iterator(file.path()))
+      if (entry.is_regular_file() && belongs_to_model(entry.path()))
+        files.push_back({entry.path(), entry.file_size()});
+    std::ranges::sort(files, {}, &cluster::FileToHash::path);
+    return files;
+  }
+  for (const auto& mapped : file.files()) files.push_back({mapped->path(), mapped->bytes().size()});
+  if (!shares_parts(file)) return files;
+  for (const model::NamedTensor& tensor : file.tensors())
+    if (const size_t i = file_of(file, tensor); i < files.size())
+      files[i].head_bytes = std::min(files[i].head_bytes, tensor.offset);
+  return files;
+}
+
+fs::path model_path(const ChunkSource& source) {
+  const auto files = source.manifest().files();
+  for (size_t i = 0; i < files.size(); ++i)
+    if (files[i].name == kFolderMark) return source.path(i).parent_path();
+  return source.path(0);
+}
+
+ChunkSet chunks_of_range(const Manifest& manifest, const model::ModelFile& file,
+                         const model::LayerRange& range) {
+  ChunkSet set = manifest.heads();
+  if (!shares_parts(file)) return set;  // the heads are everything
+  const size_t layers = model::read_config(file).layers;
+  for (const std::string& name : model::tensors_of_range(range, layers, file)) {
+    const model::NamedTensor& tensor = *file.find(name);
+    const size_t index = file_of(file, tensor);
+    if (index == SIZE_MAX)
+      fail(Errc::kUnsupported, "{}: tensor {} lies in no file", file.path().string(), name);
+    const std::string part = file.files()[index]->path().filename().string();
+    const auto entries = manifest.files();
+    const auto entry = std::ranges::find(entries, part, &cluster::ManifestFile::name);
+    if (entry == entries.end()) fail(Errc::kCorrupt, "{}: is not in the model's manifest", part);
+    manifest.mark(static_cast<size_t>(entry - entries.begin()), tensor.offset, tensor.offset + tensor.bytes,
+                  set);
+  }
+  return set;
+}
+
+fs::path default_weight_cache() {
+  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder == '/')
+    return fs::path(folder) / "butterfly";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
+    return fs::path(home) / ".cache" / "butterfly";
+  return fs::temp_directory_path() / "butterfly-cache";
+}
+
+namespace {
+
+// Fetches what is missing of `wanted`, if the disk has room for it.
+void complete(cluster::ChunkStore& store, const ChunkSet& wanted,
+              const std::vector<cluster::WeightPeer>& peers, const WeightPlaces& places,
+              const cluster::FetchOptions& options, cluster::FetchReport& sum) {
+  const Manifest& manifest = store.manifest();
+  const uint64_t missing = manifest.bytes_of(store.missing(wanted));
+  if (missing == 0) return;
+  cluster::make_disk_room(store.folder().parent_path(), missing, places.disk_reserve_bytes, manifest.id())
+      .or_throw();
+  const cluster::FetchReport report = cluster::fetch_chunks(store, wanted, peers, options).or_throw();
+  sum.chunks += report.chunks;
+  sum.bytes += report.bytes;
+  sum.wrong += report.wrong;
+  sum.peers = report.peers;
+}
+
+}  // namespace
+
+PreparedWeights prepare_weights(const cluster::Digest& model, size_t begin, size_t end,
+                                const std::vector<cluster::WeightPeer>& peers, const WeightPlaces& places,
+                                ThreadPool& pool, const cluster::FetchOptions& options) {
+  const fs::path chunks = places.cache / "chunks", hashes = places.cache / "hashes";
+  auto known = cluster::stored_manifest(chunks, model);
+  const Manifest manifest =
+      known ? std::move(*known) : cluster::fetch_manifest(model, peers, options).or_throw();
+  PreparedWeights prepared;
+  for (const fs::path& folder : places.folders)
+    if (auto paths = cluster::find_whole_files(manifest, folder, hashes, pool)) {
+      prepared.source = std::make_shared<cluster::WholeFiles>(manifest, std::move(*paths));
+      prepared.whole_file = true;
+      return prepared;
+    }
+  const auto store = cluster::ChunkStore::open(chunks, manifest, pool).or_throw();
+  complete(*store, manifest.heads(), peers, places, options, prepared.fetched);
+  const model::ModelFile file = model::open_model(model_path(*store));
+  const size_t layers = model::read_config(file).layers;
+  complete(*store, chunks_of_range(manifest, file, model::range_of_pieces(begin, end, layers)), peers, places,
+           options, prepared.fetched);
+  prepared.source = store;
+  return prepared;
+}
+
+}  // namespace butterfly::runtime

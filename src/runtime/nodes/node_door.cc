@@ -1,0 +1,146 @@
+#include "runtime/nodes/node_door.h"
+
+#include "base/log.h"
+#include "cluster/identity/keep_renewed.h"
+#include "cluster/node/measure_link.h"
+#include "cluster/weights/weight_server.h"
+#include "runtime/nodes/reported.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kLook = std::chrono::milliseconds(200);  // between looks at stopping_
+constexpr Duration kGreetingMax = std::chrono::seconds(5);
+constexpr Duration kRenewalEvery = std::chrono::hours(1);
+
+}  // namespace
+
+Result<std::unique_ptr<cluster::Link>> open_link(cluster::Transport& transport, const std::string& address,
+                                                 const std::string& expected_key, const cluster::Hello& hello,
+                                                 Duration timeout) {
+  const Deadline deadline(SystemClock::instance(), timeout);
+  auto link = transport.connect(address, expected_key, timeout);
+  if (!link) return link;
+  const auto theirs = cluster::exchange_hello(**link, hello, deadline.remaining());
+  if (!theirs) return theirs.status();
+  return link;
+}
+
+std::function<Result<cluster::LinkFigures>(const cluster::NodeId& peer, const std::string& address)>
+link_measurer(std::shared_ptr<cluster::Transport> transport, cluster::Hello hello) {
+  hello.purpose = cluster::LinkPurpose::kProbe;
+  return [transport, hello](const cluster::NodeId& peer,
+                            const std::string& address) -> Result<cluster::LinkFigures> {
+    auto link = open_link(*transport, address, peer.key, hello, kGreetingMax);
+    if (!link) return link.status();
+    return cluster::measure_link(**link, SystemClock::instance());
+  };
+}
+
+std::unique_ptr<EventLoop> keep_certificate(const cluster::StateFolder& folder,
+                                            std::shared_ptr<cluster::NodeTls> tls,
+                                            const std::string& address) {
+  return std::make_unique<EventLoop>(
+      [folder, tls, address] {
+        const auto renewed = reported([&] {
+          return cluster::keep_renewed(folder, *tls, address, cluster::wall_now(), kGreetingMax).or_throw();
+        });
+        if (!renewed) log_warn("the certificate could not be renewed: {}", renewed.status().text());
+      },
+      kRenewalEvery);
+}
+
+NodeDoor::NodeDoor(Options options) : options_(std::move(options)) {}
+
+NodeDoor::~NodeDoor() { stop(); }
+
+void NodeDoor::start() {
+  acceptor_ = std::thread([this] { accept(); });
+}
+
+void NodeDoor::stop() {
+  if (stopping_.exchange(true)) return;
+  options_.listener->close();
+  if (acceptor_.joinable()) acceptor_.join();
+  {
+    const std::lock_guard lock(mutex_);
+    for (Visitor& visitor : visitors_)
+      if (visitor.link != nullptr) visitor.link->close();
+  }
+  reap(true);
+}
+
+void NodeDoor::accept() {
+  while (!stopping_) {
+    auto link = options_.listener->accept(kLook);
+    reap(false);
+    if (!link) {
+      if (link.status().code() == Errc::kTimeout) continue;
+      if (!stopping_) log_warn("the cluster's port: {}", link.status().text());
+      if (link.status().code() == Errc::kCancelled) return;
+      SystemClock::instance().sleep_for(kLook);  // out of descriptors, say
+      continue;
+    }
+    const std::lock_guard lock(mutex_);
+    if (visitors_.size() >= kLinksMax) {
+      log_warn("{}: too many links at once", (*link)->peer().name);
+      continue;
+    }
+    Visitor& visitor = visitors_.emplace_back();
+    auto box = std::make_shared<std::unique_ptr<cluster::Link>>(std::move(*link));
+    visitor.thread = std::thread([this, &visitor, box] {
+      greet(visitor, std::move(*box));
+      visitor.done = true;
+    });
+  }
+}
+
+void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {
+  const auto hello = cluster::exchange_hello(*link, options_.hello, kGreetingMax);
+  if (!hello) {
+    log_info("{}: {}", link->peer().name, hello.status().text());
+    return;
+  }
+  using cluster::LinkPurpose;
+  switch (hello->purpose) {
+    case LinkPurpose::kControl:
+      if (options_.on_control) options_.on_control(std::move(link), *hello);
+      return;
+    case LinkPurpose::kStage:
+      if (options_.stage_links != nullptr) options_.stage_links->put(hello->tag, std::move(link));
+      return;
+    case LinkPurpose::kWeights:
+    case LinkPurpose::kProbe: {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      visitor.link = std::move(link);
+      break;
+    }
+    default:
+      log_info("{}: opened a link for something this node does not do", link->peer().name);
+      return;
+  }
+  serve(visitor, hello->purpose);
+}
+
+void NodeDoor::serve(Visitor& visitor, cluster::LinkPurpose purpose) {
+  const Status status = purpose == cluster::LinkPurpose::kProbe || options_.library == nullptr
+                            ? cluster::answer_measurement(*visitor.link)
+                            : cluster::serve_weights(*visitor.link, *options_.library);
+  if (status.code() == Errc::kCorrupt) log_warn("{}: {}", visitor.link->peer().name, status.text());
+}
+
+void NodeDoor::reap(bool all) {
+  std::list<Visitor> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto it = visitors_.begin(); it != visitors_.end();) {
+      const auto next = std::next(it);
+      if (all || it->done) gone.splice(gone.end(), visitors_, it);
+      it = next;
+    }
+  }
+  for (Visitor& visitor : gone) visitor.thread.join();
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,186 @@
+#include "runtime/nodes/node_shell.h"
+
+#include "base/log.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kTick = std::chrono::milliseconds(50);
+constexpr Duration kNever = std::chrono::hours(1);  // loops that only work need no tick
+constexpr Duration kConnectMax = std::chrono::seconds(10);
+
+TimePoint now() { return SystemClock::instance().now(); }
+
+cluster::WorkerConfig with_time_of_day(cluster::WorkerConfig config) {
+  config.join.unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+  return config;
+}
+
+}  // namespace
+
+NodeShell::NodeShell(Options options)
+    : options_(std::move(options)),
+      machine_(with_time_of_day(options_.worker), now()),
+      loop_([this] { tick(); }, kTick),
+      work_([] {}, kNever),
+      dial_([] {}, kNever),
+      measuring_([] {}, kNever),
+      links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },
+                     .on_closed =
+                         [this](auto link, const std::string& why) {
+                           machine_.link_closed(link, why, now());
+                           act();
+                         }}) {}
+
+NodeShell::~NodeShell() { stop("the node ends"); }
+
+void NodeShell::start() {
+  work_.start();
+  dial_.start();
+  measuring_.start();
+  loop_.start();
+}
+
+void NodeShell::stop(const std::string& why) {
+  if (stopped_.exchange(true)) return;
+  loop_.ask([&] {
+    machine_.leave(why, now());
+    act();
+    return true;
+  });
+  loop_.stop();
+  order_->store(true);
+  links_.clear();
+  dial_.stop();
+  measuring_.stop();
+  work_.stop();
+  options_.stage->stop(UINT64_MAX);
+}
+
+NodeShell::View NodeShell::view() const {
+  const std::lock_guard lock(view_mutex_);
+  return view_;
+}
+
+void NodeShell::tick() {
+  machine_.set_progress(options_.stage->progress());
+  machine_.tick(now());
+  act();
+}
+
+void NodeShell::act() {
+  for (cluster::WorkerAction& action : machine_.take_actions())
+    std::visit([this](auto& a) { perform(std::move(a)); }, action);
+  const std::lock_guard lock(view_mutex_);
+  view_ = {machine_.state(), machine_.phase(), machine_.last_problem()};
+}
+
+std::shared_ptr<std::atomic<bool>> NodeShell::new_order() {
+  order_->store(true);
+  return order_ = std::make_shared<std::atomic<bool>>(false);
+}
+
+void NodeShell::perform(cluster::ConnectToCoordinator action) {
+  dial_.post([this, action = std::move(action)] {
+    auto link = options_.connect(action.address, kConnectMax);
+    // std::function wants copies: the link travels in a shared box.
+    auto box = std::make_shared<Result<std::unique_ptr<cluster::Link>>>(std::move(link));
+    loop_.post([this, attempt = action.attempt, box] {
+      if (*box) {
+        machine_.connected(attempt, links_.add(std::move(**box)), now());
+      } else {
+        machine_.connect_failed(attempt, box->status().text(), now());
+      }
+      act();
+    });
+  });
+}
+
+void NodeShell::received(cluster::LinkNumber link, const cluster::Message& message) {
+  if (const auto decoded = cluster::decode_to_worker(message.body)) {
+    machine_.received(link, *decoded, now());
+  } else {
+    machine_.received_garbage(link, decoded.status().text(), now());
+  }
+  act();
+}
+
+void NodeShell::perform(cluster::SendToCoordinator action) {
+  links_.send(action.link, cluster::head_of(action.message), cluster::encode(action.message));
+}
+
+void NodeShell::perform(cluster::CloseWorkerLink action) {
+  log_debug("link to the coordinator closed: {}", action.why);
+  links_.close(action.link);
+}
+
+void NodeShell::perform(cluster::PrepareWeights action) {
+  work_.post([this, work = std::move(action.work), order = new_order()] {
+    if (*order) return;
+    const Status status = options_.stage->prepare(work, *order);
+    loop_.post([this, epoch = work.epoch, status] {
+      machine_.prepared(epoch, status, now());
+      act();
+    });
+  });
+}
+
+void NodeShell::perform(cluster::LoadStage action) {
+  work_.post([this, work = std::move(action.work), order = new_order()] {
+    if (*order) return;
+    const auto bytes = options_.stage->load(work, *order);
+    loop_.post([this, epoch = work.epoch, bytes] {
+      machine_.loaded(epoch, bytes ? Status() : bytes.status(), bytes ? *bytes : 0, now());
+      act();
+    });
+  });
+}
+
+void NodeShell::perform(cluster::RunStage action) {
+  work_.post([this, work = std::move(action.work), order = order_] {
+    if (*order) return;
+    const cluster::Epoch epoch = work.epoch;
+    const Status status =
+        options_.stage->start(work, [this, epoch](const cluster::NodeId& peer, const std::string& why) {
+          loop_.post([this, epoch, peer, why] {
+            machine_.stage_failed(epoch, peer, why, now());
+            act();
+          });
+        });
+    loop_.post([this, epoch, status] {
+      machine_.started(epoch, status, now());
+      act();
+    });
+  });
+}
+
+void NodeShell::perform(cluster::StopStage action) {
+  new_order();
+  work_.post([this, epoch = action.epoch] { options_.stage->stop(epoch); });
+}
+
+void NodeShell::perform(cluster::FreeWeights) {
+  new_order();
+  work_.post([this] { options_.stage->free_weights(); });
+}
+
+void NodeShell::perform(cluster::MeasurePeer action) {
+  measuring_.post([this, action = std::move(action)] {
+    Result<cluster::LinkFigures> figures =
+        options_.measure ? options_.measure(action.peer, action.address)
+                         : Result<cluster::LinkFigures>(Errc::kUnsupported, "links are not measured here");
+    loop_.post([this, peer = action.peer, figures = std::move(figures)] {
+      machine_.measured(peer, figures, now());
+      act();
+    });
+  });
+}
+
+void NodeShell::perform(cluster::GiveUp action) {
+  log_error("the cluster does not take this node: {}", action.why);
+  if (options_.on_given_up) options_.on_given_up(action.why);
+}
+
+}  // namespace butterfly::runtime

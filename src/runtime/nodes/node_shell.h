@@ -1,0 +1,71 @@
+// Drives a node's state machine (cluster::Worker) with a real clock, a real link and a real stage.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "cluster/member/worker.h"
+#include "runtime/nodes/control_links.h"
+#include "runtime/nodes/stage_backend.h"
+
+namespace butterfly::runtime {
+
+// One thread decides, one works, links have their own; nothing here blocks the one that decides.
+class NodeShell {
+ public:
+  struct Options {
+    cluster::WorkerConfig worker;
+    std::function<Result<std::unique_ptr<cluster::Link>>(const std::string& address, Duration timeout)>
+        connect;
+    std::shared_ptr<StageBackend> stage;
+    // Null: links are not measured.
+    std::function<Result<cluster::LinkFigures>(const cluster::NodeId& peer, const std::string& address)>
+        measure;
+    // The coordinator does not want this node any more: called once, on the shell's thread.
+    std::function<void(const std::string& why)> on_given_up;
+  };
+  explicit NodeShell(Options options);
+  ~NodeShell();  // stop()
+
+  void start();
+  // Says good-bye, ends the stage and waits for everything. Safe to call twice.
+  void stop(const std::string& why);
+
+  struct View {
+    cluster::Worker::State state{};
+    cluster::WorkerPhase phase{};
+    std::string problem;
+  };
+  View view() const;
+
+ private:
+  void tick();
+  void act();  // carries out what the machine asks for
+  void perform(cluster::ConnectToCoordinator action);
+  void perform(cluster::SendToCoordinator action);
+  void perform(cluster::CloseWorkerLink action);
+  void perform(cluster::PrepareWeights action);
+  void perform(cluster::LoadStage action);
+  void perform(cluster::RunStage action);
+  void perform(cluster::StopStage action);
+  void perform(cluster::FreeWeights action);
+  void perform(cluster::MeasurePeer action);
+  void perform(cluster::GiveUp action);
+  void received(cluster::LinkNumber link, const cluster::Message& message);
+  // An order that makes earlier ones pointless begins.
+  std::shared_ptr<std::atomic<bool>> new_order();
+
+  Options options_;
+  cluster::Worker machine_;  // of the loop's thread
+  std::shared_ptr<std::atomic<bool>> order_ = std::make_shared<std::atomic<bool>>(false);
+
+  mutable std::mutex view_mutex_;
+  View view_;
+  std::atomic<bool> stopped_{false};
+  // Ended in this order: nobody posts to a loop that is gone.
+  EventLoop loop_, work_, dial_, measuring_;
+  ControlLinks links_;
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,133 @@
+#include "runtime/nodes/range_loader.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "cluster/node/free_memory.h"
+#include "runtime/nodes/node_door.h"
+#include "runtime/planning/memory_forecast.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kOpenMax = std::chrono::seconds(5);
+constexpr Duration kLetGoMax = std::chrono::seconds(10);  // then it is tried with what is free
+constexpr Duration kLetGoLook = std::chrono::milliseconds(2);
+
+void throw_if(const std::atomic<bool>& cancelled) {
+  if (cancelled) fail(Errc::kCancelled, "the work is not wanted any more");
+}
+
+cluster::Digest model_id(const cluster::Assignment& work) {
+  const auto id = cluster::digest_from_hex(work.model.id);
+  if (!id) fail(Errc::kCorrupt, "'{:.80}' is no model id", work.model.id);
+  return *id;
+}
+
+}  // namespace
+
+void RangeLoader::moved(uint64_t done, uint64_t total) {
+  done_.store(done, std::memory_order_relaxed);
+  total_.store(total, std::memory_order_relaxed);
+  moves_.fetch_add(1, std::memory_order_relaxed);
+}
+
+RangeLoader::Progress RangeLoader::progress() const {
+  return {done_.load(std::memory_order_relaxed), total_.load(std::memory_order_relaxed),
+          moves_.load(std::memory_order_relaxed)};
+}
+
+uint64_t RangeLoader::usable_memory_bytes() const {
+  const uint64_t usable = cluster::free_memory_bytes() + loaded_bytes_.load(std::memory_order_relaxed);
+  return options_.memory_bytes == 0 ? usable : std::min(usable, options_.memory_bytes);
+}
+
+std::vector<cluster::WeightPeer> RangeLoader::peers_of(const cluster::Assignment& work) const {
+  std::vector<cluster::WeightPeer> peers;
+  cluster::Hello hello = options_.hello;
+  hello.purpose = cluster::LinkPurpose::kWeights;
+  for (const cluster::Assignment::Source& source : work.sources) {
+    if (source.node == options_.self || source.address.empty()) continue;
+    peers.push_back({source.node.name, [transport = options_.transport, source, hello] {
+                       return open_link(*transport, source.address, source.node.key, hello, kOpenMax);
+                     }});
+  }
+  return peers;
+}
+
+PreparedWeights RangeLoader::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+  const cluster::Digest id = model_id(work);
+  if (const auto here = options_.library->find(id); here != nullptr)
+    if (dynamic_cast<const cluster::WholeFiles*>(here.get()) != nullptr)
+      return {.source = here, .whole_file = true, .fetched = {}};
+  cluster::FetchOptions fetch;
+  fetch.bytes_per_s = options_.fetch_bytes_per_s;
+  fetch.cancelled = &cancelled;
+  fetch.progress = [this](uint64_t done, uint64_t total) { moved(done, total); };
+  PreparedWeights prepared =
+      prepare_weights(id, work.begin, work.end, peers_of(work), options_.places, *options_.pool, fetch);
+  options_.library->add(prepared.source);
+  if (prepared.fetched.bytes > 0)
+    log_info("{}: {} fetched in {} chunks", work.model.name, format_bytes(prepared.fetched.bytes),
+             prepared.fetched.chunks);
+  return prepared;
+}
+
+std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& work,
+                                                     const std::atomic<bool>& cancelled) {
+  const StageSettings settings = settings_of(work).or_throw();
+  const std::string wanted =
+      fmt::format("{} {}-{} {}", work.model.id, work.begin, work.end, work.model.settings);
+  if (loaded_ != nullptr && loaded_for_ == wanted) return loaded_;
+  const PreparedWeights prepared = prepare(work, cancelled);
+  throw_if(cancelled);
+  let_go(cancelled);
+  const std::filesystem::path path = model_path(*prepared.source);
+  model::LayerRange range;
+  {
+    const model::ModelFile file = model::open_model(path);
+    const size_t layers = model::read_config(file, settings.context).layers;
+    if (work.pieces != layers + 2 || work.begin >= work.end || work.end > work.pieces)
+      fail(Errc::kCorrupt, "pieces {} to {} of {}: the model has {}", work.begin, work.end, work.pieces,
+           layers + 2);
+    range = model::range_of_pieces(work.begin, work.end, layers);
+    const MemoryForecast forecast = forecast_memory(file, range, settings, options_.pool->size());
+    check_fits(forecast, usable_memory_bytes(),
+               fmt::format("{} of {}", to_string(range, layers), work.model.name))
+        .or_throw();
+    log_info("{}: loading {}: {}", work.model.name, to_string(range, layers), forecast.words());
+  }
+  LoadOptions load;
+  load.with_tokenizer = false;
+  load.context = settings.context;
+  load.range = range;
+  load.progress = [&](uint64_t done, uint64_t total) {
+    throw_if(cancelled);
+    moved(done, total);
+  };
+  loaded_ = load_model(path, *options_.pool, load);
+  loaded_for_ = wanted;
+  loaded_bytes_ = loaded_->resident_bytes;
+  return loaded_;
+}
+
+// The engine may be in a step with the part before, and lets go of it afterwards: its memory is needed.
+void RangeLoader::let_go(const std::atomic<bool>& cancelled) {
+  const std::weak_ptr<const LoadedModel> before = loaded_;
+  free();
+  const Deadline deadline(SystemClock::instance(), kLetGoMax);
+  while (!before.expired() && !deadline.expired()) {
+    throw_if(cancelled);
+    SystemClock::instance().sleep_for(kLetGoLook);
+  }
+}
+
+void RangeLoader::free() {
+  loaded_.reset();
+  loaded_for_.clear();
+  loaded_bytes_ = 0;
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,64 @@
+// Gets a node's part of a model into memory: weights onto the disk, a look at the memory, then the layers.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "cluster/member/control_message.h"
+#include "cluster/transport/hello.h"
+#include "cluster/transport/transport_table.h"
+#include "cluster/weights/chunk_source.h"
+#include "runtime/chain/stage_settings.h"
+#include "runtime/layers/loaded_model.h"
+#include "runtime/nodes/model_weights.h"
+
+namespace butterfly::runtime {
+
+struct RangeLoaderOptions {
+  std::shared_ptr<cluster::Transport> transport;  // to peers with weights
+  cluster::NodeId self;
+  cluster::Hello hello;
+  WeightPlaces places;
+  std::shared_ptr<cluster::WeightLibrary>
+      library;                     // what this node can give to others: grows by what it fetched
+  ThreadPool* pool = nullptr;      // borrowed
+  uint64_t fetch_bytes_per_s = 0;  // 0: as fast as it goes
+  uint64_t memory_bytes = 0;       // bound for this node's stage; 0: what is free
+};
+
+// One part of one model at a time. prepare(), load() and free() come from one thread; progress() from any.
+class RangeLoader {
+ public:
+  explicit RangeLoader(RangeLoaderOptions options) : options_(std::move(options)) {}
+
+  // Throws Error: where the weights cannot be had, kOutOfMemory with figures, kCancelled.
+  PreparedWeights prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled);
+  std::shared_ptr<const LoadedModel> load(const cluster::Assignment& work,
+                                          const std::atomic<bool>& cancelled);
+  void free();
+
+  struct Progress {
+    uint64_t done = 0, total = 0;  // bytes of what is under way
+    uint64_t moves = 0;            // grows with every piece of work
+  };
+  Progress progress() const;
+  // What the stage in memory takes, and what is free beside it: what another stage could have.
+  uint64_t usable_memory_bytes() const;
+
+  static Result<StageSettings> settings_of(const cluster::Assignment& work) {
+    return StageSettings::parse(work.model.settings);
+  }
+
+ private:
+  std::vector<cluster::WeightPeer> peers_of(const cluster::Assignment& work) const;
+  void moved(uint64_t done, uint64_t total);
+  void let_go(const std::atomic<bool>& cancelled);
+
+  const RangeLoaderOptions options_;
+  std::shared_ptr<const LoadedModel> loaded_;
+  std::string loaded_for_;  // model, settings and pieces
+  std::atomic<uint64_t> loaded_bytes_{0};
+  std::atomic<uint64_t> done_{0}, total_{0}, moves_{0};
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,52 @@
+#include "runtime/nodes/stage_links.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace butterfly::runtime {
+
+void StageLinks::put(cluster::Epoch epoch, std::unique_ptr<cluster::Link> link) {
+  std::unique_ptr<cluster::Link> gone;  // closed without the lock
+  const std::lock_guard lock(mutex_);
+  if (epoch <= cancelled_) {
+    gone = std::move(link);
+    return;
+  }
+  if (waiting_.size() >= kWaitingMax) {
+    gone = std::move(waiting_.front().link);
+    waiting_.pop_front();
+  }
+  waiting_.push_back({epoch, std::move(link)});
+  changed_.notify_all();
+}
+
+Result<std::unique_ptr<cluster::Link>> StageLinks::take(cluster::Epoch epoch, const cluster::NodeId& peer,
+                                                        Duration timeout) {
+  std::unique_lock lock(mutex_);
+  auto found = waiting_.end();
+  const bool came = changed_.wait_for(lock, timeout, [&] {
+    found = std::ranges::find_if(
+        waiting_, [&](const Waiting& w) { return w.epoch == epoch && w.link->peer() == peer; });
+    return epoch <= cancelled_ || found != waiting_.end();
+  });
+  if (epoch <= cancelled_) return Status(Errc::kCancelled, "the stage is not wanted any more");
+  if (!came) return Status(Errc::kTimeout, fmt::format("no link came from {}", peer.name));
+  std::unique_ptr<cluster::Link> link = std::move(found->link);
+  waiting_.erase(found);
+  return link;
+}
+
+void StageLinks::cancel(cluster::Epoch epoch) {
+  std::list<Waiting> gone;
+  const std::lock_guard lock(mutex_);
+  cancelled_ = std::max(cancelled_, epoch);
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    const auto next = std::next(it);
+    if (it->epoch <= cancelled_) gone.splice(gone.end(), waiting_, it);
+    it = next;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace butterfly::runtime

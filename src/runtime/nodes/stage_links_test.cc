@@ -1,0 +1,62 @@
+#include "runtime/nodes/stage_links.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "cluster/transport/inproc.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using cluster::NodeId;
+
+constexpr Duration kSoon = std::chrono::milliseconds(20);
+constexpr Duration kLong = std::chrono::seconds(30);
+
+std::unique_ptr<cluster::Link> link_from(const std::string& name) {
+  return cluster::inproc_pair({"me", "me"}, {name, name}).first;
+}
+
+TEST(StageLinksTest, ALinkIsTakenByItsEpochAndPeer) {
+  StageLinks links;
+  links.put(5, link_from("a"));
+  links.put(5, link_from("b"));
+  links.put(6, link_from("a"));
+  EXPECT_EQ(links.take(5, {"c", "c"}, kSoon).status().code(), Errc::kTimeout);
+  const auto taken = links.take(6, {"a", "a"}, kSoon);
+  ASSERT_TRUE(taken.ok());
+  EXPECT_EQ((*taken)->peer().key, "a");
+  EXPECT_EQ(links.take(6, {"a", "a"}, kSoon).status().code(), Errc::kTimeout) << "once";
+  EXPECT_TRUE(links.take(5, {"a", "a"}, kSoon).ok());
+}
+
+TEST(StageLinksTest, AWaitEndsWhenTheLinkComes) {
+  StageLinks links;
+  std::thread comes([&] { links.put(7, link_from("a")); });
+  EXPECT_TRUE(links.take(7, {"a", "a"}, kLong).ok());
+  comes.join();
+}
+
+TEST(StageLinksTest, CancelEndsWaitsAndDropsOldLinks) {
+  StageLinks links;
+  links.put(3, link_from("a"));
+  links.put(9, link_from("a"));
+  std::thread stops([&] { links.cancel(7); });
+  EXPECT_EQ(links.take(7, {"a", "a"}, kLong).status().code(), Errc::kCancelled);
+  stops.join();
+  EXPECT_EQ(links.take(3, {"a", "a"}, kSoon).status().code(), Errc::kCancelled);
+  links.put(7, link_from("a"));
+  EXPECT_EQ(links.take(7, {"a", "a"}, kSoon).status().code(), Errc::kCancelled) << "late ones are dropped";
+  EXPECT_TRUE(links.take(9, {"a", "a"}, kSoon).ok()) << "newer epochs are not touched";
+}
+
+TEST(StageLinksTest, TheOldestMakesRoom) {
+  StageLinks links;
+  for (size_t i = 0; i <= StageLinks::kWaitingMax; ++i) links.put(i + 1, link_from("a"));
+  EXPECT_EQ(links.take(1, {"a", "a"}, kSoon).status().code(), Errc::kTimeout);
+  EXPECT_TRUE(links.take(2, {"a", "a"}, kSoon).ok());
+}
+
+}  // namespace
+}  // namespace butterfly::runtime

@@ -1,0 +1,132 @@
+#include "runtime/nodes/worker_stage.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+
+#include "base/log.h"
+#include "runtime/nodes/node_door.h"
+#include "runtime/nodes/reported.h"
+#include "runtime/nodes/stage_progress.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kLinkMax = std::chrono::seconds(8);     // to the next stage
+constexpr Duration kArriveMax = std::chrono::seconds(60);  // for the link of the stage before
+constexpr Duration kCloseAgain = std::chrono::milliseconds(1);
+constexpr const char* kThreadName = "bf-stage";  // for top and debuggers; tests look for it
+
+}  // namespace
+
+WorkerStage::WorkerStage(RangeLoaderOptions options, StageLinks& links)
+    : options_(options), loader_(std::move(options)), links_(links) {}
+
+WorkerStage::~WorkerStage() { end_run(); }
+
+Status WorkerStage::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+  const auto done = reported([&] {
+    loader_.prepare(work, cancelled);
+    return true;
+  });
+  return done ? Status() : done.status();
+}
+
+Result<uint64_t> WorkerStage::load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+  end_run();
+  return reported([&]() -> uint64_t {
+    {
+      const std::lock_guard lock(mutex_);
+      worker_.reset();  // its cache goes before the next one comes
+    }
+    model_.reset();
+    model_ = loader_.load(work, cancelled);
+    const StageSettings settings = RangeLoader::settings_of(work).or_throw();
+    auto worker =
+        std::make_shared<StageWorker>(*model_, *options_.pool, work.stage, settings.chain_options());
+    epoch_ = work.epoch;
+    const uint64_t bytes = model_->resident_bytes + worker->cache_bytes();
+    const std::lock_guard lock(mutex_);
+    worker_ = std::move(worker);
+    return bytes;
+  });
+}
+
+Status WorkerStage::start(const cluster::Assignment& work, Lost lost) {
+  if (epoch_ != work.epoch || thread_.joinable())
+    return {Errc::kInvalidArgument, fmt::format("epoch {} is not loaded", work.epoch)};
+  cluster::Hello hello = options_.hello;
+  hello.purpose = cluster::LinkPurpose::kStage;
+  hello.tag = work.epoch;
+  auto to = open_link(*options_.transport, work.next_address, work.next.key, hello, kLinkMax);
+  if (!to) return to.status();
+  stopping_ = false;
+  auto box = std::make_shared<std::unique_ptr<cluster::Link>>(std::move(*to));
+  ended_ = false;
+  thread_ = std::thread([this, work, box, lost = std::move(lost)] {
+    ::prctl(PR_SET_NAME, kThreadName);
+    run(work, std::move(*box), lost);
+    ended_ = true;
+  });
+  return {};
+}
+
+void WorkerStage::run(const cluster::Assignment& work, std::unique_ptr<cluster::Link> to, const Lost& lost) {
+  std::shared_ptr<StageWorker> worker;
+  {
+    const std::lock_guard lock(mutex_);
+    worker = worker_;
+  }
+  auto from = links_.take(work.epoch, work.previous, kArriveMax);
+  if (!from) {
+    if (!stopping_) lost(work.previous, from.status().text());
+    return;
+  }
+  log_info("{}: stage {} of {} runs", work.model.name, work.stage + 1, work.stages);
+  const Status status = worker->run(std::move(*from), std::move(to));
+  if (stopping_) return;
+  log_info("{}: stage {} ended: {}", work.model.name, work.stage + 1, status.text());
+  lost({}, status.text());
+}
+
+void WorkerStage::end_run() {
+  stopping_ = true;
+  std::shared_ptr<StageWorker> worker;
+  {
+    const std::lock_guard lock(mutex_);
+    worker = worker_;
+  }
+  if (epoch_ != 0) links_.cancel(epoch_);
+  if (!thread_.joinable()) return;
+  // close() ends a run that is under way; one that begins at this moment gets the next call.
+  while (!ended_) {
+    if (worker != nullptr) worker->close();
+    SystemClock::instance().sleep_for(kCloseAgain);
+  }
+  thread_.join();
+}
+
+void WorkerStage::stop(cluster::Epoch epoch) {
+  if (epoch_ != 0 && epoch_ <= epoch) end_run();
+}
+
+void WorkerStage::free_weights() {
+  end_run();
+  {
+    const std::lock_guard lock(mutex_);
+    worker_.reset();
+  }
+  model_.reset();
+  loader_.free();
+  epoch_ = 0;
+}
+
+cluster::WorkerProgress WorkerStage::progress() const {
+  const std::lock_guard lock(mutex_);
+  if (worker_ == nullptr) return stage_progress(loader_, 0, 0, {});
+  const StageWorkerStats stats = worker_->stats();
+  cluster::WorkerProgress progress = stage_progress(loader_, stats.steps, stats.rows, stats.times);
+  progress.pending = worker_->pending();
+  return progress;
+}
+
+}  // namespace butterfly::runtime

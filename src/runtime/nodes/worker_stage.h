@@ -1,0 +1,43 @@
+// A stage on a node that is not the coordinator's: loaded from its assignment, run between two links.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "runtime/chain/stage_worker.h"
+#include "runtime/nodes/range_loader.h"
+#include "runtime/nodes/stage_backend.h"
+#include "runtime/nodes/stage_links.h"
+
+namespace butterfly::runtime {
+
+class WorkerStage final : public StageBackend {
+ public:
+  // Borrows the links that come in.
+  WorkerStage(RangeLoaderOptions options, StageLinks& links);
+  ~WorkerStage() override;
+
+  Status prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
+  Result<uint64_t> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
+  Status start(const cluster::Assignment& work, Lost lost) override;
+  void stop(cluster::Epoch epoch) override;
+  void free_weights() override;
+  cluster::WorkerProgress progress() const override;
+
+ private:
+  void run(const cluster::Assignment& work, std::unique_ptr<cluster::Link> to, const Lost& lost);
+  void end_run();
+
+  const RangeLoaderOptions options_;
+  RangeLoader loader_;
+  StageLinks& links_;
+  std::shared_ptr<const LoadedModel> model_;
+  cluster::Epoch epoch_ = 0;  // running or loaded; 0: none
+  std::thread thread_;
+  std::atomic<bool> stopping_{false}, ended_{true};
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<StageWorker> worker_;
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,60 @@
+#include "runtime/planning/memory_forecast.h"
+
+#include <fmt/format.h>
+
+#include "base/checked.h"
+#include "base/units.h"
+#include "graph/memory_plan.h"
+#include "kernels/attention/kv_page.h"
+#include "model/arch/network.h"
+#include "model/kv_memory.h"
+#include "runtime/planning/model_shape.h"
+
+namespace butterfly::runtime {
+
+std::string MemoryForecast::words() const {
+  return fmt::format("weights {}, cache {}, activations {}", format_bytes(weight_bytes),
+                     format_bytes(cache_bytes), format_bytes(activation_bytes));
+}
+
+// Piece by piece: even without values small matrices take memory while their layer is there, and a node that
+// asks whether a model fits may not have room for it.
+MemoryForecast forecast_memory(const model::ModelFile& file, const model::LayerRange& range,
+                               const StageSettings& settings, size_t threads) {
+  const model::ModelConfig config = model::read_config(file, settings.context);
+  model::check_range(range, config.layers);
+  const model::ModelFile shapes = without_values(file);
+  const model::Architecture& architecture = model::architecture_of(shapes);
+  ThreadPool pool(1);
+  MemoryForecast forecast;
+  const auto add = [&](const model::LayerRange& piece) {
+    model::WeightLoader weights(shapes, pool);
+    weights.leave_values();
+    const auto network = architecture.load(config, weights, piece);
+    forecast.weight_bytes += weights.resident_bytes();
+    graph::Graph graph;
+    network->build(graph, settings.rows_max, std::min<size_t>(settings.sequences, settings.rows_max));
+    forecast.activation_bytes =
+        std::max<uint64_t>(forecast.activation_bytes, graph::plan_memory(graph, threads).arena_bytes);
+  };
+  if (range.has_embedding()) add(model::range_of_pieces(0, 1, config.layers));
+  for (size_t block = range.begin; block < range.end; ++block)
+    add(model::range_of_pieces(1 + block, 2 + block, config.layers));
+  if (range.has_head(config.layers))
+    add(model::range_of_pieces(1 + config.layers, 2 + config.layers, config.layers));
+  const model::KvShape shape{
+      .layers = range.blocks(), .kv_heads = config.kv_heads, .layout = {settings.kv_type, config.head_dim}};
+  const uint64_t pages = ceil_div(settings.positions, kernels::kKvPage);
+  if (range.blocks() > 0)
+    forecast.cache_bytes = pages * kernels::kKvPage * uint64_t{model::kv_bytes_per_position(shape)};
+  return forecast;
+}
+
+Status check_fits(const MemoryForecast& forecast, uint64_t free_bytes, const std::string& what) {
+  if (forecast.total() <= free_bytes) return {};
+  return {Errc::kOutOfMemory,
+          fmt::format("{} needs {} of memory ({}), {} are free", what, format_bytes(forecast.total()),
+                      forecast.words(), format_bytes(free_bytes))};
+}
+
+}  // namespace butterfly::runtime

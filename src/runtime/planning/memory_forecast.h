@@ -1,0 +1,29 @@
+// What a stage will need in memory, before anything is loaded.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "model/arch/layer_range.h"
+#include "model/formats/model_file.h"
+#include "runtime/chain/stage_settings.h"
+
+namespace butterfly::runtime {
+
+struct MemoryForecast {
+  uint64_t weight_bytes = 0;      // as layers hold them
+  uint64_t cache_bytes = 0;       // keys and values of all positions
+  uint64_t activation_bytes = 0;  // of the largest step
+  uint64_t total() const { return weight_bytes + cache_bytes + activation_bytes; }
+  // "weights 1.2 GiB, cache 256 MiB, activations 40 MiB"
+  std::string words() const;
+};
+
+// Reads the file's head only: the values of tensors need not be there. Throws Error as loading would.
+MemoryForecast forecast_memory(const model::ModelFile& file, const model::LayerRange& range,
+                               const StageSettings& settings, size_t threads);
+
+// kOutOfMemory with all figures if it does not fit into `free_bytes`.
+Status check_fits(const MemoryForecast& forecast, uint64_t free_bytes, const std::string& what);
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,187 @@
+#include "runtime/planning/plan_pieces.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "kernels/attention/kv_page.h"
+#include "model/arch/config_keys.h"
+#include "model/arch/network.h"
+#include "runtime/planning/model_shape.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using cluster::Piece;
+using cluster::Work;
+
+// Rows beyond which every expert is touched: what an op says then is all its weights.
+constexpr size_t kManyRows = 4096;
+constexpr double kReturnBytes = 8;  // a token id and its probability
+constexpr double kRowInBytes = 8;   // a token id and its position
+
+// The graphs of one piece, by number of rows.
+class PieceGraphs {
+ public:
+  PieceGraphs(const model::Network& network, size_t kv_value_bytes)
+      : network_(network), kv_value_bytes_(kv_value_bytes) {
+    network_.build(one_, 1, 1);
+    network_.build(many_, kManyRows, 1);
+  }
+
+  // One token of each of `batch` streams, behind `depth` cached positions each.
+  Work decode(size_t batch, size_t depth) const {
+    graph::Graph all;
+    network_.build(all, batch, batch);
+    Work work;
+    for (size_t i = 0; i < all.nodes().size(); ++i) {
+      const graph::Node& node = one_.nodes()[i];
+      const graph::Cost stream = node.op->cost(one_, node, {depth, kv_value_bytes_});
+      const auto streams = static_cast<double>(batch);
+      add_flops(one_, node, streams * static_cast<double>(stream.flops), work);
+      work.kv_bytes += streams * static_cast<double>(stream.kv_bytes);
+      work.activation_bytes += streams * static_cast<double>(stream.activation_bytes);
+      work.weight_bytes += weights(all, i, batch);
+    }
+    return work;
+  }
+
+  // `prompt` tokens of one stream in runs of up to rows_max; logits of the last.
+  Work prefill(size_t prompt, size_t rows_max) const {
+    Work work;
+    for (size_t done = 0; done < prompt;) {
+      const size_t rows = std::min(rows_max, prompt - done);
+      graph::Graph run;
+      network_.build(run, rows, 1);
+      for (size_t i = 0; i < run.nodes().size(); ++i) {
+        const graph::Node& node = run.nodes()[i];
+        const graph::Cost cost = node.op->cost(run, node, {done, kv_value_bytes_});
+        add_flops(run, node, static_cast<double>(cost.flops), work);
+        work.kv_bytes += static_cast<double>(cost.kv_bytes);
+        work.activation_bytes += static_cast<double>(cost.activation_bytes);
+        work.weight_bytes += weights(run, i, rows);
+      }
+      done += rows;
+    }
+    return work;
+  }
+
+  // Of one position: what one more cached position adds.
+  double kv_bytes_per_position() const {
+    const auto at = [&](size_t depth) { return one_.cost({depth, kv_value_bytes_}).kv_bytes; };
+    return static_cast<double>(at(1) - at(0));
+  }
+
+ private:
+  // Products with quantised rows are integer products.
+  static void add_flops(const graph::Graph& g, const graph::Node& node, double flops, Work& work) {
+    const bool product = node.op->name == "matmul" || node.op->name == "expert_matmul";
+    if (!product)
+      work.other_flops += flops;
+    else if (g.type(node.inputs[0]).elem == graph::Elem::kF32)
+      work.f32_flops += flops;
+    else
+      work.int8_ops += flops;
+  }
+
+  double weights(const graph::Graph& g, size_t index, size_t rows) const {
+    const auto read = [&](const graph::Graph& from) {
+      const graph::Node& node = from.nodes()[index];
+      return static_cast<double>(node.op->cost(from, node, {0, kv_value_bytes_}).weight_bytes);
+    };
+    if (g.nodes()[index].op->name != "expert_matmul") return read(g);
+    const double all = read(many_), share = read(one_) / all;
+    return all * (1 - std::pow(1 - share, static_cast<double>(rows)));
+  }
+
+  const model::Network& network_;
+  size_t kv_value_bytes_;
+  graph::Graph one_, many_;
+};
+
+// What members of a group hand each other when all outputs are split and every product needs whole rows:
+// attention's outputs, their projection, the hidden columns, their projection.
+void fill_gathers(Piece& piece, double columns, double gathers, const PlanWorkload& workload) {
+  piece.gathers = gathers;
+  piece.decode_gather_bytes = 4 * columns * static_cast<double>(workload.batch);
+  piece.prefill_gather_bytes = 4 * columns * static_cast<double>(workload.prompt);
+}
+
+// Hidden columns of a row: of a mixture, those of the experts it asks.
+double hidden_columns(const model::ModelFile& file, const model::ModelConfig& config) {
+  const model::ConfigKeys keys(file);
+  const auto ff = static_cast<double>(config.ff);
+  if (!keys.has("expert_used_count")) return ff;
+  const size_t expert_ff = keys.size_or("expert_feed_forward_length", config.ff, SIZE_MAX);
+  return static_cast<double>(keys.size("expert_used_count", 65536) * expert_ff);
+}
+
+}  // namespace
+
+cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkload& wanted) {
+  const model::ModelFile file = without_values(original);
+  PlanWorkload w = wanted;
+  const model::ModelConfig config = model::read_config(file, w.context);
+  if (config.positions_max > 0) w.context = std::min(w.context, config.positions_max);
+  if (w.context == 0) w.context = std::min<size_t>(config.context, 4096);
+  if (w.depth == SIZE_MAX) w.depth = w.context / 2;
+  if (w.batch == 0 || w.streams < w.batch)
+    fail(Errc::kInvalidArgument, "batches of {} streams: expected 1 to {}, the number of streams", w.batch,
+         w.streams);
+  const model::Architecture& architecture = model::architecture_of(file);
+  ThreadPool pool(1);
+
+  cluster::PieceList list{.model = original.path().filename().string(), .pieces = {}};
+  list.batch = w.batch;
+  list.streams = w.streams;
+  list.context = w.context;
+  list.prompt = w.prompt;
+  list.decode_in_bytes = kRowInBytes * static_cast<double>(w.batch);
+  list.prefill_in_bytes = kRowInBytes * static_cast<double>(w.prompt);
+  const auto dim = static_cast<double>(config.dim),
+             heads = static_cast<double>(config.heads * config.head_dim);
+  const double ff = hidden_columns(file, config);
+  // The cache gives out whole pages.
+  const size_t positions =
+      (w.context + kernels::kKvPage - 1) / kernels::kKvPage * kernels::kKvPage * w.streams;
+
+  const auto add = [&](std::string name, model::LayerRange range, double gathers, double gathered) -> Piece& {
+    model::WeightLoader weights(file, pool);
+    weights.leave_values();
+    const auto network = architecture.load(config, weights, range);
+    const PieceGraphs graphs(*network, w.kv_value_bytes);
+    Piece& piece = list.pieces.emplace_back();
+    piece.name = std::move(name);
+    piece.decode = graphs.decode(w.batch, w.depth);
+    piece.prefill = graphs.prefill(w.prompt, w.rows_max);
+    piece.weight_bytes = weights.resident_bytes();
+    piece.kv_bytes = static_cast<uint64_t>(graphs.kv_bytes_per_position() * static_cast<double>(positions));
+    piece.decode_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.batch);
+    piece.prefill_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.prompt);
+    fill_gathers(piece, gathered, gathers, w);
+    return piece;
+  };
+  const auto take_away = [](Piece& from, const Piece& part) {
+    from.decode -= part.decode;
+    from.prefill -= part.prefill;
+    from.weight_bytes -= part.weight_bytes;
+  };
+  add("embedding", {0, 0}, 1, dim);
+  for (size_t i = 0; i < config.layers; ++i)
+    add(fmt::format("block {}", i), {i, i + 1}, 4, heads + dim + ff + dim);
+  add("head", {config.layers, config.layers}, 1, static_cast<double>(config.vocab));
+  // The range of the first block brings the embedding with it, that of the last block the head.
+  Piece& head = list.pieces.back();
+  take_away(list.pieces[1], list.pieces.front());
+  take_away(list.pieces[config.layers], head);
+  const double returned = w.return_logits ? 4 * static_cast<double>(config.vocab) : kReturnBytes;
+  head.decode_out_bytes = returned * static_cast<double>(w.batch);
+  head.prefill_out_bytes = returned;
+  head.prefill_gather_bytes = head.decode_gather_bytes / static_cast<double>(w.batch);
+  return list;
+}
+
+}  // namespace butterfly::runtime

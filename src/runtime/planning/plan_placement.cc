@@ -1,0 +1,183 @@
+#include "runtime/planning/plan_placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "runtime/chain/row_format.h"
+#include "runtime/planning/memory_forecast.h"
+#include "runtime/planning/plan_model.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using cluster::ClusterSpec;
+using cluster::LinkSpec;
+using cluster::PlanNode;
+using cluster::PlanQuestion;
+
+constexpr LinkSpec kFree{.latency_s = 0, .bandwidth = 1e15};
+constexpr LinkSpec kForbidden{.latency_s = 1e6, .bandwidth = 1e15};  // no plan is worth a step of 12 days
+constexpr double kMemoryShare = 0.95;  // of what is free: allocators and stacks want some too
+constexpr Duration kStallLeast = std::chrono::seconds(3), kStallMost = std::chrono::minutes(2);
+constexpr double kStallFactor = 6;  // times the longest step, as predicted
+
+// Nodes as the planner gets them: the coordinator's own last, then, for strategies that choose the order, a
+// node without memory from which the requests come. Its links say where a chain may begin and end.
+struct Question {
+  std::vector<PlanNode> nodes;
+  ClusterSpec spec;
+  size_t self = 0;
+};
+
+// `row_bytes`: of what a token sends over it.
+LinkSpec link_between(const PlanQuestion& question, const PlanNode& from, const PlanNode& to,
+                      const LinkSpec& unknown, double row_bytes) {
+  const std::pair<std::string, std::string> pair(from.id.key, to.id.key);
+  if (std::ranges::find(question.broken, pair) != question.broken.end()) return kForbidden;
+  const auto there = question.links.find(pair);
+  const auto back = question.links.find({pair.second, pair.first});
+  const auto& found = there != question.links.end() ? there : back;
+  if (found == question.links.end()) return unknown;
+  const LinkSpec spec = found->second.spec_for(row_bytes);
+  return spec.bandwidth > 0 ? spec : unknown;
+}
+
+Result<Question> read_question(const model::ModelFile& file, const PlanQuestion& asked,
+                               const PlacementOptions& options, uint64_t activation_bytes, double row_bytes,
+                               bool with_front) {
+  Question question;
+  question.nodes = asked.nodes;
+  const auto self = std::ranges::find(question.nodes, asked.coordinator, &PlanNode::id);
+  if (self == question.nodes.end()) return Status(Errc::kNotFound, "the coordinator's own node is not ready");
+  std::rotate(self, self + 1, question.nodes.end());
+  question.self = question.nodes.size() - 1;
+  const DType type = main_type(file);
+  for (const PlanNode& node : question.nodes) {
+    const auto usable = static_cast<uint64_t>(kMemoryShare * static_cast<double>(node.ram_free_bytes));
+    question.spec.nodes.push_back(
+        node_spec(node.capabilities, node.id.key, type, usable - std::min(usable, activation_bytes)));
+  }
+  if (with_front) {
+    cluster::NodeSpec front = question.spec.nodes[question.self];
+    front.name = "front";
+    front.ram_bytes = 0;
+    question.spec.nodes.push_back(front);
+  }
+  const auto link = [&](size_t from, size_t to) {
+    return link_between(asked, question.nodes[from], question.nodes[to], options.unknown_link, row_bytes);
+  };
+  const size_t count = question.nodes.size();
+  question.spec.connect_all(options.unknown_link);
+  question.spec.coordinator = question.spec.nodes.size() - 1;
+  for (size_t from = 0; from < count; ++from)
+    for (size_t to = 0; to < count; ++to)
+      if (from != to)
+        question.spec.link(from, to) = with_front && from == question.self ? kForbidden : link(from, to);
+  if (!with_front) return question;
+  for (size_t node = 0; node < count; ++node) {
+    const bool is_self = node == question.self;
+    question.spec.link(count, node) = is_self ? kFree : link(question.self, node);
+    question.spec.link(node, count) = is_self ? kFree : kForbidden;
+  }
+  return question;
+}
+
+// Whoever has the end hands the head over to the coordinator.
+void end_at(cluster::Plan& plan, size_t self) {
+  cluster::Stage& last = plan.stages.back();
+  if (last.nodes[0] == self) return;
+  const size_t end = last.end--;
+  if (last.size() == 0) plan.stages.pop_back();
+  plan.stages.push_back({{self}, end - 1, end, {1.0}});
+}
+
+// Seconds less than at the sustained rate, of a stage that rests between its steps: its node has a quota on
+// CPU time and finds it unused (cpu_share.h).
+double saved_by_rest(const cluster::Capabilities& node, double sustained_s) {
+  const double share = std::clamp(node.cpu_share, 1e-3, 1.0);
+  return std::min(node.burst_s * (1 / share - 1), sustained_s * (1 - share));
+}
+
+cluster::Placement placement_of(const cluster::PlannedChain& planned, const cluster::Problem& problem,
+                                const Question& question) {
+  cluster::Plan plan = planned.plan;
+  end_at(plan, question.self);
+  const cluster::Prediction prediction = cluster::predict(problem, plan);
+  cluster::Placement placement;
+  placement.pieces = static_cast<uint32_t>(problem.pieces());
+  // With one stream a node rests while others work; no quota gives more than its share over a whole round.
+  double latency_s = prediction.latency_s, longest_s = 0;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const cluster::Stage& stage = plan.stages[i];
+    cluster::StagePrediction expected = prediction.stages[i];
+    longest_s = std::max(longest_s, expected.seconds);
+    const double saved = plan.stages.size() > 1
+                             ? saved_by_rest(question.nodes[stage.nodes[0]].capabilities, expected.seconds)
+                             : 0;
+    latency_s -= saved;
+    expected.seconds -= saved;
+    const auto longest = std::chrono::duration_cast<Duration>(
+        std::chrono::duration<double>(std::min(kStallFactor * (expected.prefill_s + expected.seconds), 1e3)));
+    placement.stages.push_back({.node = question.nodes[stage.nodes[0]].id,
+                                .begin = static_cast<uint32_t>(stage.begin),
+                                .end = static_cast<uint32_t>(stage.end),
+                                .memory_bytes = expected.weight_bytes + expected.kv_bytes,
+                                .predicted_s = expected.seconds,
+                                .stall_after = std::clamp<Duration>(longest, kStallLeast, kStallMost)});
+  }
+  latency_s = std::max(latency_s, longest_s);
+  placement.tokens_per_s = latency_s > 0 ? 1 / latency_s : 0;
+  for (const std::string& reason : planned.reasons)
+    placement.words += (placement.words.empty() ? "" : "; ") + reason;
+  return placement;
+}
+
+}  // namespace
+
+DType main_type(const model::ModelFile& file) {
+  const auto shares = file.type_shares();
+  const auto type = shares.empty() ? std::nullopt : dtype_by_name(shares.front().type);
+  return type.value_or(DType::kF32);
+}
+
+Result<cluster::Placement> plan_placement(const model::ModelFile& file, const PlanQuestion& asked,
+                                          const PlacementOptions& options) {
+  try {
+    const StageSettings& settings = options.settings;
+    const model::ModelConfig config = model::read_config(file, settings.context);
+    const size_t layers = config.layers;
+    const auto row_bytes = static_cast<double>(find_row_format(settings.wire).row_bytes(config.dim));
+    const MemoryForecast all =
+        forecast_memory(file, model::range_of_pieces(0, layers + 2, layers), settings, 1);
+    const bool chooses_order = options.strategy == "optimal" || options.strategy == "annealing";
+    auto question = read_question(file, asked, options, all.activation_bytes, row_bytes, chooses_order);
+    if (!question) return question.status();
+    PlanRequest request;
+    request.workload.context = settings.context;
+    request.workload.streams = std::max<size_t>(1, settings.positions / settings.context);
+    request.workload.prompt = request.workload.rows_max = settings.rows_max;
+    request.workload.wire_value_bytes = row_bytes / static_cast<double>(config.dim);
+    request.choose_batch = options.objective == cluster::Objective::kThroughput;
+    request.options.objective = options.objective;
+    request.strategies = {options.strategy};
+    const ModelPlan plan = plan_model(file, question->spec, request);
+    const Result<cluster::PlannedChain>& planned = plan.outcomes.front().planned;
+    if (!planned && planned.status().code() == Errc::kOutOfMemory) {
+      uint64_t free = 0;
+      for (const PlanNode& node : asked.nodes) free += node.ram_free_bytes;
+      return Status(Errc::kOutOfMemory,
+                    fmt::format("the model needs {} of memory ({}); {} nodes have {} free together: {}",
+                                format_bytes(all.total()), all.words(), asked.nodes.size(),
+                                format_bytes(free), planned.status().text()));
+    }
+    if (!planned) return planned.status();
+    return placement_of(*planned, plan.problem, *question);
+  } catch (const Error& error) {
+    return Status(error.code(), error.what());
+  }
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,29 @@
+// Answers the coordinator's question who runs what, with the planner and the model's own graph.
+#pragma once
+#include <string>
+
+#include "cluster/member/placement.h"
+#include "cluster/partition/partitioner.h"
+#include "model/formats/model_file.h"
+#include "runtime/chain/stage_settings.h"
+
+namespace butterfly::runtime {
+
+// The type of most of a model's weights: whose kernels decide how fast a node is.
+DType main_type(const model::ModelFile& file);
+
+struct PlacementOptions {
+  std::string strategy = "optimal";
+  cluster::Objective objective = cluster::Objective::kLatency;
+  StageSettings settings;
+  // Of links nobody has measured: gigabit Ethernet.
+  cluster::LinkSpec unknown_link{.latency_s = 200e-6, .bandwidth = 117e6};
+};
+
+// The coordinator's node has the last stage and with it the head: logits do not travel. kOutOfMemory with
+// figures when the model does not fit on these nodes, kNotFound when the coordinator's node is not among
+// them.
+Result<cluster::Placement> plan_placement(const model::ModelFile& file, const cluster::PlanQuestion& question,
+                                          const PlacementOptions& options);
+
+}  // namespace butterfly::runtime

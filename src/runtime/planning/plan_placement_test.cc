@@ -1,0 +1,149 @@
+#include "runtime/planning/plan_placement.h"
+
+#include <gtest/gtest.h>
+
+#include "cluster/testing/member_samples.h"
+#include "runtime/planning/memory_forecast.h"
+#include "runtime/planning/model_shape.h"
+#include "runtime/testing/models.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using cluster::testing::capabilities;
+using cluster::testing::node_id;
+
+StageSettings small_settings() {
+  return {.context = 256,
+          .positions = 1024,
+          .sequences = 4,
+          .rows_max = 64,
+          .kv_type = DType::kF16,
+          .wire = "f32"};
+}
+
+cluster::PlanQuestion question(size_t nodes, uint64_t ram_bytes) {
+  cluster::PlanQuestion asked;
+  asked.epoch = 1;
+  asked.coordinator = node_id(1);
+  for (size_t i = 0; i < nodes; ++i)
+    asked.nodes.push_back({node_id(static_cast<int>(i) + 1), capabilities(ram_bytes), ram_bytes});
+  return asked;
+}
+
+struct PlanPlacementTest : ::testing::Test {
+  model::ModelFile file = shape_file(*find_shape("llama-8b"), DType::kQ4_0, DType::kQ8_0);
+  PlacementOptions options{.settings = {.context = 2048, .positions = 4096, .sequences = 2, .rows_max = 128}};
+
+  void expect_usable(const cluster::Placement& placement, const cluster::PlanQuestion& asked) {
+    EXPECT_EQ(cluster::why_not_whole(placement), "");
+    EXPECT_EQ(placement.pieces, 34u);
+    EXPECT_EQ(placement.stages.back().node, asked.coordinator) << "the head is where the engine is";
+    for (const auto& stage : placement.stages) EXPECT_GE(stage.stall_after, std::chrono::seconds(3));
+  }
+};
+
+TEST_F(PlanPlacementTest, EveryStrategyEndsAtTheCoordinator) {
+  for (const char* strategy : {"optimal", "balanced", "uniform", "annealing"})
+    for (const size_t nodes : {1, 3}) {
+      const auto asked = question(nodes, uint64_t{16} << 30);
+      options.strategy = strategy;
+      const auto placement = plan_placement(file, asked, options);
+      ASSERT_TRUE(placement.ok()) << strategy << " " << nodes << ": " << placement.status().text();
+      expect_usable(*placement, asked);
+    }
+}
+
+TEST_F(PlanPlacementTest, AModelTooLargeForOneNodeIsSplit) {
+  const auto asked = question(3, uint64_t{2} << 30);  // it needs about 5 GiB
+  for (const char* strategy : {"optimal", "balanced"}) {
+    options.strategy = strategy;
+    const auto placement = plan_placement(file, asked, options);
+    ASSERT_TRUE(placement.ok()) << strategy << ": " << placement.status().text();
+    expect_usable(*placement, asked);
+    EXPECT_EQ(placement->stages.size(), 3u);
+    for (const auto& stage : placement->stages) EXPECT_LE(stage.memory_bytes, uint64_t{2} << 30);
+  }
+}
+
+TEST_F(PlanPlacementTest, AQuotaHalvesWhatIsSustainedAndLeavesAFirstBurst) {
+  options.strategy = "uniform";
+  auto asked = question(2, uint64_t{16} << 30);
+  const auto stage_s = [&](size_t stage) {
+    const auto placement = plan_placement(file, asked, options);
+    EXPECT_TRUE(placement.ok()) << placement.status().text();
+    return placement->stages.at(stage).predicted_s;
+  };
+  const double whole = stage_s(0);
+  auto& first = asked.nodes[1].capabilities;  // the coordinator's own is the last stage
+  first.cpu_share = 0.5;
+  EXPECT_NEAR(stage_s(0), 2 * whole, 1e-9);
+  first.burst_s = whole / 10;
+  EXPECT_NEAR(stage_s(0), 1.9 * whole, 1e-9) << "a tenth at full speed, the rest at half";
+  first.burst_s = 10 * whole;
+  EXPECT_NEAR(stage_s(0), whole, 1e-9) << "never faster than without a quota";
+  // Alone it never rests.
+  asked.nodes = {asked.nodes[0]};
+  asked.nodes[0].capabilities.cpu_share = 0.5;
+  const double sustained = stage_s(0);
+  asked.nodes[0].capabilities.burst_s = 1;
+  EXPECT_NEAR(stage_s(0), sustained, 1e-9);
+}
+
+TEST_F(PlanPlacementTest, TooLittleMemoryIsSaidInFigures) {
+  const auto placement = plan_placement(file, question(2, uint64_t{1} << 30), options);
+  ASSERT_FALSE(placement.ok());
+  EXPECT_EQ(placement.status().code(), Errc::kOutOfMemory);
+  EXPECT_NE(placement.status().text().find("2.00 GiB free together"), std::string::npos)
+      << placement.status().text();
+}
+
+TEST_F(PlanPlacementTest, WithoutTheCoordinatorsNodeThereIsNoPlan) {
+  auto asked = question(3, uint64_t{16} << 30);
+  asked.coordinator = node_id(9);
+  EXPECT_EQ(plan_placement(file, asked, options).status().code(), Errc::kNotFound);
+}
+
+TEST_F(PlanPlacementTest, BrokenPairsAreAvoided) {
+  auto asked = question(3, uint64_t{2} << 30);
+  const auto first = plan_placement(file, asked, options);
+  ASSERT_TRUE(first.ok()) << first.status().text();
+  ASSERT_EQ(first->stages.size(), 3u);
+  asked.broken.emplace_back(first->stages[0].node.key, first->stages[1].node.key);
+  const auto second = plan_placement(file, asked, options);
+  ASSERT_TRUE(second.ok()) << second.status().text();
+  expect_usable(*second, asked);
+  EXPECT_EQ(second->stages[0].node, first->stages[1].node) << "the other way round";
+}
+
+TEST(MemoryForecastTest, WeightsAreWhatLoadingTakes) {
+  testing::RandomModel random(DType::kQ4_0, 1);
+  const LoadedModel& whole = *random.loaded().model;
+  const StageSettings settings = small_settings();
+  for (const size_t cut : {0, 1, 2, 3}) {
+    ThreadPool pool(1);
+    LoadOptions load;
+    load.with_tokenizer = false;
+    load.context = settings.context;
+    load.range = model::range_of_pieces(cut, whole.config.layers + 2, whole.config.layers);
+    const auto part = load_model(random.path(), pool, load);
+    const MemoryForecast forecast = forecast_memory(whole.file, *load.range, settings, 1);
+    const auto weights = static_cast<double>(part->resident_bytes);
+    EXPECT_NEAR(static_cast<double>(forecast.weight_bytes), weights, 0.02 * weights) << cut;
+    EXPECT_GT(forecast.activation_bytes, 0u);
+    const PagedLayers layers(*part, pool, settings.chain_options().cache);
+    EXPECT_EQ(forecast.cache_bytes, layers.cache_bytes()) << cut;
+  }
+}
+
+TEST(MemoryForecastTest, RefusalsHaveFigures) {
+  const MemoryForecast forecast{.weight_bytes = 3 << 20, .cache_bytes = 1 << 20, .activation_bytes = 1 << 20};
+  EXPECT_TRUE(check_fits(forecast, 5 << 20, "a part").ok());
+  const Status refused = check_fits(forecast, (5 << 20) - 1, "a part");
+  EXPECT_EQ(refused.code(), Errc::kOutOfMemory);
+  EXPECT_NE(refused.text().find("5.00 MiB"), std::string::npos) << refused.text();
+  EXPECT_NE(refused.text().find("weights 3.00 MiB"), std::string::npos) << refused.text();
+}
+
+}  // namespace
+}  // namespace butterfly::runtime
