@@ -35,7 +35,7 @@ runtime::GenerateOptions greedy() {
 }
 
 struct Caterpillar : ::testing::Test {
-  runtime::LocalStage stage() {
+  runtime::CachedLayers layers() {
     return {*model,
             pool,
             {.positions = model->config.context, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512}};
@@ -47,7 +47,7 @@ struct Caterpillar : ::testing::Test {
 
 TEST_F(Caterpillar, AnswersQuestionsItHasNeverSeen) {
   train::write_corpus(dir / "corpus", {.seed = 1, .items = 1, .valid_items = 1, .question_items = 500});
-  runtime::LocalStage here = stage();
+  runtime::CachedLayers here = layers();
   const QuestionResult result =
       ask_questions(here, chat_template_of(*model), read_questions(dir / "corpus/questions.jsonl"),
                     [](size_t) { return true; });
@@ -58,7 +58,7 @@ TEST_F(Caterpillar, AnswersQuestionsItHasNeverSeen) {
 }
 
 TEST_F(Caterpillar, HoldsAConversation) {
-  runtime::LocalStage here = stage();
+  runtime::CachedLayers here = layers();
   Conversation talk(here, chat_template_of(*model));
   const auto ask = [&](const char* message) {
     std::string answer;
@@ -120,8 +120,8 @@ TEST_F(Caterpillar, TrainingAndInferenceAgreeOnItsLoss) {
   const train::MicroBatch whole{.tokens = batch.ids, .pixels = {}, .targets = batch.targets};
   const train::StepReport trained = trainer.evaluate({&whole, 1});
 
-  runtime::LocalStage here(*exact, pool,
-                           {.positions = length, .sequences = 1, .kv_type = DType::kF32, .rows_max = length});
+  runtime::CachedLayers here(
+      *exact, pool, {.positions = length, .sequences = 1, .kv_type = DType::kF32, .rows_max = length});
   double loss = 0;
   size_t targets = 0;
   for (size_t i = 0; i < windows; ++i) {

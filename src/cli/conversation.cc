@@ -15,8 +15,8 @@ std::string chat_template_of(const runtime::LoadedModel& model) {
   return model.file.metadata().string_or("tokenizer.chat_template", "");
 }
 
-Conversation::Conversation(runtime::LocalStage& stage, const std::string& chat_template)
-    : stage_(stage), prompter_(stage.model().tokenizer_or_throw(), chat_template) {
+Conversation::Conversation(runtime::CachedLayers& layers, const std::string& chat_template)
+    : layers_(layers), prompter_(layers.model().tokenizer_or_throw(), chat_template) {
   prompter_.check_template();
 }
 
@@ -28,7 +28,7 @@ std::vector<int32_t> Conversation::prompt() const {
 
 std::vector<int32_t> Conversation::prompt_that_fits() {
   std::vector<int32_t> ids = prompt();
-  while (turns_.size() > 2 && ids.size() + stage_.positions() / kAnswerShare > stage_.positions()) {
+  while (turns_.size() > 2 && ids.size() + layers_.positions() / kAnswerShare > layers_.positions()) {
     turns_.erase(turns_.begin(), turns_.begin() + 2);
     forgotten_ += 2;
     ids = prompt();
@@ -46,7 +46,7 @@ runtime::GenerateResult Conversation::ask(const std::string& message, runtime::G
   std::string answer;
   runtime::GenerateResult result;
   try {
-    result = runtime::generate(stage_, ids, options, [&](std::string_view text) {
+    result = runtime::generate(layers_, ids, options, [&](std::string_view text) {
       answer += text;
       return sink(text);
     });

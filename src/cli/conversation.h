@@ -13,21 +13,21 @@ namespace butterfly::cli {
 // The template of a model's file; empty for a file without one.
 std::string chat_template_of(const runtime::LoadedModel& model);
 
-// Borrows the stage, and uses its sequence 0. Not thread-safe.
+// Borrows the layers, and uses their sequence 0. Not thread-safe.
 //
 // What the cache holds of the turns before is not computed again. When the turns no longer fit the context
 // with room for an answer, the oldest are forgotten, two at a time.
 class Conversation {
  public:
   // An empty template: ChatML. Throws Error for one that cannot be read.
-  Conversation(runtime::LocalStage& stage, const std::string& chat_template);
+  Conversation(runtime::CachedLayers& layers, const std::string& chat_template);
 
   // The answer goes to `sink` as it comes; it becomes part of the conversation, however it ended.
   runtime::GenerateResult ask(const std::string& message, runtime::GenerateOptions options,
                               const runtime::TextSink& sink);
 
   void forget_all() { turns_.clear(); }
-  // When somebody else used the stage in between.
+  // When somebody else used the layers in between.
   void forget_cache() { cached_.clear(); }
   size_t forgotten() const { return forgotten_; }  // turns, since the beginning
 
@@ -39,7 +39,7 @@ class Conversation {
   std::vector<int32_t> prompt() const;
   std::vector<int32_t> prompt_that_fits();
 
-  runtime::LocalStage& stage_;
+  runtime::CachedLayers& layers_;
   model::ChatPrompter prompter_;
   std::vector<Turn> turns_;
   std::vector<int32_t> cached_;  // ids in the cache

@@ -19,7 +19,7 @@ struct ConversationTest : ::testing::Test {
     ASSERT_EQ(made.status, kExitOk) << made.err;
     model = runtime::load_model(path, pool);
   }
-  runtime::LocalStage stage(size_t positions) {
+  runtime::CachedLayers layers(size_t positions) {
     return {*model, pool, {.positions = positions, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512}};
   }
   static runtime::GenerateOptions greedy(size_t tokens) {
@@ -37,7 +37,7 @@ struct ConversationTest : ::testing::Test {
 };
 
 TEST_F(ConversationTest, AnswersDependOnTheTurnsAndNotOnTheCache) {
-  runtime::LocalStage one = stage(512), other = stage(512);
+  runtime::CachedLayers one = layers(512), other = layers(512);
   Conversation talk(one, ""), again(other, ""), alone(other, "");
   std::vector<std::vector<int32_t>> answers;
   size_t prompt = 0;
@@ -46,7 +46,7 @@ TEST_F(ConversationTest, AnswersDependOnTheTurnsAndNotOnTheCache) {
     answers.push_back(result.tokens);
     prompt = result.prompt_tokens;
   }
-  // The same turns in a stage whose cache somebody else used in between: nothing can be kept there.
+  // The same turns with layers whose cache somebody else used in between: nothing can be kept there.
   std::vector<std::vector<int32_t>> expected;
   for (const char* message : {"How are you?", "And now?"}) {
     expected.push_back(again.ask(message, greedy(6), kNowhere).tokens);
@@ -60,7 +60,7 @@ TEST_F(ConversationTest, AnswersDependOnTheTurnsAndNotOnTheCache) {
 }
 
 TEST_F(ConversationTest, TheOldestTurnsAreForgottenWhenTheContextIsFull) {
-  runtime::LocalStage small = stage(256);
+  runtime::CachedLayers small = layers(256);
   Conversation talk(small, "");
   for (int i = 0; i < 12; ++i) {
     const auto result = talk.ask("What is this number?", greedy(8), kNowhere);
@@ -76,7 +76,7 @@ TEST_F(ConversationTest, TheOldestTurnsAreForgottenWhenTheContextIsFull) {
 // "</s>" ends a text of this model; nobody ends one by typing it.
 TEST_F(ConversationTest, TypedControlTokensArePlainText) {
   ASSERT_EQ(model->tokenizer_or_throw().token_text(*model->tokenizer_or_throw().eos()), "</s>");
-  runtime::LocalStage one = stage(512);
+  runtime::CachedLayers one = layers(512);
   const auto tokens = [&](const std::string& message) {
     return Conversation(one, "").ask(message, greedy(1), kNowhere).prompt_tokens;
   };

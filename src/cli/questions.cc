@@ -37,10 +37,10 @@ std::vector<Question> read_questions(const std::filesystem::path& path) {
   return questions;
 }
 
-QuestionResult ask_questions(runtime::LocalStage& stage, const std::string& chat_template,
+QuestionResult ask_questions(runtime::CachedLayers& layers, const std::string& chat_template,
                              const std::vector<Question>& questions,
                              const std::function<bool(size_t asked)>& progress) {
-  Conversation conversation(stage, chat_template);
+  Conversation conversation(layers, chat_template);
   runtime::GenerateOptions options;
   options.sampling.temperature = 0;
   options.tokens_max = kAnswerTokensMax;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/layers/stage.h"
+#include "runtime/layers/cached_layers.h"
 
 namespace butterfly::cli {
 
@@ -31,7 +31,7 @@ struct QuestionResult {
 
 // Each through the model's chat template, answered greedily; right means the same text, blanks at the ends
 // aside. `progress(asked)` may return false to stop.
-QuestionResult ask_questions(runtime::LocalStage& stage, const std::string& chat_template,
+QuestionResult ask_questions(runtime::CachedLayers& layers, const std::string& chat_template,
                              const std::vector<Question>& questions,
                              const std::function<bool(size_t asked)>& progress);
 

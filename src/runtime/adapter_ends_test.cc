@@ -84,11 +84,12 @@ std::vector<float> logits_of(const std::filesystem::path& path, std::vector<mode
   options.with_tokenizer = false;
   options.adapters = std::move(adapters);
   const auto model = load_model(path, pool, options);
-  LocalStage stage(*model, pool, {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
+  CachedLayers layers(*model, pool,
+                      {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
   std::vector<BatchRow> rows;
   for (int32_t token : some_tokens(20, kVocab))
     rows.push_back({token, 0, static_cast<uint32_t>(rows.size()), true});
-  const auto logits = stage.run(rows);
+  const auto logits = layers.run(rows);
   return {logits.begin(), logits.end()};
 }
 

@@ -34,10 +34,11 @@ struct Adapted {
     model = load_model(path, pool, options);
   }
   std::vector<float> logits(const std::vector<int32_t>& tokens) {
-    LocalStage stage(*model, pool, {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
+    CachedLayers layers(*model, pool,
+                        {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
     std::vector<BatchRow> rows;
     for (int32_t token : tokens) rows.push_back({token, 0, static_cast<uint32_t>(rows.size()), true});
-    const auto result = stage.run(rows);
+    const auto result = layers.run(rows);
     return {result.begin(), result.end()};
   }
 };

@@ -100,12 +100,12 @@ TEST(GptNano, LogitsArePyTorchsAndTheLettersAreSorted) {
   const auto letters = values_of(partials["idx"]), want = values_of(partials["lm_head"]);
   double worst = 0;
   for (size_t batch = 0; batch < 3; ++batch) {
-    LocalStage stage(*loaded.model, loaded.pool,
-                     {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
+    CachedLayers layers(*loaded.model, loaded.pool,
+                        {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
     std::vector<BatchRow> rows;
     for (uint32_t i = 0; i < 11; ++i)
       rows.push_back({static_cast<int32_t>(letters[batch * 11 + i]), 0, i, true});
-    const auto logits = stage.run(rows);
+    const auto logits = layers.run(rows);
     ASSERT_EQ(logits.size(), 33u);
     for (size_t i = 0; i < 33; ++i)
       worst = std::max(worst, std::abs(double{logits[i]} - want[batch * 33 + i]));
@@ -118,7 +118,7 @@ TEST(GptNano, LogitsArePyTorchsAndTheLettersAreSorted) {
       EXPECT_EQ(std::max_element(row.begin(), row.end()) - row.begin(), static_cast<ptrdiff_t>(sorted[i]));
     }
     // There are as many positions as were learned.
-    EXPECT_THROW(stage.run(std::vector<BatchRow>{{0, 0, 11, true}}), Error);
+    EXPECT_THROW(layers.run(std::vector<BatchRow>{{0, 0, 11, true}}), Error);
   }
   EXPECT_LT(worst, 1e-5);
 }

@@ -8,7 +8,7 @@
 
 #include "kernels/digest/digest.h"
 #include "model/synthetic/random_model.h"
-#include "runtime/layers/stage.h"
+#include "runtime/layers/cached_layers.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -60,14 +60,14 @@ uint64_t model_digest(const ModelDigestRow& row) {
   LoadOptions load;
   load.with_tokenizer = false;
   const auto model = load_model(file.path, pool, load);
-  LocalStage stage(*model, pool, {.positions = 64, .sequences = 1, .kv_type = row.cache, .rows_max = 64});
+  CachedLayers layers(*model, pool, {.positions = 64, .sequences = 1, .kv_type = row.cache, .rows_max = 64});
   kernels::Digest digest;
   uint32_t position = 0;
   for (uint32_t count : {37, 1, 1, 3, 1}) {  // a prompt across two pages of the cache, then decoding
     std::vector<BatchRow> rows;
     for (uint32_t i = 0; i < count; ++i, ++position)
       rows.push_back({static_cast<int32_t>(position * 97 % kVocabulary), 0, position, true});
-    digest.add(stage.run(rows));
+    digest.add(layers.run(rows));
   }
   return digest.value();
 }

@@ -37,12 +37,12 @@ TEST(ModelFormats, AFolderEqualsItsGguf) {
 
   Loaded loaded(dir, 2, /*with_tokenizer=*/false);
   const auto computed = json_of_text<nlohmann::json>(read_text(dir / "computed-greedy.json"))["greedy_ids"];
-  LocalStage stage(*loaded.model, loaded.pool,
-                   {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
+  CachedLayers layers(*loaded.model, loaded.pool,
+                      {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
   std::vector<int32_t> ids = {1};
   while (ids.size() <= computed.size()) {
     const auto logits =
-        stage.run(std::vector<BatchRow>{{ids.back(), 0, static_cast<uint32_t>(ids.size() - 1), true}});
+        layers.run(std::vector<BatchRow>{{ids.back(), 0, static_cast<uint32_t>(ids.size() - 1), true}});
     ids.push_back(static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
   }
   EXPECT_EQ(std::vector<int32_t>(ids.begin() + 1, ids.end()), computed.get<std::vector<int32_t>>());

@@ -51,7 +51,7 @@ TEST_P(OneResult, ASequenceAloneEqualsTheSameInABatchOfMany) {
   const size_t vocab = model.loaded().model->config.vocab;
   for (size_t batch : {2, 7, 64}) {
     // `batch` sequences of eight tokens each, one token of each per run.
-    LocalStage together(
+    CachedLayers together(
         *model.loaded().model, model.loaded().pool,
         {.positions = batch * 32, .sequences = batch, .kv_type = DType::kF16, .rows_max = 64});
     std::vector<std::vector<uint32_t>> bits(batch);
@@ -74,14 +74,14 @@ TEST_P(OneResult, ASequenceAloneEqualsTheSameInABatchOfMany) {
 TEST_P(OneResult, SampledTextDependsOnTheSeedAlone) {
   RandomModel one(GetParam(), 1), three(GetParam(), 3);
   const auto text = [](RandomModel& model, uint64_t seed, size_t chunk) {
-    LocalStage stage(*model.loaded().model, model.loaded().pool, {});
+    CachedLayers layers(*model.loaded().model, model.loaded().pool, {});
     GenerateOptions options;
     options.sampling.temperature = 1.0f;
     options.sampling.seed = seed;
     options.tokens_max = 30;
     options.ignore_eos = true;
     options.chunk = chunk;
-    return generate(stage, some_tokens(50, 320), options, [](std::string_view) { return true; }).tokens;
+    return generate(layers, some_tokens(50, 320), options, [](std::string_view) { return true; }).tokens;
   };
   EXPECT_EQ(text(one, 1, 512), text(three, 1, 7));
   EXPECT_NE(text(one, 1, 512), text(one, 2, 512));
@@ -102,8 +102,8 @@ TEST_P(OneResultArchitecture, ThreadsPiecesAndCompanyChangeNothing) {
     EXPECT_EQ(logit_bits(two.loaded(), tokens, {1, 2, 33, 7, 27}), want) << dtype_name(type);
 
     // Three sequences in step: the first has the tokens above, the others something else.
-    LocalStage together(*two.loaded().model, two.loaded().pool,
-                        {.positions = 3 * 96, .sequences = 3, .kv_type = DType::kF16, .rows_max = 64});
+    CachedLayers together(*two.loaded().model, two.loaded().pool,
+                          {.positions = 3 * 96, .sequences = 3, .kv_type = DType::kF16, .rows_max = 64});
     const size_t vocab = two.loaded().model->config.vocab;
     std::vector<uint32_t> bits;
     for (uint32_t position = 0; position < 70; ++position) {

@@ -41,11 +41,11 @@ TEST(Stories260K, LogitsEqualThePlainFloatPass) {
   const auto computed = read_json(dir / "computed-greedy-ids.json");
   const auto ids = computed["greedy_ids"].get<std::vector<int32_t>>();
   Loaded loaded(dir / "stories260K.gguf");
-  LocalStage stage(*loaded.model, loaded.pool,
-                   {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
+  CachedLayers layers(*loaded.model, loaded.pool,
+                      {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
   std::vector<BatchRow> rows = {{1, 0, 0, true}};
   for (uint32_t i = 1; i < 4; ++i) rows.push_back({ids[i - 1], 0, i, true});
-  const auto logits = stage.run(rows);
+  const auto logits = layers.run(rows);
   const auto& want = computed["logits_after_first_4_tokens"];
   ASSERT_EQ(want.size(), 4u);
   double worst = 0;
@@ -64,11 +64,11 @@ struct NearTies {
 };
 NearTies follow(Loaded& loaded, const std::vector<int32_t>& tokens) {
   const size_t vocab = loaded.model->config.vocab;
-  LocalStage stage(*loaded.model, loaded.pool,
-                   {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
+  CachedLayers layers(*loaded.model, loaded.pool,
+                      {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
   std::vector<BatchRow> rows = {{1, 0, 0, true}};
   for (uint32_t i = 0; i + 1 < tokens.size(); ++i) rows.push_back({tokens[i], 0, i + 1, true});
-  const auto logits = stage.run(rows);
+  const auto logits = layers.run(rows);
   NearTies ties;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const auto row = logits.subspan(i * vocab, vocab);
@@ -111,12 +111,12 @@ TEST(TinyQuantized, ProbabilitiesAreLlamaCppsWithinItsOwnRounding) {
     const auto& expected = all[name];
     Loaded loaded(dir / (std::string(name) + ".gguf"), 2, /*with_tokenizer=*/false);
     const size_t vocab = loaded.model->config.vocab;
-    LocalStage stage(*loaded.model, loaded.pool,
-                     {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
+    CachedLayers layers(*loaded.model, loaded.pool,
+                        {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
     std::vector<BatchRow> rows;
     for (int32_t token : expected["prompt"].get<std::vector<int32_t>>())
       rows.push_back({token, 0, static_cast<uint32_t>(rows.size()), true});
-    const auto logits = stage.run(rows);
+    const auto logits = layers.run(rows);
     double worst = 0;
     for (size_t r = 0; r < rows.size(); ++r) {
       const auto row = logits.subspan(r * vocab, vocab);
@@ -137,11 +137,11 @@ TEST(TinyQuantized, ProbabilitiesAreLlamaCppsWithinItsOwnRounding) {
 
 // Logits after each token, from one run.
 std::vector<float> logits_of(Loaded& loaded, const std::vector<int32_t>& tokens) {
-  LocalStage stage(*loaded.model, loaded.pool,
-                   {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
+  CachedLayers layers(*loaded.model, loaded.pool,
+                      {.positions = 0, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
   std::vector<BatchRow> rows;
   for (int32_t token : tokens) rows.push_back({token, 0, static_cast<uint32_t>(rows.size()), true});
-  const auto logits = stage.run(rows);
+  const auto logits = layers.run(rows);
   return {logits.begin(), logits.end()};
 }
 

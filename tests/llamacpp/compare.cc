@@ -6,7 +6,7 @@
 #include <cmath>
 #include <functional>
 
-#include "runtime/layers/stage.h"
+#include "runtime/layers/cached_layers.h"
 
 namespace butterfly::testing {
 namespace {
@@ -74,11 +74,11 @@ std::vector<float> our_logits(const std::filesystem::path& path, const std::vect
   options.context = context;
   options.adapters = std::move(adapters);
   const auto model = load_model(path, pool, options);
-  runtime::LocalStage stage(*model, pool,
-                            {.positions = context, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
+  runtime::CachedLayers layers(
+      *model, pool, {.positions = context, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
   std::vector<runtime::BatchRow> rows;
   for (int32_t token : tokens) rows.push_back({token, 0, static_cast<uint32_t>(rows.size()), true});
-  const auto logits = stage.run(rows);
+  const auto logits = layers.run(rows);
   return {logits.begin(), logits.end()};
 }
 

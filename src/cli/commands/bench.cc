@@ -151,10 +151,10 @@ std::vector<runtime::BenchmarkTest> tests_of(const BenchOptions& options) {
   return tests;
 }
 
-void print_profile(const runtime::LocalStage& stage) {
+void print_profile(const runtime::CachedLayers& layers) {
   uint64_t total = 0;
-  for (const auto& op : stage.profile()) total += op.ns;
-  for (const auto& op : stage.profile())
+  for (const auto& op : layers.profile()) total += op.ns;
+  for (const auto& op : layers.profile())
     fmt::print(stderr, "{:<18} {:>9} calls {:>12} {:5.1f} %\n", op.op, op.calls,
                format_duration(std::chrono::nanoseconds(op.ns)),
                100.0 * static_cast<double>(op.ns) / static_cast<double>(std::max<uint64_t>(total, 1)));
@@ -177,20 +177,20 @@ void bench_model(const BenchOptions& options, const std::string& path, size_t th
     throw_if_interrupted();
     // Whole pages for every stream.
     const size_t positions = (test.positions() + 31) / 32 * 32 * test.streams;
-    runtime::LocalStage stage(
+    runtime::CachedLayers layers(
         *model, pool,
         {.positions = positions, .sequences = test.streams, .kv_type = *dtype, .rows_max = options.batch});
-    stage.set_profiling(options.profile);
+    layers.set_profiling(options.profile);
     Row row{.model = path,
             .type = model_type(model->file),
             .bytes = model->file.tensor_bytes(),
             .parameters = model->file.parameter_count(),
             .threads = pool.size(),
             .result = runtime::run_benchmark(
-                stage, test, options.repetitions, [] { return !interrupted(); }, !options.no_warmup)};
+                layers, test, options.repetitions, [] { return !interrupted(); }, !options.no_warmup)};
     throw_if_interrupted();
     printer.row(row);
-    if (options.profile) print_profile(stage);
+    if (options.profile) print_profile(layers);
   }
 }
 

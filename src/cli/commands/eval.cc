@@ -55,15 +55,15 @@ int eval_questions(const EvalCommand& command) {
   ModelInput input;
   input.path = command.model;
   const auto model = input.load(pool);
-  runtime::LocalStage stage(*model, pool,
-                            {.positions = std::min<size_t>(model->config.context, 1024),
-                             .sequences = 1,
-                             .kv_type = DType::kF16,
-                             .rows_max = 512});
+  runtime::CachedLayers layers(*model, pool,
+                               {.positions = std::min<size_t>(model->config.context, 1024),
+                                .sequences = 1,
+                                .kv_type = DType::kF16,
+                                .rows_max = 512});
   QuestionResult result;
   {
     Progress bar("asking", questions.size());
-    result = ask_questions(stage, chat_template_of(*model), questions, [&](size_t asked) {
+    result = ask_questions(layers, chat_template_of(*model), questions, [&](size_t asked) {
       bar.update(asked);
       return !interrupted();
     });

@@ -113,8 +113,8 @@ void write_text(std::string_view text) {
 }
 
 // A person at a terminal: a line, an answer, and so on.
-int converse(const RunOptions& options, runtime::LocalStage& stage, const std::string& chat_template) {
-  Conversation conversation(stage, chat_template);
+int converse(const RunOptions& options, runtime::CachedLayers& layers, const std::string& chat_template) {
+  Conversation conversation(layers, chat_template);
   fmt::print(stderr, "Ctrl-D ends the conversation.\n");
   size_t forgotten = 0;
   while (!interrupted()) {
@@ -163,11 +163,11 @@ int run(RunOptions& options) {
   if (context > model->config.context)
     fmt::print(stderr, "butterfly: note: -c {} is beyond the {} positions the model was trained for\n",
                context, model->config.context);
-  runtime::LocalStage stage(
+  runtime::CachedLayers layers(
       *model, pool,
       {.positions = context, .sequences = 1, .kv_type = cache_type(options.cache_type), .rows_max = 512});
 
-  if (talk) return converse(options, stage, chat_template_of(*model));
+  if (talk) return converse(options, layers, chat_template_of(*model));
   std::string text;
   const runtime::TextSink sink = [&](std::string_view piece) {
     if (options.json) {
@@ -180,8 +180,8 @@ int run(RunOptions& options) {
   model::EncodeOptions encode;
   if (options.no_bos) encode.add_bos = false;
   const auto result =
-      options.chat ? Conversation(stage, chat_template_of(*model)).ask(prompt, options.generate, sink)
-                   : runtime::generate(stage, tokenizer.encode(prompt, encode), options.generate, sink);
+      options.chat ? Conversation(layers, chat_template_of(*model)).ask(prompt, options.generate, sink)
+                   : runtime::generate(layers, tokenizer.encode(prompt, encode), options.generate, sink);
   if (!options.json) write_text("\n");
   const Timings timings{std::chrono::steady_clock::now() - start, model->load_time, result,
                         options.generate.sampling.seed};

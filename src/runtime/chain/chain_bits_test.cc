@@ -46,12 +46,13 @@ struct ModelOnDisk {
 // Logits after every token, in two pieces and then one by one, through parts cut at these pieces.
 std::vector<uint32_t> chain_logits(const std::filesystem::path& path, const std::vector<size_t>& cuts) {
   std::vector<std::unique_ptr<LoadedPart>> parts;
-  std::vector<std::unique_ptr<LocalStage>> stages;
+  std::vector<std::unique_ptr<CachedLayers>> stages;
   for (size_t i = 0; i <= cuts.size(); ++i) {
     const size_t begin = i == 0 ? 0 : cuts[i - 1], end = i == cuts.size() ? kPieces : cuts[i];
     parts.push_back(
         std::make_unique<LoadedPart>(path, model::range_of_pieces(begin, end, kLayers), 1 + i % 2));
-    stages.push_back(std::make_unique<LocalStage>(*parts.back()->model, parts.back()->pool, StageOptions{}));
+    stages.push_back(
+        std::make_unique<CachedLayers>(*parts.back()->model, parts.back()->pool, CachedLayersOptions{}));
   }
   const auto tokens = some_tokens(37, 320);
   std::vector<uint32_t> bits;

@@ -93,13 +93,13 @@ TEST_P(EngineBits, EqualsThePlainLoop) {
     auto sink = std::make_shared<Collector>();
     ASSERT_TRUE(engine->submit(mixed_request(i), sink).ok());
     sink->wait();
-    LocalStage stage(*model.loaded().model, model.loaded().pool, {});
+    CachedLayers layers(*model.loaded().model, model.loaded().pool, {});
     GenerateOptions options;
     options.sampling = mixed_request(i).sampling;
     options.tokens_max = 24;
     options.ignore_eos = true;
     std::string text;
-    const auto result = generate(stage, mixed_request(i).prompt, options, [&](std::string_view piece) {
+    const auto result = generate(layers, mixed_request(i).prompt, options, [&](std::string_view piece) {
       text += piece;
       return true;
     });

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/engine/paged_stage.h"
-#include "runtime/layers/stage.h"
+#include "runtime/layers/cached_layers.h"
 
 namespace butterfly::runtime {
 namespace {

@@ -7,7 +7,7 @@
 #include <new>
 
 #include "base/checked.h"
-#include "runtime/layers/stage.h"
+#include "runtime/layers/cached_layers.h"
 
 namespace butterfly::runtime {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/sampling/sampler.h"
-#include "runtime/layers/stage.h"
+#include "runtime/layers/cached_layers.h"
 
 namespace butterfly::runtime {
 
@@ -17,7 +17,7 @@ struct GenerateOptions {
   std::vector<std::string> stops;
   bool ignore_eos = false;
   size_t chunk = 512;  // prompt rows per run
-  // Leading tokens of the prompt that the stage's cache holds already, from the last call with this stage:
+  // Leading tokens of the prompt that the cache holds already, from the last call with these layers:
   // they are not run again. Fewer than the prompt has.
   size_t kept = 0;
 };
@@ -36,10 +36,10 @@ struct GenerateResult {
 // Called with whole characters as they become certain; returns false to stop.
 using TextSink = std::function<bool(std::string_view text)>;
 
-// Uses sequence 0 of the stage. Afterwards its cache holds the prompt and all generated tokens but the last,
-// unless the sink cut the prompt short. Throws Error kInvalidArgument when the prompt is empty
-// or does not fit the context, naming both numbers.
-GenerateResult generate(LocalStage& stage, std::span<const int32_t> prompt, const GenerateOptions& options,
+// Uses sequence 0 of the layers. Afterwards their cache holds the prompt and all generated tokens but the
+// last, unless the sink cut the prompt short. Throws Error kInvalidArgument when the prompt is empty or does
+// not fit the context, naming both numbers.
+GenerateResult generate(CachedLayers& layers, std::span<const int32_t> prompt, const GenerateOptions& options,
                         const TextSink& sink);
 
 }  // namespace butterfly::runtime

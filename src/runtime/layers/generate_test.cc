@@ -25,19 +25,19 @@ GenerateOptions greedy_options(size_t tokens) {
 
 TEST(Generate, EndsAtLengthContextStopStringAndCancel) {
   RandomModel model(DType::kQ8_0);
-  LocalStage stage(*model.loaded().model, model.loaded().pool,
-                   {.positions = 64, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512});
+  CachedLayers layers(*model.loaded().model, model.loaded().pool,
+                      {.positions = 64, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512});
   const std::vector<int32_t> prompt = {1, 40, 50};
   std::string text;
   const TextSink sink = [&](std::string_view piece) {
     text += piece;
     return true;
   };
-  EXPECT_EQ(generate(stage, prompt, greedy_options(5), sink).reason, StopReason::kLength);
-  EXPECT_EQ(generate(stage, prompt, greedy_options(5), sink).tokens.size(), 5u);
+  EXPECT_EQ(generate(layers, prompt, greedy_options(5), sink).reason, StopReason::kLength);
+  EXPECT_EQ(generate(layers, prompt, greedy_options(5), sink).tokens.size(), 5u);
 
   text.clear();
-  const GenerateResult full = generate(stage, prompt, greedy_options(1000), sink);
+  const GenerateResult full = generate(layers, prompt, greedy_options(1000), sink);
   EXPECT_EQ(full.reason, StopReason::kContext);
   EXPECT_EQ(full.tokens.size(), 64u - 3 + 1) << "the last token needs no room in the cache";
 
@@ -46,12 +46,12 @@ TEST(Generate, EndsAtLengthContextStopStringAndCancel) {
   GenerateOptions options = greedy_options(1000);
   options.stops = {all.substr(5, 4)};
   text.clear();
-  EXPECT_EQ(generate(stage, prompt, options, sink).reason, StopReason::kStopString);
+  EXPECT_EQ(generate(layers, prompt, options, sink).reason, StopReason::kStopString);
   EXPECT_EQ(text, all.substr(0, all.find(options.stops[0])));
 
   size_t calls = 0;
   const auto cancelled =
-      generate(stage, prompt, greedy_options(1000), [&](std::string_view) { return ++calls < 4; });
+      generate(layers, prompt, greedy_options(1000), [&](std::string_view) { return ++calls < 4; });
   EXPECT_EQ(cancelled.reason, StopReason::kCancelled);
   EXPECT_LT(cancelled.tokens.size(), 6u);
 }
@@ -59,19 +59,19 @@ TEST(Generate, EndsAtLengthContextStopStringAndCancel) {
 // What is in the cache need not be run again: the same tokens come out.
 TEST(Generate, GoesOnFromWhatTheCacheKeeps) {
   RandomModel model(DType::kQ8_0);
-  const StageOptions shape{.positions = 64, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512};
-  LocalStage stage(*model.loaded().model, model.loaded().pool, shape),
+  const CachedLayersOptions shape{.positions = 64, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512};
+  CachedLayers layers(*model.loaded().model, model.loaded().pool, shape),
       fresh(*model.loaded().model, model.loaded().pool, shape);
   const TextSink sink = [](std::string_view) { return true; };
   std::vector<int32_t> prompt = {1, 40, 50};
-  const GenerateResult first = generate(stage, prompt, greedy_options(8), sink);
+  const GenerateResult first = generate(layers, prompt, greedy_options(8), sink);
   prompt.insert(prompt.end(), first.tokens.begin(), first.tokens.end());
   prompt.insert(prompt.end(), {60, 70});
   const GenerateResult expected = generate(fresh, prompt, greedy_options(8), sink);
   for (const size_t kept : {10u, 4u, 0u}) {  // 3 of the prompt and 7 of 8 generated are there
     GenerateOptions options = greedy_options(8);
     options.kept = kept;
-    const GenerateResult second = generate(stage, prompt, options, sink);
+    const GenerateResult second = generate(layers, prompt, options, sink);
     EXPECT_EQ(second.tokens, expected.tokens) << kept;
     EXPECT_EQ(second.prompt_tokens, prompt.size());
   }
@@ -79,28 +79,28 @@ TEST(Generate, GoesOnFromWhatTheCacheKeeps) {
 
 TEST(Generate, APromptThatDoesNotFitIsRefusedWithBothNumbers) {
   RandomModel model(DType::kF32);
-  LocalStage stage(*model.loaded().model, model.loaded().pool,
-                   {.positions = 32, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512});
+  CachedLayers layers(*model.loaded().model, model.loaded().pool,
+                      {.positions = 32, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512});
   const std::vector<int32_t> prompt(33, 40);
   try {
-    generate(stage, prompt, greedy_options(1), [](std::string_view) { return true; });
+    generate(layers, prompt, greedy_options(1), [](std::string_view) { return true; });
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("33 tokens, the context holds 32"));
   }
-  EXPECT_THROW(generate(stage, {}, greedy_options(1), [](std::string_view) { return true; }), Error);
+  EXPECT_THROW(generate(layers, {}, greedy_options(1), [](std::string_view) { return true; }), Error);
 }
 
-TEST(Stage, BadRowsAreErrors) {
+TEST(CachedLayers, BadRowsAreErrors) {
   RandomModel model(DType::kF32);
-  LocalStage stage(*model.loaded().model, model.loaded().pool,
-                   {.positions = 32, .sequences = 1, .kv_type = DType::kF16, .rows_max = 8});
-  const auto run = [&](BatchRow row) { stage.run({&row, 1}); };
+  CachedLayers layers(*model.loaded().model, model.loaded().pool,
+                      {.positions = 32, .sequences = 1, .kv_type = DType::kF16, .rows_max = 8});
+  const auto run = [&](BatchRow row) { layers.run({&row, 1}); };
   EXPECT_THROW(run({-1, 0, 0, true}), Error);
   EXPECT_THROW(run({320, 0, 0, true}), Error);
   EXPECT_THROW(run({1, 1, 0, true}), Error);
   EXPECT_THROW(run({1, 0, 32, true}), Error);
-  EXPECT_THROW(stage.run(std::vector<BatchRow>(9, BatchRow{1, 0, 0, true})), Error);
+  EXPECT_THROW(layers.run(std::vector<BatchRow>(9, BatchRow{1, 0, 0, true})), Error);
   EXPECT_NO_THROW(run({1, 0, 0, true}));
 }
 

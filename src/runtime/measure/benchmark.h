@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/layers/stage.h"
+#include "runtime/layers/cached_layers.h"
 
 namespace butterfly::runtime {
 
@@ -35,7 +35,7 @@ struct BenchmarkResult {
 // One untimed run unless `warm_up` is false, then `repetitions` timed ones. Tokens are arbitrary; logits are
 // computed as a server would: of the last prompt token, and of every generated one. `keep_going` is asked
 // between runs; false ends early.
-BenchmarkResult run_benchmark(LocalStage& stage, const BenchmarkTest& test, size_t repetitions,
+BenchmarkResult run_benchmark(CachedLayers& layers, const BenchmarkTest& test, size_t repetitions,
                               const std::function<bool()>& keep_going, bool warm_up = true);
 
 }  // namespace butterfly::runtime

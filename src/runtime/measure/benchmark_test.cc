@@ -16,10 +16,10 @@ TEST(Benchmark, NamesFollowLlamaBench) {
 
 TEST(Benchmark, RunsEveryRepetitionAndCountsItsWork) {
   testing::RandomModel model(DType::kQ8_0);
-  LocalStage stage(*model.loaded().model, model.loaded().pool,
-                   {.positions = 3 * 64, .sequences = 3, .kv_type = DType::kF16, .rows_max = 16});
+  CachedLayers layers(*model.loaded().model, model.loaded().pool,
+                      {.positions = 3 * 64, .sequences = 3, .kv_type = DType::kF16, .rows_max = 16});
   const BenchmarkTest prompt{.n_prompt = 40};
-  const auto result = run_benchmark(stage, prompt, 3, [] { return true; });
+  const auto result = run_benchmark(layers, prompt, 3, [] { return true; });
   EXPECT_EQ(result.seconds.size(), 3u);
   EXPECT_GT(result.mean(), 0);
   // 40 rows through all matrices, logits for the last row of each of three runs.
@@ -30,9 +30,9 @@ TEST(Benchmark, RunsEveryRepetitionAndCountsItsWork) {
   EXPECT_LT(result.cost.flops, 2.2 * double(40 * per_row + 3 * c.dim * c.vocab));
 
   const BenchmarkTest batch{.n_gen = 5, .depth = 20, .streams = 3};
-  EXPECT_EQ(run_benchmark(stage, batch, 2, [] { return true; }).test.tokens(), 15u);
+  EXPECT_EQ(run_benchmark(layers, batch, 2, [] { return true; }).test.tokens(), 15u);
   int asked = 0;
-  EXPECT_EQ(run_benchmark(stage, batch, 5, [&] { return ++asked < 3; }).seconds.size(), 1u);
+  EXPECT_EQ(run_benchmark(layers, batch, 5, [&] { return ++asked < 3; }).seconds.size(), 1u);
 }
 
 TEST(Benchmark, StatisticsOfTheSample) {

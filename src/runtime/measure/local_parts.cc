@@ -17,17 +17,17 @@ std::vector<model::LayerRange> equal_ranges(size_t layers, size_t count) {
 }
 
 LocalParts::LocalParts(std::vector<std::unique_ptr<LoadedModel>> parts, ThreadPool& pool,
-                       const StageOptions& options, const RowFormat& format)
+                       const CachedLayersOptions& options, const RowFormat& format)
     : parts_(std::move(parts)), format_(format) {
   BF_CHECK(!parts_.empty() && parts_.front()->has_embedding() && parts_.back()->has_head());
   if (const std::string why = format.why_not(parts_[0]->config.dim); !why.empty())
     fail(Errc::kInvalidArgument, "rows cannot travel as {}: {}", format.name, why);
-  for (const auto& part : parts_) stages_.push_back(std::make_unique<LocalStage>(*part, pool, options));
+  for (const auto& part : parts_) layers_.push_back(std::make_unique<CachedLayers>(*part, pool, options));
 }
 
 std::span<const float> LocalParts::run(std::span<const BatchRow> rows) {
   std::span<const float> values;
-  for (size_t i = 0; i < stages_.size(); ++i) {
+  for (size_t i = 0; i < layers_.size(); ++i) {
     if (i > 0) {
       bytes_.resize(format_.row_bytes(values.size()));
       hidden_.resize(values.size());
@@ -35,19 +35,19 @@ std::span<const float> LocalParts::run(std::span<const BatchRow> rows) {
       format_.decode(bytes_, hidden_);
       values = hidden_;
     }
-    values = stages_[i]->run(rows, values);
+    values = layers_[i]->run(rows, values);
   }
   return values;
 }
 
 ScoredModel LocalParts::scored() {
   return {.vocab = parts_[0]->config.vocab,
-          .positions = stages_[0]->positions(),
-          .rows_max = stages_[0]->rows_max(),
+          .positions = layers_[0]->positions(),
+          .rows_max = layers_[0]->rows_max(),
           .run = [this](std::span<const BatchRow> rows) { return run(rows); },
           .forget =
               [this] {
-                for (auto& stage : stages_) stage->cache().truncate(0, 0);
+                for (auto& layers : layers_) layers->cache().truncate(0, 0);
               }};
 }
 

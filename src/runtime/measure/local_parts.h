@@ -18,10 +18,10 @@ class LocalParts {
  public:
   // Parts of one model, first to last, which make it whole. Throws Error kInvalidArgument when rows cannot
   // travel in the format.
-  LocalParts(std::vector<std::unique_ptr<LoadedModel>> parts, ThreadPool& pool, const StageOptions& options,
-             const RowFormat& format);
+  LocalParts(std::vector<std::unique_ptr<LoadedModel>> parts, ThreadPool& pool,
+             const CachedLayersOptions& options, const RowFormat& format);
 
-  // As LocalStage::run() of the whole model.
+  // As CachedLayers::run() of the whole model.
   std::span<const float> run(std::span<const BatchRow> rows);
   // Of the first part. Throws Error kNotFound when there is none.
   const model::Tokenizer& tokenizer() const { return parts_[0]->tokenizer_or_throw(); }
@@ -30,7 +30,7 @@ class LocalParts {
 
  private:
   std::vector<std::unique_ptr<LoadedModel>> parts_;
-  std::vector<std::unique_ptr<LocalStage>> stages_;
+  std::vector<std::unique_ptr<CachedLayers>> layers_;
   const RowFormat& format_;
   std::vector<std::byte> bytes_;
   std::vector<float> hidden_;

@@ -26,7 +26,7 @@ double perplexity(RandomModel& model, size_t parts, const char* format) {
 
 TEST(LocalParts, ExactRowsHaveThePerplexityOfOneMachineAndOthersComeNear) {
   RandomModel model(DType::kQ8_0);
-  LocalStage whole(*model.loaded().model, model.loaded().pool, {.positions = 64});
+  CachedLayers whole(*model.loaded().model, model.loaded().pool, {.positions = 64});
   const double want = measure_perplexity(whole, some_tokens(200, 320), std::nullopt, {.context = 64}).value;
   EXPECT_EQ(perplexity(model, 1, "int8"), want) << "nothing travels";
   EXPECT_EQ(perplexity(model, 2, "f32"), want);

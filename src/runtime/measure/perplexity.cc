@@ -67,13 +67,14 @@ double negative_log_probability(std::span<const float> logits, int32_t token) {
   return kernels::log_f64(sum) + most - logits[static_cast<size_t>(token)];
 }
 
-Perplexity measure_perplexity(LocalStage& stage, std::span<const int32_t> tokens, std::optional<int32_t> bos,
-                              const PerplexityOptions& options, const PerplexityProgress& progress) {
-  const ScoredModel model{.vocab = stage.model().config.vocab,
-                          .positions = stage.positions(),
-                          .rows_max = stage.rows_max(),
-                          .run = [&](std::span<const BatchRow> rows) { return stage.run(rows); },
-                          .forget = [&] { stage.cache().truncate(0, 0); }};
+Perplexity measure_perplexity(CachedLayers& layers, std::span<const int32_t> tokens,
+                              std::optional<int32_t> bos, const PerplexityOptions& options,
+                              const PerplexityProgress& progress) {
+  const ScoredModel model{.vocab = layers.model().config.vocab,
+                          .positions = layers.positions(),
+                          .rows_max = layers.rows_max(),
+                          .run = [&](std::span<const BatchRow> rows) { return layers.run(rows); },
+                          .forget = [&] { layers.cache().truncate(0, 0); }};
   return measure_perplexity(model, tokens, bos, options, progress);
 }
 

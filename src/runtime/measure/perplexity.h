@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "runtime/layers/stage.h"
+#include "runtime/layers/cached_layers.h"
 
 namespace butterfly::runtime {
 
@@ -43,9 +43,10 @@ struct ScoredModel {
 Perplexity measure_perplexity(const ScoredModel& model, std::span<const int32_t> tokens,
                               std::optional<int32_t> bos, const PerplexityOptions& options,
                               const PerplexityProgress& progress = {});
-// Uses sequence 0 of the stage.
-Perplexity measure_perplexity(LocalStage& stage, std::span<const int32_t> tokens, std::optional<int32_t> bos,
-                              const PerplexityOptions& options, const PerplexityProgress& progress = {});
+// Uses sequence 0 of the layers.
+Perplexity measure_perplexity(CachedLayers& layers, std::span<const int32_t> tokens,
+                              std::optional<int32_t> bos, const PerplexityOptions& options,
+                              const PerplexityProgress& progress = {});
 
 // -log of the softmax of `logits` at `token`, in double with our own functions: the same on every machine.
 double negative_log_probability(std::span<const float> logits, int32_t token);

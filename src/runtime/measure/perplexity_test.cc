@@ -18,11 +18,11 @@ constexpr size_t kVocab = 320;
 
 // The same by the definition: one run over the chunk, libm's functions.
 double plain_nll(RandomModel& model, std::vector<int32_t> chunk, size_t first, size_t* count) {
-  LocalStage stage(*model.loaded().model, model.loaded().pool,
-                   {.positions = 64, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
+  CachedLayers layers(*model.loaded().model, model.loaded().pool,
+                      {.positions = 64, .sequences = 1, .kv_type = DType::kF32, .rows_max = 512});
   std::vector<BatchRow> rows;
   for (size_t i = 0; i < chunk.size(); ++i) rows.push_back({chunk[i], 0, static_cast<uint32_t>(i), true});
-  const auto logits = stage.run(rows);
+  const auto logits = layers.run(rows);
   double nll = 0;
   for (size_t i = first; i + 1 < chunk.size(); ++i, ++*count) {
     double sum = 0;
@@ -34,9 +34,9 @@ double plain_nll(RandomModel& model, std::vector<int32_t> chunk, size_t first, s
 
 class PerplexityTest : public ::testing::Test {
  protected:
-  LocalStage stage(size_t rows_max = 512) {
-    return LocalStage(*model_.loaded().model, model_.loaded().pool,
-                      {.positions = 64, .sequences = 1, .kv_type = DType::kF32, .rows_max = rows_max});
+  CachedLayers layers(size_t rows_max = 512) {
+    return CachedLayers(*model_.loaded().model, model_.loaded().pool,
+                        {.positions = 64, .sequences = 1, .kv_type = DType::kF32, .rows_max = rows_max});
   }
   static std::vector<int32_t> part(const std::vector<int32_t>& tokens, size_t begin, size_t size) {
     return {tokens.begin() + static_cast<ptrdiff_t>(begin),
@@ -47,12 +47,12 @@ class PerplexityTest : public ::testing::Test {
 };
 
 TEST_F(PerplexityTest, ScoresTheSecondHalfOfEachChunk) {
-  LocalStage stage = this->stage();
+  CachedLayers layers = this->layers();
   size_t count = 0;
   double nll = 0;
   for (size_t chunk = 0; chunk < 3; ++chunk)
     nll += plain_nll(model_, part(tokens_, chunk * 32, 32), 16, &count);
-  const Perplexity found = measure_perplexity(stage, tokens_, std::nullopt, {.context = 32});
+  const Perplexity found = measure_perplexity(layers, tokens_, std::nullopt, {.context = 32});
   EXPECT_EQ(found.chunks, 3u);
   EXPECT_EQ(found.tokens, 45u);
   EXPECT_EQ(found.tokens, count);
@@ -62,7 +62,7 @@ TEST_F(PerplexityTest, ScoresTheSecondHalfOfEachChunk) {
 }
 
 TEST_F(PerplexityTest, BosStandsAtTheStartOfEachChunk) {
-  LocalStage stage = this->stage();
+  CachedLayers layers = this->layers();
   size_t count = 0;
   double nll = 0;
   for (size_t chunk = 0; chunk < 2; ++chunk) {
@@ -70,44 +70,45 @@ TEST_F(PerplexityTest, BosStandsAtTheStartOfEachChunk) {
     with_bos[0] = 1;
     nll += plain_nll(model_, with_bos, 24, &count);
   }
-  EXPECT_NEAR(measure_perplexity(stage, tokens_, 1, {.context = 48}).mean_nll, nll / double(count), 1e-9);
+  EXPECT_NEAR(measure_perplexity(layers, tokens_, 1, {.context = 48}).mean_nll, nll / double(count), 1e-9);
 }
 
 TEST_F(PerplexityTest, AStrideScoresItsTokensOnce) {
-  LocalStage stage = this->stage();
+  CachedLayers layers = this->layers();
   size_t count = 0;
   double nll = 0;
   for (size_t begin = 0; begin + 32 <= 100; begin += 10)
     nll += plain_nll(model_, part(tokens_, begin, 32), 21, &count);
-  const Perplexity found = measure_perplexity(stage, tokens_, std::nullopt, {.context = 32, .stride = 10});
+  const Perplexity found = measure_perplexity(layers, tokens_, std::nullopt, {.context = 32, .stride = 10});
   EXPECT_EQ(found.chunks, 7u);
   EXPECT_EQ(found.tokens, 70u);
   EXPECT_NEAR(found.mean_nll, nll / double(count), 1e-9);
 }
 
 TEST_F(PerplexityTest, BatchesDoNotChangeABit) {
-  LocalStage whole = stage(), small = stage(5);
+  CachedLayers whole = layers(), small = layers(5);
   const double a = measure_perplexity(whole, tokens_, 1, {.context = 32}).mean_nll;
   EXPECT_EQ(measure_perplexity(small, tokens_, 1, {.context = 32}).mean_nll, a);
 }
 
 TEST_F(PerplexityTest, StopsWhenAskedAndBoundsChunks) {
-  LocalStage stage = this->stage();
+  CachedLayers layers = this->layers();
   size_t calls = 0;
   const Perplexity first =
-      measure_perplexity(stage, tokens_, 1, {.context = 32}, [&](const Perplexity&, size_t chunks) {
+      measure_perplexity(layers, tokens_, 1, {.context = 32}, [&](const Perplexity&, size_t chunks) {
         EXPECT_EQ(chunks, 3u);
         return ++calls < 2;
       });
   EXPECT_EQ(first.chunks, 2u);
-  EXPECT_EQ(measure_perplexity(stage, tokens_, 1, {.context = 32, .chunks_max = 2}).mean_nll, first.mean_nll);
+  EXPECT_EQ(measure_perplexity(layers, tokens_, 1, {.context = 32, .chunks_max = 2}).mean_nll,
+            first.mean_nll);
 }
 
 TEST_F(PerplexityTest, RefusesWhatDoesNotFit) {
-  LocalStage stage = this->stage();
+  CachedLayers layers = this->layers();
   const auto error = [&](const PerplexityOptions& options) -> std::string {
     try {
-      measure_perplexity(stage, tokens_, 1, options);
+      measure_perplexity(layers, tokens_, 1, options);
       return "no Error";
     } catch (const Error& e) {
       return e.what();

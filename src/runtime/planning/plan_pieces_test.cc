@@ -97,14 +97,14 @@ TEST(PlanPieces, AddUpToWhatTheModelItselfCounts) {
   for (const char* architecture : {"llama", "gpt2", "qwen3moe", "gemma3"}) {
     testing::RandomModel model(DType::kQ8_0, 1, 7, architecture);
     const LoadedModel& loaded = *model.loaded().model;
-    const LocalStage stage(loaded, model.loaded().pool, {});
+    const CachedLayers layers(loaded, model.loaded().pool, {});
     const PieceList list = plan_pieces(loaded.file, {.context = 64, .depth = 10, .prompt = 5});
     cluster::Work decode, prefill;
     uint64_t resident = 0;
     for (const Piece& piece : list.pieces)
       decode += piece.decode, prefill += piece.prefill, resident += piece.weight_bytes;
     // Turns of positions are counted once per piece, and once in the model.
-    const auto one = stage.cost(1, 1, 10), five = stage.cost(5, 1, 0);
+    const auto one = layers.cost(1, 1, 10), five = layers.cost(5, 1, 0);
     EXPECT_NEAR(decode.int8_ops + decode.f32_flops + decode.other_flops, static_cast<double>(one.flops),
                 0.02 * one.flops)
         << architecture;

@@ -51,14 +51,14 @@ RandomModel::~RandomModel() {
 }
 
 Greedy greedy(Loaded& loaded, const std::vector<int32_t>& prompt, size_t tokens, DType kv_type) {
-  LocalStage stage(*loaded.model, loaded.pool,
-                   {.positions = 0, .sequences = 1, .kv_type = kv_type, .rows_max = 512});
+  CachedLayers layers(*loaded.model, loaded.pool,
+                      {.positions = 0, .sequences = 1, .kv_type = kv_type, .rows_max = 512});
   GenerateOptions options;
   options.sampling.temperature = 0;
   options.tokens_max = tokens;
   options.ignore_eos = true;
   Greedy result;
-  result.ids = generate(stage, prompt, options, [&](std::string_view text) {
+  result.ids = generate(layers, prompt, options, [&](std::string_view text) {
                  result.text += text;
                  return true;
                }).tokens;
@@ -67,14 +67,14 @@ Greedy greedy(Loaded& loaded, const std::vector<int32_t>& prompt, size_t tokens,
 
 std::vector<uint32_t> logit_bits(Loaded& loaded, const std::vector<int32_t>& tokens,
                                  const std::vector<size_t>& pieces, DType kv_type) {
-  LocalStage stage(*loaded.model, loaded.pool,
-                   {.positions = 0, .sequences = 1, .kv_type = kv_type, .rows_max = 512});
+  CachedLayers layers(*loaded.model, loaded.pool,
+                      {.positions = 0, .sequences = 1, .kv_type = kv_type, .rows_max = 512});
   std::vector<uint32_t> bits;
   uint32_t position = 0;
   for (size_t piece : pieces) {
     std::vector<BatchRow> rows;
     for (size_t i = 0; i < piece; ++i, ++position) rows.push_back({tokens.at(position), 0, position, true});
-    for (float logit : stage.run(rows)) bits.push_back(std::bit_cast<uint32_t>(logit));
+    for (float logit : layers.run(rows)) bits.push_back(std::bit_cast<uint32_t>(logit));
   }
   return bits;
 }

@@ -1,4 +1,4 @@
-#include "runtime/layers/stage.h"
+#include "runtime/layers/cached_layers.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 namespace butterfly::runtime {
 namespace {
 
-StageOptions with_defaults(StageOptions options, const LoadedModel& model) {
+CachedLayersOptions with_defaults(CachedLayersOptions options, const LoadedModel& model) {
   if (options.positions == 0) options.positions = model.config.context;
   return options;
 }
@@ -20,12 +20,12 @@ model::KvShape kv_shape(const LoadedModel& model, DType kv_type) {
           .layout = {kv_type, model.config.head_dim}};
 }
 
-LocalStage::LocalStage(const LoadedModel& model, ThreadPool& pool, const StageOptions& options)
+CachedLayers::CachedLayers(const LoadedModel& model, ThreadPool& pool, const CachedLayersOptions& options)
     : options_(with_defaults(options, model)),
       cache_(kv_shape(model, options.kv_type), options_.positions, options_.sequences),
       runner_(model, pool) {}
 
-std::span<const float> LocalStage::run(std::span<const BatchRow> rows, std::span<const float> hidden) {
+std::span<const float> CachedLayers::run(std::span<const BatchRow> rows, std::span<const float> hidden) {
   if (rows.empty()) return {};
   if (rows.size() > options_.rows_max)
     fail(Errc::kInvalidArgument, "a batch of {} rows, at most {} run at once", rows.size(),
@@ -49,7 +49,7 @@ std::span<const float> LocalStage::run(std::span<const BatchRow> rows, std::span
   return model().has_head() ? output.logits : output.hidden;
 }
 
-graph::Cost LocalStage::cost(size_t rows, size_t output_rows, size_t context) const {
+graph::Cost CachedLayers::cost(size_t rows, size_t output_rows, size_t context) const {
   graph::Graph graph;
   model().network->build(graph, rows, output_rows);
   const DTypeInfo& kv = dtype_info(options_.kv_type);

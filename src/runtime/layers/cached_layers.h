@@ -16,17 +16,21 @@ struct BatchRow {
   bool wants_logits;
 };
 
-struct StageOptions {
+struct CachedLayersOptions {
   size_t positions = 0;  // of the cache, over all sequences; 0: the model's context
   size_t sequences = 1;
   DType kv_type = DType::kF16;
   size_t rows_max = 512;  // per run; more are an error
 };
 
-// One thread at a time. Borrows model and pool.
-class LocalStage {
+// The layers of a model, or a range of them, with a cache of their own: for one caller that runs batch after
+// batch. (An engine places the pages of the cache itself: engine/paged_layers.h.)
+//
+// One thread at a time. Borrows model and pool. After an error the cache holds what it held, and perhaps
+// positions of the failed batch: truncate() those before going on.
+class CachedLayers {
  public:
-  LocalStage(const LoadedModel& model, ThreadPool& pool, const StageOptions& options);
+  CachedLayers(const LoadedModel& model, ThreadPool& pool, const CachedLayersOptions& options);
 
   // Runs the rows; the result has one row of `vocab` logits for each row that wants them, in order. It is
   // valid until the next run. Throws Error kInvalidArgument for tokens outside the vocabulary, kOutOfMemory
@@ -50,7 +54,7 @@ class LocalStage {
   std::vector<BatchRunner::OpTime> profile() const { return runner_.profile(); }
 
  private:
-  StageOptions options_;
+  CachedLayersOptions options_;
   model::KvCache cache_;
   BatchRunner runner_;
 };
