@@ -83,8 +83,8 @@ void LoopbackChain::end() {
   thread_.join();
 }
 
-std::unique_ptr<runtime::ChainStage> LoopbackChain::start(std::shared_ptr<runtime::ChainTimes> times,
-                                                          bool expect) {
+std::unique_ptr<runtime::LinkedChain> LoopbackChain::start(std::shared_ptr<runtime::ChainTimes> times,
+                                                           bool expect) {
   end();
   options_.chain.expect_steps = expect;
   worker_ = std::make_unique<runtime::StageWorker>(*first_, first_pool_, 0, options_.chain);
@@ -95,8 +95,8 @@ std::unique_ptr<runtime::ChainStage> LoopbackChain::start(std::shared_ptr<runtim
     if (options_.pin) pin_to(1);
     (void)worker_->run(there_, there_);
   });
-  return std::make_unique<runtime::ChainStage>(*last_, last_pool_, 1, here_, here_, options_.chain,
-                                               std::move(times));
+  return std::make_unique<runtime::LinkedChain>(*last_, last_pool_, 1, here_, here_, options_.chain,
+                                                std::move(times));
 }
 
 }  // namespace butterfly::bench

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "cluster/transport/tcp.h"
-#include "runtime/chain/chain_stage.h"
+#include "runtime/chain/linked_chain.h"
 #include "runtime/chain/stage_worker.h"
 
 namespace butterfly::bench {
@@ -35,7 +35,7 @@ class LoopbackChain {
   LoopbackChain(const std::filesystem::path& model, const LoopbackOptions& options);
   ~LoopbackChain();
 
-  std::unique_ptr<runtime::ChainStage> start(std::shared_ptr<runtime::ChainTimes> times, bool expect = true);
+  std::unique_ptr<runtime::LinkedChain> start(std::shared_ptr<runtime::ChainTimes> times, bool expect = true);
   runtime::StageWorkerStats worker_stats() const { return worker_->stats(); }
   const runtime::LoadedModel& last() const { return *last_; }
   const runtime::LoadedModel& first() const { return *first_; }

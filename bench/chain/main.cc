@@ -9,7 +9,7 @@
 #include "chain/loopback_chain.h"
 #include "engine/load.h"
 #include "kernels/simd/target.h"
-#include "runtime/engine/paged_stage.h"
+#include "runtime/engine/local_chain.h"
 
 namespace butterfly::bench {
 namespace {
@@ -156,8 +156,8 @@ struct Whole {
     load.context = settings.prompt + settings.generate + 64;
     model = runtime::load_model(settings.model, pool, load);
   }
-  std::unique_ptr<runtime::PagedStage> stage(const Settings& settings, size_t streams) const {
-    return std::make_unique<runtime::PagedStage>(*model, pool, chain_options(settings, streams).cache);
+  std::unique_ptr<runtime::LocalChain> chain(const Settings& settings, size_t streams) const {
+    return std::make_unique<runtime::LocalChain>(*model, pool, chain_options(settings, streams).cache);
   }
   mutable ThreadPool pool;
   std::unique_ptr<runtime::LoadedModel> model;
@@ -178,7 +178,7 @@ void measure_streams(const Settings& settings) {
              to_string(chain.last().range, chain.last().config.layers));
   const size_t vocab = whole.model->config.vocab;
   const auto on_one_node = [&](size_t count, size_t round) {
-    runtime::Engine engine(whole.stage(settings, count), nullptr, options);
+    runtime::Engine engine(whole.chain(settings, count), nullptr, options);
     return decode_rate(engine, settings, count, vocab, round);
   };
   const size_t half = std::max<size_t>(1, settings.streams / 2);
@@ -224,7 +224,7 @@ void measure_prompt(const Settings& settings) {
   if (settings.pin) pin_to(0);
   runtime::EngineOptions options;
   options.reuse_prefix = false;
-  runtime::Engine one(whole.stage(settings, 1), nullptr, options);
+  runtime::Engine one(whole.chain(settings, 1), nullptr, options);
   runtime::Engine two(chain.start(nullptr), nullptr, options);
   fmt::print("prompts of {} tokens\n{:>5} {:>14} {:>14} {:>8}\n", settings.prompt, "round", "one node t/s",
              "two nodes t/s", "ratio");

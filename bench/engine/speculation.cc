@@ -75,15 +75,15 @@ constexpr Text kTexts[] = {
 struct Contender {
   Contender(const Setup& setup, Turns& turns, size_t party, bool speculate)
       : turns_(turns), party_(party), open_(setup.streams) {
-    runtime::PagedStageOptions stage;
-    stage.positions = setup.streams * (setup.prompt + setup.generate + 64);
-    stage.sequences = setup.streams;
+    runtime::PagedLayersOptions layers;
+    layers.positions = setup.streams * (setup.prompt + setup.generate + 64);
+    layers.sequences = setup.streams;
     runtime::EngineOptions options;
     options.running_max = setup.streams;
     options.speculate = speculate;
-    auto local = std::make_unique<runtime::PagedStage>(setup.model, setup.pool, stage);
+    auto local = std::make_unique<runtime::LocalChain>(setup.model, setup.pool, layers);
     engine_ = std::make_unique<runtime::Engine>(
-        std::make_unique<TurnStage>(std::move(local), turns, party, clock_), nullptr, options, clock_);
+        std::make_unique<TurnChain>(std::move(local), turns, party, clock_), nullptr, options, clock_);
   }
 
   void begin(const Setup& setup, const Text& text, uint64_t seed) {

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/engine/paged_stage.h"
+#include "runtime/engine/local_chain.h"
 
 namespace butterfly::bench {
 
@@ -61,25 +61,25 @@ class TurnClock final : public Clock {
   std::atomic<int64_t> waited_ = 0;  // nanoseconds
 };
 
-class TurnStage final : public runtime::Stage {
+class TurnChain final : public runtime::Chain {
  public:
-  TurnStage(std::unique_ptr<runtime::Stage> stage, Turns& turns, size_t party, TurnClock& clock)
-      : stage_(std::move(stage)), turns_(turns), party_(party), clock_(clock) {}
-  const runtime::StageInfo& info() const override { return stage_->info(); }
-  Status submit(const runtime::StepRequest& request) override { return stage_->submit(request); }
+  TurnChain(std::unique_ptr<runtime::Chain> chain, Turns& turns, size_t party, TurnClock& clock)
+      : chain_(std::move(chain)), turns_(turns), party_(party), clock_(clock) {}
+  const runtime::ChainInfo& info() const override { return chain_->info(); }
+  Status submit(const runtime::StepRequest& request) override { return chain_->submit(request); }
   runtime::StepResult receive(Duration timeout) override {
     const TimePoint asked = SystemClock::instance().now();
     turns_.take(party_);
     clock_.add_wait(SystemClock::instance().now() - asked);
-    runtime::StepResult result = stage_->receive(timeout);
+    runtime::StepResult result = chain_->receive(timeout);
     turns_.pass(party_);
     return result;
   }
-  Status reset(uint64_t epoch, Duration timeout) override { return stage_->reset(epoch, timeout); }
-  void close() override { stage_->close(); }
+  Status reset(uint64_t epoch, Duration timeout) override { return chain_->reset(epoch, timeout); }
+  void close() override { chain_->close(); }
 
  private:
-  std::unique_ptr<runtime::Stage> stage_;
+  std::unique_ptr<runtime::Chain> chain_;
   Turns& turns_;
   const size_t party_;
   TurnClock& clock_;

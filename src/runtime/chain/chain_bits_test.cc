@@ -7,10 +7,10 @@
 
 #include "base/rng.h"
 #include "base/testing/temp_dir.h"
-#include "runtime/chain/testing/local_chain.h"
+#include "runtime/chain/testing/inproc_chain.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/local_chain.h"
 #include "runtime/engine/local_engine.h"
-#include "runtime/engine/paged_stage.h"
 #include "runtime/engine/testing/mixed_requests.h"
 #include "runtime/testing/models.h"
 
@@ -20,8 +20,8 @@ namespace {
 using testing::Bits;
 using testing::bits_of;
 using testing::Collector;
+using testing::InprocChain;
 using testing::LoadedPart;
-using testing::LocalChain;
 using testing::mixed_request;
 using testing::some_tokens;
 
@@ -135,7 +135,7 @@ Texts run_whole(const std::filesystem::path& path, const EngineOptions& options)
   return run(*engine);
 }
 
-Texts run_chain(LocalChain& chain, const EngineOptions& options,
+Texts run_chain(InprocChain& chain, const EngineOptions& options,
                 std::shared_ptr<ChainTimes> times = nullptr) {
   Engine engine(chain.start(std::move(times)), chain.part(chain.stages() - 1).tokenizer.get(), options);
   return run(engine);
@@ -148,13 +148,13 @@ TEST(ChainEngine, SixteenRequestsHaveTheBitsOfOneMachine) {
   const Texts want = run_whole(model.path, plain);
   const std::vector<std::vector<size_t>> all_cuts = {{3}, {2, 5}, {1, 3, 4, 6}};
   for (const auto& cuts : all_cuts) {
-    LocalChain chain(model.path, cuts);
+    InprocChain chain(model.path, cuts);
     EXPECT_EQ(chain.stages(), cuts.size() + 1);
     EXPECT_EQ(run_chain(chain, plain).bits, want.bits) << chain.stages() << " stages";
     const Texts lively = run_chain(chain, {});
     EXPECT_EQ(lively.bits, want.bits) << chain.stages() << " stages, with reuse and guesses";
     EXPECT_GT(lively.stats.cached_tokens, 0u);
-    EXPECT_EQ(lively.stats.stage_resets, 0u);
+    EXPECT_EQ(lively.stats.chain_resets, 0u);
   }
 }
 
@@ -164,14 +164,14 @@ TEST(ChainEngine, FewPagesAndShortStepsChangeNothing) {
   ChainOptions options;
   options.cache.positions = 480;
   options.cache.rows_max = 24;
-  LocalChain chain(model.path, {2, 4}, options);
+  InprocChain chain(model.path, {2, 4}, options);
   EXPECT_EQ(run_chain(chain, {}).bits, want.bits);
 }
 
 TEST(ChainEngine, TimesOfEveryStageComeBack) {
   ModelOnDisk model;
   const auto times = std::make_shared<ChainTimes>();
-  LocalChain chain(model.path, {2, 5});
+  InprocChain chain(model.path, {2, 5});
   const Texts done = run_chain(chain, {}, times);
   const ChainTimes::View view = times->view();
   EXPECT_EQ(view.steps, done.stats.steps);
@@ -200,7 +200,7 @@ TEST(ChainEngine, EmbeddingsHaveTheBitsOfOneMachine) {
   };
   LoadedPart whole(model.path, {0, kLayers}, 1);
   const auto local = make_local_engine(*whole.model, whole.pool);
-  LocalChain chain(model.path, {4});
+  InprocChain chain(model.path, {4});
   Engine engine(chain.start(), nullptr);
   const auto want = embed(*local);
   EXPECT_EQ(want.size(), 128u);
@@ -210,7 +210,7 @@ TEST(ChainEngine, EmbeddingsHaveTheBitsOfOneMachine) {
 TEST(ChainEngine, CancellationLeavesTheOthersAlone) {
   ModelOnDisk model;
   const Texts want = run_whole(model.path, {});
-  LocalChain chain(model.path, {2, 4});
+  InprocChain chain(model.path, {2, 4});
   Engine engine(chain.start(), chain.part(2).tokenizer.get());
   std::vector<std::shared_ptr<Collector>> sinks;
   std::vector<RequestId> ids;
@@ -242,7 +242,7 @@ TEST(ChainEngine, LossyRowsGiveTheSameTokensInAnyCompany) {
   for (const char* name : {"f16", "int8"}) {
     ChainOptions options;
     options.format = &find_row_format(name);
-    LocalChain chain(model.path, {3}, options);
+    InprocChain chain(model.path, {3}, options);
     const Texts together = run_chain(chain, {});
     EXPECT_NE(together.bits, exact.bits) << name;
     Engine engine(chain.start(), chain.part(1).tokenizer.get(), {.running_max = 1});
@@ -251,20 +251,20 @@ TEST(ChainEngine, LossyRowsGiveTheSameTokensInAnyCompany) {
 }
 
 // Loses a worker `losses` times, each time after some tokens, and goes on with the next chain.
-void lose_workers(const std::vector<LocalChain*>& chains, size_t victim, size_t after, size_t losses,
+void lose_workers(const std::vector<InprocChain*>& chains, size_t victim, size_t after, size_t losses,
                   const Texts& want) {
   // Whoever plans anew: on a thread of its own, as in a real cluster.
   std::mutex mutex;
   std::condition_variable changed;
   size_t lost = 0, replaced = 0;
   EngineOptions options;
-  options.on_stage_lost = [&](const Status& status) {
+  options.on_chain_lost = [&](const Status& status) {
     EXPECT_EQ(status.code(), Errc::kPeerLost);
     std::lock_guard lock(mutex);
     ++lost;
     changed.notify_all();
   };
-  LocalChain* now = chains[0];
+  InprocChain* now = chains[0];
   Engine engine(now->start(), now->part(now->stages() - 1).tokenizer.get(), options);
   std::vector<std::shared_ptr<Collector>> sinks;
   for (size_t i = 0; i < kRequests; ++i) {
@@ -283,7 +283,7 @@ void lose_workers(const std::vector<LocalChain*>& chains, size_t victim, size_t 
     if (lost == replaced) break;  // all were done before anyone noticed
     lock.unlock();
     now = chains[(i + 1) % chains.size()];
-    engine.replace_stage(now->start());
+    engine.replace_chain(now->start());
     ++replaced;
   }
   for (size_t i = 0; i < kRequests; ++i) {
@@ -291,7 +291,7 @@ void lose_workers(const std::vector<LocalChain*>& chains, size_t victim, size_t 
     EXPECT_EQ(end.reason, FinishReason::kLength) << end.status.text();
     EXPECT_EQ(bits_of(*sinks[i]), want.bits[i]) << i;
   }
-  EXPECT_EQ(engine.stats().stages, replaced);
+  EXPECT_EQ(engine.stats().chains, replaced);
 }
 
 // Any worker dies at any moment; the streams go on on another chain with the tokens of the unfailed run.
@@ -301,7 +301,7 @@ struct ChainLoss : ::testing::Test {
 };
 
 TEST_F(ChainLoss, StreamsGoOnWithTheSameTokens) {
-  LocalChain first(model.path, {1, 3, 5}), second(model.path, {4}), third(model.path, {2, 6});
+  InprocChain first(model.path, {1, 3, 5}), second(model.path, {4}), third(model.path, {2, 6});
   for (uint64_t seed = 0; seed < 10; ++seed) {
     SCOPED_TRACE(seed);
     lose_workers({&first, &second, &third}, random_u64(seed, 1, 0) % 3, random_u64(seed, 1, 1) % 8,
@@ -311,13 +311,13 @@ TEST_F(ChainLoss, StreamsGoOnWithTheSameTokens) {
 }
 
 TEST_F(ChainLoss, AModelThatIsNoLongerSplitGoesOnToo) {
-  LocalChain chain(model.path, {3});
+  InprocChain chain(model.path, {3});
   LoadedPart whole(model.path, {0, kLayers}, 1);
   Engine* self = nullptr;
   EngineOptions options;
   // Replaced from the engine's own thread, and before anybody had to wait.
-  options.on_stage_lost = [&](const Status&) {
-    self->replace_stage(std::make_unique<PagedStage>(*whole.model, whole.pool, PagedStageOptions{}));
+  options.on_chain_lost = [&](const Status&) {
+    self->replace_chain(std::make_unique<LocalChain>(*whole.model, whole.pool, PagedLayersOptions{}));
   };
   Engine engine(chain.start(), chain.part(1).tokenizer.get(), options);
   self = &engine;
@@ -335,10 +335,10 @@ TEST_F(ChainLoss, AModelThatIsNoLongerSplitGoesOnToo) {
 }
 
 TEST_F(ChainLoss, WithoutAnotherChainRequestsEndWithATypedError) {
-  LocalChain chain(model.path, {3});
+  InprocChain chain(model.path, {3});
   EngineOptions options;
-  options.on_stage_lost = [](const Status&) {};
-  options.stage_wait_max = std::chrono::milliseconds(30);
+  options.on_chain_lost = [](const Status&) {};
+  options.chain_wait_max = std::chrono::milliseconds(30);
   Engine engine(chain.start(), chain.part(1).tokenizer.get(), options);
   auto sink = std::make_shared<Collector>();
   EngineRequest r = mixed_request(0);
@@ -348,13 +348,13 @@ TEST_F(ChainLoss, WithoutAnotherChainRequestsEndWithATypedError) {
   chain.lose(0);
   EXPECT_EQ(sink->wait().reason, FinishReason::kError);
   EXPECT_EQ(sink->wait().status.code(), Errc::kPeerLost);
-  EXPECT_TRUE(engine.stats().stage_lost);
+  EXPECT_TRUE(engine.stats().chain_lost);
   // And the engine serves again once it has a chain.
-  engine.replace_stage(chain.start());
+  engine.replace_chain(chain.start());
   auto next = std::make_shared<Collector>();
   ASSERT_TRUE(engine.submit(mixed_request(1), next).ok());
   EXPECT_EQ(next->wait().reason, FinishReason::kLength);
-  EXPECT_FALSE(engine.stats().stage_lost);
+  EXPECT_FALSE(engine.stats().chain_lost);
 }
 
 }  // namespace

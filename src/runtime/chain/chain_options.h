@@ -9,7 +9,7 @@ namespace butterfly::runtime {
 
 // The coordinator tells every stage the same `cache` (but for `turn`) and the same `format`.
 struct ChainOptions {
-  PagedStageOptions cache;
+  PagedLayersOptions cache;
   const RowFormat* format = &row_formats()[0];
   // For a message to be taken by the next stage; one that computes does not read, so longer than any step.
   Duration send_timeout = std::chrono::seconds(60);

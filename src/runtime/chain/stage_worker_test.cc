@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "base/testing/temp_dir.h"
 #include "cluster/transport/inproc.h"
-#include "runtime/chain/testing/local_chain.h"
+#include "runtime/chain/testing/inproc_chain.h"
 #include "runtime/testing/models.h"
 
 namespace butterfly::runtime {
@@ -23,8 +23,8 @@ using cluster::Link;
 using cluster::MessageHead;
 using cluster::MessageKind;
 using ::testing::HasSubstr;
+using testing::InprocChain;
 using testing::LoadedPart;
-using testing::LocalChain;
 
 constexpr Duration kPatience = std::chrono::seconds(60);
 constexpr size_t kLayers = 2, kDim = 256, kRowsMax = 16;
@@ -186,7 +186,7 @@ TEST_F(StageWorkerTest, SendsRowsOnAndCountsThem) {
   EXPECT_EQ(head.step, 1u);
   StepMessage message;
   ASSERT_TRUE(message.read(
-      body, chain_limits(stage_info(*first_part->model, small_chain().cache), row_formats()[0]), 1));
+      body, chain_limits(chain_info(*first_part->model, small_chain().cache), row_formats()[0]), 1));
   EXPECT_GT(message.times[0].compute.count(), 0);
   EXPECT_EQ(bench.end().code(), Errc::kCancelled);
   EXPECT_EQ(first->stats().steps, 1u);
@@ -411,12 +411,12 @@ TEST_F(StageWorkerTest, PlacesAndPartsMustFit) {
 }
 
 // The coordinator's end of a chain whose last worker is the test.
-struct ChainStageTest : StageWorkerTest {
-  ChainStageTest() {
+struct LinkedChainTest : StageWorkerTest {
+  LinkedChainTest() {
     std::tie(to_first, first_in) = cluster::inproc_pair({"a", "coordinator"}, {"b", "first"});
     std::tie(last_out, from_last) = cluster::inproc_pair({"b", "last"}, {"a", "coordinator"});
-    stage =
-        std::make_unique<ChainStage>(*last_part.model, last_part.pool, 1, to_first, from_last, small_chain());
+    chain = std::make_unique<LinkedChain>(*last_part.model, last_part.pool, 1, to_first, from_last,
+                                          small_chain());
   }
   // Reads what the first worker got.
   std::pair<MessageHead, std::vector<std::byte>> taken() {
@@ -432,12 +432,12 @@ struct ChainStageTest : StageWorkerTest {
   }
   void reset(uint64_t epoch) {
     answer(MessageKind::kControl, epoch, 0, {});
-    ASSERT_TRUE(stage->reset(epoch, kPatience).ok());
+    ASSERT_TRUE(chain->reset(epoch, kPatience).ok());
     EXPECT_EQ(taken().first.kind, MessageKind::kControl);
   }
   LoadedPart last_part{path, model::range_of_pieces(2, 4, kLayers), 1};
   std::shared_ptr<Link> to_first, first_in, last_out, from_last;
-  std::unique_ptr<ChainStage> stage;
+  std::unique_ptr<LinkedChain> chain;
 };
 
 StepRequest numbered(uint64_t epoch, uint64_t step) {
@@ -447,54 +447,54 @@ StepRequest numbered(uint64_t epoch, uint64_t step) {
   return request;
 }
 
-TEST_F(ChainStageTest, ComputesWhatComesBack) {
+TEST_F(LinkedChainTest, ComputesWhatComesBack) {
   reset(3);
-  ASSERT_TRUE(stage->submit(numbered(3, 1)).ok());
+  ASSERT_TRUE(chain->submit(numbered(3, 1)).ok());
   EXPECT_EQ(taken().first.kind, MessageKind::kTokens);
   answer(MessageKind::kActivations, 2, 1, body_of(step_of(kGoodRows), 1));  // stale: dropped
   answer(MessageKind::kActivations, 3, 1, body_of(step_of(kGoodRows), 1));
-  const StepResult result = stage->receive(kPatience);
+  const StepResult result = chain->receive(kPatience);
   ASSERT_TRUE(result.status.ok()) << result.status.text();
   EXPECT_EQ(result.step, 1u);
   EXPECT_EQ(result.logits.size(), 320u);
-  EXPECT_EQ(stage->stale(), 1u);
+  EXPECT_EQ(chain->stale(), 1u);
 }
 
-TEST_F(ChainStageTest, AStepThatDoesNotComeBackIsATimeoutAndTheChainStaysWhole) {
+TEST_F(LinkedChainTest, AStepThatDoesNotComeBackIsATimeoutAndTheChainStaysWhole) {
   reset(1);
-  ASSERT_TRUE(stage->submit(numbered(1, 1)).ok());
-  EXPECT_EQ(stage->receive(std::chrono::milliseconds(1)).status.code(), Errc::kTimeout);
+  ASSERT_TRUE(chain->submit(numbered(1, 1)).ok());
+  EXPECT_EQ(chain->receive(std::chrono::milliseconds(1)).status.code(), Errc::kTimeout);
   taken();
   answer(MessageKind::kActivations, 1, 1, body_of(step_of(kGoodRows), 1));  // too late
   reset(2);
-  ASSERT_TRUE(stage->submit(numbered(2, 1)).ok());
+  ASSERT_TRUE(chain->submit(numbered(2, 1)).ok());
   answer(MessageKind::kActivations, 2, 1, body_of(step_of(kGoodRows), 1));
-  EXPECT_TRUE(stage->receive(kPatience).status.ok());
-  EXPECT_EQ(stage->stale(), 1u);
+  EXPECT_TRUE(chain->receive(kPatience).status.ok());
+  EXPECT_EQ(chain->stale(), 1u);
 }
 
-TEST_F(ChainStageTest, AFailureOfAStageIsTheStepsOwn) {
+TEST_F(LinkedChainTest, AFailureOfAStageIsTheStepsOwn) {
   reset(1);
-  ASSERT_TRUE(stage->submit(numbered(1, 1)).ok());
+  ASSERT_TRUE(chain->submit(numbered(1, 1)).ok());
   std::vector<std::byte> failure;
   write_failure({Errc::kOutOfMemory, "no room"}, failure);
   answer(MessageKind::kResult, 1, 1, failure);
-  const StepResult result = stage->receive(kPatience);
+  const StepResult result = chain->receive(kPatience);
   EXPECT_EQ(result.status.code(), Errc::kOutOfMemory);
   taken();
   reset(2);
 }
 
-TEST_F(ChainStageTest, ACloseWakesAReceive) {
+TEST_F(LinkedChainTest, ACloseWakesAReceive) {
   reset(1);
-  ASSERT_TRUE(stage->submit(numbered(1, 1)).ok());
-  auto waiting = std::async(std::launch::async, [&] { return stage->receive(kPatience).status.code(); });
-  stage->close();
-  stage->close();
+  ASSERT_TRUE(chain->submit(numbered(1, 1)).ok());
+  auto waiting = std::async(std::launch::async, [&] { return chain->receive(kPatience).status.code(); });
+  chain->close();
+  chain->close();
   EXPECT_EQ(waiting.get(), Errc::kCancelled);
 }
 
-TEST_F(ChainStageTest, WhatWasNotAskedForEndsTheChain) {
+TEST_F(LinkedChainTest, WhatWasNotAskedForEndsTheChain) {
   auto other_rows = step_of(kGoodRows);
   other_rows.rows[1].token = 7;
   std::vector<std::byte> failure;
@@ -521,31 +521,31 @@ TEST_F(ChainStageTest, WhatWasNotAskedForEndsTheChain) {
   for (const Case& c : kCases) {
     std::tie(to_first, first_in) = cluster::inproc_pair({"a", "coordinator"}, {"b", "first"});
     std::tie(last_out, from_last) = cluster::inproc_pair({"b", "last"}, {"a", "coordinator"});
-    stage =
-        std::make_unique<ChainStage>(*last_part.model, last_part.pool, 1, to_first, from_last, small_chain());
+    chain = std::make_unique<LinkedChain>(*last_part.model, last_part.pool, 1, to_first, from_last,
+                                          small_chain());
     reset(1);
-    ASSERT_TRUE(stage->submit(numbered(1, 1)).ok());
+    ASSERT_TRUE(chain->submit(numbered(1, 1)).ok());
     taken();
     answer(c.kind, c.epoch, c.step, c.body);
-    const Status status = stage->receive(kPatience).status;
+    const Status status = chain->receive(kPatience).status;
     EXPECT_EQ(status.code(), Errc::kPeerLost);
     EXPECT_THAT(status.text(), HasSubstr(c.words));
-    EXPECT_EQ(stage->submit(numbered(1, 2)).code(), Errc::kPeerLost);
-    EXPECT_EQ(stage->reset(2, kPatience).code(), Errc::kPeerLost);
+    EXPECT_EQ(chain->submit(numbered(1, 2)).code(), Errc::kPeerLost);
+    EXPECT_EQ(chain->reset(2, kPatience).code(), Errc::kPeerLost);
     EXPECT_EQ(first_in->receive_head(kPatience).status().code(), Errc::kPeerLost);
   }
 }
 
-TEST_F(ChainStageTest, RefusesStepsThatDoNotFit) {
+TEST_F(LinkedChainTest, RefusesStepsThatDoNotFit) {
   reset(1);
-  EXPECT_EQ(stage->submit(numbered(2, 1)).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(chain->submit(numbered(2, 1)).code(), Errc::kInvalidArgument);
   StepRequest empty = numbered(1, 1);
   empty.rows.clear();
-  EXPECT_EQ(stage->submit(empty).code(), Errc::kInvalidArgument);
-  ASSERT_TRUE(stage->submit(numbered(1, 1)).ok());
-  ASSERT_TRUE(stage->submit(numbered(1, 2)).ok());
-  EXPECT_EQ(stage->submit(numbered(1, 3)).code(), Errc::kInvalidArgument) << "two stages, two steps";
-  EXPECT_EQ(stage->info().steps_max, 2u);
+  EXPECT_EQ(chain->submit(empty).code(), Errc::kInvalidArgument);
+  ASSERT_TRUE(chain->submit(numbered(1, 1)).ok());
+  ASSERT_TRUE(chain->submit(numbered(1, 2)).ok());
+  EXPECT_EQ(chain->submit(numbered(1, 3)).code(), Errc::kInvalidArgument) << "two stages, two steps";
+  EXPECT_EQ(chain->info().steps_max, 2u);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ size_t ChainLimits::bytes_max(size_t stages) const {
          stages * sizeof(WireTimes);
 }
 
-ChainLimits chain_limits(const StageInfo& info, const RowFormat& format) {
+ChainLimits chain_limits(const ChainInfo& info, const RowFormat& format) {
   return {.rows_max = info.rows_max,
           .sequences = info.sequences,
           .pages = info.pages,

@@ -17,7 +17,7 @@
 
 #include "cluster/transport/link.h"
 #include "runtime/chain/row_format.h"
-#include "runtime/engine/stage.h"
+#include "runtime/engine/chain.h"
 
 namespace butterfly::runtime {
 
@@ -52,7 +52,7 @@ struct ChainLimits {
   // Of a message that has passed `stages` stages.
   size_t bytes_max(size_t stages) const;
 };
-ChainLimits chain_limits(const StageInfo& info, const RowFormat& format);
+ChainLimits chain_limits(const ChainInfo& info, const RowFormat& format);
 
 // What a message says, read from its bytes. Reused from step to step.
 struct StepMessage {

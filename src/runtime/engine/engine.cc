@@ -9,9 +9,9 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "runtime/engine/chain.h"
 #include "runtime/engine/scheduler.h"
 #include "runtime/engine/session.h"
-#include "runtime/engine/stage.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -19,15 +19,15 @@ namespace {
 constexpr Duration kStepTimeout = std::chrono::seconds(60);  // of a step, and of a reset
 constexpr size_t kFailuresMax = 5;                           // steps that fail one after the other
 constexpr Duration kIdleWait = std::chrono::seconds(1);  // between looks at the clock while nothing happens
-constexpr Duration kLostWait = std::chrono::milliseconds(50);  // and while requests wait for a stage
+constexpr Duration kLostWait = std::chrono::milliseconds(50);  // and while requests wait for a chain
 
-SchedulerOptions scheduler_options(const EngineOptions& options, const StageInfo& stage) {
+SchedulerOptions scheduler_options(const EngineOptions& options, const ChainInfo& chain) {
   SchedulerOptions scheduler;
   scheduler.running_max = options.running_max;
   scheduler.waiting_max = options.waiting_max;
   scheduler.waiting_tokens_max = options.waiting_tokens_max;
   scheduler.context = options.context;
-  scheduler.rows_max = options.step_rows_max == 0 ? stage.rows_max : options.step_rows_max;
+  scheduler.rows_max = options.step_rows_max == 0 ? chain.rows_max : options.step_rows_max;
   scheduler.stall_max = options.stall_max;
   scheduler.reuse_prefix = options.reuse_prefix;
   scheduler.speculate = options.speculate;
@@ -59,21 +59,21 @@ struct End {
 // while a step computes, tokens are chosen or sinks are called. Actives are made by submit() and ended by the
 // thread only, so the thread may use them without the mutex.
 struct Engine::Impl {
-  Impl(std::unique_ptr<Stage> s, const model::Tokenizer* t, const EngineOptions& options, Clock& c)
-      : stage(std::move(s)),
+  Impl(std::unique_ptr<Chain> s, const model::Tokenizer* t, const EngineOptions& options, Clock& c)
+      : chain(std::move(s)),
         tokenizer(t),
         clock(c),
-        on_stage_lost(options.on_stage_lost),
-        stage_wait_max(options.stage_wait_max),
-        scheduler(stage->info(), scheduler_options(options, stage->info())) {}
+        on_chain_lost(options.on_chain_lost),
+        chain_wait_max(options.chain_wait_max),
+        scheduler(chain->info(), scheduler_options(options, chain->info())) {}
 
   Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink);
   void run();
   bool wait_for_work(std::vector<End>& ends, std::optional<StepPlan>& plan);
   void end_all(FinishReason reason, const Status& status);  // with the mutex
   void end_patience(TimePoint now);                         // with the mutex
-  bool adopt_stage();
-  void reset_stage(uint64_t epoch);
+  bool adopt_chain();
+  void reset_chain(uint64_t epoch);
   void tell(const End& end);
   void begin(const StepPlan& plan);
   void receive();
@@ -82,11 +82,11 @@ struct Engine::Impl {
   void fail_step(const StepPlan& plan, const Status& status);
   void send(Active& active, RequestId id, Session::Outcome& outcome, TimePoint now);
 
-  std::shared_ptr<Stage> stage;  // changed by the thread, with the mutex
+  std::shared_ptr<Chain> chain;  // changed by the thread, with the mutex
   const model::Tokenizer* tokenizer;
   Clock& clock;
-  const std::function<void(const Status&)> on_stage_lost;
-  const Duration stage_wait_max;
+  const std::function<void(const Status&)> on_chain_lost;
+  const Duration chain_wait_max;
 
   mutable std::mutex mutex;
   std::condition_variable changed;  // for the thread: there is something to do
@@ -99,9 +99,9 @@ struct Engine::Impl {
   uint64_t next_id = 1;
   bool draining = false;
   bool stopping = false;
-  std::shared_ptr<Stage> next_stage;    // to take the place of `stage`
-  std::optional<TimePoint> stage_lost;  // since when; then nothing is planned
-  Status stage_lost_status;
+  std::shared_ptr<Chain> next_chain;    // to take the place of `chain`
+  std::optional<TimePoint> chain_lost;  // since when; then nothing is planned
+  Status chain_lost_status;
 
   // The thread's own.
   struct UnderWay {
@@ -110,7 +110,7 @@ struct Engine::Impl {
   };
   std::vector<UnderWay> under_way;  // oldest first
   TimePoint step_began{};
-  std::optional<TimePoint> stage_free;  // since when the stage waits for the engine
+  std::optional<TimePoint> chain_free;  // since when the chain waits for the engine
   size_t failures = 0;
   std::thread thread;
 };
@@ -118,11 +118,11 @@ struct Engine::Impl {
 Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
   BF_CHECK(sink != nullptr) << "a request without a sink";
   try {
-    StageInfo info;
+    ChainInfo info;
     size_t context;
     {
       std::lock_guard lock(mutex);
-      info = stage->info();
+      info = chain->info();
       context = scheduler.context();
     }
     if (request.prompt.size() > context)  // before anything is made of it
@@ -131,7 +131,7 @@ Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<Ev
     auto made = std::make_unique<Active>(Session(std::move(request), tokenizer, info, context),
                                          std::move(sink), clock.now());
     std::lock_guard lock(mutex);
-    made->session.set_context(scheduler.context());  // the stage may be another by now
+    made->session.set_context(scheduler.context());  // the chain may be another by now
     if (draining || stopping) return Status(Errc::kCancelled, "the engine takes no new requests");
     const RequestId id{next_id};
     if (Status status = scheduler.submit(made->session.submission(id)); !status) {
@@ -154,12 +154,12 @@ void Engine::Impl::end_all(FinishReason reason, const Status& status) {
     if (scheduler.finish(id)) ends.push_back({id, reason, status});
 }
 
-// Requests that have waited long enough for another stage.
+// Requests that have waited long enough for another chain.
 void Engine::Impl::end_patience(TimePoint now) {
-  if (!stage_lost) return;
+  if (!chain_lost) return;
   for (const auto& [id, request] : active)
-    if (now - std::max(*stage_lost, request->submitted) >= stage_wait_max && scheduler.finish(id))
-      ends.push_back({id, FinishReason::kError, Status(Errc::kPeerLost, stage_lost_status.text())});
+    if (now - std::max(*chain_lost, request->submitted) >= chain_wait_max && scheduler.finish(id))
+      ends.push_back({id, FinishReason::kError, Status(Errc::kPeerLost, chain_lost_status.text())});
 }
 
 // False when the thread shall end.
@@ -175,56 +175,56 @@ bool Engine::Impl::wait_for_work(std::vector<End>& to_tell, std::optional<StepPl
     end_patience(now);
     if (stopping) end_all(FinishReason::kCancelled, Status(Errc::kCancelled, "the engine was stopped"));
     to_tell = std::exchange(ends, {});
-    if (next_stage && !stopping) return true;
-    if (!stopping && !stage_lost) plan = scheduler.plan();
+    if (next_chain && !stopping) return true;
+    if (!stopping && !chain_lost) plan = scheduler.plan();
     if (plan || !to_tell.empty() || !under_way.empty()) return true;
     if (stopping) return false;
-    stage_free.reset();  // for lack of work
+    chain_free.reset();  // for lack of work
     const auto deadline = scheduler.next_deadline();
     Duration wait = deadline ? std::clamp(*deadline - now, Duration(1), kIdleWait) : kIdleWait;
-    if (stage_lost) wait = std::min(wait, kLostWait);
+    if (chain_lost) wait = std::min(wait, kLostWait);
     changed.wait_for(lock, wait);
   }
 }
 
 void Engine::Impl::run() {
-  reset_stage(scheduler.epoch());
+  reset_chain(scheduler.epoch());
   for (;;) {
     std::vector<End> to_tell;
     std::optional<StepPlan> plan;
     if (!wait_for_work(to_tell, plan)) return;
     for (const End& end : to_tell) tell(end);
-    if (adopt_stage()) continue;
+    if (adopt_chain()) continue;
     if (plan) begin(*plan);
-    if (!under_way.empty() && (!plan || under_way.size() >= stage->info().steps_max)) receive();
+    if (!under_way.empty() && (!plan || under_way.size() >= chain->info().steps_max)) receive();
   }
 }
 
-void Engine::Impl::reset_stage(uint64_t epoch) {
-  const Status status = stage->reset(epoch, kStepTimeout);
+void Engine::Impl::reset_chain(uint64_t epoch) {
+  const Status status = chain->reset(epoch, kStepTimeout);
   if (status) return;
-  log_warn("engine: the stage could not be reset: {}", status.text());
+  log_warn("engine: the chain could not be reset: {}", status.text());
   {
     std::lock_guard lock(mutex);
-    if (!on_stage_lost || stopping || next_stage) return;
-    stage_lost = clock.now();
-    stage_lost_status = status;
+    if (!on_chain_lost || stopping || next_chain) return;
+    chain_lost = clock.now();
+    chain_lost_status = status;
   }
-  on_stage_lost(status);
+  on_chain_lost(status);
 }
 
-// Takes up the stage that replace_stage() left, if there is one.
-bool Engine::Impl::adopt_stage() {
-  std::shared_ptr<Stage> old;
+// Takes up the chain that replace_chain() left, if there is one.
+bool Engine::Impl::adopt_chain() {
+  std::shared_ptr<Chain> old;
   uint64_t epoch;
   std::vector<End> failed;
   {
     std::lock_guard lock(mutex);
-    if (!next_stage || stopping) return false;
-    old = std::exchange(stage, std::exchange(next_stage, nullptr));
-    stage_lost.reset();
-    ++stats.stages;
-    epoch = scheduler.move_to(stage->info());
+    if (!next_chain || stopping) return false;
+    old = std::exchange(chain, std::exchange(next_chain, nullptr));
+    chain_lost.reset();
+    ++stats.chains;
+    epoch = scheduler.move_to(chain->info());
     for (auto& [id, request] : active) request->session.set_context(scheduler.context());
     for (const RequestId id : scheduler.too_long()) {
       const Status status(Errc::kOutOfMemory,
@@ -235,11 +235,11 @@ bool Engine::Impl::adopt_stage() {
     }
   }
   under_way.clear();
-  stage_free.reset();
+  chain_free.reset();
   failures = 0;
   old.reset();
   for (const End& end : failed) tell(end);
-  reset_stage(epoch);
+  reset_chain(epoch);
   return true;
 }
 
@@ -257,16 +257,16 @@ void Engine::Impl::begin(const StepPlan& plan) {
       if (scheduler.knows(part.id)) request->cached_tokens = scheduler.sequence(part.id).cached_tokens;
       stats.queue_time.add(now - request->submitted);
     }
-    if (stage_free) stats.engine_time += now - *std::exchange(stage_free, {});
+    if (chain_free) stats.engine_time += now - *std::exchange(chain_free, {});
     if (under_way.empty()) step_began = now;
   }
-  const Status status = stage->submit(plan.request);
+  const Status status = chain->submit(plan.request);
   if (!status) return fail_step(plan, status);
   under_way.push_back(std::move(step));
 }
 
 void Engine::Impl::receive() {
-  const StepResult result = stage->receive(kStepTimeout);
+  const StepResult result = chain->receive(kStepTimeout);
   const TimePoint done = clock.now();
   const UnderWay step = std::move(under_way.front());
   under_way.erase(under_way.begin());
@@ -282,7 +282,7 @@ void Engine::Impl::receive() {
                                                    result.epoch, request.step, request.epoch)));
   }
   failures = 0;
-  stage_free = done;
+  chain_free = done;
   const Duration time = done - step_began;
   step_began = done;
   finish_step(step, result, time);
@@ -291,7 +291,7 @@ void Engine::Impl::receive() {
 // Chooses the tokens of every part, requests apart from each other; into the log first, then to the readers.
 void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, Duration time) {
   const std::vector<StepPart>& parts = step.plan.parts;
-  const size_t vocab = stage->info().vocab, dim = stage->info().dim;
+  const size_t vocab = chain->info().vocab, dim = chain->info().dim;
   std::vector<Session::Outcome> chosen(parts.size());
   std::vector<Status> errors(parts.size());
   std::vector<PartOutcome> outcomes(parts.size());
@@ -299,7 +299,7 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
   for (size_t i = 1; i < parts.size(); ++i)
     first_rows[i] = {first_rows[i - 1].first + parts[i - 1].logit_rows,
                      first_rows[i - 1].second + parts[i - 1].hidden_rows};
-  stage->for_each(parts.size(), [&](size_t i) {
+  chain->for_each(parts.size(), [&](size_t i) {
     const auto [logit_row, hidden_row] = first_rows[i];
     const auto logits = result.logits.subspan(logit_row * vocab, parts[i].logit_rows * vocab);
     const auto hidden = result.hidden.subspan(hidden_row * dim, parts[i].hidden_rows * dim);
@@ -350,8 +350,8 @@ void Engine::Impl::send(Active& request, RequestId id, Session::Outcome& outcome
   request.sink->on_tokens(id, std::move(outcome.events));
 }
 
-// The stage lost the step, and with it we do not know what of the cache. What the world did (a peer lost, a
-// timeout) is tried again from the logs; what the stage objects to would come back, so those requests end.
+// The chain lost the step, and with it we do not know what of the cache. What the world did (a peer lost, a
+// timeout) is tried again from the logs; what the chain objects to would come back, so those requests end.
 void Engine::Impl::fail_step(const StepPlan& plan, const Status& status) {
   const bool again =
       (status.code() == Errc::kPeerLost || status.code() == Errc::kTimeout) && ++failures < kFailuresMax;
@@ -360,8 +360,8 @@ void Engine::Impl::fail_step(const StepPlan& plan, const Status& status) {
   {
     std::lock_guard lock(mutex);
     epoch = scheduler.reset();
-    // The stage was closed, by stop() or for another one: nothing is wrong with the requests.
-    if (stopping || next_stage) {
+    // The chain was closed, by stop() or for another one: nothing is wrong with the requests.
+    if (stopping || next_chain) {
       under_way.clear();
       return;
     }
@@ -371,7 +371,7 @@ void Engine::Impl::fail_step(const StepPlan& plan, const Status& status) {
   }
   under_way.clear();
   for (const End& end : failed) tell(end);
-  reset_stage(epoch);
+  reset_chain(epoch);
 }
 
 // Everything is counted before the reader hears of the end, so that who has heard of it finds it counted.
@@ -407,9 +407,9 @@ void Engine::Impl::tell(const End& end) {
   empty.notify_all();
 }
 
-Engine::Engine(std::unique_ptr<Stage> stage, const model::Tokenizer* tokenizer, const EngineOptions& options,
+Engine::Engine(std::unique_ptr<Chain> chain, const model::Tokenizer* tokenizer, const EngineOptions& options,
                Clock& clock)
-    : impl_(std::make_unique<Impl>(std::move(stage), tokenizer, options, clock)) {
+    : impl_(std::make_unique<Impl>(std::move(chain), tokenizer, options, clock)) {
   impl_->thread = std::thread([this] { impl_->run(); });
 }
 
@@ -427,14 +427,14 @@ void Engine::cancel(RequestId id) {
   impl_->changed.notify_one();
 }
 
-void Engine::replace_stage(std::unique_ptr<Stage> stage) {
-  std::shared_ptr<Stage> old;
+void Engine::replace_chain(std::unique_ptr<Chain> chain) {
+  std::shared_ptr<Chain> old;
   {
     std::lock_guard lock(impl_->mutex);
-    const StageInfo &now = impl_->stage->info(), &then = stage->info();
-    BF_CHECK(now.vocab == then.vocab && now.dim == then.dim) << "a stage of another model";
-    impl_->next_stage = std::move(stage);
-    old = impl_->stage;
+    const ChainInfo &now = impl_->chain->info(), &then = chain->info();
+    BF_CHECK(now.vocab == then.vocab && now.dim == then.dim) << "a chain of another model";
+    impl_->next_chain = std::move(chain);
+    old = impl_->chain;
     impl_->changed.notify_one();
   }
   old->close();  // wakes the thread if it waits for a step
@@ -457,7 +457,7 @@ EngineStats Engine::stats() const {
   stats.pages_cached = scheduler.pages().kept();
   stats.page_positions = scheduler.pages().page_positions();
   stats.draining = impl_->draining;
-  stats.stage_lost = impl_->stage_lost.has_value();
+  stats.chain_lost = impl_->chain_lost.has_value();
   const SchedulerStats& counted = scheduler.stats();
   stats.steps = counted.steps;
   stats.rows = counted.rows;
@@ -467,7 +467,7 @@ EngineStats Engine::stats() const {
   stats.draft_tokens = counted.draft_tokens;
   stats.draft_accepted = counted.draft_accepted;
   stats.preemptions = counted.preemptions;
-  stats.stage_resets = counted.resets;
+  stats.chain_resets = counted.resets;
   return stats;
 }
 
@@ -485,14 +485,14 @@ bool Engine::drain(TimePoint deadline) {
 }
 
 void Engine::stop() {
-  std::shared_ptr<Stage> stage;
+  std::shared_ptr<Chain> chain;
   {
     std::lock_guard lock(impl_->mutex);
     impl_->stopping = true;
-    stage = impl_->stage;
+    chain = impl_->chain;
     impl_->changed.notify_one();
   }
-  stage->close();
+  chain->close();
   if (impl_->thread.joinable()) impl_->thread.join();
 }
 

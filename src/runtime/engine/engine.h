@@ -11,34 +11,34 @@
 
 namespace butterfly::runtime {
 
-class Stage;
+class Chain;
 
 struct EngineOptions {
   size_t running_max = 16;              // requests that advance in the same step
   size_t waiting_max = 64;              // requests in the queue
   size_t waiting_tokens_max = 1 << 18;  // prompt tokens in the queue
-  size_t context = 0;                   // positions of one request; 0: as many as the stage has
-  size_t step_rows_max = 0;             // rows in one step; 0: as many as the stage takes
+  size_t context = 0;                   // positions of one request; 0: as many as the chain has
+  size_t step_rows_max = 0;             // rows in one step; 0: as many as the chain takes
   // While others read their prompts in, a step takes at most so many times what the running streams alone
   // would take.
   double stall_max = 2.0;
   bool reuse_prefix = true;
   bool speculate = true;
   size_t draft_max = 15;  // tokens guessed ahead for one request
-  // Called on the engine's thread when the stage is lost and cannot be reset, with the reason; must return at
-  // once. Requests then wait, logs and all, until somebody calls replace_stage(), but at most stage_wait_max;
-  // after that they end with kError and kPeerLost. Empty: the engine tries the same stage a few times.
-  std::function<void(const Status&)> on_stage_lost = {};
-  Duration stage_wait_max = std::chrono::seconds(30);
+  // Called on the engine's thread when the chain is lost and cannot be reset, with the reason; must return at
+  // once. Requests then wait, logs and all, until somebody calls replace_chain(), but at most chain_wait_max;
+  // after that they end with kError and kPeerLost. Empty: the engine tries the same chain a few times.
+  std::function<void(const Status&)> on_chain_lost = {};
+  Duration chain_wait_max = std::chrono::seconds(30);
 };
 
-// One thread of its own drives the stages; submit(), cancel() and stats() may be called by any thread and do
+// One thread of its own drives the chain; submit(), cancel() and stats() may be called by any thread and do
 // not wait for a step.
 class Engine {
  public:
   // `tokenizer` (borrowed) may be null: then events carry no text, stops are refused and only tokens_max ends
   // a text.
-  Engine(std::unique_ptr<Stage> stage, const model::Tokenizer* tokenizer, const EngineOptions& options = {},
+  Engine(std::unique_ptr<Chain> chain, const model::Tokenizer* tokenizer, const EngineOptions& options = {},
          Clock& clock = SystemClock::instance());
   ~Engine();  // stop()
   Engine(const Engine&) = delete;
@@ -53,11 +53,11 @@ class Engine {
   // ignored.
   void cancel(RequestId id);
 
-  // Goes on with another stage of the same model: another plan, or the one behind a loss. What is under way
+  // Goes on with another chain of the same model: another plan, or the one behind a loss. What is under way
   // is dropped, and every request is read again from its log, so its tokens are those it would have had;
-  // those that the new stage has no room for end with kError and kOutOfMemory. The old stage is closed. From
-  // any thread, on_stage_lost too; the last one given counts.
-  void replace_stage(std::unique_ptr<Stage> stage);
+  // those that the new chain has no room for end with kError and kOutOfMemory. The old chain is closed. From
+  // any thread, on_chain_lost too; the last one given counts.
+  void replace_chain(std::unique_ptr<Chain> chain);
 
   EngineStats stats() const;
   // The most positions a request may have: prompt and generated tokens together.

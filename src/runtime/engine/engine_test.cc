@@ -1,4 +1,4 @@
-// The engine's thread and its promises to callers, on a stage without a model.
+// The engine's thread and its promises to callers, on a chain without a model.
 #include "runtime/engine/engine.h"
 
 #include <gmock/gmock.h>
@@ -10,14 +10,14 @@
 
 #include "model/sampling/logprobs.h"
 #include "runtime/engine/testing/collector.h"
-#include "runtime/engine/testing/fake_stage.h"
+#include "runtime/engine/testing/fake_chain.h"
 
 namespace butterfly::runtime {
 namespace {
 
 using testing::Collector;
-using testing::FakeStage;
-using testing::FakeStageOptions;
+using testing::FakeChain;
+using testing::FakeChainOptions;
 using ::testing::HasSubstr;
 
 std::vector<int32_t> prompt(size_t count, uint64_t seed) {
@@ -36,22 +36,22 @@ EngineRequest request(size_t size, uint64_t seed, size_t tokens_max, float tempe
 }
 
 // What the request must give, by a plain loop.
-std::vector<int32_t> expected(const FakeStageOptions& stage, const EngineRequest& r) {
+std::vector<int32_t> expected(const FakeChainOptions& chain, const EngineRequest& r) {
   model::Sampler sampler(r.sampling);
   std::vector<int32_t> tokens = r.prompt;
   for (size_t i = 0; i < r.tokens_max; ++i)
-    tokens.push_back(sampler.sample(FakeStage::logits_after(stage, tokens), tokens, tokens.size()));
+    tokens.push_back(sampler.sample(FakeChain::logits_after(chain, tokens), tokens, tokens.size()));
   return {tokens.begin() + static_cast<ptrdiff_t>(r.prompt.size()), tokens.end()};
 }
 
-std::unique_ptr<Engine> make(const FakeStageOptions& stage, const EngineOptions& options = {},
+std::unique_ptr<Engine> make(const FakeChainOptions& chain, const EngineOptions& options = {},
                              Clock& clock = SystemClock::instance()) {
-  return std::make_unique<Engine>(std::make_unique<FakeStage>(stage), nullptr, options, clock);
+  return std::make_unique<Engine>(std::make_unique<FakeChain>(chain), nullptr, options, clock);
 }
 
 TEST(Engine, ManyAtOnceGetWhatEachWouldGetAlone) {
-  const FakeStageOptions stage{.pages = 60, .steps_max = 2};  // too few for all
-  auto engine = make(stage);
+  const FakeChainOptions chain{.pages = 60, .steps_max = 2};  // too few for all
+  auto engine = make(chain);
   std::vector<std::shared_ptr<Collector>> sinks;
   for (uint64_t i = 0; i < 24; ++i) {
     sinks.push_back(std::make_shared<Collector>());
@@ -61,7 +61,7 @@ TEST(Engine, ManyAtOnceGetWhatEachWouldGetAlone) {
     const FinishEvent& end = sinks[i]->wait();
     EXPECT_EQ(end.reason, FinishReason::kLength);
     EXPECT_EQ(end.usage.generated_tokens, 30 + i);
-    EXPECT_EQ(sinks[i]->tokens(), expected(stage, request(5 + i * 3, i, 30 + i))) << i;
+    EXPECT_EQ(sinks[i]->tokens(), expected(chain, request(5 + i * 3, i, 30 + i))) << i;
   }
   const EngineStats stats = engine->stats();
   EXPECT_EQ(stats.running + stats.waiting + stats.pages_used, 0u);
@@ -168,9 +168,9 @@ TEST(Engine, DeadlinesEndRunningAndWaitingRequests) {
 }
 
 TEST(Engine, LostStepsAreDoneAgainWithTheSameTokens) {
-  FakeStageOptions stage{.steps_max = 2};
-  stage.fault = [](uint64_t step) { return step % 7 == 3 ? Status(Errc::kPeerLost, "gone") : Status(); };
-  auto engine = make(stage);
+  FakeChainOptions chain{.steps_max = 2};
+  chain.fault = [](uint64_t step) { return step % 7 == 3 ? Status(Errc::kPeerLost, "gone") : Status(); };
+  auto engine = make(chain);
   std::vector<std::shared_ptr<Collector>> sinks;
   for (uint64_t i = 0; i < 5; ++i) {
     sinks.push_back(std::make_shared<Collector>());
@@ -178,23 +178,23 @@ TEST(Engine, LostStepsAreDoneAgainWithTheSameTokens) {
   }
   for (uint64_t i = 0; i < 5; ++i) {
     EXPECT_EQ(sinks[i]->wait().reason, FinishReason::kLength);
-    EXPECT_EQ(sinks[i]->tokens(), expected(stage, request(10, i, 25)));
+    EXPECT_EQ(sinks[i]->tokens(), expected(chain, request(10, i, 25)));
   }
-  EXPECT_GT(engine->stats().stage_resets, 0u);
+  EXPECT_GT(engine->stats().chain_resets, 0u);
 }
 
-TEST(Engine, AStageThatStaysAwayEndsRequestsWithItsReason) {
-  FakeStageOptions stage;
-  stage.fault = [](uint64_t) { return Status(Errc::kPeerLost, "the cable is out"); };
-  auto engine = make(stage);
+TEST(Engine, AChainThatStaysAwayEndsRequestsWithItsReason) {
+  FakeChainOptions chain;
+  chain.fault = [](uint64_t) { return Status(Errc::kPeerLost, "the cable is out"); };
+  auto engine = make(chain);
   auto sink = std::make_shared<Collector>();
   ASSERT_TRUE(engine->submit(request(3, 1, 5), sink).ok());
   EXPECT_EQ(sink->wait().reason, FinishReason::kError);
   EXPECT_THAT(sink->wait().status.text(), HasSubstr("cable"));
 }
 
-// A stage that is lost for good at its `steps`th step.
-FakeStageOptions mortal(FakeStageOptions options, uint64_t steps) {
+// A chain that is lost for good at its `steps`th step.
+FakeChainOptions mortal(FakeChainOptions options, uint64_t steps) {
   options.fault = [steps](uint64_t step) {
     return step >= steps ? Status(Errc::kPeerLost, "gone") : Status();
   };
@@ -204,11 +204,11 @@ FakeStageOptions mortal(FakeStageOptions options, uint64_t steps) {
   return options;
 }
 
-TEST(Engine, ALostStageIsReplacedAndTextsGoOn) {
-  const FakeStageOptions good{.pages = 60, .steps_max = 3};
+TEST(Engine, ALostChainIsReplacedAndTextsGoOn) {
+  const FakeChainOptions good{.pages = 60, .steps_max = 3};
   std::atomic<int> lost = 0;
   EngineOptions options;
-  options.on_stage_lost = [&](const Status& status) {
+  options.on_chain_lost = [&](const Status& status) {
     EXPECT_THAT(status.text(), HasSubstr("gone for good"));
     ++lost;
   };
@@ -219,10 +219,10 @@ TEST(Engine, ALostStageIsReplacedAndTextsGoOn) {
     ASSERT_TRUE(engine->submit(request(10, i, 25), sinks.back()).ok());
   }
   while (lost == 0) std::this_thread::yield();
-  EXPECT_TRUE(engine->stats().stage_lost);
+  EXPECT_TRUE(engine->stats().chain_lost);
   auto late = std::make_shared<Collector>();
   ASSERT_TRUE(engine->submit(request(7, 99, 5), late).ok()) << "waits with the others";
-  engine->replace_stage(std::make_unique<FakeStage>(good));
+  engine->replace_chain(std::make_unique<FakeChain>(good));
   for (uint64_t i = 0; i < 10; ++i) {
     EXPECT_EQ(sinks[i]->wait().reason, FinishReason::kLength);
     EXPECT_EQ(sinks[i]->tokens(), expected(good, request(10, i, 25)));
@@ -231,15 +231,15 @@ TEST(Engine, ALostStageIsReplacedAndTextsGoOn) {
   EXPECT_EQ(late->tokens(), expected(good, request(7, 99, 5)));
   const EngineStats stats = engine->stats();
   EXPECT_EQ(lost, 1);
-  EXPECT_EQ(stats.stages, 1u);
+  EXPECT_EQ(stats.chains, 1u);
   EXPECT_EQ(stats.pages, 60u);
-  EXPECT_FALSE(stats.stage_lost);
+  EXPECT_FALSE(stats.chain_lost);
   EXPECT_EQ(stats.pages_used, 0u);
 }
 
-TEST(Engine, AWorkingStageIsReplacedBetweenSteps) {
-  const FakeStageOptions stage{.steps_max = 2, .step_time = std::chrono::microseconds(200)};
-  auto engine = make(stage);
+TEST(Engine, AWorkingChainIsReplacedBetweenSteps) {
+  const FakeChainOptions chain{.steps_max = 2, .step_time = std::chrono::microseconds(200)};
+  auto engine = make(chain);
   std::vector<std::shared_ptr<Collector>> sinks;
   for (uint64_t i = 0; i < 5; ++i) {
     sinks.push_back(std::make_shared<Collector>());
@@ -247,21 +247,21 @@ TEST(Engine, AWorkingStageIsReplacedBetweenSteps) {
   }
   for (size_t i = 0; i < 6; ++i) {
     sinks[0]->wait_for_tokens(8 * i);
-    engine->replace_stage(std::make_unique<FakeStage>(stage));
+    engine->replace_chain(std::make_unique<FakeChain>(chain));
   }
   for (uint64_t i = 0; i < 5; ++i) {
     EXPECT_EQ(sinks[i]->wait().reason, FinishReason::kLength);
-    EXPECT_EQ(sinks[i]->tokens(), expected(stage, request(10, i, 60)));
+    EXPECT_EQ(sinks[i]->tokens(), expected(chain, request(10, i, 60)));
   }
-  auto last = std::make_shared<Collector>();  // behind the last stage, however late that was taken up
+  auto last = std::make_shared<Collector>();  // behind the last chain, however late that was taken up
   ASSERT_TRUE(engine->submit(request(3, 9, 2), last).ok());
   last->wait();
-  EXPECT_GT(engine->stats().stages, 0u);
+  EXPECT_GT(engine->stats().chains, 0u);
 }
 
-TEST(Engine, TextsThatTheNextStageHasNoRoomForEndInWords) {
-  // So long that neither ends by itself before the stage is replaced.
-  FakeStageOptions large{.pages = 8192, .page_positions = 4}, small{.pages = 6, .page_positions = 4};
+TEST(Engine, TextsThatTheNextChainHasNoRoomForEndInWords) {
+  // So long that neither ends by itself before the chain is replaced.
+  FakeChainOptions large{.pages = 8192, .page_positions = 4}, small{.pages = 6, .page_positions = 4};
   large.step_time = std::chrono::microseconds(100);
   auto engine = make(large);
   auto text = std::make_shared<Collector>(), little = std::make_shared<Collector>();
@@ -269,7 +269,7 @@ TEST(Engine, TextsThatTheNextStageHasNoRoomForEndInWords) {
   ASSERT_TRUE(engine->submit(request(3, 2, 100000), little).ok());
   text->wait_for_tokens(2);
   little->wait_for_tokens(1);
-  engine->replace_stage(std::make_unique<FakeStage>(small));
+  engine->replace_chain(std::make_unique<FakeChain>(small));
   EXPECT_EQ(text->wait().reason, FinishReason::kError);
   EXPECT_EQ(text->wait().status.code(), Errc::kOutOfMemory);
   EXPECT_THAT(text->wait().status.text(), HasSubstr("room for 24"));
@@ -282,12 +282,12 @@ TEST(Engine, TextsThatTheNextStageHasNoRoomForEndInWords) {
   EXPECT_EQ(next->tokens(), expected(small, request(5, 3, 4)));
 }
 
-TEST(Engine, PatienceForAnotherStageEnds) {
+TEST(Engine, PatienceForAnotherChainEnds) {
   ManualClock clock;
   std::atomic<bool> lost = false;
   EngineOptions options;
-  options.on_stage_lost = [&](const Status&) { lost = true; };
-  options.stage_wait_max = std::chrono::seconds(30);
+  options.on_chain_lost = [&](const Status&) { lost = true; };
+  options.chain_wait_max = std::chrono::seconds(30);
   auto engine = make(mortal({}, 3), options, clock);
   auto first = std::make_shared<Collector>(), second = std::make_shared<Collector>();
   ASSERT_TRUE(engine->submit(request(3, 1, 50), first).ok());
@@ -297,7 +297,7 @@ TEST(Engine, PatienceForAnotherStageEnds) {
   clock.advance(std::chrono::seconds(10));
   EXPECT_EQ(first->wait().status.code(), Errc::kPeerLost);
   EXPECT_FALSE(second->finished()) << "it has waited ten seconds only";
-  engine->replace_stage(std::make_unique<FakeStage>(FakeStageOptions{}));
+  engine->replace_chain(std::make_unique<FakeChain>(FakeChainOptions{}));
   EXPECT_EQ(second->wait().reason, FinishReason::kLength);
 }
 
@@ -320,8 +320,8 @@ TEST(Engine, EmbeddingsAreMeansOfLengthOne) {
 }
 
 TEST(Engine, LogprobsOfTokensAndOfThePrompt) {
-  const FakeStageOptions stage;
-  auto engine = make(stage);
+  const FakeChainOptions chain;
+  auto engine = make(chain);
   for (const bool cached : {false, true}) {
     EngineRequest r = request(20, 3, 4);
     r.top_logprobs = 3;
@@ -336,7 +336,7 @@ TEST(Engine, LogprobsOfTokensAndOfThePrompt) {
     for (size_t i = 1; i < 24; ++i) {
       const TokenEvent& event = i < 20 ? sink->prompt()[i - 1] : sink->events()[i - 20];
       if (i >= 20) tokens.push_back(event.token);
-      const auto logits = FakeStage::logits_after(stage, std::span(tokens).first(i));
+      const auto logits = FakeChain::logits_after(chain, std::span(tokens).first(i));
       logprobs.set(logits);
       EXPECT_EQ(event.token, tokens[i]);
       EXPECT_EQ(event.logprob, logprobs.of(event.token));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/engine/paged_stage.h"
+#include "runtime/engine/local_chain.h"
 #include "runtime/layers/cached_layers.h"
 
 namespace butterfly::runtime {
@@ -20,13 +20,13 @@ size_t default_positions(const LoadedModel& model, DType kv_type) {
 
 std::unique_ptr<Engine> make_local_engine(const LoadedModel& model, ThreadPool& pool,
                                           const LocalEngineOptions& options) {
-  PagedStageOptions stage;
-  stage.positions = options.positions == 0 ? default_positions(model, options.kv_type) : options.positions;
-  stage.sequences = options.engine.running_max;
-  stage.kv_type = options.kv_type;
-  stage.rows_max = options.rows_max;
-  stage.turn = options.turn;
-  return std::make_unique<Engine>(std::make_unique<PagedStage>(model, pool, stage), model.tokenizer.get(),
+  PagedLayersOptions layers;
+  layers.positions = options.positions == 0 ? default_positions(model, options.kv_type) : options.positions;
+  layers.sequences = options.engine.running_max;
+  layers.kv_type = options.kv_type;
+  layers.rows_max = options.rows_max;
+  layers.turn = options.turn;
+  return std::make_unique<Engine>(std::make_unique<LocalChain>(model, pool, layers), model.tokenizer.get(),
                                   options.engine);
 }
 

@@ -1,4 +1,4 @@
-// An engine whose only stage is on this machine.
+// An engine whose model is on this machine.
 #pragma once
 #include <memory>
 #include <mutex>

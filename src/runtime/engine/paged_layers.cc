@@ -15,13 +15,13 @@ namespace {
 constexpr uint32_t kNoPage = UINT32_MAX;
 constexpr uint64_t kPoolLast = 3;  // llama.cpp's number for "the last token's" in <architecture>.pooling_type
 
-size_t pages_of(const LoadedModel& model, const PagedStageOptions& options) {
+size_t pages_of(const LoadedModel& model, const PagedLayersOptions& options) {
   return ceil_div(options.positions == 0 ? model.config.context : options.positions, kernels::kKvPage);
 }
 
 }  // namespace
 
-StageInfo stage_info(const LoadedModel& model, const PagedStageOptions& options) {
+ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options) {
   const model::ModelConfig& config = model.config;
   const size_t context = std::max(config.context, config.run_context);
   const std::string pooling = config.architecture + ".pooling_type";
@@ -36,8 +36,8 @@ StageInfo stage_info(const LoadedModel& model, const PagedStageOptions& options)
           .pools_last = model.file.metadata().u64_or(pooling, 0) == kPoolLast};
 }
 
-PagedLayers::PagedLayers(const LoadedModel& model, ThreadPool& pool, const PagedStageOptions& options)
-    : info_(stage_info(model, options)),
+PagedLayers::PagedLayers(const LoadedModel& model, ThreadPool& pool, const PagedLayersOptions& options)
+    : info_(chain_info(model, options)),
       memory_(kv_shape(model, options.kv_type), info_.pages),
       runner_(model, pool),
       pool_(pool),

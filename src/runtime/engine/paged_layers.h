@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "model/kv_memory.h"
-#include "runtime/engine/stage.h"
+#include "runtime/engine/chain.h"
 #include "runtime/layers/batch_runner.h"
 
 namespace butterfly::runtime {
 
-struct PagedStageOptions {
+struct PagedLayersOptions {
   size_t positions = 0;  // of the cache; 0: the model's context
   size_t sequences = 16;
   DType kv_type = DType::kF16;
@@ -19,16 +19,16 @@ struct PagedStageOptions {
   std::mutex* turn = nullptr;  // held while a step computes, where several stages share a pool
 };
 
-// What an engine may know of a stage: of the model, and of the options.
-StageInfo stage_info(const LoadedModel& model, const PagedStageOptions& options);
+// What an engine may know of a chain: of the model, and of the options.
+ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options);
 
 // Trusts nobody: what it is told may come from another machine. One thread at a time. Borrows model and pool.
 class PagedLayers {
  public:
   // Throws Error kOutOfMemory when the cache cannot be reserved.
-  PagedLayers(const LoadedModel& model, ThreadPool& pool, const PagedStageOptions& options);
+  PagedLayers(const LoadedModel& model, ThreadPool& pool, const PagedLayersOptions& options);
 
-  const StageInfo& info() const { return info_; }
+  const ChainInfo& info() const { return info_; }
   const LoadedModel& model() const { return runner_.model(); }
   size_t cache_bytes() const { return memory_.bytes(); }
 
@@ -45,7 +45,7 @@ class PagedLayers {
   // for the activations.
   Result<BatchRunner::Output> run(std::span<const float> hidden);
 
-  // Stage::for_each() by the pool, unless others use it.
+  // Chain::for_each() by the pool, unless others use it.
   void for_each(size_t count, FunctionRef<void(size_t)> fn);
 
  private:
@@ -57,7 +57,7 @@ class PagedLayers {
   Status apply(const KvCommand& command);
   Status check(std::span<const StepRow> rows, size_t index);
 
-  StageInfo info_;
+  ChainInfo info_;
   model::KvMemory memory_;
   BatchRunner runner_;
   ThreadPool& pool_;

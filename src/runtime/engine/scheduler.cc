@@ -11,26 +11,26 @@
 namespace butterfly::runtime {
 namespace {
 
-SchedulerOptions fitted(SchedulerOptions options, const StageInfo& stage) {
-  const size_t positions = std::min(stage.context, stage.pages * stage.page_positions);
+SchedulerOptions fitted(SchedulerOptions options, const ChainInfo& chain) {
+  const size_t positions = std::min(chain.context, chain.pages * chain.page_positions);
   options.context = options.context == 0 ? positions : std::min(options.context, positions);
-  options.rows_max = std::min(options.rows_max, stage.rows_max);
-  options.running_max = std::min({options.running_max, stage.sequences, options.rows_max});
-  BF_CHECK(options.context > 0 && options.running_max > 0) << "a stage without room";
+  options.rows_max = std::min(options.rows_max, chain.rows_max);
+  options.running_max = std::min({options.running_max, chain.sequences, options.rows_max});
+  BF_CHECK(options.context > 0 && options.running_max > 0) << "a chain without room";
   return options;
 }
 
 }  // namespace
 
-Scheduler::Scheduler(const StageInfo& stage, const SchedulerOptions& options)
-    : wanted_(options), pool_(stage.pages, stage.page_positions) {
-  fit_to(stage);
+Scheduler::Scheduler(const ChainInfo& chain, const SchedulerOptions& options)
+    : wanted_(options), pool_(chain.pages, chain.page_positions) {
+  fit_to(chain);
 }
 
-void Scheduler::fit_to(const StageInfo& stage) {
-  page_positions_ = stage.page_positions;
-  steps_max_ = std::max<size_t>(1, stage.steps_max);
-  options_ = fitted(wanted_, stage);
+void Scheduler::fit_to(const ChainInfo& chain) {
+  page_positions_ = chain.page_positions;
+  steps_max_ = std::max<size_t>(1, chain.steps_max);
+  options_ = fitted(wanted_, chain);
   free_slots_.clear();
   for (size_t i = options_.running_max; i > 0; --i) free_slots_.push_back(static_cast<uint32_t>(i - 1));
 }
@@ -143,11 +143,11 @@ uint64_t Scheduler::reset() {
   return ++epoch_;
 }
 
-uint64_t Scheduler::move_to(const StageInfo& stage) {
+uint64_t Scheduler::move_to(const ChainInfo& chain) {
   const uint64_t epoch = reset();
-  pool_ = PagePool(stage.pages, stage.page_positions);
+  pool_ = PagePool(chain.pages, chain.page_positions);
   times_ = {};
-  fit_to(stage);
+  fit_to(chain);
   return epoch;
 }
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "runtime/engine/chain.h"
 #include "runtime/engine/fair_queue.h"
 #include "runtime/engine/page_pool.h"
 #include "runtime/engine/sequence.h"
-#include "runtime/engine/stage.h"
 #include "runtime/engine/step_times.h"
 
 namespace butterfly::runtime {
@@ -66,8 +66,8 @@ struct SchedulerStats {
 // later reads its own log in again, which gives the same bits.
 class Scheduler {
  public:
-  // Takes of `stage` how much there is. `options.context` 0: as much as fits.
-  Scheduler(const StageInfo& stage, const SchedulerOptions& options);
+  // Takes of `chain` how much there is. `options.context` 0: as much as fits.
+  Scheduler(const ChainInfo& chain, const SchedulerOptions& options);
 
   // kQueueFull or kInvalidArgument, with both numbers.
   Status submit(Submission submission);
@@ -80,9 +80,9 @@ class Scheduler {
   void complete(uint64_t step, Duration time, std::vector<PartOutcome> outcomes);
   // The cache's contents are lost: a new epoch, in which every request reads its log again.
   uint64_t reset();
-  // The same for another stage, with as much as that one has. Requests that no longer fit stay, and are never
+  // The same for another chain, with as much as that one has. Requests that no longer fit stay, and are never
   // run: see too_long().
-  uint64_t move_to(const StageInfo& stage);
+  uint64_t move_to(const ChainInfo& chain);
   std::vector<RequestId> too_long() const;
 
   // Requests whose deadline has come; the caller finishes them.
@@ -117,7 +117,7 @@ class Scheduler {
   };
   class Builder;  // of one plan
 
-  void fit_to(const StageInfo& stage);
+  void fit_to(const ChainInfo& chain);
   void admit();
   FairQueue::Turn admit_one(Sequence& sequence);
   size_t match_prefix(const Sequence& sequence, std::vector<PagePool::Published>& matched) const;
@@ -137,7 +137,7 @@ class Scheduler {
   const SchedulerOptions wanted_;
   size_t page_positions_ = 0;
   size_t steps_max_ = 1;
-  SchedulerOptions options_;  // as much of it as the stage has
+  SchedulerOptions options_;  // as much of it as the chain has
   PagePool pool_;
   FairQueue queue_;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;

@@ -7,24 +7,24 @@
 namespace butterfly::runtime {
 namespace {
 
-using testing::FakeStageOptions;
+using testing::FakeChainOptions;
 using testing::greedy_text;
 using testing::SchedulerDriver;
 
 struct Case {
-  FakeStageOptions stage;
+  FakeChainOptions chain;
   SchedulerOptions options;
 };
 
 Case any_case() {
   Case c;
-  c.stage.pages = *rc::gen::inRange<size_t>(4, 24);
-  c.stage.page_positions = *rc::gen::inRange<size_t>(1, 6);
-  c.stage.rows_max = *rc::gen::inRange<size_t>(4, 40);
-  c.stage.steps_max = *rc::gen::inRange<size_t>(1, 4);
-  c.stage.sequences = *rc::gen::inRange<size_t>(1, 8);
-  c.stage.loops = *rc::gen::arbitrary<bool>();
-  c.stage.vocab = 16;
+  c.chain.pages = *rc::gen::inRange<size_t>(4, 24);
+  c.chain.page_positions = *rc::gen::inRange<size_t>(1, 6);
+  c.chain.rows_max = *rc::gen::inRange<size_t>(4, 40);
+  c.chain.steps_max = *rc::gen::inRange<size_t>(1, 4);
+  c.chain.sequences = *rc::gen::inRange<size_t>(1, 8);
+  c.chain.loops = *rc::gen::arbitrary<bool>();
+  c.chain.vocab = 16;
   c.options.waiting_max = *rc::gen::inRange<size_t>(1, 8);
   c.options.waiting_tokens_max = *rc::gen::inRange<size_t>(1, 200);
   c.options.reuse_prefix = *rc::gen::arbitrary<bool>();
@@ -45,7 +45,7 @@ std::vector<int32_t> any_prompt(size_t size_max) {
 TEST(SchedulerModel, AnyOrderOfEvents) {
   EXPECT_TRUE(rc::check([] {
     const Case c = any_case();
-    SchedulerDriver driver(c.stage, c.options);
+    SchedulerDriver driver(c.chain, c.options);
     std::map<RequestId, std::vector<int32_t>> prompts;
     uint64_t next_id = 1;
     const size_t context = driver.scheduler.context();
@@ -81,7 +81,7 @@ TEST(SchedulerModel, AnyOrderOfEvents) {
     RC_ASSERT(driver.scheduler.inconsistency() == "");
     RC_ASSERT(driver.scheduler.pages().used() == 0u);
     for (const auto& [id, prompt] : prompts)
-      RC_ASSERT(driver.texts[id] == greedy_text(c.stage, prompt, driver.limits[id]));
+      RC_ASSERT(driver.texts[id] == greedy_text(c.chain, prompt, driver.limits[id]));
   }));
 }
 

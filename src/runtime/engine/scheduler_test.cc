@@ -10,7 +10,7 @@
 namespace butterfly::runtime {
 namespace {
 
-using testing::FakeStageOptions;
+using testing::FakeChainOptions;
 using testing::greedy_text;
 using ::testing::HasSubstr;
 using testing::SchedulerDriver;
@@ -101,15 +101,15 @@ TEST(Scheduler, WithoutReuseEverythingIsComputed) {
 }
 
 TEST(Scheduler, WhenPagesRunShortTheYoungestGoesAndComesBack) {
-  const FakeStageOptions stage{.pages = 8, .page_positions = 4};
-  SchedulerDriver driver(stage, {});
+  const FakeChainOptions chain{.pages = 8, .page_positions = 4};
+  SchedulerDriver driver(chain, {});
   for (uint64_t id = 1; id <= 4; ++id)
     ASSERT_TRUE(driver.submit(id, tokens(3, static_cast<int32_t>(id)), 20));
   while (driver.step()) ASSERT_EQ(driver.scheduler.inconsistency(), "");
   EXPECT_GT(driver.scheduler.stats().preemptions, 0u);
   EXPECT_EQ(driver.finished.front(), RequestId{1}) << "the oldest is never sent away";
   for (uint64_t id = 1; id <= 4; ++id)
-    EXPECT_EQ(driver.texts[RequestId{id}], greedy_text(stage, tokens(3, static_cast<int32_t>(id)), 20));
+    EXPECT_EQ(driver.texts[RequestId{id}], greedy_text(chain, tokens(3, static_cast<int32_t>(id)), 20));
   EXPECT_EQ(driver.scheduler.pages().used(), 0u);
 }
 
@@ -130,8 +130,8 @@ TEST(Scheduler, ClientsGetEqualTurnsHoweverManyRequestsTheyHave) {
 
 TEST(Scheduler, ALongPromptDoesNotStallStreams) {
   // 10 ms for a step and 1 ms for each row.
-  const FakeStageOptions stage{.pages = 1024, .rows_max = 512};
-  SchedulerDriver driver(stage, {});
+  const FakeChainOptions chain{.pages = 1024, .rows_max = 512};
+  SchedulerDriver driver(chain, {});
   for (uint64_t id = 1; id <= 4; ++id)
     ASSERT_TRUE(driver.submit(id, tokens(8, static_cast<int32_t>(id)), 400));
   while (driver.scheduler.stats().generated_tokens < 40) driver.step();
@@ -218,12 +218,12 @@ TEST(Scheduler, PromptStepsStayShort) {
 }
 
 TEST(Scheduler, GuessesSaveStepsAndChangeNothing) {
-  const FakeStageOptions stage{.loops = true};
+  const FakeChainOptions chain{.loops = true};
   const auto steps = [&](bool speculate) {
-    SchedulerDriver driver(stage, {.speculate = speculate});
+    SchedulerDriver driver(chain, {.speculate = speculate});
     EXPECT_TRUE(driver.submit(1, tokens(5, 1), 150));
     const size_t count = driver.run();
-    EXPECT_EQ(driver.texts[RequestId{1}], greedy_text(stage, tokens(5, 1), 150));
+    EXPECT_EQ(driver.texts[RequestId{1}], greedy_text(chain, tokens(5, 1), 150));
     EXPECT_EQ(driver.scheduler.stats().draft_accepted > 0, speculate);
     return count;
   };
@@ -232,8 +232,8 @@ TEST(Scheduler, GuessesSaveStepsAndChangeNothing) {
 
 TEST(Scheduler, GuessesThatAreNeverRightCostAlmostNothing) {
   // Text without repetition but for pairs that mislead.
-  const FakeStageOptions stage{.vocab = 3};
-  SchedulerDriver driver(stage, {});
+  const FakeChainOptions chain{.vocab = 3};
+  SchedulerDriver driver(chain, {});
   EXPECT_TRUE(driver.submit(1, tokens(5, 1), 200));
   driver.base = std::chrono::milliseconds(20);
   driver.per_row = std::chrono::milliseconds(5);
@@ -245,8 +245,8 @@ TEST(Scheduler, GuessesThatAreNeverRightCostAlmostNothing) {
 }
 
 TEST(Scheduler, SeveralStepsUnderWayShareTheStreams) {
-  const FakeStageOptions stage{.steps_max = 3};
-  SchedulerDriver driver(stage, {});
+  const FakeChainOptions chain{.steps_max = 3};
+  SchedulerDriver driver(chain, {});
   for (uint64_t id = 1; id <= 6; ++id)
     ASSERT_TRUE(driver.submit(id, tokens(4, static_cast<int32_t>(id)), 30));
   size_t most = 0;
@@ -260,7 +260,7 @@ TEST(Scheduler, SeveralStepsUnderWayShareTheStreams) {
   }
   EXPECT_EQ(most, 3u);
   for (uint64_t id = 1; id <= 6; ++id)
-    EXPECT_EQ(driver.texts[RequestId{id}], greedy_text(stage, tokens(4, static_cast<int32_t>(id)), 30));
+    EXPECT_EQ(driver.texts[RequestId{id}], greedy_text(chain, tokens(4, static_cast<int32_t>(id)), 30));
 }
 
 TEST(Scheduler, AfterAResetEverythingIsReadAgainFromTheLogs) {
@@ -294,8 +294,8 @@ TEST(Scheduler, DeadlinesAreFound) {
 }
 
 TEST(Scheduler, AChainReadsOnePromptInSeveralStepsAtOnce) {
-  const FakeStageOptions stage{.pages = 200, .rows_max = 512, .steps_max = 3};
-  SchedulerDriver driver(stage, {});
+  const FakeChainOptions chain{.pages = 200, .rows_max = 512, .steps_max = 3};
+  SchedulerDriver driver(chain, {});
   ASSERT_TRUE(driver.submit(1, tokens(300, 1), 5));
   size_t most = 0;
   while (driver.scheduler.knows(RequestId{1})) {
@@ -307,7 +307,7 @@ TEST(Scheduler, AChainReadsOnePromptInSeveralStepsAtOnce) {
     driver.end();
   }
   EXPECT_EQ(most, 3u) << "as many as there are stages";
-  EXPECT_EQ(driver.texts[RequestId{1}], greedy_text(stage, tokens(300, 1), 5));
+  EXPECT_EQ(driver.texts[RequestId{1}], greedy_text(chain, tokens(300, 1), 5));
   EXPECT_EQ(driver.scheduler.pages().used(), 0u);
   EXPECT_EQ(driver.scheduler.stats().rows, 300u + 4);
 }
@@ -324,14 +324,14 @@ TEST(Scheduler, WhoeverEndsWhileItsPromptIsUnderWayLeavesNothing) {
   EXPECT_EQ(driver.scheduler.pages().used(), 0u);
 }
 
-TEST(Scheduler, MovesToAnotherStageWithWhatThatOneHas) {
+TEST(Scheduler, MovesToAnotherChainWithWhatThatOneHas) {
   SchedulerDriver driver({.pages = 16, .page_positions = 4, .sequences = 8, .steps_max = 2},
                          {.running_max = 6});
   for (uint64_t id = 1; id <= 5; ++id)
     ASSERT_TRUE(driver.submit(id, tokens(4 * id, static_cast<int32_t>(id)), 9));
   for (size_t i = 0; i < 3; ++i) driver.step();
   const uint64_t epoch = driver.scheduler.epoch();
-  StageInfo less = driver.stage.info();
+  ChainInfo less = driver.chain.info();
   less.pages = 5;
   less.sequences = 2;
   less.steps_max = 1;

@@ -38,14 +38,14 @@ std::string_view finish_reason_name(FinishReason reason) {
   return "unknown";
 }
 
-Session::Session(EngineRequest request, const model::Tokenizer* tokenizer, const StageInfo& stage,
+Session::Session(EngineRequest request, const model::Tokenizer* tokenizer, const ChainInfo& chain,
                  size_t context)
     : request_(std::move(request)),
       tokenizer_(tokenizer),
-      vocab_(stage.vocab),
-      dim_(stage.dim),
+      vocab_(chain.vocab),
+      dim_(chain.dim),
       context_(context),
-      pools_last_(stage.pools_last),
+      pools_last_(chain.pools_last),
       prompt_size_(request_.prompt.size()),
       history_(std::move(request_.prompt)),
       sampler_(request_.sampling),

@@ -20,7 +20,7 @@ namespace butterfly::runtime {
 class Session {
  public:
   // Throws Error kInvalidArgument that says what is wrong with the request.
-  Session(EngineRequest request, const model::Tokenizer* tokenizer, const StageInfo& stage, size_t context);
+  Session(EngineRequest request, const model::Tokenizer* tokenizer, const ChainInfo& chain, size_t context);
 
   // What the scheduler must know; takes the prompt from here.
   Submission submission(RequestId id) const;
@@ -38,7 +38,7 @@ class Session {
   // The end: whatever text was held back, and the embedding.
   FinishEvent finish(FinishReason reason, Status status);
 
-  // Another stage may have room for less, or for more.
+  // Another chain may have room for less, or for more.
   void set_context(size_t context) { context_ = context; }
 
   const EngineRequest& request() const { return request_; }

@@ -39,7 +39,7 @@ struct EngineStats {
   size_t pages_cached = 0;  // unused, but kept for requests with the same beginning
   size_t page_positions = 0;
   bool draining = false;
-  bool stage_lost = false;  // requests wait for another
+  bool chain_lost = false;  // requests wait for another
   // Readiness: work is there, but no step has ended for long. `busy_since` is when the step under way, or the
   // wait for one, began; without work it is unset.
   std::optional<TimePoint> busy_since;
@@ -57,8 +57,8 @@ struct EngineStats {
   uint64_t draft_tokens = 0;
   uint64_t draft_accepted = 0;
   uint64_t preemptions = 0;
-  uint64_t stage_resets = 0;   // a stage was lost and its cache with it
-  uint64_t stages = 0;         // that took the place of another
+  uint64_t chain_resets = 0;   // the chain was lost and its cache with it
+  uint64_t chains = 0;         // that took the place of another
   uint64_t stale_results = 0;  // of an older epoch, dropped
   Duration step_time{};        // in all, of these steps
   Duration engine_time{};      // and between them: planning, choosing tokens, sending

@@ -44,7 +44,7 @@ struct StepRequest {
   std::vector<StepRow> rows;
 };
 
-// The rows' outputs in the order of the rows. Borrowed from the stage until its next receive().
+// The rows' outputs in the order of the rows. Borrowed from the chain until its next receive().
 struct StepResult {
   uint64_t epoch = 0;
   uint64_t step = 0;

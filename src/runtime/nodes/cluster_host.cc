@@ -12,7 +12,7 @@
 #include "cluster/transport/inproc.h"
 #include "cluster/transport/socket.h"
 #include "kernels/simd/target.h"
-#include "runtime/engine/paged_stage.h"
+#include "runtime/engine/local_chain.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -26,10 +26,10 @@ int64_t unix_ms() {
 }
 
 // What the engine may know of the chain before there is one.
-StageInfo info_for(const model::ModelFile& file, const StageSettings& settings) {
+ChainInfo info_for(const model::ModelFile& file, const StageSettings& settings) {
   const auto described = std::make_unique<LoadedModel>(file);
   described->config = model::read_config(file, settings.context);
-  return stage_info(*described, settings.chain_options().cache);
+  return chain_info(*described, settings.chain_options().cache);
 }
 
 // Null, and a word in the log, where the port is taken: nodes then need the address.

@@ -207,7 +207,7 @@ void CoordinatorShell::perform(cluster::ServeSteps action) {
   if (chain_epoch_ == action.epoch) return options_.steps->resume();  // it was never taken away
   chain_epoch_ = action.epoch;
   chains_.post([this, action = std::move(action)] {
-    auto chain = std::make_shared<Result<Chain>>(
+    auto chain = std::make_shared<Result<PlacedChain>>(
         options_.make_chain(action.epoch, action.placement, action.addresses));
     loop_.post([this, epoch = action.epoch, chain] {
       if (epoch != chain_epoch_) return;  // another plan holds by now

@@ -18,8 +18,8 @@ namespace butterfly::runtime {
 // One thread decides; plans and chains are made on others.
 class CoordinatorShell {
  public:
-  using MakeChain = std::function<Result<Chain>(cluster::Epoch epoch, const cluster::Placement& placement,
-                                                const std::vector<std::string>& addresses)>;
+  using MakeChain = std::function<Result<PlacedChain>(
+      cluster::Epoch epoch, const cluster::Placement& placement, const std::vector<std::string>& addresses)>;
   struct Options {
     cluster::CoordinatorConfig config;
     cluster::PlanFunction plan;

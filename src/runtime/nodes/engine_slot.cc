@@ -5,12 +5,12 @@
 namespace butterfly::runtime {
 namespace {
 
-// No chain: every step fails with the same status. kPeerLost makes the engine wait for another stage; any
+// No chain: every step fails with the same status. kPeerLost makes the engine wait for another chain; any
 // other one is the requests' end.
-class AbsentStage final : public Stage {
+class AbsentChain final : public Chain {
  public:
-  AbsentStage(const StageInfo& info, Status why) : info_(info), why_(std::move(why)) {}
-  const StageInfo& info() const override { return info_; }
+  AbsentChain(const ChainInfo& info, Status why) : info_(info), why_(std::move(why)) {}
+  const ChainInfo& info() const override { return info_; }
   Status submit(const StepRequest&) override { return why_; }
   StepResult receive(Duration) override {
     StepResult result;
@@ -24,7 +24,7 @@ class AbsentStage final : public Stage {
   void close() override {}
 
  private:
-  const StageInfo info_;
+  const ChainInfo info_;
   const Status why_;
   bool started_ = false;
 };
@@ -32,7 +32,7 @@ class AbsentStage final : public Stage {
 Status not_ready() { return {Errc::kPeerLost, "the nodes are not ready yet"}; }
 
 // A node that was lost must be noticed, planned around, and its layers loaded elsewhere.
-constexpr Duration kStageWaitMax = std::chrono::minutes(2);
+constexpr Duration kChainWaitMax = std::chrono::minutes(2);
 
 // The chain itself says when it breaks, with its epoch; that the engine then waits is all this is for.
 void wait_for_another(const Status&) {}
@@ -40,42 +40,42 @@ void wait_for_another(const Status&) {}
 }  // namespace
 
 std::shared_ptr<Engine> EngineSlot::make_engine(const model::Tokenizer* tokenizer, EngineOptions options) {
-  options.on_stage_lost = wait_for_another;
-  options.stage_wait_max = kStageWaitMax;
+  options.on_chain_lost = wait_for_another;
+  options.chain_wait_max = kChainWaitMax;
   cluster::Epoch gone = 0;
   std::shared_ptr<Engine> engine;
   {
     const std::lock_guard lock(mutex_);
-    std::unique_ptr<Stage> stage = std::exchange(waiting_, nullptr);
-    engine_has_it_ = stage != nullptr;
-    if (stage == nullptr) {
+    std::unique_ptr<Chain> chain = std::exchange(waiting_, nullptr);
+    engine_has_it_ = chain != nullptr;
+    if (chain == nullptr) {
       gone = epoch_;  // it went with the engine before
-      stage = std::make_unique<AbsentStage>(info_, not_ready());
+      chain = std::make_unique<AbsentChain>(info_, not_ready());
     }
-    engine = std::make_shared<Engine>(std::move(stage), tokenizer, options);
+    engine = std::make_shared<Engine>(std::move(chain), tokenizer, options);
     engine_ = engine;
   }
   if (gone != 0) chain_lost(gone, {Errc::kPeerLost, "the engine was made anew"});
   return engine;
 }
 
-void EngineSlot::install(Chain chain) {
+void EngineSlot::install(PlacedChain placed) {
   const auto gate = std::make_shared<StepGate>();
-  auto stage = std::make_unique<GatedStage>(
-      std::move(chain.stage), gate,
-      [this, epoch = chain.epoch](const Status& why) { chain_lost(epoch, why); });
-  std::unique_ptr<Stage> replaced;
+  auto gated = std::make_unique<GatedChain>(
+      std::move(placed.chain), gate,
+      [this, epoch = placed.epoch](const Status& why) { chain_lost(epoch, why); });
+  std::unique_ptr<Chain> replaced;
   const auto engine = [&] {
     const std::lock_guard lock(mutex_);
-    epoch_ = chain.epoch;
+    epoch_ = placed.epoch;
     gate_ = gate;
     given_up_ = false;
     auto found = engine_.lock();
     engine_has_it_ = found != nullptr;
-    if (found == nullptr) replaced = std::exchange(waiting_, std::move(stage));
+    if (found == nullptr) replaced = std::exchange(waiting_, std::move(gated));
     return found;
   }();
-  if (engine != nullptr) engine->replace_stage(std::move(stage));
+  if (engine != nullptr) engine->replace_chain(std::move(gated));
 }
 
 void EngineSlot::pause(std::function<void()> paused) {
@@ -93,7 +93,7 @@ void EngineSlot::resume() {
 }
 
 void EngineSlot::remove() {
-  std::unique_ptr<Stage> waited;
+  std::unique_ptr<Chain> waited;
   const auto engine = [&] {
     const std::lock_guard lock(mutex_);
     epoch_ = 0;
@@ -101,7 +101,7 @@ void EngineSlot::remove() {
     waited.swap(waiting_);
     return std::exchange(engine_has_it_, false) ? engine_.lock() : nullptr;
   }();
-  if (engine != nullptr) engine->replace_stage(std::make_unique<AbsentStage>(info_, not_ready()));
+  if (engine != nullptr) engine->replace_chain(std::make_unique<AbsentChain>(info_, not_ready()));
 }
 
 void EngineSlot::give_up(const Status& why) {
@@ -112,7 +112,7 @@ void EngineSlot::give_up(const Status& why) {
     engine_has_it_ = false;
     return engine_.lock();
   }();
-  if (engine != nullptr) engine->replace_stage(std::make_unique<AbsentStage>(info_, why));
+  if (engine != nullptr) engine->replace_chain(std::make_unique<AbsentChain>(info_, why));
 }
 
 void EngineSlot::expect() {
@@ -120,7 +120,7 @@ void EngineSlot::expect() {
     const std::lock_guard lock(mutex_);
     return std::exchange(given_up_, false) ? engine_.lock() : nullptr;
   }();
-  if (engine != nullptr) engine->replace_stage(std::make_unique<AbsentStage>(info_, not_ready()));
+  if (engine != nullptr) engine->replace_chain(std::make_unique<AbsentChain>(info_, not_ready()));
 }
 
 bool EngineSlot::has_chain() const {

@@ -6,28 +6,28 @@
 
 #include "cluster/member/epoch.h"
 #include "runtime/engine/engine.h"
-#include "runtime/nodes/gated_stage.h"
+#include "runtime/nodes/gated_chain.h"
 
 namespace butterfly::runtime {
 
 // A chain as the cluster's shell made it, for the plan of this epoch.
-struct Chain {
+struct PlacedChain {
   cluster::Epoch epoch = 0;
-  std::unique_ptr<Stage> stage;
+  std::unique_ptr<Chain> chain;
 };
 
-// The shell gives and takes chains; the engine sees a stage that is lost now and then, and replays its texts
+// The shell gives and takes chains; the engine sees one that is lost now and then, and replays its texts
 // from the log. Either may come first. The shell calls from one thread, all others may call make_engine() and
 // has_chain().
 class EngineSlot {
  public:
   // What all chains have in common.
-  explicit EngineSlot(const StageInfo& info) : info_(info) {}
+  explicit EngineSlot(const ChainInfo& info) : info_(info) {}
 
   // One engine at a time; whoever has it ends it.
   std::shared_ptr<Engine> make_engine(const model::Tokenizer* tokenizer, EngineOptions options);
 
-  void install(Chain chain);
+  void install(PlacedChain placed);
   // Steps under way end, no other begins; then `paused` is called, on any thread. Without a chain: at once.
   void pause(std::function<void()> paused);
   void resume();
@@ -48,11 +48,11 @@ class EngineSlot {
  private:
   void chain_lost(cluster::Epoch epoch, const Status& why);
 
-  const StageInfo info_;
+  const ChainInfo info_;
   mutable std::mutex mutex_;
   Lost lost_;
   std::weak_ptr<Engine> engine_;
-  std::unique_ptr<Stage> waiting_;  // for the engine to be made
+  std::unique_ptr<Chain> waiting_;  // for the engine to be made
   std::shared_ptr<StepGate> gate_;  // of the chain that is there
   cluster::Epoch epoch_ = 0;        // of it; 0: none, or it broke
   bool engine_has_it_ = false;      // a chain, whole or broken

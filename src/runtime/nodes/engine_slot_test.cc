@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "runtime/engine/testing/collector.h"
-#include "runtime/engine/testing/fake_stage.h"
+#include "runtime/engine/testing/fake_chain.h"
 
 namespace butterfly::runtime {
 namespace {
 
 using testing::Collector;
-using testing::FakeStage;
+using testing::FakeChain;
 using ::testing::HasSubstr;
 
 class EngineSlotTest : public ::testing::Test {
@@ -28,11 +28,11 @@ class EngineSlotTest : public ::testing::Test {
     EXPECT_TRUE(engine_->submit(std::move(request), sink).ok());
     return sink;
   }
-  static Chain chain(cluster::Epoch epoch = 1, testing::FakeStageOptions options = {}) {
-    return {epoch, std::make_unique<FakeStage>(options)};
+  static PlacedChain chain(cluster::Epoch epoch = 1, testing::FakeChainOptions options = {}) {
+    return {epoch, std::make_unique<FakeChain>(options)};
   }
 
-  EngineSlot slot_{FakeStage({}).info()};
+  EngineSlot slot_{FakeChain({}).info()};
   std::shared_ptr<Engine> engine_ = slot_.make_engine(nullptr, {});
 };
 
@@ -62,11 +62,11 @@ TEST_F(EngineSlotTest, AChainOnItsWayMakesRequestsWaitAgain) {
 TEST_F(EngineSlotTest, ToExpectAChainDoesNotDisturbTheOneThatIsThere) {
   slot_.install(chain());
   EXPECT_EQ(submit()->wait().reason, FinishReason::kLength);
-  const size_t stages = engine_->stats().stages;
+  const size_t chains = engine_->stats().chains;
   slot_.expect();
   slot_.give_up({Errc::kOutOfMemory, "said too late"});
   EXPECT_EQ(submit()->wait().reason, FinishReason::kLength);
-  EXPECT_EQ(engine_->stats().stages, stages);
+  EXPECT_EQ(engine_->stats().chains, chains);
 }
 
 // What happened once under load: the engine had just found its old chain broken when the next one came, and
@@ -80,7 +80,7 @@ TEST_F(EngineSlotTest, TheLossOfAnOldChainIsNotThatOfTheNewOne) {
   });
   const Status gone(Errc::kPeerLost, "gone");
   std::promise<void> found_broken, next_is_there;
-  testing::FakeStageOptions breaks;
+  testing::FakeChainOptions breaks;
   breaks.fault = [&](uint64_t) { return gone; };
   bool first = true;
   breaks.reset_fault = [&](uint64_t) -> Status {
@@ -104,7 +104,7 @@ TEST_F(EngineSlotTest, TheLossOfAnOldChainIsNotThatOfTheNewOne) {
 TEST_F(EngineSlotTest, AChainThatBreaksIsReportedWithItsEpoch) {
   std::promise<cluster::Epoch> lost;
   slot_.on_lost([&](cluster::Epoch epoch, const Status&) { lost.set_value(epoch); });
-  testing::FakeStageOptions breaks;
+  testing::FakeChainOptions breaks;
   breaks.fault = [](uint64_t) { return Status(Errc::kPeerLost, "gone"); };
   breaks.reset_fault = [first = true](uint64_t) mutable {
     return std::exchange(first, false) ? Status() : Status(Errc::kPeerLost, "gone");
@@ -118,18 +118,18 @@ TEST_F(EngineSlotTest, AChainThatBreaksIsReportedWithItsEpoch) {
 }
 
 // Says when it is destroyed.
-class Mortal final : public Stage {
+class Mortal final : public Chain {
  public:
   explicit Mortal(std::promise<void>& dead) : dead_(dead) {}
   ~Mortal() override { dead_.set_value(); }
-  const StageInfo& info() const override { return inner_.info(); }
+  const ChainInfo& info() const override { return inner_.info(); }
   Status submit(const StepRequest& request) override { return inner_.submit(request); }
   StepResult receive(Duration timeout) override { return inner_.receive(timeout); }
   Status reset(uint64_t epoch, Duration timeout) override { return inner_.reset(epoch, timeout); }
   void close() override { inner_.close(); }
 
  private:
-  FakeStage inner_{testing::FakeStageOptions()};
+  FakeChain inner_{testing::FakeChainOptions()};
   std::promise<void>& dead_;
 };
 
@@ -163,7 +163,7 @@ TEST_F(EngineSlotTest, APauseLetsTheStepEndThatIsUnderWay) {
     std::promise<void> began, go_on;
     std::shared_future<void> may_end = go_on.get_future().share();
     std::atomic<int> steps{0};
-    testing::FakeStageOptions options;
+    testing::FakeChainOptions options;
     options.steps_max = steps_max;
     options.fault = [&](uint64_t) {
       if (steps.fetch_add(1) == 0) {
@@ -175,7 +175,7 @@ TEST_F(EngineSlotTest, APauseLetsTheStepEndThatIsUnderWay) {
     slot_.install(chain(steps_max, options));
     const auto sink = submit();
     began.get_future().wait();
-    const size_t resets = engine_->stats().stage_resets;
+    const size_t resets = engine_->stats().chain_resets;
     std::promise<void> paused;
     std::atomic<bool> is_paused{false};
     slot_.pause([&] {
@@ -190,7 +190,7 @@ TEST_F(EngineSlotTest, APauseLetsTheStepEndThatIsUnderWay) {
     EXPECT_LE(steps.load(), static_cast<int>(steps_max));
     slot_.resume();
     EXPECT_EQ(sink->wait().reason, FinishReason::kLength);
-    EXPECT_EQ(engine_->stats().stage_resets, resets) << "nothing was replayed";
+    EXPECT_EQ(engine_->stats().chain_resets, resets) << "nothing was replayed";
     slot_.remove();
   }
 }

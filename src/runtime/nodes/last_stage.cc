@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "runtime/chain/chain_stage.h"
-#include "runtime/engine/paged_stage.h"
+#include "runtime/chain/linked_chain.h"
+#include "runtime/engine/local_chain.h"
 #include "runtime/nodes/node_door.h"
 #include "runtime/nodes/reported.h"
 #include "runtime/nodes/stage_progress.h"
@@ -16,12 +16,12 @@ constexpr Duration kLinkMax = std::chrono::seconds(8);
 
 // A stage together with the model it borrows.
 template <typename Inner>
-class Owning final : public Stage {
+class Owning final : public Chain {
  public:
   template <typename... Args>
   Owning(std::shared_ptr<const LoadedModel> model, Args&&... args)
       : model_(std::move(model)), inner_(*model_, std::forward<Args>(args)...) {}
-  const StageInfo& info() const override { return inner_.info(); }
+  const ChainInfo& info() const override { return inner_.info(); }
   Status submit(const StepRequest& request) override { return inner_.submit(request); }
   StepResult receive(Duration timeout) override { return inner_.receive(timeout); }
   Status reset(uint64_t epoch, Duration timeout) override { return inner_.reset(epoch, timeout); }
@@ -77,8 +77,8 @@ cluster::WorkerProgress LastStage::progress() const {
                         times.stages.empty() ? StageTimes{} : times.stages.back());
 }
 
-Result<Chain> LastStage::chain(cluster::Epoch epoch, const cluster::Placement& placement,
-                               const std::vector<std::string>& addresses) {
+Result<PlacedChain> LastStage::chain(cluster::Epoch epoch, const cluster::Placement& placement,
+                                     const std::vector<std::string>& addresses) {
   std::shared_ptr<const LoadedModel> model;
   ChainOptions options;
   {
@@ -89,9 +89,9 @@ Result<Chain> LastStage::chain(cluster::Epoch epoch, const cluster::Placement& p
   }
   options.cache.turn = turn_;
   const size_t workers = placement.stages.size() - 1;
-  return reported([&]() -> Chain {
+  return reported([&]() -> PlacedChain {
     if (workers == 0)
-      return {epoch, std::make_unique<Owning<PagedStage>>(model, *options_.pool, options.cache)};
+      return {epoch, std::make_unique<Owning<LocalChain>>(model, *options_.pool, options.cache)};
     cluster::Hello hello = options_.hello;
     hello.purpose = cluster::LinkPurpose::kStage;
     hello.tag = epoch;
@@ -100,8 +100,8 @@ Result<Chain> LastStage::chain(cluster::Epoch epoch, const cluster::Placement& p
             .or_throw();
     std::shared_ptr<cluster::Link> from_last =
         links_.take(epoch, placement.stages[workers - 1].node, kLinkMax).or_throw();
-    return {epoch, std::make_unique<Owning<ChainStage>>(model, *options_.pool, workers, to_first, from_last,
-                                                        options, times_)};
+    return {epoch, std::make_unique<Owning<LinkedChain>>(model, *options_.pool, workers, to_first, from_last,
+                                                         options, times_)};
   });
 }
 

@@ -14,7 +14,7 @@ namespace butterfly::runtime {
 
 class LastStage final : public StageBackend {
  public:
-  // Borrows the links that come in. `turn` is held while a step computes (see PagedStageOptions).
+  // Borrows the links that come in. `turn` is held while a step computes (see PagedLayersOptions).
   LastStage(RangeLoaderOptions options, StageLinks& links, std::mutex* turn);
 
   Status prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
@@ -26,8 +26,8 @@ class LastStage final : public StageBackend {
 
   // The chain of this plan, as the engine drives it: all stages are started. Any thread. Blocks until the
   // links are there.
-  Result<Chain> chain(cluster::Epoch epoch, const cluster::Placement& placement,
-                      const std::vector<std::string>& addresses);
+  Result<PlacedChain> chain(cluster::Epoch epoch, const cluster::Placement& placement,
+                            const std::vector<std::string>& addresses);
   const std::shared_ptr<ChainTimes>& times() const { return times_; }
 
  private:

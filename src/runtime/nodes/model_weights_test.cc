@@ -9,7 +9,7 @@
 #include "base/testing/temp_dir.h"
 #include "cluster/transport/inproc.h"
 #include "cluster/weights/weight_server.h"
-#include "runtime/chain/testing/local_chain.h"
+#include "runtime/chain/testing/inproc_chain.h"
 #include "runtime/testing/models.h"
 
 namespace butterfly::runtime {

@@ -1,10 +1,10 @@
-// Runs a scheduler on a fake stage in one thread, choosing greedily. For tests.
+// Runs a scheduler on a fake chain in one thread, choosing greedily. For tests.
 #pragma once
 #include <algorithm>
 #include <map>
 
 #include "runtime/engine/scheduler.h"
-#include "runtime/engine/testing/fake_stage.h"
+#include "runtime/engine/testing/fake_chain.h"
 
 namespace butterfly::runtime::testing {
 
@@ -13,11 +13,11 @@ inline int32_t greedy_choice(std::span<const float> logits) {
 }
 
 // What a text must become, computed without pages, batches or guesses.
-inline std::vector<int32_t> greedy_text(const FakeStageOptions& stage, std::vector<int32_t> prompt,
+inline std::vector<int32_t> greedy_text(const FakeChainOptions& chain, std::vector<int32_t> prompt,
                                         size_t count) {
   std::vector<int32_t> generated;
   for (size_t i = 0; i < count; ++i) {
-    generated.push_back(greedy_choice(FakeStage::logits_after(stage, prompt)));
+    generated.push_back(greedy_choice(FakeChain::logits_after(chain, prompt)));
     prompt.push_back(generated.back());
   }
   return generated;
@@ -25,8 +25,8 @@ inline std::vector<int32_t> greedy_text(const FakeStageOptions& stage, std::vect
 
 class SchedulerDriver {
  public:
-  SchedulerDriver(const FakeStageOptions& on, const SchedulerOptions& options)
-      : stage_options(on), stage(on), scheduler(stage.info(), options) {}
+  SchedulerDriver(const FakeChainOptions& on, const SchedulerOptions& options)
+      : chain_options(on), chain(on), scheduler(chain.info(), options) {}
 
   Status submit(uint64_t id, std::vector<int32_t> prompt, size_t tokens_max, uint64_t client = 0) {
     Submission submission;
@@ -43,7 +43,7 @@ class SchedulerDriver {
   bool begin() {
     auto plan = scheduler.plan();
     if (!plan) return false;
-    stage.submit(plan->request).or_throw();
+    chain.submit(plan->request).or_throw();
     plans.push_back(std::move(*plan));
     return true;
   }
@@ -51,7 +51,7 @@ class SchedulerDriver {
   void end() {
     const StepPlan plan = std::move(plans.front());
     plans.erase(plans.begin());
-    const StepResult result = stage.receive(Duration(0));
+    const StepResult result = chain.receive(Duration(0));
     std::vector<PartOutcome> outcomes;
     size_t row = 0;
     for (const StepPart& part : plan.parts) {
@@ -60,7 +60,7 @@ class SchedulerDriver {
       const auto& text = texts[part.id];
       for (size_t i = 0; part.chooses && i <= part.draft.size() && !outcome.finished; ++i) {
         outcome.tokens.push_back(
-            greedy_choice(result.logits.subspan((row + i) * stage_options.vocab, stage_options.vocab)));
+            greedy_choice(result.logits.subspan((row + i) * chain_options.vocab, chain_options.vocab)));
         outcome.finished = text.size() + outcome.tokens.size() == limits[part.id];
         if (i < part.draft.size() && outcome.tokens.back() != part.draft[i]) break;
       }
@@ -88,12 +88,12 @@ class SchedulerDriver {
     return steps;
   }
   void reset() {
-    stage.reset(scheduler.reset(), Duration(0)).or_throw();
+    chain.reset(scheduler.reset(), Duration(0)).or_throw();
     plans.clear();
   }
 
-  FakeStageOptions stage_options;
-  FakeStage stage;
+  FakeChainOptions chain_options;
+  FakeChain chain;
   Scheduler scheduler;
   std::vector<StepPlan> plans;  // under way
   StepPlan last;

@@ -6,11 +6,11 @@
 #include <memory>
 #include <mutex>
 
-#include "runtime/engine/stage.h"
+#include "runtime/engine/chain.h"
 
 namespace butterfly::runtime {
 
-// Whether steps may begin. Shared by the stage, which the engine owns, and by whoever holds steps back.
+// Whether steps may begin. Shared by the chain, which the engine owns, and by whoever holds steps back.
 // Thread-safe.
 class StepGate {
  public:
@@ -20,7 +20,7 @@ class StepGate {
   void resume();
 
  private:
-  friend class GatedStage;
+  friend class GatedChain;
   // The callback that is due, to be called without the lock; empty: none.
   std::function<void()> due();
 
@@ -33,14 +33,14 @@ class StepGate {
 
 // While the gate holds, submit() keeps the steps it gets, and receive() first gives the results of those
 // under way, then waits. Nothing is lost by a pause that is followed by resume(); close() ends it.
-class GatedStage final : public Stage {
+class GatedChain final : public Chain {
  public:
   // `lost` is called once, on the engine's thread, when the chain turns out to be broken (kPeerLost).
-  GatedStage(std::unique_ptr<Stage> chain, std::shared_ptr<StepGate> gate,
+  GatedChain(std::unique_ptr<Chain> chain, std::shared_ptr<StepGate> gate,
              std::function<void(const Status&)> lost);
-  ~GatedStage() override;
+  ~GatedChain() override;
 
-  const StageInfo& info() const override { return chain_->info(); }
+  const ChainInfo& info() const override { return chain_->info(); }
   Status submit(const StepRequest& request) override;
   StepResult receive(Duration timeout) override;
   Status reset(uint64_t epoch, Duration timeout) override;
@@ -52,7 +52,7 @@ class GatedStage final : public Stage {
   void ended(size_t steps);  // that are not under way any more
   Status looked_at(Status status);
 
-  const std::unique_ptr<Stage> chain_;
+  const std::unique_ptr<Chain> chain_;
   const std::shared_ptr<StepGate> gate_;
   std::function<void(const Status&)> lost_;
   std::deque<StepRequest> held_;  // at most info().steps_max; of the engine's thread

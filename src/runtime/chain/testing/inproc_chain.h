@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/chain/chain_stage.h"
+#include "runtime/chain/linked_chain.h"
 #include "runtime/chain/stage_worker.h"
 
 namespace butterfly::runtime::testing {
@@ -18,15 +18,15 @@ struct LoadedPart {
 };
 
 // Loads the parts once; stages may be made of them again and again.
-class LocalChain {
+class InprocChain {
  public:
   // `cuts` are the pieces where a new stage begins (see range_of_pieces()): {1, 4} makes three stages.
-  LocalChain(const std::filesystem::path& path, const std::vector<size_t>& cuts,
-             const ChainOptions& options = {}, size_t threads = 1);
-  ~LocalChain();
+  InprocChain(const std::filesystem::path& path, const std::vector<size_t>& cuts,
+              const ChainOptions& options = {}, size_t threads = 1);
+  ~InprocChain();
 
   // New links, and a new run of every worker. Ends the chain before. `times` may be null.
-  std::unique_ptr<ChainStage> start(std::shared_ptr<ChainTimes> times = nullptr);
+  std::unique_ptr<LinkedChain> start(std::shared_ptr<ChainTimes> times = nullptr);
   // The worker's links are gone, as if its process had died.
   void lose(size_t worker);
   // Waits until all workers have ended and says why: of the last start().

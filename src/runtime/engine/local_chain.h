@@ -1,16 +1,16 @@
-// A whole model on this machine as a stage: pages are placed as the engine says.
+// A whole model on this machine: a chain of one stage. Pages are placed as the engine says.
 #pragma once
 #include "runtime/engine/paged_layers.h"
 
 namespace butterfly::runtime {
 
 // Computes in receive(), on the caller's thread and the pool. Borrows model and pool.
-class PagedStage final : public Stage {
+class LocalChain final : public Chain {
  public:
   // BF_CHECKs that the model is whole.
-  PagedStage(const LoadedModel& model, ThreadPool& pool, const PagedStageOptions& options);
+  LocalChain(const LoadedModel& model, ThreadPool& pool, const PagedLayersOptions& options);
 
-  const StageInfo& info() const override { return layers_.info(); }
+  const ChainInfo& info() const override { return layers_.info(); }
   Status submit(const StepRequest& request) override;
   StepResult receive(Duration timeout) override;
   Status reset(uint64_t epoch, Duration timeout) override;

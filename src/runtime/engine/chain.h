@@ -1,4 +1,4 @@
-// What the engine drives: layers that compute steps, on this machine or on others.
+// What the engine drives: the layers of a model, on this machine or on others.
 #pragma once
 #include <cstddef>
 
@@ -8,7 +8,7 @@
 
 namespace butterfly::runtime {
 
-struct StageInfo {
+struct ChainInfo {
   size_t vocab = 0;
   size_t dim = 0;             // of hidden rows
   size_t context = 0;         // positions the model can have in one text
@@ -20,27 +20,27 @@ struct StageInfo {
   bool pools_last = false;    // embeddings are the last token's, not the mean
 };
 
-// A chain of stages as the engine sees it: tokens in at the front, logits out at the end. Rows travel from
-// stage to stage without passing the engine.
+// All layers of a model, as one or more stages, each on a node: tokens in at the front, logits out at the
+// end. Rows travel from stage to stage without passing the engine.
 //
 // Steps run in the order of submit(), whole or not at all. One thread calls everything but close(). After an
 // error of receive() nothing is known of the cache: reset(), then begin every text again.
-class Stage {
+class Chain {
  public:
-  virtual ~Stage() = default;
-  virtual const StageInfo& info() const = 0;
+  virtual ~Chain() = default;
+  virtual const ChainInfo& info() const = 0;
 
   // Begins a step; may return before anything is computed. At most info().steps_max are under way.
   virtual Status submit(const StepRequest& request) = 0;
 
   // The result of the oldest step under way. Waits at most `timeout`, then the status is kTimeout. The other
-  // statuses: kPeerLost, or what the stage found wrong with the request.
+  // statuses: kPeerLost, or what the chain found wrong with the request.
   virtual StepResult receive(Duration timeout) = 0;
 
   // Drops steps under way and the cache's contents; results of older epochs do not come any more.
   virtual Status reset(uint64_t epoch, Duration timeout) = 0;
 
-  // Calls fn(i) once for each i below `count`: by several threads where the stage has some that are idle
+  // Calls fn(i) once for each i below `count`: by several threads where the chain has some that are idle
   // between receive() and submit(), else one after the other. `fn` must not throw.
   virtual void for_each(size_t count, FunctionRef<void(size_t)> fn) {
     for (size_t i = 0; i < count; ++i) fn(i);

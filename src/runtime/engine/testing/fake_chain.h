@@ -1,4 +1,4 @@
-// A stage without a model, for tests: logits are a hash of the tokens it finds in its pages, so a page in the
+// A chain without a model, for tests: logits are a hash of the tokens it finds in its pages, so a page in the
 // wrong place shows as a wrong token.
 #pragma once
 #include <deque>
@@ -6,11 +6,11 @@
 #include <thread>
 
 #include "base/rng.h"
-#include "runtime/engine/stage.h"
+#include "runtime/engine/chain.h"
 
 namespace butterfly::runtime::testing {
 
-struct FakeStageOptions {
+struct FakeChainOptions {
   size_t vocab = 64;
   size_t dim = 3;
   size_t context = 4096;
@@ -21,13 +21,13 @@ struct FakeStageOptions {
   size_t steps_max = 1;
   bool loops = false;  // the likeliest next token depends on the last one only, so greedy text repeats itself
   std::function<Status(uint64_t step)> fault = {};         // called for each step received; an error loses it
-  std::function<Status(uint64_t epoch)> reset_fault = {};  // an error: the stage cannot be reset
+  std::function<Status(uint64_t epoch)> reset_fault = {};  // an error: the chain cannot be reset
   std::chrono::microseconds step_time{0};
 };
 
-class FakeStage final : public Stage {
+class FakeChain final : public Chain {
  public:
-  explicit FakeStage(const FakeStageOptions& options)
+  explicit FakeChain(const FakeChainOptions& options)
       : options_(options),
         info_{.vocab = options.vocab,
               .dim = options.dim,
@@ -42,7 +42,7 @@ class FakeStage final : public Stage {
         pages_(options.sequences) {}
 
   // Row of logits after these tokens.
-  static std::vector<float> logits_after(const FakeStageOptions& options, std::span<const int32_t> tokens) {
+  static std::vector<float> logits_after(const FakeChainOptions& options, std::span<const int32_t> tokens) {
     uint64_t hash = 1;
     for (const int32_t token : tokens) hash = random_u64(hash, 5, static_cast<uint32_t>(token));
     std::vector<float> logits(options.vocab);
@@ -51,7 +51,7 @@ class FakeStage final : public Stage {
     return logits;
   }
 
-  const StageInfo& info() const override { return info_; }
+  const ChainInfo& info() const override { return info_; }
   Status submit(const StepRequest& request) override {
     if (request.epoch != epoch_) return {Errc::kPeerLost, "another epoch"};
     steps_.push_back(request);
@@ -115,8 +115,8 @@ class FakeStage final : public Stage {
                      position % info_.page_positions);
   }
 
-  FakeStageOptions options_;
-  StageInfo info_;
+  FakeChainOptions options_;
+  ChainInfo info_;
   uint64_t epoch_ = 1;
   std::vector<int32_t> cells_;
   std::vector<std::vector<uint32_t>> pages_;

@@ -1,4 +1,4 @@
-// A chain of stages on several machines, as the engine's one stage. The last one is here: it has the head, so
+// A chain of stages on several machines, from the engine's side. The last one is here: it has the head, so
 // logits never travel.
 #pragma once
 #include <atomic>
@@ -20,16 +20,16 @@ namespace butterfly::runtime {
 // Steps are computed in receive(), on the caller's thread and the pool. A link that breaks, or a peer that
 // sends what it should not, ends the chain: everything returns kPeerLost from then on, and whoever made the
 // chain makes another. Borrows model and pool.
-class ChainStage final : public Stage {
+class LinkedChain final : public Chain {
  public:
   // `workers`: stages before this one. `to_first` and `from_last` may be one and the same link: one worker.
   // `times` may be null. Throws Error as StageWorker does.
-  ChainStage(const LoadedModel& model, ThreadPool& pool, size_t workers,
-             std::shared_ptr<cluster::Link> to_first, std::shared_ptr<cluster::Link> from_last,
-             const ChainOptions& options, std::shared_ptr<ChainTimes> times = nullptr);
-  ~ChainStage() override;  // close()
+  LinkedChain(const LoadedModel& model, ThreadPool& pool, size_t workers,
+              std::shared_ptr<cluster::Link> to_first, std::shared_ptr<cluster::Link> from_last,
+              const ChainOptions& options, std::shared_ptr<ChainTimes> times = nullptr);
+  ~LinkedChain() override;  // close()
 
-  const StageInfo& info() const override { return info_; }
+  const ChainInfo& info() const override { return info_; }
   Status submit(const StepRequest& request) override;
   StepResult receive(Duration timeout) override;
   // Returns when the reset has passed all stages.
@@ -58,7 +58,7 @@ class ChainStage final : public Stage {
   Status lost(const Status& status);
 
   PagedLayers layers_;
-  StageInfo info_;
+  ChainInfo info_;
   const size_t workers_;
   const std::shared_ptr<cluster::Link> to_first_, from_last_;
   const ChainOptions options_;

@@ -1,4 +1,4 @@
-#include "runtime/engine/paged_stage.h"
+#include "runtime/engine/local_chain.h"
 
 #include <fmt/format.h>
 
@@ -6,12 +6,12 @@
 
 namespace butterfly::runtime {
 
-PagedStage::PagedStage(const LoadedModel& model, ThreadPool& pool, const PagedStageOptions& options)
+LocalChain::LocalChain(const LoadedModel& model, ThreadPool& pool, const PagedLayersOptions& options)
     : layers_(model, pool, options) {
   BF_CHECK(model.is_whole()) << to_string(model.range, model.config.layers);
 }
 
-Status PagedStage::submit(const StepRequest& request) {
+Status LocalChain::submit(const StepRequest& request) {
   BF_CHECK(!under_way_) << "one step at a time";
   if (request.epoch != epoch_)
     return {Errc::kInvalidArgument, fmt::format("epoch {}, expected {}", request.epoch, epoch_)};
@@ -21,7 +21,7 @@ Status PagedStage::submit(const StepRequest& request) {
   return {};
 }
 
-StepResult PagedStage::receive(Duration) {
+StepResult LocalChain::receive(Duration) {
   StepResult result;
   result.epoch = epoch_;
   result.step = step_;
@@ -39,7 +39,7 @@ StepResult PagedStage::receive(Duration) {
   return result;
 }
 
-Status PagedStage::reset(uint64_t epoch, Duration) {
+Status LocalChain::reset(uint64_t epoch, Duration) {
   epoch_ = epoch;
   under_way_ = false;
   layers_.forget_all();

@@ -1,4 +1,4 @@
-#include "runtime/nodes/gated_stage.h"
+#include "runtime/nodes/gated_chain.h"
 
 #include <algorithm>
 #include <utility>
@@ -25,22 +25,22 @@ std::function<void()> StepGate::due() {
   return holds_ && under_way_ == 0 ? std::exchange(paused_, nullptr) : nullptr;
 }
 
-GatedStage::GatedStage(std::unique_ptr<Stage> chain, std::shared_ptr<StepGate> gate,
+GatedChain::GatedChain(std::unique_ptr<Chain> chain, std::shared_ptr<StepGate> gate,
                        std::function<void(const Status&)> lost)
     : chain_(std::move(chain)), gate_(std::move(gate)), lost_(std::move(lost)) {}
 
 // Whoever waits for a pause must not wait for a chain that is gone.
-GatedStage::~GatedStage() {
+GatedChain::~GatedChain() {
   close();
   ended(SIZE_MAX);
 }
 
-Status GatedStage::looked_at(Status status) {
+Status GatedChain::looked_at(Status status) {
   if (status.code() == Errc::kPeerLost && lost_) std::exchange(lost_, nullptr)(status);
   return status;
 }
 
-void GatedStage::ended(size_t steps) {
+void GatedChain::ended(size_t steps) {
   std::unique_lock lock(gate_->mutex_);
   gate_->under_way_ -= std::min(steps, gate_->under_way_);
   const auto call = gate_->due();
@@ -48,13 +48,13 @@ void GatedStage::ended(size_t steps) {
   if (call) call();
 }
 
-Status GatedStage::pass_on(const StepRequest& request) {
+Status GatedChain::pass_on(const StepRequest& request) {
   const Status status = looked_at(chain_->submit(request));
   if (!status) ended(1);
   return status;
 }
 
-Status GatedStage::submit(const StepRequest& request) {
+Status GatedChain::submit(const StepRequest& request) {
   {
     const std::lock_guard lock(gate_->mutex_);
     if (gate_->holds_ || !held_.empty()) {
@@ -67,7 +67,7 @@ Status GatedStage::submit(const StepRequest& request) {
 }
 
 // Once steps may begin again, those that were held begin first.
-Status GatedStage::pass_on_held(Duration timeout) {
+Status GatedChain::pass_on_held(Duration timeout) {
   while (!held_.empty()) {
     {
       std::unique_lock lock(gate_->mutex_);
@@ -85,7 +85,7 @@ Status GatedStage::pass_on_held(Duration timeout) {
   return {};
 }
 
-StepResult GatedStage::receive(Duration timeout) {
+StepResult GatedChain::receive(Duration timeout) {
   if (Status status = pass_on_held(timeout); !status) {
     StepResult result;
     result.status = std::move(status);
@@ -97,13 +97,13 @@ StepResult GatedStage::receive(Duration timeout) {
   return result;
 }
 
-Status GatedStage::reset(uint64_t epoch, Duration timeout) {
+Status GatedChain::reset(uint64_t epoch, Duration timeout) {
   held_.clear();
   ended(SIZE_MAX);
   return looked_at(chain_->reset(epoch, timeout));
 }
 
-void GatedStage::close() {
+void GatedChain::close() {
   {
     const std::lock_guard lock(gate_->mutex_);
     gate_->closed_ = true;

@@ -1,4 +1,4 @@
-#include "runtime/chain/testing/local_chain.h"
+#include "runtime/chain/testing/inproc_chain.h"
 
 #include <fmt/format.h>
 
@@ -19,8 +19,8 @@ LoadedPart::LoadedPart(const std::filesystem::path& path, const model::LayerRang
   model = load_model(path, pool, options);
 }
 
-LocalChain::LocalChain(const std::filesystem::path& path, const std::vector<size_t>& cuts,
-                       const ChainOptions& options, size_t threads)
+InprocChain::InprocChain(const std::filesystem::path& path, const std::vector<size_t>& cuts,
+                         const ChainOptions& options, size_t threads)
     : options_(options) {
   const size_t layers = model::read_config(model::open_model(path)).layers;
   for (size_t i = 0; i <= cuts.size(); ++i) {
@@ -31,9 +31,9 @@ LocalChain::LocalChain(const std::filesystem::path& path, const std::vector<size
     workers_.push_back(std::make_unique<StageWorker>(*parts_[i]->model, parts_[i]->pool, i, options_));
 }
 
-LocalChain::~LocalChain() { (void)ends(); }
+InprocChain::~InprocChain() { (void)ends(); }
 
-std::unique_ptr<ChainStage> LocalChain::start(std::shared_ptr<ChainTimes> times) {
+std::unique_ptr<LinkedChain> InprocChain::start(std::shared_ptr<ChainTimes> times) {
   (void)ends();
   // Link i leads from stage i - 1 to stage i; stage "-1" and the last one are the coordinator's, and with one
   // worker both its links are one.
@@ -52,15 +52,15 @@ std::unique_ptr<ChainStage> LocalChain::start(std::shared_ptr<ChainTimes> times)
     threads_.emplace_back([this, i, from, to] { ends_[i] = workers_[i]->run(from, to); });
     from = from_last = next;
   }
-  return std::make_unique<ChainStage>(*parts_.back()->model, parts_.back()->pool, workers_.size(), to_first,
-                                      from_last, options_, std::move(times));
+  return std::make_unique<LinkedChain>(*parts_.back()->model, parts_.back()->pool, workers_.size(), to_first,
+                                       from_last, options_, std::move(times));
 }
 
-void LocalChain::lose(size_t worker) {
+void InprocChain::lose(size_t worker) {
   for (auto& link : ends_of_worker_[worker]) link->close();
 }
 
-std::vector<Status> LocalChain::ends() {
+std::vector<Status> InprocChain::ends() {
   for (auto& link : links_) link->close();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();

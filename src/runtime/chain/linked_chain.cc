@@ -1,4 +1,4 @@
-#include "runtime/chain/chain_stage.h"
+#include "runtime/chain/linked_chain.h"
 
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ const LoadedModel& checked(const LoadedModel& model, size_t workers, const Chain
   return model;
 }
 
-StageInfo with_steps(StageInfo info, size_t stages) {
+ChainInfo with_steps(ChainInfo info, size_t stages) {
   info.steps_max = stages;
   return info;
 }
@@ -38,9 +38,9 @@ Status corrupt(const MessageHead& head, const std::string& what) {
 
 }  // namespace
 
-ChainStage::ChainStage(const LoadedModel& model, ThreadPool& pool, size_t workers,
-                       std::shared_ptr<Link> to_first, std::shared_ptr<Link> from_last,
-                       const ChainOptions& options, std::shared_ptr<ChainTimes> times)
+LinkedChain::LinkedChain(const LoadedModel& model, ThreadPool& pool, size_t workers,
+                         std::shared_ptr<Link> to_first, std::shared_ptr<Link> from_last,
+                         const ChainOptions& options, std::shared_ptr<ChainTimes> times)
     : layers_(checked(model, workers, options), pool, options.cache),
       info_(with_steps(layers_.info(), workers + 1)),
       workers_(workers),
@@ -51,23 +51,23 @@ ChainStage::ChainStage(const LoadedModel& model, ThreadPool& pool, size_t worker
       times_(std::move(times)),
       wait_(options.expect_steps && may_look_for_steps()) {}
 
-ChainStage::~ChainStage() { close(); }
+LinkedChain::~LinkedChain() { close(); }
 
-void ChainStage::close() {
+void LinkedChain::close() {
   closed_.store(true);
   to_first_->close();
   from_last_->close();
 }
 
 // To the engine it is all one: what was under way is lost, and nothing is wrong with the requests.
-Status ChainStage::lost(const Status& status) {
+Status LinkedChain::lost(const Status& status) {
   to_first_->close();
   from_last_->close();
   if (closed_.load()) return lost_ = Status(Errc::kCancelled, "the chain was closed");
   return lost_ = Status(Errc::kPeerLost, "the chain is broken: " + status.text());
 }
 
-Status ChainStage::submit(const StepRequest& request) {
+Status LinkedChain::submit(const StepRequest& request) {
   if (!lost_) return lost_;
   if (pending_.size() >= info_.steps_max)
     return {Errc::kInvalidArgument,
@@ -102,7 +102,7 @@ Status ChainStage::submit(const StepRequest& request) {
 }
 
 // The next message, body and all. kTimeout leaves the chain whole; other errors mean lost().
-Status ChainStage::read_message(Duration timeout, Message& message) {
+Status LinkedChain::read_message(Duration timeout, Message& message) {
   const TimePoint began = now();
   const auto found = wait_.receive_head(*from_last_, timeout);
   if (!found) return found.status();
@@ -126,7 +126,7 @@ Status ChainStage::read_message(Duration timeout, Message& message) {
 }
 
 // The next one of this epoch, into message_.
-Status ChainStage::next_message(Duration timeout) {
+Status LinkedChain::next_message(Duration timeout) {
   const TimePoint deadline = now() + timeout;
   for (;;) {
     if (!early_.empty()) {
@@ -142,7 +142,7 @@ Status ChainStage::next_message(Duration timeout) {
   }
 }
 
-Status ChainStage::read_rows(const Pending& pending, std::span<const float>& hidden) {
+Status LinkedChain::read_rows(const Pending& pending, std::span<const float>& hidden) {
   const MessageHead& head = message_.head;
   if (Status status = came_.read(message_.body, limits_, workers_); !status)
     return corrupt(head, status.text());
@@ -159,7 +159,7 @@ Status ChainStage::read_rows(const Pending& pending, std::span<const float>& hid
   return {};
 }
 
-void ChainStage::compute(const Pending& pending, std::span<const float> hidden, StepResult& result) {
+void LinkedChain::compute(const Pending& pending, std::span<const float> hidden, StepResult& result) {
   const TimePoint began = now();
   result.status = layers_.prepare(pending.request.commands, pending.request.rows);
   if (!result.status) return;
@@ -182,7 +182,7 @@ void ChainStage::compute(const Pending& pending, std::span<const float> hidden, 
   times_->add(step_);
 }
 
-StepResult ChainStage::receive(Duration timeout) {
+StepResult LinkedChain::receive(Duration timeout) {
   StepResult result;
   result.epoch = epoch_;
   if (!lost_ || pending_.empty()) {
@@ -217,7 +217,7 @@ StepResult ChainStage::receive(Duration timeout) {
   return result;
 }
 
-Status ChainStage::reset(uint64_t epoch, Duration timeout) {
+Status LinkedChain::reset(uint64_t epoch, Duration timeout) {
   epoch_ = epoch;
   pending_.clear();
   layers_.forget_all();
