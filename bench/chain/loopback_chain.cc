@@ -87,7 +87,7 @@ std::unique_ptr<runtime::LinkedChain> LoopbackChain::start(std::shared_ptr<runti
                                                            bool expect) {
   end();
   options_.chain.expect_steps = expect;
-  worker_ = std::make_unique<runtime::StageWorker>(*first_, first_pool_, 0, options_.chain);
+  worker_ = std::make_unique<runtime::StageRunner>(*first_, first_pool_, 0, options_.chain);
   cluster::TcpOptions tcp;
   tcp.spin = options_.spin;
   std::tie(here_, there_) = loopback_pair(tcp);

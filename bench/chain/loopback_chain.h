@@ -7,7 +7,7 @@
 
 #include "cluster/transport/tcp.h"
 #include "runtime/chain/linked_chain.h"
-#include "runtime/chain/stage_worker.h"
+#include "runtime/chain/stage_runner.h"
 
 namespace butterfly::bench {
 
@@ -36,7 +36,7 @@ class LoopbackChain {
   ~LoopbackChain();
 
   std::unique_ptr<runtime::LinkedChain> start(std::shared_ptr<runtime::ChainTimes> times, bool expect = true);
-  runtime::StageWorkerStats worker_stats() const { return worker_->stats(); }
+  runtime::StageRunnerStats worker_stats() const { return worker_->stats(); }
   const runtime::LoadedModel& last() const { return *last_; }
   const runtime::LoadedModel& first() const { return *first_; }
   cluster::LinkCounters counters() const { return here_->counters(); }
@@ -47,7 +47,7 @@ class LoopbackChain {
   LoopbackOptions options_;
   ThreadPool first_pool_{1}, last_pool_{1};
   std::unique_ptr<runtime::LoadedModel> first_, last_;
-  std::unique_ptr<runtime::StageWorker> worker_;
+  std::unique_ptr<runtime::StageRunner> worker_;
   std::shared_ptr<cluster::Link> here_, there_;
   std::thread thread_;
 };

@@ -89,7 +89,7 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
                             .library = library_,
                             .pool = options_.pool,
                             .memory_bytes = options_.memory_bytes};
-  last_ = std::make_shared<LastStage>(loader, stage_links_, options_.turn);
+  backend_ = std::make_shared<CoordinatorBackend>(loader, stage_links_, options_.turn);
 
   NodeDoor::Options door;
   door.listener = transport_->listen(options_.listen).or_throw();
@@ -116,7 +116,7 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
   };
   shell.make_chain = [this](cluster::Epoch epoch, const cluster::Placement& placement,
                             const std::vector<std::string>& addresses) {
-    return last_->chain(epoch, placement, addresses);
+    return backend_->chain(epoch, placement, addresses);
   };
   shell.steps = steps_.get();
   shell.roster = roster_;
@@ -129,7 +129,7 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
   node.worker.coordinator = door_->address();
   node.worker.join.address = door_->address();
   node.worker.join.capabilities = options_.capabilities;
-  node.stage = last_;
+  node.stage = backend_;
   node.connect = [this](const std::string&, Duration) -> Result<std::unique_ptr<cluster::Link>> {
     auto [here, there] = cluster::inproc_pair(self_, self_);
     coordinator_->accept(std::move(there));

@@ -8,8 +8,8 @@
 
 #include "cluster/identity/credentials.h"
 #include "cluster/node/capabilities.h"
+#include "runtime/nodes/coordinator_backend.h"
 #include "runtime/nodes/coordinator_shell.h"
-#include "runtime/nodes/last_stage.h"
 #include "runtime/nodes/node_door.h"
 #include "runtime/nodes/node_shell.h"
 #include "runtime/planning/plan_placement.h"
@@ -56,7 +56,7 @@ class ClusterHost {
   void stop();
 
   CoordinatorShell& coordinator() { return *coordinator_; }
-  ChainTimes::View times() const { return last_->times()->view(); }
+  ChainTimes::View times() const { return backend_->times()->view(); }
   // As docs/cluster.md has it.
   std::string status_json(uint64_t events_after = 0) const;
 
@@ -82,7 +82,7 @@ class ClusterHost {
   cluster::ModelTask task_;
   StageLinks stage_links_;
   std::unique_ptr<EngineSlot> steps_;
-  std::shared_ptr<LastStage> last_;
+  std::shared_ptr<CoordinatorBackend> backend_;
   std::unique_ptr<NodeDoor> door_;
   std::unique_ptr<CoordinatorShell> coordinator_;
   std::unique_ptr<NodeShell> node_;

@@ -113,7 +113,7 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   shell.worker.coordinator = options.coordinator;
   shell.worker.join.address = address_;
   shell.worker.join.capabilities = options.capabilities;
-  shell.stage = std::make_shared<WorkerStage>(loader, stage_links_);
+  shell.stage = std::make_shared<WorkerBackend>(loader, stage_links_);
   // Any member has a certificate; only the one that the authority named gives orders. A renewed certificate
   // may name another.
   if (credentials.own.coordinator().empty())

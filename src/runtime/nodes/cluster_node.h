@@ -7,7 +7,7 @@
 #include "cluster/node/capabilities.h"
 #include "runtime/nodes/node_door.h"
 #include "runtime/nodes/node_shell.h"
-#include "runtime/nodes/worker_stage.h"
+#include "runtime/nodes/worker_backend.h"
 
 namespace butterfly::runtime {
 

@@ -28,7 +28,7 @@ InprocChain::InprocChain(const std::filesystem::path& path, const std::vector<si
     parts_.push_back(std::make_unique<LoadedPart>(path, model::range_of_pieces(begin, end, layers), threads));
   }
   for (size_t i = 0; i < cuts.size(); ++i)
-    workers_.push_back(std::make_unique<StageWorker>(*parts_[i]->model, parts_[i]->pool, i, options_));
+    workers_.push_back(std::make_unique<StageRunner>(*parts_[i]->model, parts_[i]->pool, i, options_));
 }
 
 InprocChain::~InprocChain() { (void)ends(); }

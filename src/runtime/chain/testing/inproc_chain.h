@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/chain/linked_chain.h"
-#include "runtime/chain/stage_worker.h"
+#include "runtime/chain/stage_runner.h"
 
 namespace butterfly::runtime::testing {
 
@@ -33,13 +33,13 @@ class InprocChain {
   std::vector<Status> ends();
 
   size_t stages() const { return parts_.size(); }
-  StageWorker& worker(size_t index) { return *workers_[index]; }
+  StageRunner& worker(size_t index) { return *workers_[index]; }
   const LoadedModel& part(size_t index) const { return *parts_[index]->model; }
 
  private:
   ChainOptions options_;
   std::vector<std::unique_ptr<LoadedPart>> parts_;
-  std::vector<std::unique_ptr<StageWorker>> workers_;
+  std::vector<std::unique_ptr<StageRunner>> workers_;
   std::vector<std::shared_ptr<cluster::Link>> links_;
   std::vector<std::vector<std::shared_ptr<cluster::Link>>> ends_of_worker_;
   std::vector<std::thread> threads_;

@@ -12,10 +12,10 @@
 
 namespace butterfly::runtime {
 
-struct StageWorkerStats {
+struct StageRunnerStats {
   uint64_t epoch = 0;
   uint64_t step = 0;   // the last one sent on
-  uint64_t steps = 0;  // since the worker was made, over all runs
+  uint64_t steps = 0;  // since the runner was made, over all runs
   uint64_t rows = 0;
   uint64_t stale = 0;                   // messages of older epochs, dropped
   uint64_t failures = 0;                // steps that could not be computed
@@ -24,17 +24,17 @@ struct StageWorkerStats {
   StageTimes last;                      // of the last step
 };
 
-// Any stage but the last one, which is the coordinator's (see chain_stage.h). Borrows model and pool. The
-// same worker serves one chain after the other with the same layers: run() again, with new links.
+// Any stage but the last one, which is the coordinator's (see linked_chain.h). Borrows model and pool. The
+// same runner serves one chain after the other with the same layers: run() again, with new links.
 //
 // Receives, computes and sends on the thread of run(): a thread that waits for the next message beside it
 // would take the CPU that computes, and hand every step from thread to thread.
-class StageWorker {
+class StageRunner {
  public:
   // `place`: stages before this one. At place 0 the model must have its embedding, later ones must not.
   // Throws Error kInvalidArgument when layers and place do not fit or rows cannot travel in the format,
   // kOutOfMemory when the cache cannot be reserved.
-  StageWorker(const LoadedModel& model, ThreadPool& pool, size_t place, const ChainOptions& options);
+  StageRunner(const LoadedModel& model, ThreadPool& pool, size_t place, const ChainOptions& options);
 
   // Serves one chain until a link ends, and says why: kPeerLost, kCancelled after close(), kCorrupt when a
   // peer sent what it should not. Then both links are closed, so that the neighbours know at once. The links
@@ -44,7 +44,7 @@ class StageWorker {
   // Ends the run under way, if there is one. From any thread.
   void close();
 
-  StageWorkerStats stats() const;
+  StageRunnerStats stats() const;
   // Both for heartbeats, from any thread. progress() counts steps and moves only when work is done. pending()
   // is 1 while a step is here that this stage should work on: being computed, or arrived and not taken. Time
   // in which a neighbour is waited for (the rest of a message, room to send) is not this stage's.
@@ -86,7 +86,7 @@ class StageWorker {
   std::shared_ptr<cluster::Link> from_, to_;  // of the run under way
   bool running_ = false;
   bool closed_ = false;  // close() came during this run
-  StageWorkerStats stats_;
+  StageRunnerStats stats_;
   std::atomic<uint64_t> progress_{0};
   std::atomic<Doing> doing_{Doing::kWaiting};
 };

@@ -1,5 +1,5 @@
 // Stages against peers that send what they should not: the link is closed, and nothing else happens.
-#include "runtime/chain/stage_worker.h"
+#include "runtime/chain/stage_runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,10 +37,10 @@ ChainOptions small_chain() {
   return options;
 }
 
-// One worker between two links whose other ends are the test's.
+// One runner between two links whose other ends are the test's.
 class Bench {
  public:
-  Bench(StageWorker& worker) : worker_(worker) { start(); }
+  Bench(StageRunner& runner) : runner_(runner) { start(); }
   ~Bench() {
     if (ended_.valid()) (void)end();
   }
@@ -49,12 +49,12 @@ class Bench {
     std::shared_ptr<Link> from, to;
     std::tie(in, from) = cluster::inproc_pair({"a", "before"}, {"b", "worker"});
     std::tie(to, out) = cluster::inproc_pair({"b", "worker"}, {"c", "behind"});
-    ended_ = std::async(std::launch::async, [this, from, to] { return worker_.run(from, to); });
+    ended_ = std::async(std::launch::async, [this, from, to] { return runner_.run(from, to); });
   }
   // Why the run ended.
   Status why() { return ended_.get(); }
   Status end() {
-    worker_.close();
+    runner_.close();
     in->close();
     out->close();
     return why();
@@ -83,7 +83,7 @@ class Bench {
   std::shared_ptr<Link> in, out;
 
  private:
-  StageWorker& worker_;
+  StageRunner& runner_;
   std::future<Status> ended_;
 };
 
@@ -108,19 +108,19 @@ std::vector<std::byte> body_of(const StepRequest& request, size_t place) {
 }
 
 // A first stage and a middle one.
-struct StageWorkerTest : ::testing::Test {
-  StageWorkerTest() {
+struct StageRunnerTest : ::testing::Test {
+  StageRunnerTest() {
     model::RandomModelOptions options = testing::small_options("llama", DType::kQ8_0);
     write_random_model(path, options);
     first_part = std::make_unique<LoadedPart>(path, model::range_of_pieces(0, 2, kLayers), 1);
     middle_part = std::make_unique<LoadedPart>(path, model::range_of_pieces(2, 3, kLayers), 1);
-    first = std::make_unique<StageWorker>(*first_part->model, first_part->pool, 0, small_chain());
-    middle = std::make_unique<StageWorker>(*middle_part->model, middle_part->pool, 1, small_chain());
+    first = std::make_unique<StageRunner>(*first_part->model, first_part->pool, 0, small_chain());
+    middle = std::make_unique<StageRunner>(*middle_part->model, middle_part->pool, 1, small_chain());
   }
   butterfly::testing::TempDir folder;
   std::filesystem::path path = folder.path() / "model.gguf";
   std::unique_ptr<LoadedPart> first_part, middle_part;
-  std::unique_ptr<StageWorker> first, middle;
+  std::unique_ptr<StageRunner> first, middle;
 };
 
 const std::vector<StepRow> kGoodRows = {{5, 1, 0, RowOutput::kNone}, {6, 1, 1, RowOutput::kLogits}};
@@ -136,30 +136,30 @@ bool stays(const std::function<bool()>& holds) {
 }
 
 // Heartbeats carry this: a step that does not end is seen while it stands still, and not before or after.
-TEST_F(StageWorkerTest, AStepThatStandsStillIsPending) {
+TEST_F(StageRunnerTest, AStepThatStandsStillIsPending) {
   std::mutex turn;
   ChainOptions options = small_chain();
   options.cache.turn = &turn;
-  StageWorker worker(*first_part->model, first_part->pool, 0, options);
-  EXPECT_EQ(worker.pending(), 0u);
-  Bench bench(worker);
+  StageRunner runner(*first_part->model, first_part->pool, 0, options);
+  EXPECT_EQ(runner.pending(), 0u);
+  Bench bench(runner);
   bench.reset(7);
-  EXPECT_EQ(worker.pending(), 0u) << "idle";
+  EXPECT_EQ(runner.pending(), 0u) << "idle";
   std::unique_lock hung(turn);
   bench.send(MessageKind::kTokens, 7, 1, body_of(step_of(kGoodRows), 0));
   bench.send(MessageKind::kTokens, 7, 2, body_of(step_of({{7, 1, 2, RowOutput::kLogits}}), 0));
-  const uint64_t before = worker.progress();
-  EXPECT_TRUE(stays([&] { return worker.pending() == 1; }));
-  EXPECT_EQ(worker.progress(), before);
+  const uint64_t before = runner.progress();
+  EXPECT_TRUE(stays([&] { return runner.pending() == 1; }));
+  EXPECT_EQ(runner.progress(), before);
   hung.unlock();
   (void)bench.receive();
   (void)bench.receive();
-  EXPECT_TRUE(stays([&] { return worker.pending() == 0 && worker.progress() == before + 2; }));
+  EXPECT_TRUE(stays([&] { return runner.pending() == 0 && runner.progress() == before + 2; }));
   EXPECT_EQ(bench.end().code(), Errc::kCancelled);
 }
 
 // Not its own fault: the stage behind it takes nothing.
-TEST_F(StageWorkerTest, WaitingForTheNextStageIsNotPending) {
+TEST_F(StageRunnerTest, WaitingForTheNextStageIsNotPending) {
   std::shared_ptr<Link> in, from, to, out;
   std::tie(in, from) = cluster::inproc_pair({"a", "before"}, {"b", "worker"});
   std::tie(to, out) = cluster::inproc_pair({"b", "worker"}, {"c", "behind"}, {.messages_max = 1});
@@ -176,7 +176,7 @@ TEST_F(StageWorkerTest, WaitingForTheNextStageIsNotPending) {
   EXPECT_EQ(ended.get().code(), Errc::kCancelled);
 }
 
-TEST_F(StageWorkerTest, SendsRowsOnAndCountsThem) {
+TEST_F(StageRunnerTest, SendsRowsOnAndCountsThem) {
   Bench bench(*first);
   bench.reset(7);
   bench.send(MessageKind::kTokens, 7, 1, body_of(step_of(kGoodRows), 0));
@@ -194,7 +194,7 @@ TEST_F(StageWorkerTest, SendsRowsOnAndCountsThem) {
   EXPECT_EQ(first->progress(), 1u);
 }
 
-TEST_F(StageWorkerTest, DropsAndCountsWhatIsOfAnOlderEpoch) {
+TEST_F(StageRunnerTest, DropsAndCountsWhatIsOfAnOlderEpoch) {
   Bench bench(*first);
   bench.reset(7);
   bench.reset(9);
@@ -209,7 +209,7 @@ TEST_F(StageWorkerTest, DropsAndCountsWhatIsOfAnOlderEpoch) {
   EXPECT_EQ(first->stats().steps, 1u);
 }
 
-TEST_F(StageWorkerTest, AResetDropsTheCache) {
+TEST_F(StageRunnerTest, AResetDropsTheCache) {
   Bench bench(*first);
   bench.reset(1);
   bench.send(MessageKind::kTokens, 1, 1, body_of(step_of(kGoodRows), 0));
@@ -223,8 +223,8 @@ TEST_F(StageWorkerTest, AResetDropsTheCache) {
   EXPECT_THAT(why.text(), HasSubstr("0 of its blocks have a page"));
 }
 
-// Every way to be wrong that we can think of; the same worker then serves the next chain.
-TEST_F(StageWorkerTest, ClosesItsLinksOnWhatItDoesNotExpect) {
+// Every way to be wrong that we can think of; the same runner then serves the next chain.
+TEST_F(StageRunnerTest, ClosesItsLinksOnWhatItDoesNotExpect) {
   const auto rows = [](std::vector<StepRow> r) { return step_of(std::move(r)); };
   const auto commands = [](std::vector<KvCommand> c) {
     StepRequest request = step_of(kGoodRows);
@@ -273,11 +273,11 @@ TEST_F(StageWorkerTest, ClosesItsLinksOnWhatItDoesNotExpect) {
        "expected"},
       {"no rows", rows({}), "0 rows"},
   };
-  for (StageWorker* worker : {first.get(), middle.get()}) {
-    const size_t place = worker == first.get() ? 0 : 1;
+  for (StageRunner* runner : {first.get(), middle.get()}) {
+    const size_t place = runner == first.get() ? 0 : 1;
     const MessageKind kind = place == 0 ? MessageKind::kTokens : MessageKind::kActivations;
     for (const Case& c : kCases) {
-      Bench bench(*worker);
+      Bench bench(*runner);
       bench.reset(1);
       bench.send(kind, 1, 1, body_of(c.request, place));
       const Status why = bench.why();
@@ -285,15 +285,15 @@ TEST_F(StageWorkerTest, ClosesItsLinksOnWhatItDoesNotExpect) {
       EXPECT_THAT(why.text(), HasSubstr(c.words)) << c.what;
       EXPECT_EQ(bench.out->receive_head(kPatience).status().code(), Errc::kPeerLost) << c.what;
     }
-    EXPECT_EQ(worker->stats().steps, 0u);
-    Bench bench(*worker);
+    EXPECT_EQ(runner->stats().steps, 0u);
+    Bench bench(*runner);
     bench.reset(1);
     bench.send(kind, 1, 1, body_of(step_of(kGoodRows), place));
     EXPECT_EQ(bench.receive().first.kind, MessageKind::kActivations);
   }
 }
 
-TEST_F(StageWorkerTest, RefusesKindsEpochsStepsAndLengths) {
+TEST_F(StageRunnerTest, RefusesKindsEpochsStepsAndLengths) {
   const auto good = body_of(step_of(kGoodRows), 0);
   struct Case {
     MessageKind kind;
@@ -327,11 +327,11 @@ TEST_F(StageWorkerTest, RefusesKindsEpochsStepsAndLengths) {
 }
 
 // Mutated messages: computed if they make sense, otherwise the link ends; nothing hangs, nothing breaks.
-TEST_F(StageWorkerTest, MutatedMessagesEndTheLinkOrAreComputed) {
+TEST_F(StageRunnerTest, MutatedMessagesEndTheLinkOrAreComputed) {
   size_t computed = 0, refused = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     const bool at_first = seed % 2 == 0;
-    StageWorker& worker = at_first ? *first : *middle;
+    StageRunner& runner = at_first ? *first : *middle;
     auto body = body_of(step_of(kGoodRows), at_first ? 0 : 1);
     const size_t header = 16 + 4 * 16;
     for (uint64_t i = 0; i <= random_u64(seed, 1, 0) % 4; ++i) {
@@ -341,7 +341,7 @@ TEST_F(StageWorkerTest, MutatedMessagesEndTheLinkOrAreComputed) {
       body[at] = std::byte(draw % 3 == 0 ? draw >> 32 : (draw >> 32) % 5);
     }
     if (random_u64(seed, 3, 0) % 8 == 0) body.resize(random_u64(seed, 3, 1) % (body.size() + 64));
-    Bench bench(worker);
+    Bench bench(runner);
     bench.reset(1);
     bench.send(at_first ? MessageKind::kTokens : MessageKind::kActivations, 1, 1, body);
     const auto head = bench.out->receive_head(kPatience);
@@ -359,7 +359,7 @@ TEST_F(StageWorkerTest, MutatedMessagesEndTheLinkOrAreComputed) {
 }
 
 // Rows that are no numbers are garbage, but harmless garbage.
-TEST_F(StageWorkerTest, RowsThatAreNotNumbersAreComputedAllTheSame) {
+TEST_F(StageRunnerTest, RowsThatAreNotNumbersAreComputedAllTheSame) {
   for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                              -std::numeric_limits<float>::max()}) {
     Bench bench(*middle);
@@ -372,7 +372,7 @@ TEST_F(StageWorkerTest, RowsThatAreNotNumbersAreComputedAllTheSame) {
   }
 }
 
-TEST_F(StageWorkerTest, AFailureOfAnEarlierStagePassesAndTheRestOfTheEpochIsDropped) {
+TEST_F(StageRunnerTest, AFailureOfAnEarlierStagePassesAndTheRestOfTheEpochIsDropped) {
   Bench bench(*middle);
   bench.reset(1);
   std::vector<std::byte> failure;
@@ -387,7 +387,7 @@ TEST_F(StageWorkerTest, AFailureOfAnEarlierStagePassesAndTheRestOfTheEpochIsDrop
   EXPECT_EQ(bench.receive().first.kind, MessageKind::kActivations);
 }
 
-TEST_F(StageWorkerTest, ALostNeighbourEndsTheRunAndTheOtherLink) {
+TEST_F(StageRunnerTest, ALostNeighbourEndsTheRunAndTheOtherLink) {
   {
     Bench bench(*first);
     bench.reset(1);
@@ -403,15 +403,15 @@ TEST_F(StageWorkerTest, ALostNeighbourEndsTheRunAndTheOtherLink) {
   EXPECT_EQ(bench.in->receive_head(kPatience).status().code(), Errc::kPeerLost);
 }
 
-TEST_F(StageWorkerTest, PlacesAndPartsMustFit) {
-  EXPECT_THROW(StageWorker(*first_part->model, first_part->pool, 1, small_chain()), Error);
-  EXPECT_THROW(StageWorker(*middle_part->model, middle_part->pool, 0, small_chain()), Error);
+TEST_F(StageRunnerTest, PlacesAndPartsMustFit) {
+  EXPECT_THROW(StageRunner(*first_part->model, first_part->pool, 1, small_chain()), Error);
+  EXPECT_THROW(StageRunner(*middle_part->model, middle_part->pool, 0, small_chain()), Error);
   LoadedPart last(path, model::range_of_pieces(3, 4, kLayers), 1);
-  EXPECT_THROW(StageWorker(*last.model, last.pool, 2, small_chain()), Error);
+  EXPECT_THROW(StageRunner(*last.model, last.pool, 2, small_chain()), Error);
 }
 
 // The coordinator's end of a chain whose last worker is the test.
-struct LinkedChainTest : StageWorkerTest {
+struct LinkedChainTest : StageRunnerTest {
   LinkedChainTest() {
     std::tie(to_first, first_in) = cluster::inproc_pair({"a", "coordinator"}, {"b", "first"});
     std::tie(last_out, from_last) = cluster::inproc_pair({"b", "last"}, {"a", "coordinator"});

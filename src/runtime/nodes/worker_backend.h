@@ -4,18 +4,18 @@
 #include <mutex>
 #include <thread>
 
-#include "runtime/chain/stage_worker.h"
+#include "runtime/chain/stage_runner.h"
 #include "runtime/nodes/range_loader.h"
 #include "runtime/nodes/stage_backend.h"
 #include "runtime/nodes/stage_links.h"
 
 namespace butterfly::runtime {
 
-class WorkerStage final : public StageBackend {
+class WorkerBackend final : public StageBackend {
  public:
   // Borrows the links that come in.
-  WorkerStage(RangeLoaderOptions options, StageLinks& links);
-  ~WorkerStage() override;
+  WorkerBackend(RangeLoaderOptions options, StageLinks& links);
+  ~WorkerBackend() override;
 
   Status prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
   Result<uint64_t> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
@@ -37,7 +37,7 @@ class WorkerStage final : public StageBackend {
   std::atomic<bool> stopping_{false}, ended_{true};
 
   mutable std::mutex mutex_;
-  std::shared_ptr<StageWorker> worker_;
+  std::shared_ptr<StageRunner> runner_;
 };
 
 }  // namespace butterfly::runtime

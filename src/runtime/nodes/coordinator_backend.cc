@@ -1,4 +1,4 @@
-#include "runtime/nodes/last_stage.h"
+#include "runtime/nodes/coordinator_backend.h"
 
 #include <fmt/format.h>
 
@@ -34,10 +34,10 @@ class Owning final : public Chain {
 
 }  // namespace
 
-LastStage::LastStage(RangeLoaderOptions options, StageLinks& links, std::mutex* turn)
+CoordinatorBackend::CoordinatorBackend(RangeLoaderOptions options, StageLinks& links, std::mutex* turn)
     : options_(options), loader_(std::move(options)), links_(links), turn_(turn) {}
 
-Status LastStage::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+Status CoordinatorBackend::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
   const auto done = reported([&] {
     loader_.prepare(work, cancelled);
     return true;
@@ -45,7 +45,8 @@ Status LastStage::prepare(const cluster::Assignment& work, const std::atomic<boo
   return done ? Status() : done.status();
 }
 
-Result<uint64_t> LastStage::load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+Result<uint64_t> CoordinatorBackend::load(const cluster::Assignment& work,
+                                          const std::atomic<bool>& cancelled) {
   {
     const std::lock_guard lock(mutex_);
     model_.reset();
@@ -62,23 +63,23 @@ Result<uint64_t> LastStage::load(const cluster::Assignment& work, const std::ato
   });
 }
 
-void LastStage::stop(cluster::Epoch epoch) { links_.cancel(epoch); }
+void CoordinatorBackend::stop(cluster::Epoch epoch) { links_.cancel(epoch); }
 
-void LastStage::free_weights() {
+void CoordinatorBackend::free_weights() {
   const std::lock_guard lock(mutex_);
   model_.reset();
   loader_.free();
   epoch_ = 0;
 }
 
-cluster::WorkerProgress LastStage::progress() const {
+cluster::WorkerProgress CoordinatorBackend::progress() const {
   const ChainTimes::View times = times_->view();
   return stage_progress(loader_, times.steps, times.rows,
                         times.stages.empty() ? StageTimes{} : times.stages.back());
 }
 
-Result<PlacedChain> LastStage::chain(cluster::Epoch epoch, const cluster::Placement& placement,
-                                     const std::vector<std::string>& addresses) {
+Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluster::Placement& placement,
+                                              const std::vector<std::string>& addresses) {
   std::shared_ptr<const LoadedModel> model;
   ChainOptions options;
   {

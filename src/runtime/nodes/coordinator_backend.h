@@ -12,10 +12,10 @@
 
 namespace butterfly::runtime {
 
-class LastStage final : public StageBackend {
+class CoordinatorBackend final : public StageBackend {
  public:
   // Borrows the links that come in. `turn` is held while a step computes (see PagedLayersOptions).
-  LastStage(RangeLoaderOptions options, StageLinks& links, std::mutex* turn);
+  CoordinatorBackend(RangeLoaderOptions options, StageLinks& links, std::mutex* turn);
 
   Status prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
   Result<uint64_t> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;

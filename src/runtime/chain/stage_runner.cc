@@ -1,4 +1,4 @@
-#include "runtime/chain/stage_worker.h"
+#include "runtime/chain/stage_runner.h"
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ Status corrupt(const MessageHead& head, const std::string& what) {
 
 }  // namespace
 
-StageWorker::StageWorker(const LoadedModel& model, ThreadPool& pool, size_t place,
+StageRunner::StageRunner(const LoadedModel& model, ThreadPool& pool, size_t place,
                          const ChainOptions& options)
     : layers_(checked(model, place, options), pool, options.cache),
       place_(place),
@@ -42,7 +42,7 @@ StageWorker::StageWorker(const LoadedModel& model, ThreadPool& pool, size_t plac
       limits_(chain_limits(layers_.info(), *options.format)),
       wait_(options.expect_steps && may_look_for_steps()) {}
 
-Status StageWorker::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
+Status StageRunner::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
   {
     std::lock_guard lock(mutex_);
     BF_CHECK(!running_) << "one run at a time";
@@ -67,7 +67,7 @@ Status StageWorker::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
   return why;
 }
 
-void StageWorker::close() {
+void StageRunner::close() {
   std::shared_ptr<Link> from, to;
   {
     std::lock_guard lock(mutex_);
@@ -80,12 +80,12 @@ void StageWorker::close() {
   to->close();
 }
 
-StageWorkerStats StageWorker::stats() const {
+StageRunnerStats StageRunner::stats() const {
   std::lock_guard lock(mutex_);
   return stats_;
 }
 
-uint32_t StageWorker::pending() const {
+uint32_t StageRunner::pending() const {
   std::shared_ptr<Link> from;
   {
     std::lock_guard lock(mutex_);
@@ -96,7 +96,7 @@ uint32_t StageWorker::pending() const {
   return doing == Doing::kComputing || (doing == Doing::kWaiting && from->waiting()) ? 1 : 0;
 }
 
-Status StageWorker::serve(Link& from, Link& to) {
+Status StageRunner::serve(Link& from, Link& to) {
   free_since_ = now();
   for (;;) {
     now_doing(Doing::kWaiting);
@@ -109,7 +109,7 @@ Status StageWorker::serve(Link& from, Link& to) {
   }
 }
 
-Status StageWorker::take(const MessageHead& head, Link& from, Link& to) {
+Status StageRunner::take(const MessageHead& head, Link& from, Link& to) {
   // Only what this place can get, and only as long as it can be, is read at all.
   const bool step = head.kind == (place_ == 0 ? MessageKind::kTokens : MessageKind::kActivations);
   const bool failure = head.kind == MessageKind::kResult && place_ > 0;
@@ -131,14 +131,14 @@ Status StageWorker::take(const MessageHead& head, Link& from, Link& to) {
   return failure ? take_failure(head, to) : take_step(head, to);
 }
 
-Status StageWorker::read_body(const MessageHead& head, Link& from, size_t bytes_max) {
+Status StageRunner::read_body(const MessageHead& head, Link& from, size_t bytes_max) {
   if (head.bytes > bytes_max)
     return corrupt(head, fmt::format("{} bytes, expected at most {}", head.bytes, bytes_max));
   body_.resize(head.bytes);
   return from.receive_body(body_, options_.send_timeout);
 }
 
-Status StageWorker::take_reset(const MessageHead& head, Link& to) {
+Status StageRunner::take_reset(const MessageHead& head, Link& to) {
   epoch_ = head.epoch;
   step_ = 0;
   failed_ = false;
@@ -153,7 +153,7 @@ Status StageWorker::take_reset(const MessageHead& head, Link& to) {
 }
 
 // Of a stage before this one: passes as it came.
-Status StageWorker::take_failure(const MessageHead& head, Link& to) {
+Status StageRunner::take_failure(const MessageHead& head, Link& to) {
   Status failure;
   if (Status status = read_failure(body_, failure); !status) return corrupt(head, status.text());
   failed_ = true;
@@ -161,7 +161,7 @@ Status StageWorker::take_failure(const MessageHead& head, Link& to) {
   return to.send(head, pieces, options_.send_timeout);
 }
 
-Status StageWorker::take_step(const MessageHead& head, Link& to) {
+Status StageRunner::take_step(const MessageHead& head, Link& to) {
   if (Status status = message_.read(body_, limits_, place_); !status) return corrupt(head, status.text());
   if (Status status = layers_.prepare(message_.commands, message_.rows); !status)
     return corrupt(head, status.text());
@@ -213,7 +213,7 @@ Status StageWorker::take_step(const MessageHead& head, Link& to) {
   return {};
 }
 
-Status StageWorker::send_rows(const MessageHead& head, std::span<const float> rows, Link& to) {
+Status StageRunner::send_rows(const MessageHead& head, std::span<const float> rows, Link& to) {
   times_bytes_.clear();
   for (const StageTimes& before : message_.times) write_times(before, times_bytes_);
   write_times(times_, times_bytes_);

@@ -1,4 +1,4 @@
-#include "runtime/nodes/worker_stage.h"
+#include "runtime/nodes/worker_backend.h"
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -18,12 +18,12 @@ constexpr const char* kThreadName = "bf-stage";  // for top and debuggers; tests
 
 }  // namespace
 
-WorkerStage::WorkerStage(RangeLoaderOptions options, StageLinks& links)
+WorkerBackend::WorkerBackend(RangeLoaderOptions options, StageLinks& links)
     : options_(options), loader_(std::move(options)), links_(links) {}
 
-WorkerStage::~WorkerStage() { end_run(); }
+WorkerBackend::~WorkerBackend() { end_run(); }
 
-Status WorkerStage::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+Status WorkerBackend::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
   const auto done = reported([&] {
     loader_.prepare(work, cancelled);
     return true;
@@ -31,27 +31,27 @@ Status WorkerStage::prepare(const cluster::Assignment& work, const std::atomic<b
   return done ? Status() : done.status();
 }
 
-Result<uint64_t> WorkerStage::load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+Result<uint64_t> WorkerBackend::load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
   end_run();
   return reported([&]() -> uint64_t {
     {
       const std::lock_guard lock(mutex_);
-      worker_.reset();  // its cache goes before the next one comes
+      runner_.reset();  // its cache goes before the next one comes
     }
     model_.reset();
     model_ = loader_.load(work, cancelled);
     const StageSettings settings = RangeLoader::settings_of(work).or_throw();
-    auto worker =
-        std::make_shared<StageWorker>(*model_, *options_.pool, work.stage, settings.chain_options());
+    auto runner =
+        std::make_shared<StageRunner>(*model_, *options_.pool, work.stage, settings.chain_options());
     epoch_ = work.epoch;
-    const uint64_t bytes = model_->resident_bytes + worker->cache_bytes();
+    const uint64_t bytes = model_->resident_bytes + runner->cache_bytes();
     const std::lock_guard lock(mutex_);
-    worker_ = std::move(worker);
+    runner_ = std::move(runner);
     return bytes;
   });
 }
 
-Status WorkerStage::start(const cluster::Assignment& work, Lost lost) {
+Status WorkerBackend::start(const cluster::Assignment& work, Lost lost) {
   if (epoch_ != work.epoch || thread_.joinable())
     return {Errc::kInvalidArgument, fmt::format("epoch {} is not loaded", work.epoch)};
   cluster::Hello hello = options_.hello;
@@ -70,11 +70,12 @@ Status WorkerStage::start(const cluster::Assignment& work, Lost lost) {
   return {};
 }
 
-void WorkerStage::run(const cluster::Assignment& work, std::unique_ptr<cluster::Link> to, const Lost& lost) {
-  std::shared_ptr<StageWorker> worker;
+void WorkerBackend::run(const cluster::Assignment& work, std::unique_ptr<cluster::Link> to,
+                        const Lost& lost) {
+  std::shared_ptr<StageRunner> runner;
   {
     const std::lock_guard lock(mutex_);
-    worker = worker_;
+    runner = runner_;
   }
   auto from = links_.take(work.epoch, work.previous, kArriveMax);
   if (!from) {
@@ -82,50 +83,50 @@ void WorkerStage::run(const cluster::Assignment& work, std::unique_ptr<cluster::
     return;
   }
   log_info("{}: stage {} of {} runs", work.model.name, work.stage + 1, work.stages);
-  const Status status = worker->run(std::move(*from), std::move(to));
+  const Status status = runner->run(std::move(*from), std::move(to));
   if (stopping_) return;
   log_info("{}: stage {} ended: {}", work.model.name, work.stage + 1, status.text());
   lost({}, status.text());
 }
 
-void WorkerStage::end_run() {
+void WorkerBackend::end_run() {
   stopping_ = true;
-  std::shared_ptr<StageWorker> worker;
+  std::shared_ptr<StageRunner> runner;
   {
     const std::lock_guard lock(mutex_);
-    worker = worker_;
+    runner = runner_;
   }
   if (epoch_ != 0) links_.cancel(epoch_);
   if (!thread_.joinable()) return;
   // close() ends a run that is under way; one that begins at this moment gets the next call.
   while (!ended_) {
-    if (worker != nullptr) worker->close();
+    if (runner != nullptr) runner->close();
     SystemClock::instance().sleep_for(kCloseAgain);
   }
   thread_.join();
 }
 
-void WorkerStage::stop(cluster::Epoch epoch) {
+void WorkerBackend::stop(cluster::Epoch epoch) {
   if (epoch_ != 0 && epoch_ <= epoch) end_run();
 }
 
-void WorkerStage::free_weights() {
+void WorkerBackend::free_weights() {
   end_run();
   {
     const std::lock_guard lock(mutex_);
-    worker_.reset();
+    runner_.reset();
   }
   model_.reset();
   loader_.free();
   epoch_ = 0;
 }
 
-cluster::WorkerProgress WorkerStage::progress() const {
+cluster::WorkerProgress WorkerBackend::progress() const {
   const std::lock_guard lock(mutex_);
-  if (worker_ == nullptr) return stage_progress(loader_, 0, 0, {});
-  const StageWorkerStats stats = worker_->stats();
+  if (runner_ == nullptr) return stage_progress(loader_, 0, 0, {});
+  const StageRunnerStats stats = runner_->stats();
   cluster::WorkerProgress progress = stage_progress(loader_, stats.steps, stats.rows, stats.times);
-  progress.pending = worker_->pending();
+  progress.pending = runner_->pending();
   return progress;
 }
 
