@@ -10,7 +10,7 @@ Status send_message(Link& link, MessageHead head, std::span<const std::byte> bod
   return link.send(head, std::span(&body, 1), timeout);
 }
 
-Result<Message> receive_message(Link& link, size_t bytes_max, Duration timeout) {
+Result<Message> receive_message(Link& link, size_t bytes_max, Duration timeout, Duration body_timeout) {
   const auto head = link.receive_head(timeout);
   if (!head) return head.status();
   if (head->bytes > bytes_max) {
@@ -20,12 +20,20 @@ Result<Message> receive_message(Link& link, size_t bytes_max, Duration timeout) 
                         message_kind_name(head->kind), head->bytes, bytes_max)};
   }
   Message message{*head, PooledArray<std::byte>(head->bytes)};
-  if (Status status = link.receive_body(message.body, timeout); !status.ok()) return status;
+  if (Status status = link.receive_body(message.body, body_timeout); !status.ok()) {
+    // Part of it may be taken: whoever went on as after a timeout of the head would read the rest as a head.
+    link.close();
+    if (status.code() != Errc::kTimeout) return status;
+    return {Errc::kPeerLost,
+            fmt::format("[link] {}: a body of {} bytes did not come whole in {} ms", link.peer().name,
+                        head->bytes,
+                        std::chrono::duration_cast<std::chrono::milliseconds>(body_timeout).count())};
+  }
   return message;
 }
 
 Status skip_body(Link& link, const MessageHead& head, Duration timeout) {
-  std::vector<std::byte> ignored(head.bytes);
+  PooledArray<std::byte> ignored(head.bytes);
   return link.receive_body(ignored, timeout);
 }
 

@@ -3,6 +3,7 @@
 namespace butterfly::runtime {
 namespace {
 
+constexpr Duration kBodyMax = std::chrono::seconds(10);  // of a message whose head has come
 constexpr Duration kReadLook = std::chrono::seconds(10);
 constexpr Duration kSendMax = std::chrono::seconds(5);  // a peer that takes no message for so long is gone
 constexpr Duration kLastSendMax = std::chrono::milliseconds(500);
@@ -45,7 +46,7 @@ void ControlLink::close() {
 
 void ControlLink::read() {
   while (true) {
-    auto message = cluster::receive_message(*link_, body_bytes_max_, kReadLook);
+    auto message = cluster::receive_message(*link_, body_bytes_max_, kReadLook, kBodyMax);
     if (!message && message.status().code() == Errc::kTimeout) continue;
     {
       const std::lock_guard lock(mutex_);
