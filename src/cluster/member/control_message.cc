@@ -92,6 +92,7 @@ void fields(F& f, Of<F, Beat>& m) {
 template <typename F>
 void fields(F& f, Of<F, Prepared>& m) {
   outcome_fields(f, m);
+  f.node(m.peer);
 }
 template <typename F>
 void fields(F& f, Of<F, Ready>& m) {
@@ -125,10 +126,20 @@ template <typename F>
 void fields(F& f, Of<F, Leave>& m) {
   f.text(m.text, kTextBytesMax);
 }
+template <typename F, typename Keys>
+void key_fields(F& f, Keys& keys) {
+  f.list(keys, kRemovedMax, 4, [&](auto& key) { f.text(key, kKeyBytesMax); });
+}
 template <typename F>
 void fields(F& f, Of<F, Welcome>& m) {
   f.u64(m.incarnation);
   f.duration(m.beat_every);
+  key_fields(f, m.removed);
+}
+template <typename F>
+void fields(F& f, Of<F, Removed>& m) {
+  f.u64(m.incarnation);
+  key_fields(f, m.keys);
 }
 template <typename F>
 void fields(F& f, Of<F, Refuse>& m) {
@@ -150,6 +161,10 @@ void fields(F& f, Of<F, Go>& m) {
 }
 template <typename F>
 void fields(F& f, Of<F, Release>& m) {
+  plan_fields(f, m);
+}
+template <typename F>
+void fields(F& f, Of<F, Abandon>& m) {
   plan_fields(f, m);
 }
 template <typename F>
@@ -184,42 +199,6 @@ void check(const M& m, WireReader& in) {
     if (m.figures.rtt_s > 3600) in.refuse("a round trip of more than an hour");
 }
 
-template <typename M>
-constexpr std::string_view message_name() {
-  if constexpr (std::is_same_v<M, Join>)
-    return "join";
-  else if constexpr (std::is_same_v<M, Beat>)
-    return "beat";
-  else if constexpr (std::is_same_v<M, Prepared>)
-    return "prepared";
-  else if constexpr (std::is_same_v<M, Ready>)
-    return "ready";
-  else if constexpr (std::is_same_v<M, Started>)
-    return "started";
-  else if constexpr (std::is_same_v<M, Trouble>)
-    return "trouble";
-  else if constexpr (std::is_same_v<M, LinkReport>)
-    return "link report";
-  else if constexpr (std::is_same_v<M, Leave>)
-    return "leave";
-  else if constexpr (std::is_same_v<M, Welcome>)
-    return "welcome";
-  else if constexpr (std::is_same_v<M, Refuse>)
-    return "refuse";
-  else if constexpr (std::is_same_v<M, Alive>)
-    return "alive";
-  else if constexpr (std::is_same_v<M, Prepare>)
-    return "prepare";
-  else if constexpr (std::is_same_v<M, Assign>)
-    return "assign";
-  else if constexpr (std::is_same_v<M, Go>)
-    return "go";
-  else if constexpr (std::is_same_v<M, Release>)
-    return "release";
-  else
-    return "measure";
-}
-
 template <typename Variant>
 std::vector<std::byte> encode_any(const Variant& message) {
   WireWriter out(256);
@@ -247,7 +226,7 @@ Result<Variant> decode_any(uint8_t type, WireReader& in) {
     FieldReader reader(in);
     fields(reader, m);
     if (in.ok()) check(m, in);
-    if (Status bad = in.finish(message_name<M>()); !bad.ok()) return bad;
+    if (Status bad = in.finish(M::kName); !bad.ok()) return bad;
     return message;
   }
 }
@@ -278,7 +257,7 @@ MessageHead head_for(const Variant& message) {
 
 template <typename Variant>
 std::string_view name_for(const Variant& message) {
-  return std::visit([]<typename M>(const M&) { return message_name<M>(); }, message);
+  return std::visit([]<typename M>(const M&) { return M::kName; }, message);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -19,6 +20,7 @@ inline constexpr uint32_t kMemberProtocol = 3;
 inline constexpr size_t kControlBytesMax = 64 << 10;  // of an encoded message
 inline constexpr size_t kNodesMax = 256;              // of a cluster
 inline constexpr size_t kSourcesMax = 16;             // of weights, named in one assignment
+inline constexpr size_t kRemovedMax = 512;            // keys in one message: the newest
 
 // The work of one node in one epoch. Everything it needs to load its pieces and to find its neighbours.
 struct Assignment {
@@ -42,6 +44,7 @@ struct Assignment {
 // The first message on a link. `instance` is drawn when the process starts.
 struct Join {
   static constexpr uint8_t kType = 1;
+  static constexpr std::string_view kName = "join";
   uint32_t protocol = kMemberProtocol;
   uint64_t instance = 0;
   std::string address = {};  // where this node accepts links; empty: nobody can reach it
@@ -56,6 +59,7 @@ enum class WorkerPhase : uint8_t { kIdle, kPreparing, kLoading, kReady, kRunning
 // health.h.
 struct Beat {
   static constexpr uint8_t kType = 2;
+  static constexpr std::string_view kName = "beat";
   Epoch epoch = 0;  // of the stage it has; 0: none
   WorkerPhase phase = WorkerPhase::kIdle;
   uint64_t progress = 0;
@@ -67,17 +71,21 @@ struct Beat {
   uint64_t compute_us = 0, wait_us = 0, wire_us = 0;
 };
 
-// The weights of a Prepare are on this node's disk, or why not.
+// The weights of a Prepare are on this node's disk and the next stage answers, or why not. `peer`: who does
+// not answer.
 struct Prepared {
   static constexpr uint8_t kType = 3;
+  static constexpr std::string_view kName = "prepared";
   Epoch epoch = 0;
   Errc code = Errc::kOk;
   std::string text = {};
+  NodeId peer = {};
 };
 
 // The pieces of an Assign are in memory, or why not.
 struct Ready {
   static constexpr uint8_t kType = 4;
+  static constexpr std::string_view kName = "ready";
   Epoch epoch = 0;
   Errc code = Errc::kOk;
   std::string text = {};
@@ -88,6 +96,7 @@ struct Ready {
 // After a Go: linked to the next stage and taking steps, or why not.
 struct Started {
   static constexpr uint8_t kType = 5;
+  static constexpr std::string_view kName = "started";
   Epoch epoch = 0;
   Errc code = Errc::kOk;
   std::string text = {};
@@ -96,6 +105,7 @@ struct Started {
 // A running stage cannot go on because of `peer`.
 struct Trouble {
   static constexpr uint8_t kType = 6;
+  static constexpr std::string_view kName = "trouble";
   Epoch epoch = 0;
   NodeId peer = {};
   std::string text = {};
@@ -104,6 +114,7 @@ struct Trouble {
 // The answer to a Measure.
 struct LinkReport {
   static constexpr uint8_t kType = 7;
+  static constexpr std::string_view kName = "link report";
   NodeId peer = {};
   Errc code = Errc::kOk;
   std::string text = {};
@@ -113,6 +124,7 @@ struct LinkReport {
 // The node is about to end, on purpose.
 struct Leave {
   static constexpr uint8_t kType = 8;
+  static constexpr std::string_view kName = "leave";
   std::string text = {};
 };
 
@@ -120,13 +132,16 @@ struct Leave {
 
 struct Welcome {
   static constexpr uint8_t kType = 33;
+  static constexpr std::string_view kName = "welcome";
   Incarnation incarnation = 0;
   Duration beat_every{};
+  std::vector<std::string> removed = {};  // keys that may not connect any more; see Removed
 };
 
 // The last message on a link. `forever`: trying again will not help.
 struct Refuse {
   static constexpr uint8_t kType = 34;
+  static constexpr std::string_view kName = "refuse";
   bool forever = false;
   std::string text = {};
 };
@@ -134,13 +149,31 @@ struct Refuse {
 // "I am here", when nothing else is said.
 struct Alive {
   static constexpr uint8_t kType = 35;
+  static constexpr std::string_view kName = "alive";
   Incarnation incarnation = 0;
   Epoch epoch = 0;  // being served
 };
 
-// Have these weights on disk. What runs goes on.
+// These nodes were taken out of the cluster: their certificates are good for nothing from now on.
+struct Removed {
+  static constexpr uint8_t kType = 41;
+  static constexpr std::string_view kName = "removed";
+  Incarnation incarnation = 0;
+  std::vector<std::string> keys = {};
+};
+
+// The change to `epoch` was given up: stop preparing or loading for it. What runs in another epoch goes on.
+struct Abandon {
+  static constexpr uint8_t kType = 42;
+  static constexpr std::string_view kName = "abandon";
+  Incarnation incarnation = 0;
+  Epoch epoch = 0;
+};
+
+// Have these weights on disk, and see whether the next stage can be reached. What runs goes on.
 struct Prepare {
   static constexpr uint8_t kType = 36;
+  static constexpr std::string_view kName = "prepare";
   Incarnation incarnation = 0;
   Assignment work = {};
 };
@@ -148,6 +181,7 @@ struct Prepare {
 // Drop what runs, and load this.
 struct Assign {
   static constexpr uint8_t kType = 37;
+  static constexpr std::string_view kName = "assign";
   Incarnation incarnation = 0;
   Assignment work = {};
 };
@@ -155,6 +189,7 @@ struct Assign {
 // All stages are loaded: link to the next one and take steps.
 struct Go {
   static constexpr uint8_t kType = 38;
+  static constexpr std::string_view kName = "go";
   Incarnation incarnation = 0;
   Epoch epoch = 0;
 };
@@ -162,6 +197,7 @@ struct Go {
 // This node has no part in `epoch`: drop what is older, and free its memory.
 struct Release {
   static constexpr uint8_t kType = 39;
+  static constexpr std::string_view kName = "release";
   Incarnation incarnation = 0;
   Epoch epoch = 0;
 };
@@ -169,13 +205,15 @@ struct Release {
 // Measure the link to this peer.
 struct Measure {
   static constexpr uint8_t kType = 40;
+  static constexpr std::string_view kName = "measure";
   Incarnation incarnation = 0;
   NodeId peer = {};
   std::string address = {};
 };
 
 using ToCoordinator = std::variant<Join, Beat, Prepared, Ready, Started, Trouble, LinkReport, Leave>;
-using ToWorker = std::variant<Welcome, Refuse, Alive, Prepare, Assign, Go, Release, Measure>;
+using ToWorker =
+    std::variant<Welcome, Refuse, Alive, Prepare, Assign, Go, Release, Measure, Removed, Abandon>;
 
 // At most kControlBytesMax. BF_CHECKs that every text and list is within its bound: shorten() texts first.
 std::vector<std::byte> encode(const ToCoordinator& message);

@@ -38,7 +38,9 @@ std::vector<ToWorker> to_worker() {
           Assign{9, assignment(12)},
           Go{9, 12},
           Release{9, 13},
-          Measure{9, node_id(4), "10.0.0.4:1"}};
+          Measure{9, node_id(4), "10.0.0.4:1"},
+          Removed{9, {"key-a", "key-b"}},
+          Abandon{9, 14}};
 }
 
 // Equal bytes are equal messages, for every field is in them.

@@ -182,6 +182,7 @@ bool Coordinator::make_room() {
         (oldest == members_.end() || it->second.pulse.heard_at() < oldest->second.pulse.heard_at()))
       oldest = it;
   if (oldest == members_.end()) return false;
+  forget_links(oldest->first);
   members_.erase(oldest);
   return true;
 }
@@ -192,6 +193,7 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
     return refuse(link, std::move(refusal.text), refusal.forever, now);
   const auto known = members_.find(peer.key);
   const bool returned = known != members_.end();
+  if (returned && known->second.address != message.address) forget_links(peer.key);  // another network
   if (returned && known->second.here())
     lose(known->second, NodeState::kDead, EventKind::kDead, "it came back over a new link", now);
   links_.at(link).joined = true;
@@ -215,7 +217,10 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
        fmt::format("{}, {} thread{}, {}", member.capabilities.cpu, member.capabilities.threads,
                    member.capabilities.threads == 1 ? "" : "s",
                    format_bytes(member.capabilities.ram_limit_bytes)));
-  send(member, Welcome{config_.incarnation, config_.beat_every});
+  Welcome welcome{config_.incarnation, config_.beat_every, {}};
+  for (const std::string& key : removed_)
+    if (welcome.removed.size() < kRemovedMax) welcome.removed.push_back(key);
+  send(member, std::move(welcome));
   survey(member, now);
   want_plan(now + config_.settle);
 }
@@ -237,6 +242,16 @@ void Coordinator::handle(Member& member, const Beat& message, TimePoint now) {
 }
 
 void Coordinator::handle(Member& member, const Prepared& message, TimePoint now) {
+  const bool current =
+      change_ && change_->epoch == message.epoch && change_->phase == ChangePhase::kPreparing;
+  const auto peer = members_.find(message.peer.key);
+  if (current && message.code != Errc::kOk && peer != members_.end()) {
+    // Its weights are there, the way to the next stage is not. What is served goes on.
+    note_broken(member.id, peer->second.id, true, now);
+    give_up_change(fmt::format("{} cannot reach {}: {}", member.id.name, peer->second.id.name, message.text),
+                   member.id.name, now);
+    return want_plan(now + retry_delay());
+  }
   reported(member, message.epoch, ChangePhase::kPreparing, message.code, message.text, now);
 }
 
@@ -276,7 +291,7 @@ void Coordinator::lose(Member& member, NodeState state, EventKind kind, std::str
   const LinkNumber link = std::exchange(member.link, LinkNumber{0});
   member.state = state;
   close(link, why);
-  forget_survey(member.id);
+  stop_survey(member.id);
   const bool served = serving_ && serving_->placement.find(member.id) != nullptr;
   const bool planned =
       change_ && (change_->phase == ChangePhase::kPlanning ? change_->asked.contains(member.id.key)
@@ -303,7 +318,7 @@ Status Coordinator::remove_node(std::string_view name_or_key, TimePoint now) {
   if (found == nullptr) return {Errc::kNotFound, fmt::format("no node '{}' in this cluster", name_or_key)};
   if (found->id == config_.self)
     return {Errc::kInvalidArgument, "the coordinator's own node cannot be removed"};
-  removed_.insert(found->id.key);
+  forbid(found->id.key);
   if (found->here()) {
     send(*found, Refuse{true, "this node was removed from the cluster"});
     lose(*found, NodeState::kRemoved, EventKind::kRemoved, "removed by the operator", now);
@@ -312,6 +327,13 @@ Status Coordinator::remove_node(std::string_view name_or_key, TimePoint now) {
     note(now, EventKind::kRemoved, found->id.name, 0, "removed by the operator");
   }
   return {};
+}
+
+void Coordinator::forbid(const std::string& key) {
+  if (!removed_.insert(key).second) return;
+  const Removed message{config_.incarnation, {key}};
+  for (const auto& [other, member] : members_)
+    if (member.here() && other != key) send(member, message);
 }
 
 void Coordinator::process_ended(const std::string& name, const std::string& how,

@@ -33,6 +33,8 @@ struct CoordinatorConfig {
   Duration settle = std::chrono::milliseconds(300);  // after a join, for others that come with it
   bool measure_links = true;
   Duration measure_wait = std::chrono::seconds(5);  // for one link; a plan waits for all, at most as long
+  size_t measure_peers = 8;                         // per node that joins, beside the coordinator's own
+  Duration figures_age = std::chrono::hours(1);     // then a node that comes back is measured again
   Duration plan_wait = std::chrono::seconds(30);
   Duration pause_wait = std::chrono::seconds(5);
   Duration start_wait = std::chrono::seconds(10);          // Go to Started
@@ -43,6 +45,8 @@ struct CoordinatorConfig {
   // the model does not fit without it; one that could not load is not.
   Duration hold_min = std::chrono::seconds(5);
   Duration hold_max = std::chrono::minutes(5);
+  // Peers a node may have trouble with in hold_max before the trouble is its own.
+  size_t troubles_max = 3;
   // Between attempts to find a plan or to load it.
   Duration retry_min = std::chrono::milliseconds(200);
   Duration retry_max = std::chrono::seconds(5);
@@ -72,6 +76,8 @@ struct Member {
   TimePoint held_until{};
   bool held_firmly = false;  // also when the model does not fit without it
   std::string last_failure = {};
+  // Peers it had trouble with in the last while: who has trouble with many is the trouble.
+  std::map<std::string, TimePoint> troubles = {};
 
   bool here() const { return state == NodeState::kUp || state == NodeState::kSuspect; }
 };
@@ -119,6 +125,7 @@ struct CoordinatorCounters {
   uint64_t duplicate_ids = 0;  // a second node with the identity of one that is here
   uint64_t refused = 0;
   uint64_t unexpected = 0;  // messages that make no sense here: the link is closed
+  uint64_t unfounded = 0;   // trouble reported by who has no part in the plan, or about no neighbour of it
   uint64_t plans = 0;
   uint64_t halts = 0;
 };
@@ -152,8 +159,8 @@ class Coordinator {
   // `for_good` the first plan does not wait for it either.
   void process_ended(const std::string& name, const std::string& how, const std::string& what_follows,
                      bool for_good, TimePoint now);
-  // Keys that may never join, as the identity store knows them.
-  void forbid(const std::string& key) { removed_.insert(key); }
+  // Keys that may never join, as the identity store knows them. All members are told.
+  void forbid(const std::string& key);
   void permit(const std::string& key) { removed_.erase(key); }
   // Call about every 50 ms, and after a pause of the process as soon as it goes on.
   void tick(TimePoint now);
@@ -201,9 +208,11 @@ class Coordinator {
     Placement placement;
     std::set<std::string> waiting_for;  // keys whose report is due
   };
+  // What went wrong between two nodes: neither is to blame alone.
   struct BrokenPair {
     uint32_t times = 0;
     TimePoint last{};
+    bool unreachable = false;  // a link could not even be opened: once is enough
   };
   struct Pair {
     std::string from, to;
@@ -255,12 +264,20 @@ class Coordinator {
   size_t nodes_wanted() const;
   bool may_use(const Member& member, bool with_held, TimePoint now) const;
   Assignment assignment(size_t stage) const;
+  bool is_broken(const BrokenPair& pair, TimePoint now) const;
+  void note_broken(const NodeId& from, const NodeId& to, bool unreachable, TimePoint now);
+  void give_up_change(const std::string& why, const std::string& node, TimePoint now);
+  void blame(const NodeId& reporter, const NodeId& peer, TimePoint now);
   void trouble(Epoch epoch, const NodeId& reporter, const NodeId& peer, const std::string& why,
                TimePoint now);
 
   // link_survey.cc: which link is measured next
   void survey(const Member& member, TimePoint now);
-  void forget_survey(const NodeId& node);
+  void survey_pair(const Member& from, const Member& to, TimePoint now);
+  void survey_chain(const Placement& placement, TimePoint now);
+  void stop_survey(const NodeId& node);
+  void forget_links(const std::string& key);
+  std::optional<LinkFigures> estimate(const std::string& a, const std::string& b) const;
   bool survey_done(TimePoint now) const;
   void check_survey(TimePoint now);
 
@@ -283,6 +300,7 @@ class Coordinator {
   size_t nodes_given_up_ = 0;  // that will not come
   std::string why_waiting_, last_failure_;
   std::map<std::pair<std::string, std::string>, LinkFigures> figures_;
+  std::map<std::pair<std::string, std::string>, TimePoint> measured_at_;
   std::map<std::pair<std::string, std::string>, BrokenPair> broken_;
   std::vector<Pair> survey_;  // still to be measured
   std::optional<std::pair<Pair, TimePoint>> measuring_;

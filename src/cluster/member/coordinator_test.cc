@@ -549,5 +549,149 @@ TEST_F(CoordinatorTest, OnlyTheFirstPlanWaitsForAllNodes) {
   EXPECT_EQ(all<MakePlan>().back().question.nodes.size(), 2u);
 }
 
+// A laptop behind a firewall: the chain that works goes on, and the next plan does not put it there again.
+TEST_F(CoordinatorTest, AChainThatWorksIsNotLeftForOneThatCannotBeConnected) {
+  const Epoch old_epoch = serve(2);
+  join(2);
+  pass(seconds(1));
+  const Epoch epoch = asked();
+  EXPECT_TRUE(all<MakePlan>().back().question.current.has_value());
+  coordinator.planned(epoch, placement({0, 1, 2}, 100), now);
+  ASSERT_EQ(sent<Prepare>().size(), 3u);
+  say(0, Prepared{epoch, Errc::kOk, "", {}});
+  say(2, Prepared{epoch, Errc::kOk, "", {}});
+  say(1, Prepared{epoch, Errc::kPeerLost, "connection refused", node_id(2)});
+  EXPECT_EQ(coordinator.serving_epoch(), old_epoch);
+  EXPECT_TRUE(all<PauseSteps>().empty());
+  EXPECT_TRUE(all<HaltSteps>().empty());
+  EXPECT_THAT(coordinator.last_failure(), HasSubstr("node-1 cannot reach node-2"));
+  EXPECT_EQ(sent<Abandon>().size(), 3u) << "nobody goes on preparing";
+  clear();
+  pass(seconds(2));
+  ASSERT_FALSE(all<MakePlan>().empty());
+  const PlanQuestion question = all<MakePlan>().back().question;
+  EXPECT_THAT(question.broken, ::testing::ElementsAre(std::pair(node_id(1).key, node_id(2).key)));
+  EXPECT_EQ(question.nodes.size(), 3u) << "neither of the two is to blame";
+}
+
+TEST_F(CoordinatorTest, WhoCannotBeReachedIsNotANeighbour) {
+  CoordinatorConfig with = config();
+  with.measure_links = true;
+  restart(with);
+  join(0);
+  join(1);
+  pass(milliseconds(100));
+  ASSERT_EQ(sent<Measure>().size(), 1u);
+  say(0, LinkReport{node_id(1), Errc::kPeerLost, "connection refused", {}});
+  pass(seconds(1));
+  ASSERT_FALSE(all<MakePlan>().empty());
+  const auto broken = all<MakePlan>().back().question.broken;
+  EXPECT_THAT(broken, ::testing::ElementsAre(std::pair(node_id(0).key, node_id(1).key)));
+  bool told = false;
+  for (const ClusterEvent& event : coordinator.events().since(0))
+    told = told || (event.kind == EventKind::kUnreachable && event.text.find("node-1") != std::string::npos);
+  EXPECT_TRUE(told);
+}
+
+TEST_F(CoordinatorTest, PlansAreComparedByTodaysFigures) {
+  const Epoch epoch = serve(2);
+  join(2);
+  pass(seconds(1));
+  Placement better = placement({0, 1, 2}, 10.5);  // the serving one was said to give 10
+  better.current_tokens_per_s = 5;
+  coordinator.planned(asked(), better, now);
+  EXPECT_EQ(sent<Prepare>().size(), 3u);
+  EXPECT_EQ(coordinator.serving_epoch(), epoch);
+  EXPECT_EQ(coordinator.serving_placement()->tokens_per_s, 5);
+}
+
+TEST_F(CoordinatorTest, EverybodyHearsOfARemovedNode) {
+  serve(3);
+  ASSERT_TRUE(coordinator.remove_node("node-2", now).ok());
+  const auto told = sent<Removed>();
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_THAT(told[0].second.keys, ::testing::ElementsAre(node_id(2).key));
+  clear();
+  join(3);
+  ASSERT_EQ(sent<Welcome>().size(), 1u);
+  EXPECT_THAT(sent<Welcome>()[0].second.removed, ::testing::ElementsAre(node_id(2).key));
+}
+
+TEST_F(CoordinatorTest, OnlyNeighboursCanSayThatAChainIsBroken) {
+  const Epoch epoch = serve(4);
+  join(4);  // has no part in it
+  say(4, Trouble{epoch, node_id(1), "I do not like it"});
+  say(1, Trouble{epoch, node_id(3), "not next to it"});
+  EXPECT_EQ(coordinator.serving_epoch(), epoch);
+  EXPECT_EQ(coordinator.counters().unfounded, 2u);
+  say(1, Trouble{epoch, node_id(2), "reset"});
+  EXPECT_EQ(coordinator.serving_epoch(), 0u);
+}
+
+TEST_F(CoordinatorTest, WhoHasTroubleWithEverybodyIsTheTrouble) {
+  join(0);
+  for (int i = 1; i < 6; ++i) join(i);
+  pass(seconds(1));
+  for (int other = 1; other < 4; ++other) {
+    const Epoch epoch = asked();
+    EXPECT_EQ(all<MakePlan>().back().question.nodes.size(), 6u) << other;
+    coordinator.planned(epoch, placement({other, 5, 0}, 10), now);
+    ready({other, 5, 0}, epoch);
+    started({other, 5, 0}, epoch);
+    coordinator.steps_connected(epoch, now);
+    clear();
+    say(5, Trouble{epoch, node_id(other), "reset"});
+    pass(seconds(2));
+  }
+  EXPECT_EQ(all<MakePlan>().back().question.nodes.size(), 5u);
+  EXPECT_THAT(coordinator.members().at(node_id(5).key).last_failure, HasSubstr("3 neighbours"));
+}
+
+// A hundred nodes have 4950 links; a plan needs few of them.
+TEST_F(CoordinatorTest, LargeClustersMeasureAFewLinksOfEachNode) {
+  CoordinatorConfig with = config();
+  with.measure_links = true;
+  with.figures_age = std::chrono::hours(1);
+  restart(with);
+  std::set<std::pair<LinkNumber, std::string>> measured;
+  for (int i = 0; i < 100; ++i) join(i);
+  for (int round = 0; round < 3000; ++round) {
+    for (const auto& [link, order] : sent<Measure>()) {
+      measured.emplace(link, order.peer.key);
+      coordinator.received(link, LinkReport{order.peer, Errc::kOk, "", {1e-3, 1e8, {}}}, now);
+    }
+    clear();
+    coordinator.tick(now);
+  }
+  EXPECT_GE(measured.size(), 99u);
+  EXPECT_LE(measured.size(), 99u * 9);
+  const PlanQuestion question = coordinator.question(now);
+  EXPECT_EQ(question.links.size(), 100u * 99) << "the others are estimated";
+}
+
+TEST_F(CoordinatorTest, FiguresOutliveALossButNotAMove) {
+  CoordinatorConfig with = config();
+  with.measure_links = true;
+  restart(with);
+  join(0);
+  join(1);
+  pass(milliseconds(100));
+  say(0, LinkReport{node_id(1), Errc::kOk, "", {1e-3, 1e8, {}}});
+  EXPECT_EQ(coordinator.links().size(), 2u);
+  coordinator.link_closed(link_of(1), "reset", now);
+  clear();
+  join(1, 50);
+  pass(milliseconds(200));
+  EXPECT_TRUE(sent<Measure>().empty());
+  coordinator.link_closed(50, "reset", now);
+  open(1, 51);
+  Join moved = join_message(1);
+  moved.address = "192.0.2.9:1";
+  coordinator.received(51, moved, now);
+  EXPECT_TRUE(coordinator.links().empty());
+  pass(milliseconds(200));
+  EXPECT_EQ(sent<Measure>().size(), 1u);
+}
+
 }  // namespace
 }  // namespace butterfly::cluster

@@ -40,6 +40,8 @@ std::string_view event_name(EventKind kind) {
       return "halted";
     case EventKind::kMeasured:
       return "measured";
+    case EventKind::kUnreachable:
+      return "unreachable";
   }
   return "unknown";
 }

@@ -30,6 +30,7 @@ enum class EventKind : uint8_t {
   kServing,
   kHalted,
   kMeasured,
+  kUnreachable,  // one node by another
 };
 std::string_view event_name(EventKind kind);  // "joined", "load_failed"
 

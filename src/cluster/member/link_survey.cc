@@ -1,43 +1,95 @@
-// Which link is measured next: every pair of nodes once, one pair at a time, so that measurements do not
-// disturb each other.
+// Which link is measured next: one pair at a time, so that measurements do not disturb each other. Every pair
+// of a small cluster; in a large one each node with the coordinator's and some others, and then the pairs
+// that a plan made neighbours.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "base/rng.h"
 #include "base/units.h"
 #include "cluster/member/coordinator.h"
 
 namespace butterfly::cluster {
+namespace {
+
+// The same few peers for a node every time, others for every node.
+uint64_t rank_of(const std::string& a, const std::string& b) {
+  return std::hash<std::string>{}(std::min(a, b) + '/' + std::max(a, b));
+}
+
+}  // namespace
+
+void Coordinator::survey_pair(const Member& from, const Member& to, TimePoint now) {
+  if (!from.here() || !to.here() || from.id == to.id) return;
+  // The coordinator's node asks, where it is one of the two: it is the one that all can reach.
+  Pair pair{from.id.key, to.id.key};
+  if (to.id == config_.self) std::swap(pair.from, pair.to);
+  const auto measured = measured_at_.find({pair.from, pair.to});
+  if (measured != measured_at_.end() && now - measured->second < config_.figures_age) return;
+  if (measuring_ && measuring_->first == pair) return;
+  if (std::find(survey_.begin(), survey_.end(), pair) == survey_.end()) survey_.push_back(std::move(pair));
+}
 
 void Coordinator::survey(const Member& member, TimePoint now) {
   if (!config_.measure_links) return;
   if (survey_.empty() && !measuring_) survey_since_ = now;
-  for (const auto& [key, other] : members_) {
-    if (!other.here() || other.id == member.id) continue;
-    // The coordinator's node asks, where it is one of the two: it is the one that all can reach.
-    Pair pair{key, member.id.key};
-    if (member.id == config_.self) std::swap(pair.from, pair.to);
-    const auto figures = figures_.find({pair.from, pair.to});
-    if (figures == figures_.end() && std::find(survey_.begin(), survey_.end(), pair) == survey_.end())
-      survey_.push_back(std::move(pair));
+  std::vector<const Member*> others;
+  for (const auto& [key, other] : members_)
+    if (other.here() && other.id != member.id) others.push_back(&other);
+  std::ranges::sort(others, {}, [&](const Member* other) {
+    return std::pair(other->id != config_.self, rank_of(member.id.key, other->id.key));
+  });
+  if (member.id != config_.self && others.size() > config_.measure_peers + 1)
+    others.resize(config_.measure_peers + 1);
+  for (const Member* other : others) survey_pair(*other, member, now);
+}
+
+void Coordinator::survey_chain(const Placement& placement, TimePoint now) {
+  if (!config_.measure_links) return;
+  for (size_t i = 0; i + 1 < placement.stages.size(); ++i) {
+    const auto from = members_.find(placement.stages[i].node.key),
+               to = members_.find(placement.stages[i + 1].node.key);
+    if (from != members_.end() && to != members_.end()) survey_pair(from->second, to->second, now);
   }
 }
 
-void Coordinator::forget_survey(const NodeId& node) {
+void Coordinator::stop_survey(const NodeId& node) {
   const auto has = [&](const Pair& pair) { return pair.from == node.key || pair.to == node.key; };
   std::erase_if(survey_, has);
   if (measuring_ && has(measuring_->first)) measuring_.reset();
-  // It may come back over another network.
-  std::erase_if(figures_,
-                [&](const auto& row) { return row.first.first == node.key || row.first.second == node.key; });
+}
+
+void Coordinator::forget_links(const std::string& key) {
+  const auto has = [&](const auto& row) { return row.first.first == key || row.first.second == key; };
+  std::erase_if(figures_, has);
+  std::erase_if(measured_at_, has);
+  std::erase_if(broken_, has);
 }
 
 bool Coordinator::survey_done(TimePoint now) const {
   return (survey_.empty() && !measuring_) || now - survey_since_ >= config_.measure_wait;
 }
 
+// Two nodes that were never measured with each other: no faster than each is to the coordinator.
+std::optional<LinkFigures> Coordinator::estimate(const std::string& a, const std::string& b) const {
+  const auto to_a = figures_.find({config_.self.key, a}), to_b = figures_.find({config_.self.key, b});
+  if (to_a == figures_.end() || to_b == figures_.end()) return std::nullopt;
+  const LinkFigures &x = to_a->second, &y = to_b->second;
+  LinkFigures estimated = x.bandwidth < y.bandwidth ? x : y;
+  estimated.rtt_s = std::max(x.rtt_s, y.rtt_s);
+  return estimated;
+}
+
 void Coordinator::check_survey(TimePoint now) {
   if (measuring_ && now - measuring_->second >= config_.measure_wait) measuring_.reset();
+  // What could not be reached a while ago is asked again, before a plan would try it.
+  for (auto& [pair, failed] : broken_) {
+    if (!failed.unreachable || now - failed.last < config_.hold_max) continue;
+    failed = {};
+    const auto from = members_.find(pair.first), to = members_.find(pair.second);
+    if (config_.measure_links && from != members_.end() && to != members_.end())
+      survey_pair(from->second, to->second, now);
+  }
   while (!measuring_ && !survey_.empty()) {
     const Pair pair = survey_.front();
     survey_.erase(survey_.begin());
@@ -58,14 +110,23 @@ void Coordinator::handle(Member& member, const LinkReport& message, TimePoint no
   }
   measuring_.reset();
   const auto peer = members_.find(pair.to);
-  if (message.code != Errc::kOk || !(message.figures.bandwidth > 0) || peer == members_.end()) return;
-  figures_[{pair.from, pair.to}] = message.figures;
-  figures_[{pair.to, pair.from}] = message.figures;
-  note(now, EventKind::kMeasured, member.id.name, 0,
-       fmt::format(
-           "to {}: {} and back, {}/s", peer->second.id.name,
-           format_duration(std::chrono::nanoseconds(static_cast<int64_t>(message.figures.rtt_s * 1e9))),
-           format_bytes(static_cast<uint64_t>(message.figures.bandwidth))));
+  if (peer == members_.end()) return;
+  if (message.code != Errc::kOk || !(message.figures.bandwidth > 0)) {
+    note_broken(member.id, peer->second.id, true, now);
+    note(now, EventKind::kUnreachable, member.id.name, 0,
+         fmt::format("cannot reach {} at {}: {}", peer->second.id.name, peer->second.address, message.text));
+  } else {
+    broken_.erase({pair.from, pair.to});
+    for (const auto& both : {std::pair(pair.from, pair.to), std::pair(pair.to, pair.from)}) {
+      figures_[both] = message.figures;
+      measured_at_[both] = now;
+    }
+    note(now, EventKind::kMeasured, member.id.name, 0,
+         fmt::format(
+             "to {}: {} and back, {}/s", peer->second.id.name,
+             format_duration(std::chrono::nanoseconds(static_cast<int64_t>(message.figures.rtt_s * 1e9))),
+             format_bytes(static_cast<uint64_t>(message.figures.bandwidth))));
+  }
   // A plan that was made without these figures may be improved.
   if (survey_.empty()) want_plan(now + config_.settle);
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,8 +35,11 @@ struct StagePlacement {
 struct Placement {
   std::vector<StagePlacement> stages = {};  // in the order of the chain
   uint32_t pieces = 0;                      // of the whole chain
-  double tokens_per_s = 0;                  // predicted, one stream; 0: not known
-  std::string words = {};                   // why it is so, for people
+  // Predicted, of what the plan was made for: of one stream, or of all together. 0: not known.
+  double tokens_per_s = 0;
+  // The same of PlanQuestion::current, by the figures that this plan was made with. 0: not known.
+  double current_tokens_per_s = 0;
+  std::string words = {};  // why it is so, for people
 
   const StagePlacement* find(const NodeId& node) const {
     for (const StagePlacement& stage : stages)
@@ -69,7 +73,8 @@ struct PlanQuestion {
   NodeId coordinator = {};
   std::vector<PlanNode> nodes = {};
   std::map<std::pair<std::string, std::string>, LinkFigures> links = {};  // by keys (from, to)
-  std::vector<std::pair<std::string, std::string>> broken = {};           // pairs that failed: avoid them
+  std::vector<std::pair<std::string, std::string>> broken = {};  // `from` cannot reach `to`: never neighbours
+  std::optional<Placement> current = {};                         // what is served, to compare with
 };
 
 // kOutOfMemory, in words with figures, when the model does not fit on these nodes. May take long, but has an

@@ -18,6 +18,17 @@ constexpr Duration kProved = std::chrono::seconds(10);
 // A pair of nodes that failed so often, the last time not long ago, is avoided.
 constexpr uint32_t kBroken = 2;
 
+// Whether `a` talks to `b` in this chain: next to it, or the coordinator with anybody.
+bool are_neighbours(const Placement& placement, const NodeId& coordinator, const NodeId& a, const NodeId& b) {
+  if (a == coordinator) return b.key.empty() || placement.find(b) != nullptr;
+  const auto& stages = placement.stages;
+  for (size_t i = 0; i < stages.size(); ++i)
+    if (stages[i].node == a)
+      return (i == 0 ? coordinator : stages[i - 1].node) == b ||
+             (i + 1 == stages.size() ? coordinator : stages[i + 1].node) == b || b.key.empty();
+  return false;
+}
+
 }  // namespace
 
 std::string_view change_phase_name(ChangePhase phase) {
@@ -142,9 +153,23 @@ PlanQuestion Coordinator::question(TimePoint now, bool with_held) const {
   };
   for (const auto& [pair, figures] : figures_)
     if (asked(pair.first) && asked(pair.second)) question.links.emplace(pair, figures);
+  for (const PlanNode& a : question.nodes)
+    for (const PlanNode& b : question.nodes)
+      if (a.id.key < b.id.key && !question.links.contains({a.id.key, b.id.key}))
+        if (const auto figures = estimate(a.id.key, b.id.key)) {
+          question.links[{a.id.key, b.id.key}] = *figures;
+          question.links[{b.id.key, a.id.key}] = *figures;
+        }
+  // Where nothing else fits, a pair that did not work is tried again after a while.
   for (const auto& [pair, failed] : broken_)
-    if (failed.times >= kBroken && now - failed.last < config_.hold_max) question.broken.push_back(pair);
+    if (is_broken(failed, now) && !(with_held && now - failed.last >= config_.hold_min))
+      question.broken.push_back(pair);
+  if (serving_) question.current = serving_->placement;
   return question;
+}
+
+bool Coordinator::is_broken(const BrokenPair& pair, TimePoint now) const {
+  return (pair.unreachable || pair.times >= kBroken) && now - pair.last < config_.hold_max;
 }
 
 void Coordinator::begin_change(bool with_held, TimePoint now) {
@@ -175,7 +200,12 @@ void Coordinator::no_plan(const Status& why, TimePoint now) {
   const auto held = [&](const auto& row) {
     return may_use(row.second, true, now) && !may_use(row.second, false, now);
   };
-  if (!tried_all && std::any_of(members_.begin(), members_.end(), held)) return begin_change(true, now);
+  const auto may_be_mended = [&](const auto& row) {
+    return is_broken(row.second, now) && now - row.second.last >= config_.hold_min;
+  };
+  if (!tried_all && (std::any_of(members_.begin(), members_.end(), held) ||
+                     std::any_of(broken_.begin(), broken_.end(), may_be_mended)))
+    return begin_change(true, now);
   if (serving_) return;  // what runs is as good as it gets
   if (why_waiting_ != why.text()) note(now, EventKind::kNoPlan, "", epoch, why.text());
   why_waiting_ = why.text();
@@ -196,9 +226,12 @@ void Coordinator::planned(Epoch epoch, Result<Placement> placement, TimePoint no
       problem = fmt::format("it uses node {}, which is not available", stage.node.name);
   if (!problem.empty()) return no_plan({Errc::kInvalidArgument, "the plan is not usable: " + problem}, now);
   if (serving_) {
-    const double gain = serving_->placement.tokens_per_s > 0
-                            ? placement->tokens_per_s / serving_->placement.tokens_per_s
-                            : config_.gain_min;
+    // By today's figures, where the planner gives them: links may have been measured since.
+    const double current = placement->current_tokens_per_s > 0 ? placement->current_tokens_per_s
+                                                               : serving_->placement.tokens_per_s;
+    const double gain = current > 0 ? placement->tokens_per_s / current : config_.gain_min;
+    if (placement->current_tokens_per_s > 0)
+      serving_->placement.tokens_per_s = placement->current_tokens_per_s;
     if (serving_->placement.same_work(*placement) || gain < config_.gain_min) {
       change_.reset();
       return;
@@ -299,6 +332,7 @@ void Coordinator::steps_connected(Epoch epoch, TimePoint now) {
   note(now, EventKind::kServing, "", epoch,
        fmt::format("{} on {} node{}", model_.name, serving_->placement.stages.size(),
                    serving_->placement.stages.size() == 1 ? "" : "s"));
+  survey_chain(serving_->placement, now);
 }
 
 void Coordinator::reported(Member& member, Epoch epoch, ChangePhase phase, Errc code, const std::string& text,
@@ -333,6 +367,11 @@ void Coordinator::reported(Member& member, Epoch epoch, ChangePhase phase, Errc 
 void Coordinator::cancel_change(TimePoint) {
   if (!change_) return;
   const bool paused = change_->phase == ChangePhase::kPausing;
+  // Who still fetches or loads for it would count as working, and then as stuck.
+  if (change_->phase != ChangePhase::kPlanning)
+    for (const StagePlacement& stage : change_->placement.stages)
+      if (const auto member = members_.find(stage.node.key); member != members_.end())
+        send(member->second, Abandon{config_.incarnation, change_->epoch});
   change_.reset();
   if (!paused || !serving_) return;
   // No node has dropped its stage yet: the steps go on as before.
@@ -365,6 +404,34 @@ void Coordinator::hold(Member& member, bool firmly, const std::string& why, Time
   member.held_firmly = firmly;
 }
 
+void Coordinator::note_broken(const NodeId& from, const NodeId& to, bool unreachable, TimePoint now) {
+  if (broken_.size() >= kNodesMax * kNodesMax) return;
+  BrokenPair& pair = broken_[{from.key, to.key}];
+  if (now - pair.last >= config_.hold_max) pair = {};
+  ++pair.times;
+  pair.unreachable = pair.unreachable || unreachable;
+  pair.last = now;
+}
+
+void Coordinator::give_up_change(const std::string& why, const std::string& node, TimePoint now) {
+  note(now, EventKind::kLoadFailed, node, change_->epoch, why);
+  last_failure_ = why;
+  cancel_change(now);
+  ++attempts_;
+}
+
+// Trouble with one neighbour is the pair's; with several it is its own.
+void Coordinator::blame(const NodeId& reporter, const NodeId& peer, TimePoint now) {
+  const auto found = members_.find(reporter.key);
+  if (found == members_.end() || reporter == config_.self) return;
+  auto& troubles = found->second.troubles;
+  std::erase_if(troubles, [&](const auto& row) { return now - row.second >= config_.hold_max; });
+  troubles[peer.key] = now;
+  if (troubles.size() < config_.troubles_max) return;
+  hold(found->second, true, fmt::format("it had trouble with {} neighbours", troubles.size()), now);
+  troubles.clear();
+}
+
 void Coordinator::trouble(Epoch epoch, const NodeId& reporter, const NodeId& peer, const std::string& why,
                           TimePoint now) {
   const bool served = serving_ && serving_->epoch == epoch;
@@ -373,21 +440,21 @@ void Coordinator::trouble(Epoch epoch, const NodeId& reporter, const NodeId& pee
     ++counters_.old_epochs;
     return;
   }
-  if (broken_.size() < kNodesMax * kNodesMax) {
-    BrokenPair& pair = broken_[{reporter.key, peer.key}];
-    if (now - pair.last >= config_.hold_max) pair.times = 0;
-    ++pair.times;
-    pair.last = now;
+  // Only who has a part in the plan can say that it does not work, and only of its neighbours; else any
+  // member could halt what others do.
+  const Placement& placement = served ? serving_->placement : change_->placement;
+  if (!are_neighbours(placement, config_.self, reporter, peer)) {
+    ++counters_.unfounded;
+    return;
   }
+  note_broken(reporter, peer, starting, now);
+  blame(reporter, peer, now);
   const std::string text = fmt::format("{} has trouble with {}: {}", reporter.name,
                                        peer.name.empty() ? "the chain" : peer.name, why);
   if (served) {
     halt(text, now);
   } else {
-    note(now, EventKind::kLoadFailed, reporter.name, epoch, text);
-    last_failure_ = text;
-    cancel_change(now);
-    ++attempts_;
+    give_up_change(text, reporter.name, now);
   }
   // The loss of a node is often seen first by its neighbours.
   if (!change_) want_plan(now + std::max(config_.trouble_wait, retry_delay()));

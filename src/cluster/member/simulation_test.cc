@@ -46,8 +46,9 @@ TEST(MemberSimulation, ThousandSeedsKeepTheRules) {
   // The story must not be a dull one.
   EXPECT_GE(served, count * 8 / 10);
   EXPECT_GT(halts, count / 2);
-  for (const char* kind : {"killed", "stopped", "stuck", "cut off", "link lost", "left", "removed",
-                           "coordinator restarted", "coordinator stopped", "reordered", "duplicated"})
+  for (const char* kind :
+       {"killed", "stopped", "stuck", "cut off", "link lost", "left", "removed", "coordinator restarted",
+        "coordinator stopped", "reordered", "duplicated", "pair cut", "unreachable"})
     EXPECT_GT(faults[kind], count / 20) << kind;
 }
 

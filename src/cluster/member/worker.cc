@@ -67,6 +67,18 @@ void Worker::connect_failed(uint64_t attempt, std::string_view why, TimePoint no
   if (attempt == attempt_ && state_ == State::kConnecting) disconnected(std::string(why), now);
 }
 
+void Worker::connect_refused(uint64_t attempt, std::string_view why, TimePoint now) {
+  if (attempt != attempt_ || state_ != State::kConnecting) return;
+  disconnected(std::string(why), now);
+  give_up(std::string(why));
+}
+
+void Worker::give_up(const std::string& why) {
+  state_ = State::kGivenUp;
+  actions_.emplace_back(FreeWeights{});
+  actions_.emplace_back(GiveUp{why});
+}
+
 void Worker::link_closed(LinkNumber link, std::string_view why, TimePoint now) {
   if (link != link_ || link == 0) return;
   link_ = 0;
@@ -103,15 +115,13 @@ void Worker::handle(const Welcome& message, TimePoint now) {
   since_ = now;
   failures_ = 0;
   last_problem_.clear();
+  if (!message.removed.empty()) actions_.emplace_back(CutOff{message.removed});
   beat(now);
 }
 
 void Worker::handle(const Refuse& message, TimePoint now) {
   disconnected(message.text, now);
-  if (!message.forever) return;
-  state_ = State::kGivenUp;
-  actions_.emplace_back(FreeWeights{});
-  actions_.emplace_back(GiveUp{message.text});
+  if (message.forever) give_up(message.text);
 }
 
 void Worker::handle(const Alive& message, TimePoint) {
@@ -138,8 +148,13 @@ bool Worker::obeys(Incarnation incarnation, Epoch epoch) {
   return true;
 }
 
-void Worker::stop_stage() {
+void Worker::stop_preparing() {
+  if (preparing_) actions_.emplace_back(StopPreparing{preparing_->epoch});
   preparing_.reset();
+}
+
+void Worker::stop_stage() {
+  stop_preparing();
   if (work_) actions_.emplace_back(StopStage{work_->epoch});
   work_.reset();
   phase_ = WorkerPhase::kIdle;
@@ -194,15 +209,29 @@ void Worker::handle(const Measure& message, TimePoint) {
   actions_.emplace_back(MeasurePeer{message.peer, message.address});
 }
 
+void Worker::handle(const Removed& message, TimePoint) {
+  if (message.incarnation != incarnation_) {
+    ++counters_.incarnations;
+    return;
+  }
+  actions_.emplace_back(CutOff{message.keys});
+}
+
+void Worker::handle(const Abandon& message, TimePoint) {
+  if (!obeys(message.incarnation, message.epoch)) return;
+  if (preparing_ && preparing_->epoch == message.epoch) stop_preparing();
+  if (work_ && work_->epoch == message.epoch) stop_stage();
+}
+
 // ---- The shell's answers ----
 
-void Worker::prepared(Epoch epoch, const Status& status, TimePoint) {
+void Worker::prepared(Epoch epoch, const Status& status, const NodeId& peer, TimePoint) {
   if (!preparing_ || preparing_->epoch != epoch) {
     ++counters_.late_reports;
     return;
   }
   preparing_.reset();
-  send(Prepared{epoch, status.code(), shorten(status.text())});
+  send(Prepared{epoch, status.code(), shorten(status.text()), peer});
 }
 
 void Worker::loaded(Epoch epoch, const Status& status, uint64_t bytes, TimePoint now) {

@@ -39,9 +39,18 @@ struct CloseWorkerLink {
   LinkNumber link = 0;
   std::string why = {};
 };
-// Have the weights on disk. Answer with prepared(). A new one takes the place of an older one.
+// Have the weights on disk, and see whether the next stage's node answers. Answer with prepared(). A new one
+// takes the place of an older one.
 struct PrepareWeights {
   Assignment work = {};
+};
+// Nobody wants what is being prepared for this epoch any more. What is on disk stays.
+struct StopPreparing {
+  Epoch epoch = 0;
+};
+// These keys were taken out of the cluster: close their links, and let them in no more.
+struct CutOff {
+  std::vector<std::string> keys = {};
 };
 // Answer with loaded(). Weights that are in memory already may be used again.
 struct LoadStage {
@@ -66,8 +75,9 @@ struct MeasurePeer {
 struct GiveUp {
   std::string why = {};
 };
-using WorkerAction = std::variant<ConnectToCoordinator, SendToCoordinator, CloseWorkerLink, PrepareWeights,
-                                  LoadStage, RunStage, StopStage, FreeWeights, MeasurePeer, GiveUp>;
+using WorkerAction =
+    std::variant<ConnectToCoordinator, SendToCoordinator, CloseWorkerLink, PrepareWeights, StopPreparing,
+                 CutOff, LoadStage, RunStage, StopStage, FreeWeights, MeasurePeer, GiveUp>;
 
 struct WorkerCounters {
   uint64_t old_epochs = 0;     // orders of a plan that is over
@@ -97,10 +107,13 @@ class Worker {
   // ---- Events ----
   void connected(uint64_t attempt, LinkNumber link, TimePoint now);
   void connect_failed(uint64_t attempt, std::string_view why, TimePoint now);
+  // The coordinator has this node on its list of the removed: no use in trying again.
+  void connect_refused(uint64_t attempt, std::string_view why, TimePoint now);
   void link_closed(LinkNumber link, std::string_view why, TimePoint now);
   void received(LinkNumber link, const ToWorker& message, TimePoint now);
   void received_garbage(LinkNumber link, std::string_view why, TimePoint now);
-  void prepared(Epoch epoch, const Status& status, TimePoint now);
+  // `peer`: the next stage's node, where it is the one that does not answer.
+  void prepared(Epoch epoch, const Status& status, const NodeId& peer, TimePoint now);
   void loaded(Epoch epoch, const Status& status, uint64_t bytes, TimePoint now);
   void started(Epoch epoch, const Status& status, TimePoint now);
   // The running stage lost a neighbour.
@@ -135,9 +148,13 @@ class Worker {
   void handle(const Go& message, TimePoint now);
   void handle(const Release& message, TimePoint now);
   void handle(const Measure& message, TimePoint now);
+  void handle(const Removed& message, TimePoint now);
+  void handle(const Abandon& message, TimePoint now);
   // False, and counted, for another coordinator's or an old plan's order.
   bool obeys(Incarnation incarnation, Epoch epoch);
   void disconnected(std::string why, TimePoint now);
+  void give_up(const std::string& why);
+  void stop_preparing();
   void stop_stage();
   void send(ToCoordinator message);
   void beat(TimePoint now);

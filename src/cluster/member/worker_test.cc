@@ -137,9 +137,42 @@ TEST_F(WorkerTest, PreparingLeavesTheStageAlone) {
   worker.received(link, Prepare{7, assignment(11)}, now);
   EXPECT_EQ(take<PrepareWeights>().size(), 1u);
   EXPECT_TRUE(worker.may_run(10));
-  worker.prepared(11, Status(), now);
+  worker.prepared(11, Status(), {}, now);
   EXPECT_EQ(sent<Prepared>().size(), 1u);
   EXPECT_TRUE(worker.may_run(10));
+}
+
+// An idle node that was told to prepare and never told that nobody wants it any more looked stuck, and was
+// given up.
+TEST_F(WorkerTest, AnAbandonedChangeLeavesNoWorkPending) {
+  join();
+  worker.received(link, Prepare{7, assignment(11)}, now);
+  pass(milliseconds(500));
+  EXPECT_GT(sent<Beat>().back().pending, 0u);
+  worker.received(link, Abandon{7, 11}, now);
+  ASSERT_EQ(take<StopPreparing>().size(), 1u);
+  EXPECT_EQ(take<StopPreparing>()[0].epoch, 11u);
+  pass(milliseconds(500));
+  EXPECT_EQ(sent<Beat>().back().pending, 0u);
+  worker.prepared(11, Status(), {}, now);
+  EXPECT_TRUE(sent<Prepared>().empty());
+  // While it loads too; but not what runs in another epoch.
+  run(12);
+  worker.received(link, Prepare{7, assignment(13)}, now);
+  worker.received(link, Abandon{7, 13}, now);
+  EXPECT_TRUE(worker.may_run(12));
+  worker.received(link, Assign{7, assignment(14)}, now);
+  worker.received(link, Abandon{7, 14}, now);
+  EXPECT_EQ(worker.phase(), WorkerPhase::kIdle);
+}
+
+TEST_F(WorkerTest, RemovedNodesAreCutOffHereToo) {
+  join();
+  EXPECT_TRUE(take<CutOff>().empty());
+  worker.received(link, Removed{7, {"key-x"}}, now);
+  worker.received(link, Removed{6, {"key-y"}}, now);  // of another coordinator
+  ASSERT_EQ(take<CutOff>().size(), 1u);
+  EXPECT_EQ(take<CutOff>()[0].keys, std::vector<std::string>{"key-x"});
 }
 
 TEST_F(WorkerTest, ObeysOneIncarnation) {

@@ -50,7 +50,8 @@ struct MemberSimulation::Node {
   TimePoint stuck_until{};    // its compute thread hangs, its heartbeats go on
   TimePoint cut_off_until{};  // no packet gets through
   WorkerProgress progress;
-  Epoch newest = 0;  // that this process was told to load
+  Epoch newest = 0;          // that this process was told to load
+  bool unreachable = false;  // a laptop behind a firewall: it calls, nobody can call it
 };
 
 struct MemberSimulation::Wire {
@@ -79,6 +80,8 @@ MemberSimulation::MemberSimulation(uint64_t seed) : seed_(seed), chain_(std::mak
     nodes_.push_back(std::make_unique<Node>());
     nodes_.back()->id = {fmt::format("key-{}", i), fmt::format("node-{}", i)};
     nodes_.back()->memory_pieces = 2 + draw(pieces_);
+    nodes_.back()->unreachable = i > 0 && chance(0.1);
+    if (nodes_.back()->unreachable) ++result_.faults["unreachable"];
   }
 }
 
@@ -248,7 +251,10 @@ void MemberSimulation::act(const ServeSteps& action) {
   *chain_ = {};
   chain_->epoch = action.epoch;
   chain_->placement = action.placement;
-  in_coordinator(delay(Duration{}, milliseconds(20)), [this, epoch = action.epoch] {
+  const NodeId first = action.placement.stages.front().node;
+  in_coordinator(delay(Duration{}, milliseconds(20)), [this, epoch = action.epoch, first] {
+    if (chain_->epoch != epoch) return;
+    if (!reaches(0, index_of(first))) return coordinator_->steps_failed(epoch, first, "cannot connect", now_);
     coordinator_->steps_connected(epoch, now_);
     if (chain_->epoch == epoch && !coordinator_->connected()) broke("the chain is there, but not served");
     issue_step();
@@ -280,13 +286,15 @@ void MemberSimulation::act(size_t, const SendToCoordinator& action) {
 }
 void MemberSimulation::act(size_t, const CloseWorkerLink& action) { break_link(action.link, true, false); }
 void MemberSimulation::act(size_t, const StopStage&) {}
+void MemberSimulation::act(size_t, const StopPreparing&) {}
+void MemberSimulation::act(size_t, const CutOff&) {}
 void MemberSimulation::act(size_t, const FreeWeights&) {}
 void MemberSimulation::act(size_t node, const GiveUp&) {
   if (!removed_.contains(nodes_[node]->id.key)) broke("a node that was not removed gives up");
 }
 
 void MemberSimulation::act(size_t node, const PrepareWeights& action) {
-  load_progress(node, action.work.epoch, draw(6), delay(milliseconds(1), milliseconds(150)), true);
+  load_progress(node, action.work, draw(6), delay(milliseconds(1), milliseconds(150)), true);
 }
 void MemberSimulation::act(size_t node, const LoadStage& action) {
   if (action.work.end - action.work.begin > nodes_[node]->memory_pieces)
@@ -294,20 +302,32 @@ void MemberSimulation::act(size_t node, const LoadStage& action) {
   if (action.work.epoch <= nodes_[node]->newest)
     broke(fmt::format("{} goes back to epoch {}", nodes_[node]->id.name, action.work.epoch));
   nodes_[node]->newest = action.work.epoch;
-  load_progress(node, action.work.epoch, draw(8), delay(milliseconds(1), milliseconds(300)), false);
+  load_progress(node, action.work, draw(8), delay(milliseconds(1), milliseconds(300)), false);
 }
 
 // `left` units of work, `each` long, then the report. Some loads fail, some stand still.
-void MemberSimulation::load_progress(size_t node, Epoch epoch, uint64_t left, Duration each, bool prepare) {
+void MemberSimulation::load_progress(size_t node, const Assignment& work, uint64_t left, Duration each,
+                                     bool prepare) {
   const bool peace = now_ >= peace_at_;
   if (!peace && chance(0.01)) return;  // hangs for ever; the coordinator must notice
-  in_node(node, each, [this, node, epoch, left, each, prepare, peace] {
+  in_node(node, each, [this, node, work, left, each, prepare, peace] {
     Node& n = *nodes_[node];
     ++n.progress.load_done;
-    if (left > 0) return load_progress(node, epoch, left - 1, each, prepare);
+    if (left > 0) return load_progress(node, work, left - 1, each, prepare);
     const Status status = !peace && chance(0.05) ? Status(Errc::kOutOfMemory, "not enough memory") : Status();
-    prepare ? n.worker->prepared(epoch, status, now_) : n.worker->loaded(epoch, status, kPieceBytes, now_);
+    if (!prepare) return n.worker->loaded(work.epoch, status, kPieceBytes, now_);
+    if (status && !reaches(node, index_of(work.next)))
+      return n.worker->prepared(work.epoch, {Errc::kPeerLost, "no answer"}, work.next, now_);
+    n.worker->prepared(work.epoch, status, {}, now_);
   });
+}
+
+bool MemberSimulation::reaches(size_t from, size_t to) const {
+  if (from == to) return true;
+  const Node& there = *nodes_[to];
+  const auto cut = cut_until_.find({from, to});
+  return there.worker && !there.unreachable && there.cut_off_until <= now_ &&
+         nodes_[from]->cut_off_until <= now_ && (cut == cut_until_.end() || cut->second <= now_);
 }
 
 void MemberSimulation::act(size_t node, const RunStage& action) {
@@ -317,8 +337,7 @@ void MemberSimulation::act(size_t node, const RunStage& action) {
     const bool last = work.stage + 1 == work.stages;
     const size_t next = index_of(work.next);
     const Worker* peer = next == SIZE_MAX ? nullptr : nodes_[next]->worker.get();
-    const bool there =
-        last || (peer != nullptr && peer->epoch() == work.epoch && nodes_[next]->cut_off_until <= now_);
+    const bool there = last || (peer != nullptr && peer->epoch() == work.epoch && reaches(node, next));
     nodes_[node]->worker->started(work.epoch, there ? Status() : Status(Errc::kPeerLost, "no next stage"),
                                   now_);
   });
@@ -327,6 +346,9 @@ void MemberSimulation::act(size_t node, const RunStage& action) {
 void MemberSimulation::act(size_t node, const MeasurePeer& action) {
   if (chance(0.1) && now_ < peace_at_) return;
   in_node(node, delay(milliseconds(1), milliseconds(50)), [this, node, peer = action.peer] {
+    const size_t to = index_of(peer);
+    if (!reaches(node, to))
+      return nodes_[node]->worker->measured(peer, Status(Errc::kPeerLost, "connection refused"), now_);
     nodes_[node]->worker->measured(peer, LinkFigures{1e-4, 1e9, {{1024, 1e-4}}}, now_);
   });
 }
@@ -421,6 +443,9 @@ void MemberSimulation::step_at(Epoch epoch, uint64_t step, size_t stage) {
   const NodeId id = chain_->placement.stages[stage].node;
   const size_t node = index_of(id);
   Node& n = *nodes_[node];
+  const size_t from = stage == 0 ? 0 : index_of(chain_->placement.stages[stage - 1].node);
+  if (from != SIZE_MAX && cut_until_.contains({from, node}) && cut_until_.at({from, node}) > now_)
+    return step_is_lost(epoch, step, from, id);
   if (n.cut_off_until > now_)
     return at(n.cut_off_until, [this, epoch, step, stage] { step_at(epoch, step, stage); });
   if (!n.worker || !n.worker->may_run(epoch)) {
@@ -444,6 +469,18 @@ void MemberSimulation::step_at(Epoch epoch, uint64_t step, size_t stage) {
   });
 }
 
+// What was sent is not acknowledged: the sender's system says so after a while.
+void MemberSimulation::step_is_lost(Epoch epoch, uint64_t step, size_t from, const NodeId& to) {
+  const auto over = [this, epoch, step] { return chain_->epoch != epoch || chain_->step != step; };
+  if (from == 0)
+    return in_coordinator(seconds(2), [this, epoch, to, over] {
+      if (!over()) coordinator_->steps_failed(epoch, to, "no acknowledgement", now_);
+    });
+  in_node(from, seconds(2), [this, epoch, from, to, over] {
+    if (!over()) nodes_[from]->worker->stage_failed(epoch, to, "no acknowledgement", now_);
+  });
+}
+
 void MemberSimulation::step_ended(Epoch epoch, bool done) {
   if (chain_->epoch != epoch) return;
   chain_->in_flight = false;
@@ -456,7 +493,7 @@ void MemberSimulation::step_ended(Epoch epoch, bool done) {
   }
 }
 
-// In order of keys, as many pieces as fit; faster with more nodes.
+// In order of keys, as many pieces as fit, no broken pair side by side; faster with more nodes.
 Result<Placement> MemberSimulation::plan(const PlanQuestion& question) const {
   Placement placement{.stages = {}, .pieces = pieces_, .tokens_per_s = 1, .words = ""};
   uint32_t next = 0;
@@ -465,10 +502,14 @@ Result<Placement> MemberSimulation::plan(const PlanQuestion& question) const {
   for (const bool spread : {true, false}) {
     placement.stages.clear();
     next = 0;
+    std::string before = question.coordinator.key;
     for (const PlanNode& node : question.nodes) {
+      if (before != node.id.key && std::ranges::count(question.broken, std::pair(before, node.id.key)) > 0)
+        continue;
       const auto fits = static_cast<uint32_t>(node.capabilities.ram_limit_bytes / kPieceBytes);
       const uint32_t take = std::min({pieces_ - next, fits, spread ? share : pieces_});
       if (take == 0) continue;
+      before = node.id.key;
       StagePlacement stage;
       stage.node = node.id;
       stage.begin = next;
@@ -484,7 +525,7 @@ Result<Placement> MemberSimulation::plan(const PlanQuestion& question) const {
 bool MemberSimulation::could_serve() const {
   uint64_t room = 0;
   for (const auto& node : nodes_)
-    if (node->worker && !removed_.contains(node->id.key)) room += node->memory_pieces;
+    if (node->worker && !node->unreachable && !removed_.contains(node->id.key)) room += node->memory_pieces;
   return room >= pieces_;
 }
 
@@ -512,7 +553,7 @@ void MemberSimulation::one_fault() {
   Node& n = *nodes_[node];
   const Duration rest = peace_at_ - now_;
   const auto until = [&](Duration most) { return now_ + std::min(rest, delay(milliseconds(100), most)); };
-  switch (draw(9)) {
+  switch (draw(11)) {
     case 0:
     case 1:
       if (node == 0 || !n.worker) break;
@@ -558,6 +599,15 @@ void MemberSimulation::one_fault() {
         removed_.insert(nodes_[node]->id.key);
       });
       break;
+    case 9:
+    case 10: {
+      const size_t other = draw(nodes_.size());
+      if (other == node) break;
+      ++result_.faults["pair cut"];
+      cut_until_[{node, other}] = until(seconds(8));
+      if (chance(0.5)) cut_until_[{other, node}] = until(seconds(8));
+      break;
+    }
     default:
       if (!coordinator_) break;
       if (chance(0.2)) {

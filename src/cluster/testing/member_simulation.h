@@ -70,6 +70,8 @@ class MemberSimulation {
   void act(size_t node, const SendToCoordinator& action);
   void act(size_t node, const CloseWorkerLink& action);
   void act(size_t node, const PrepareWeights& action);
+  void act(size_t node, const StopPreparing& action);
+  void act(size_t node, const CutOff& action);
   void act(size_t node, const LoadStage& action);
   void act(size_t node, const RunStage& action);
   void act(size_t node, const StopStage& action);
@@ -81,11 +83,14 @@ class MemberSimulation {
   void deliver(LinkNumber link, bool to_worker, std::vector<std::byte> body);
   void hand_over(LinkNumber link, bool to_worker, const std::vector<std::byte>& body);
   void break_link(LinkNumber link, bool tell_coordinator, bool tell_worker);
-  void load_progress(size_t node, Epoch epoch, uint64_t left, Duration each, bool prepare);
+  void load_progress(size_t node, const Assignment& work, uint64_t left, Duration each, bool prepare);
+  // Whether a link from one node to another can be opened, or carries anything, now.
+  bool reaches(size_t from, size_t to) const;
 
   // Work and faults.
   void issue_step();
   void step_at(Epoch epoch, uint64_t step, size_t stage);
+  void step_is_lost(Epoch epoch, uint64_t step, size_t from, const NodeId& to);
   void step_ended(Epoch epoch, bool done);
   void one_fault();
   Result<Placement> plan(const PlanQuestion& question) const;
@@ -108,6 +113,7 @@ class MemberSimulation {
   uint64_t coordinator_life_ = 0;
   TimePoint coordinator_stopped_until_{};
   std::set<std::string> removed_;
+  std::map<std::pair<size_t, size_t>, TimePoint> cut_until_;  // between two nodes, one way
   std::unique_ptr<Chain> chain_;
   Epoch last_served_ = 0;
   uint32_t pieces_ = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/background_pool.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -16,6 +17,8 @@
 
 namespace butterfly::runtime {
 namespace {
+
+constexpr Duration kLastWord = std::chrono::milliseconds(300);
 
 uint64_t random_number() { return std::stoull(cluster::random_hex(15), nullptr, 16); }
 
@@ -68,8 +71,9 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
 
   cluster::HashCounts counts;
   const auto files = files_to_share(file_);
+  ThreadPool threads = background_pool(options_.pool->size());  // another model may be served meanwhile
   const cluster::Manifest manifest =
-      cluster::hash_files(files, options_.places.cache / "hashes", *options_.pool, &counts);
+      cluster::hash_files(files, options_.places.cache / "hashes", threads, &counts);
   if (counts.hashed_bytes > 0)
     log_info("{}: hashed {}", options_.model_name, format_bytes(counts.hashed_bytes));
   std::vector<std::filesystem::path> paths;
@@ -115,8 +119,8 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
     return plan_placement(file_, question, options_.placement);
   };
   shell.make_chain = [this](cluster::Epoch epoch, const cluster::Placement& placement,
-                            const std::vector<std::string>& addresses) {
-    return backend_->chain(epoch, placement, addresses);
+                            const std::vector<std::string>& addresses, cluster::NodeId& to_blame) {
+    return backend_->chain(epoch, placement, addresses, to_blame);
   };
   shell.steps = steps_.get();
   shell.roster = roster_;
@@ -189,9 +193,15 @@ void ClusterHost::tell(const cluster::EventStatus* event) {
 }
 
 Status ClusterHost::remove_node(const std::string& name_or_key) {
+  // One that has not been seen since the start is on the list of members all the same.
   const Status status = coordinator_->remove_node(name_or_key);
-  const auto removed = status ? roster_->remove(name_or_key) : Result<cluster::NodeId>(status);
+  if (!status && status.code() != Errc::kNotFound) return status;
+  const auto removed = roster_->remove(name_or_key);
   if (!removed) return removed.status();
+  coordinator_->forbid(removed->key);
+  // Its last message, that it is not wanted any more, is on the way: whoever does not take it is cut off all
+  // the same.
+  SystemClock::instance().sleep_for(kLastWord);
   tls_->open_links()->close_peer(removed->key);
   return {};
 }

@@ -10,6 +10,7 @@
 #include "cluster/identity/credentials.h"
 #include "cluster/identity/sha256.h"
 #include "cluster/transport/socket.h"
+#include "runtime/nodes/reported.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -76,7 +77,8 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   const cluster::StateFolder folder = cluster::StateFolder::open(options.state);
   const cluster::Credentials credentials = cluster::load_credentials(folder);
   self_ = credentials.id();
-  const auto tls = std::make_shared<cluster::NodeTls>(credentials, std::make_shared<cluster::Roster>(folder));
+  const auto roster = std::make_shared<cluster::Roster>(folder);
+  const auto tls = std::make_shared<cluster::NodeTls>(credentials, roster);
   cluster::TransportSetting setting;
   setting.self = self_;
   setting.tls = tls;
@@ -128,6 +130,16 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
     return open_link(*transport, address, tls->credentials().own.coordinator(), control, timeout);
   };
   shell.measure = link_measurer(transport, hello);
+  shell.cut_off = [roster, tls](const std::vector<std::string>& keys) {
+    for (const std::string& key : keys) {
+      if (roster->is_removed(key)) continue;
+      const auto added = reported([&] {
+        return roster->add_removed({key, "removed-" + key.substr(0, 12)}).or_throw(), true;
+      });
+      if (!added) log_warn("a removed node is not on this node's list: {}", added.status().text());
+      tls->open_links()->close_peer(key);
+    }
+  };
   shell.on_given_up = options.on_given_up;
   shell_ = std::make_unique<NodeShell>(std::move(shell));
   renewal_ = keep_certificate(folder, tls, options.coordinator);

@@ -37,12 +37,13 @@ class Owning final : public Chain {
 CoordinatorBackend::CoordinatorBackend(RangeLoaderOptions options, StageLinks& links, std::mutex* turn)
     : options_(options), loader_(std::move(options)), links_(links), turn_(turn) {}
 
-Status CoordinatorBackend::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+StageBackend::Preparation CoordinatorBackend::prepare(const cluster::Assignment& work,
+                                                      const std::atomic<bool>& cancelled) {
   const auto done = reported([&] {
     loader_.prepare(work, cancelled);
     return true;
   });
-  return done ? Status() : done.status();
+  return {done ? Status() : done.status()};
 }
 
 Result<uint64_t> CoordinatorBackend::load(const cluster::Assignment& work,
@@ -79,7 +80,8 @@ cluster::WorkerProgress CoordinatorBackend::progress() const {
 }
 
 Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluster::Placement& placement,
-                                              const std::vector<std::string>& addresses) {
+                                              const std::vector<std::string>& addresses,
+                                              cluster::NodeId& to_blame) {
   std::shared_ptr<const LoadedModel> model;
   ChainOptions options;
   {
@@ -96,11 +98,14 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
     cluster::Hello hello = options_.hello;
     hello.purpose = cluster::LinkPurpose::kStage;
     hello.tag = epoch;
+    to_blame = placement.stages.front().node;
     std::shared_ptr<cluster::Link> to_first =
         open_link(*options_.transport, addresses.front(), placement.stages.front().node.key, hello, kLinkMax)
             .or_throw();
+    to_blame = placement.stages[workers - 1].node;
     std::shared_ptr<cluster::Link> from_last =
         links_.take(epoch, placement.stages[workers - 1].node, kLinkMax).or_throw();
+    to_blame = {};
     return {epoch, std::make_unique<Owning<LinkedChain>>(model, *options_.pool, workers, to_first, from_last,
                                                          options, times_)};
   });

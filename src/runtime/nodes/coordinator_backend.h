@@ -17,7 +17,7 @@ class CoordinatorBackend final : public StageBackend {
   // Borrows the links that come in. `turn` is held while a step computes (see PagedLayersOptions).
   CoordinatorBackend(RangeLoaderOptions options, StageLinks& links, std::mutex* turn);
 
-  Status prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
+  Preparation prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
   Result<uint64_t> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
   Status start(const cluster::Assignment&, Lost) override { return {}; }
   void stop(cluster::Epoch epoch) override;
@@ -25,9 +25,9 @@ class CoordinatorBackend final : public StageBackend {
   cluster::WorkerProgress progress() const override;
 
   // The chain of this plan, as the engine drives it: all stages are started. Any thread. Blocks until the
-  // links are there.
+  // links are there. Where one does not come, `to_blame` is who is at its other end.
   Result<PlacedChain> chain(cluster::Epoch epoch, const cluster::Placement& placement,
-                            const std::vector<std::string>& addresses);
+                            const std::vector<std::string>& addresses, cluster::NodeId& to_blame);
   const std::shared_ptr<ChainTimes>& times() const { return times_; }
 
  private:

@@ -30,7 +30,9 @@ CoordinatorShell::CoordinatorShell(Options options)
       machine_(with_time_of_day(options_.config), now()),
       loop_([this] { tick(); }, kTick),
       planner_([] {}, kNever),
+      forecaster_([] {}, kNever),
       chains_([] {}, kNever),
+      roster_([this] { look_at_roster(); }, kRosterEvery),
       links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },
                      .on_closed =
                          [this](auto link, const std::string& why) {
@@ -47,18 +49,23 @@ CoordinatorShell::~CoordinatorShell() { stop(); }
 
 void CoordinatorShell::start() {
   planner_.start();
+  forecaster_.start();
   chains_.start();
   loop_.start();
+  if (options_.roster != nullptr) roster_.start();
 }
 
 void CoordinatorShell::stop() {
   if (stopped_.exchange(true)) return;
   options_.steps->on_lost(nullptr);
   options_.steps->resume();  // nobody waits for a pause any more
+  roster_.stop();
   loop_.stop();
   links_.clear();
   chains_.stop();
   planner_.stop();
+  ++plans_wanted_;
+  forecaster_.stop();
 }
 
 // ---- Events ----
@@ -76,7 +83,6 @@ void CoordinatorShell::post_event(Event event) {
 }
 
 void CoordinatorShell::tick() {
-  look_at_roster();
   feed([](cluster::Coordinator& machine, TimePoint at) { machine.tick(at); });
 }
 
@@ -109,6 +115,10 @@ Status CoordinatorShell::remove_node(const std::string& name_or_key) {
   });
 }
 
+void CoordinatorShell::forbid(const std::string& key) {
+  post_event([key](cluster::Coordinator& machine, TimePoint) { machine.forbid(key); });
+}
+
 void CoordinatorShell::process_ended(const std::string& name, const std::string& how,
                                      const std::string& what_follows, bool for_good) {
   post_event([=](cluster::Coordinator& machine, TimePoint at) {
@@ -116,15 +126,14 @@ void CoordinatorShell::process_ended(const std::string& name, const std::string&
   });
 }
 
-// Other programs take nodes out of the cluster by writing the roster.
+// Other programs take nodes out of the cluster by writing the roster. On a thread of its own: disks can be
+// slow.
 void CoordinatorShell::look_at_roster() {
-  if (options_.roster == nullptr || now() - roster_at_ < kRosterEvery) return;
-  roster_at_ = now();
   try {
     for (const cluster::NodeId& node : options_.roster->refresh()) {
-      feed([&](cluster::Coordinator& machine, TimePoint at) {
-        machine.forbid(node.key);
-        (void)machine.remove_node(node.key, at);
+      post_event([key = node.key](cluster::Coordinator& machine, TimePoint at) {
+        machine.forbid(key);
+        (void)machine.remove_node(key, at);
       });
       if (options_.cut_off) options_.cut_off(node.key);
     }
@@ -169,6 +178,7 @@ void CoordinatorShell::perform(cluster::SendToWorker action) {
 void CoordinatorShell::perform(cluster::CloseLink action) { links_.close(action.link); }
 
 void CoordinatorShell::perform(cluster::MakePlan action) {
+  ++plans_wanted_;
   planner_.post([this, question = std::move(action.question)] {
     Result<cluster::Placement> placement = options_.plan(question);
     loop_.post(
@@ -207,21 +217,23 @@ void CoordinatorShell::perform(cluster::ServeSteps action) {
   if (chain_epoch_ == action.epoch) return options_.steps->resume();  // it was never taken away
   chain_epoch_ = action.epoch;
   chains_.post([this, action = std::move(action)] {
+    cluster::NodeId to_blame;
     auto chain = std::make_shared<Result<PlacedChain>>(
-        options_.make_chain(action.epoch, action.placement, action.addresses));
-    loop_.post([this, epoch = action.epoch, chain] {
+        options_.make_chain(action.epoch, action.placement, action.addresses, to_blame));
+    loop_.post([this, epoch = action.epoch, chain, to_blame] {
       if (epoch != chain_epoch_) return;  // another plan holds by now
       if (*chain) options_.steps->install(std::move(**chain));
       feed([&](cluster::Coordinator& machine, TimePoint at) {
         if (*chain) return machine.steps_connected(epoch, at);
-        machine.steps_failed(epoch, {}, chain->status().text(), at);
+        machine.steps_failed(epoch, to_blame, chain->status().text(), at);
       });
       if (*chain) forecast();
     });
   });
 }
 
-// What the loss of each node would mean, for status pages: planned in quiet moments.
+// What the loss of each node would mean, for status pages: planned in quiet moments, beside what is needed
+// now.
 void CoordinatorShell::forecast() {
   cluster::PlanQuestion question;
   cluster::Placement current;
@@ -231,13 +243,19 @@ void CoordinatorShell::forecast() {
     question = machine_.question(now());
     current = *machine_.serving_placement();
   }
-  planner_.post([this, question = std::move(question), current = std::move(current)] {
-    auto losses = cluster::forecast_losses(question, current, options_.plan);
-    loop_.post([this, losses = std::move(losses)] {
-      const std::lock_guard lock(machine_mutex_);
-      losses_ = losses;
-    });
-  });
+  forecaster_.post(
+      [this, question = std::move(question), current = std::move(current), wanted = plans_wanted_.load()] {
+        const auto plan = [&](const cluster::PlanQuestion& asked) -> Result<cluster::Placement> {
+          if (plans_wanted_ != wanted) return Status(Errc::kCancelled, "the plan has changed");
+          return options_.plan(asked);
+        };
+        auto losses = cluster::forecast_losses(question, current, plan);
+        if (plans_wanted_ != wanted) return;
+        loop_.post([this, losses = std::move(losses)] {
+          const std::lock_guard lock(machine_mutex_);
+          losses_ = losses;
+        });
+      });
 }
 
 // ---- State ----

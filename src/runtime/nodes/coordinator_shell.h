@@ -18,8 +18,10 @@ namespace butterfly::runtime {
 // One thread decides; plans and chains are made on others.
 class CoordinatorShell {
  public:
+  // Says in `to_blame` whom it could not reach, where that is why there is none.
   using MakeChain = std::function<Result<PlacedChain>(
-      cluster::Epoch epoch, const cluster::Placement& placement, const std::vector<std::string>& addresses)>;
+      cluster::Epoch epoch, const cluster::Placement& placement, const std::vector<std::string>& addresses,
+      cluster::NodeId& to_blame)>;
   struct Options {
     cluster::CoordinatorConfig config;
     cluster::PlanFunction plan;
@@ -40,6 +42,8 @@ class CoordinatorShell {
   void accept(std::unique_ptr<cluster::Link> link);
   void set_model(const cluster::ModelTask& model);
   Status remove_node(const std::string& name_or_key);
+  // As Coordinator::forbid().
+  void forbid(const std::string& key);
   // As Coordinator::process_ended().
   void process_ended(const std::string& name, const std::string& how, const std::string& what_follows,
                      bool for_good);
@@ -75,9 +79,9 @@ class CoordinatorShell {
   cluster::Epoch chain_epoch_ = 0;  // of the chain that is installed, or being made; 0: none
   std::vector<cluster::LossForecast> losses_;
   uint64_t last_event_ = 0;
-  TimePoint roster_at_{};
+  std::atomic<uint64_t> plans_wanted_{0};  // a forecast that began before the last one is given up
   std::atomic<bool> stopped_{false};
-  EventLoop loop_, planner_, chains_;
+  EventLoop loop_, planner_, forecaster_, chains_, roster_;
   ControlLinks links_;
 };
 

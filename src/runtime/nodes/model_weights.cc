@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -122,13 +123,18 @@ PreparedWeights prepare_weights(const cluster::Digest& model, size_t begin, size
   const Manifest manifest =
       known ? std::move(*known) : cluster::fetch_manifest(model, peers, options).or_throw();
   PreparedWeights prepared;
+  // What is read to see whether it is right is progress too.
+  std::atomic<uint64_t> checked{0};
+  const cluster::HashProgress hashed = [&](uint64_t bytes) {
+    if (options.progress) options.progress(checked += bytes, manifest.total_bytes());
+  };
   for (const fs::path& folder : places.folders)
-    if (auto paths = cluster::find_whole_files(manifest, folder, hashes, pool)) {
+    if (auto paths = cluster::find_whole_files(manifest, folder, hashes, pool, hashed)) {
       prepared.source = std::make_shared<cluster::WholeFiles>(manifest, std::move(*paths));
       prepared.whole_file = true;
       return prepared;
     }
-  const auto store = cluster::ChunkStore::open(chunks, manifest, pool).or_throw();
+  const auto store = cluster::ChunkStore::open(chunks, manifest, pool, hashed).or_throw();
   complete(*store, manifest.heads(), peers, places, options, prepared.fetched);
   const model::ModelFile file = model::open_model(model_path(*store));
   const size_t layers = model::read_config(file).layers;

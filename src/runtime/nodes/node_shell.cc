@@ -1,6 +1,7 @@
 #include "runtime/nodes/node_shell.h"
 
 #include "base/log.h"
+#include "cluster/transport/node_tls.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -90,6 +91,9 @@ void NodeShell::perform(cluster::ConnectToCoordinator action) {
     loop_.post([this, attempt = action.attempt, box] {
       if (*box) {
         machine_.connected(attempt, links_.add(std::move(**box)), now());
+      } else if (cluster::says_removed(box->status())) {
+        machine_.connect_refused(
+            attempt, "this node was removed from the cluster; to come back it needs a new token", now());
       } else {
         machine_.connect_failed(attempt, box->status().text(), now());
       }
@@ -117,14 +121,22 @@ void NodeShell::perform(cluster::CloseWorkerLink action) {
 }
 
 void NodeShell::perform(cluster::PrepareWeights action) {
-  work_.post([this, work = std::move(action.work), order = new_order()] {
+  preparing_ = new_order();
+  work_.post([this, work = std::move(action.work), order = preparing_] {
     if (*order) return;
-    const Status status = options_.stage->prepare(work, *order);
-    loop_.post([this, epoch = work.epoch, status] {
-      machine_.prepared(epoch, status, now());
+    const StageBackend::Preparation done = options_.stage->prepare(work, *order);
+    loop_.post([this, epoch = work.epoch, done] {
+      machine_.prepared(epoch, done.status, done.unreachable, now());
       act();
     });
   });
+}
+
+void NodeShell::perform(cluster::StopPreparing) { preparing_->store(true); }
+
+void NodeShell::perform(cluster::CutOff action) {
+  // Onto a disk that may be slow: not on the thread that decides.
+  if (options_.cut_off) dial_.post([this, keys = std::move(action.keys)] { options_.cut_off(keys); });
 }
 
 void NodeShell::perform(cluster::LoadStage action) {

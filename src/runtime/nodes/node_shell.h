@@ -22,6 +22,8 @@ class NodeShell {
     // Null: links are not measured.
     std::function<Result<cluster::LinkFigures>(const cluster::NodeId& peer, const std::string& address)>
         measure;
+    // These keys were taken out of the cluster. On a thread that may wait for the disk; may be null.
+    std::function<void(const std::vector<std::string>& keys)> cut_off;
     // The coordinator does not want this node any more: called once, on the shell's thread.
     std::function<void(const std::string& why)> on_given_up;
   };
@@ -46,6 +48,8 @@ class NodeShell {
   void perform(cluster::SendToCoordinator action);
   void perform(cluster::CloseWorkerLink action);
   void perform(cluster::PrepareWeights action);
+  void perform(cluster::StopPreparing action);
+  void perform(cluster::CutOff action);
   void perform(cluster::LoadStage action);
   void perform(cluster::RunStage action);
   void perform(cluster::StopStage action);
@@ -59,6 +63,7 @@ class NodeShell {
   Options options_;
   cluster::Worker machine_;  // of the loop's thread
   std::shared_ptr<std::atomic<bool>> order_ = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<std::atomic<bool>> preparing_ = order_;  // the order to prepare, if that is the last
 
   mutable std::mutex view_mutex_;
   View view_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/background_pool.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -66,8 +67,9 @@ PreparedWeights RangeLoader::prepare(const cluster::Assignment& work, const std:
   fetch.bytes_per_s = options_.fetch_bytes_per_s;
   fetch.cancelled = &cancelled;
   fetch.progress = [this](uint64_t done, uint64_t total) { moved(done, total); };
+  ThreadPool threads = background_pool(options_.pool->size());
   PreparedWeights prepared =
-      prepare_weights(id, work.begin, work.end, peers_of(work), options_.places, *options_.pool, fetch);
+      prepare_weights(id, work.begin, work.end, peers_of(work), options_.places, threads, fetch);
   options_.library->add(prepared.source);
   if (prepared.fetched.bytes > 0)
     log_info("{}: {} fetched in {} chunks", work.model.name, format_bytes(prepared.fetched.bytes),
@@ -107,7 +109,8 @@ std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& 
     throw_if(cancelled);
     moved(done, total);
   };
-  loaded_ = load_model(path, *options_.pool, load);
+  ThreadPool threads = background_pool(options_.pool->size());
+  loaded_ = load_model(path, threads, load);
   loaded_for_ = wanted;
   loaded_bytes_ = loaded_->resident_bytes;
   return loaded_;

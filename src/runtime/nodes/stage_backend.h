@@ -15,8 +15,12 @@ class StageBackend {
  public:
   virtual ~StageBackend() = default;
 
-  // The weights of this work are on disk.
-  virtual Status prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) = 0;
+  // The weights of this work are on disk, and the next stage's node can be reached.
+  struct Preparation {
+    Status status;
+    cluster::NodeId unreachable = {};  // who does not answer, where that is what failed
+  };
+  virtual Preparation prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) = 0;
   // They are in memory: how many bytes. Frees what an earlier load() had, or keeps what is the same.
   virtual Result<uint64_t> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) = 0;
   // Takes steps from now on. `lost` comes later, once, if the stage ends by itself.

@@ -23,12 +23,20 @@ WorkerBackend::WorkerBackend(RangeLoaderOptions options, StageLinks& links)
 
 WorkerBackend::~WorkerBackend() { end_run(); }
 
-Status WorkerBackend::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+StageBackend::Preparation WorkerBackend::prepare(const cluster::Assignment& work,
+                                                 const std::atomic<bool>& cancelled) {
   const auto done = reported([&] {
     loader_.prepare(work, cancelled);
     return true;
   });
-  return done ? Status() : done.status();
+  if (!done) return {done.status()};
+  // Before what runs is given up for it.
+  cluster::Hello hello = options_.hello;
+  hello.purpose = cluster::LinkPurpose::kProbe;
+  const auto link = open_link(*options_.transport, work.next_address, work.next.key, hello, kLinkMax);
+  if (!link) return {link.status(), work.next};
+  (*link)->close();
+  return {};
 }
 
 Result<uint64_t> WorkerBackend::load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {

@@ -17,7 +17,7 @@ class WorkerBackend final : public StageBackend {
   WorkerBackend(RangeLoaderOptions options, StageLinks& links);
   ~WorkerBackend() override;
 
-  Status prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
+  Preparation prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
   Result<uint64_t> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
   Status start(const cluster::Assignment& work, Lost lost) override;
   void stop(cluster::Epoch epoch) override;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -101,10 +102,9 @@ double saved_by_rest(const cluster::Capabilities& node, double sustained_s) {
   return std::min(node.burst_s * (1 / share - 1), sustained_s * (1 - share));
 }
 
-cluster::Placement placement_of(const cluster::PlannedChain& planned, const cluster::Problem& problem,
-                                const Question& question) {
-  cluster::Plan plan = planned.plan;
-  end_at(plan, question.self);
+// A plan that ends at the coordinator, with what it is predicted to do.
+cluster::Placement placement_of(const cluster::Plan& plan, const cluster::Problem& problem,
+                                const Question& question, cluster::Objective objective) {
   const cluster::Prediction prediction = cluster::predict(problem, plan);
   cluster::Placement placement;
   placement.pieces = static_cast<uint32_t>(problem.pieces());
@@ -129,10 +129,42 @@ cluster::Placement placement_of(const cluster::PlannedChain& planned, const clus
                                 .stall_after = std::clamp<Duration>(longest, kStallLeast, kStallMost)});
   }
   latency_s = std::max(latency_s, longest_s);
-  placement.tokens_per_s = latency_s > 0 ? 1 / latency_s : 0;
-  for (const std::string& reason : planned.reasons)
-    placement.words += (placement.words.empty() ? "" : "; ") + reason;
+  placement.tokens_per_s = objective == cluster::Objective::kThroughput ? prediction.tokens_per_s
+                           : latency_s > 0                              ? 1 / latency_s
+                                                                        : 0;
   return placement;
+}
+
+// The plan that is served, in the numbers of this question; nothing if one of its nodes is not asked any
+// more.
+std::optional<cluster::Plan> plan_of(const cluster::Placement& placement, const Question& question) {
+  cluster::Plan plan;
+  for (const cluster::StagePlacement& stage : placement.stages) {
+    const auto node = std::ranges::find(question.nodes, stage.node, &PlanNode::id);
+    if (node == question.nodes.end()) return std::nullopt;
+    plan.stages.push_back(
+        {{static_cast<size_t>(node - question.nodes.begin())}, stage.begin, stage.end, {1.0}});
+  }
+  return plan;
+}
+
+// Two neighbours of the chain of which the first cannot reach the second.
+std::optional<std::pair<cluster::NodeId, cluster::NodeId>> broken_neighbours(
+    const cluster::Placement& placement, const PlanQuestion& question) {
+  cluster::NodeId before = question.coordinator;
+  for (const cluster::StagePlacement& stage : placement.stages) {
+    const std::pair<std::string, std::string> pair(before.key, stage.node.key);
+    if (std::ranges::find(question.broken, pair) != question.broken.end())
+      return std::pair(before, stage.node);
+    before = stage.node;
+  }
+  return std::nullopt;
+}
+
+// In how many pairs that do not work this node is one of the two.
+size_t broken_pairs_with(const cluster::NodeId& node, const PlanQuestion& question) {
+  return static_cast<size_t>(std::ranges::count_if(
+      question.broken, [&](const auto& pair) { return pair.first == node.key || pair.second == node.key; }));
 }
 
 }  // namespace
@@ -143,8 +175,10 @@ DType main_type(const model::ModelFile& file) {
   return type.value_or(DType::kF32);
 }
 
-Result<cluster::Placement> plan_placement(const model::ModelFile& file, const PlanQuestion& asked,
-                                          const PlacementOptions& options) {
+namespace {
+
+Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQuestion& asked,
+                                     const PlacementOptions& options) {
   try {
     const StageSettings& settings = options.settings;
     const model::ModelConfig config = model::read_config(file, settings.context);
@@ -174,9 +208,44 @@ Result<cluster::Placement> plan_placement(const model::ModelFile& file, const Pl
                                 format_bytes(free), planned.status().text()));
     }
     if (!planned) return planned.status();
-    return placement_of(*planned, plan.problem, *question);
+    cluster::Plan chosen = planned->plan;
+    end_at(chosen, question->self);
+    cluster::Placement placement = placement_of(chosen, plan.problem, *question, options.objective);
+    for (const std::string& reason : planned->reasons)
+      placement.words += (placement.words.empty() ? "" : "; ") + reason;
+    if (const auto current = asked.current ? plan_of(*asked.current, *question) : std::nullopt;
+        current && asked.current->pieces == placement.pieces)
+      placement.current_tokens_per_s =
+          placement_of(*current, plan.problem, *question, options.objective).tokens_per_s;
+    return placement;
   } catch (const Error& error) {
     return Status(error.code(), error.what());
+  }
+}
+
+}  // namespace
+
+Result<cluster::Placement> plan_placement(const model::ModelFile& file, const PlanQuestion& asked,
+                                          const PlacementOptions& options) {
+  PlanQuestion left = asked;
+  std::string without;
+  while (true) {
+    Result<cluster::Placement> placement = plan_once(file, left, options);
+    if (!placement)
+      return without.empty() ? placement.status()
+                             : Status(placement.status().code(), placement.status().text() + without);
+    const auto broken = broken_neighbours(*placement, left);
+    if (!broken) return placement;
+    // Not every strategy looks for a way around. Without the one of the two that fewer can reach it finds
+    // one.
+    const bool drop_second =
+        broken->first == left.coordinator ||
+        (broken->second != left.coordinator &&
+         broken_pairs_with(broken->second, left) >= broken_pairs_with(broken->first, left));
+    const cluster::NodeId dropped = drop_second ? broken->second : broken->first;
+    without += fmt::format("; without {}: {} cannot reach {}", dropped.name, broken->first.name,
+                           broken->second.name);
+    std::erase_if(left.nodes, [&](const PlanNode& node) { return node.id == dropped; });
   }
 }
 

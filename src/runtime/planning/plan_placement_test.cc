@@ -116,6 +116,45 @@ TEST_F(PlanPlacementTest, BrokenPairsAreAvoided) {
   EXPECT_EQ(second->stages[0].node, first->stages[1].node) << "the other way round";
 }
 
+// A laptop that nobody can reach, with strategies that give every node a part.
+TEST_F(PlanPlacementTest, WhoCannotBeReachedIsLeftOut) {
+  auto asked = question(3, uint64_t{16} << 30);
+  asked.broken = {{node_id(1).key, node_id(2).key}, {node_id(3).key, node_id(2).key}};
+  for (const char* strategy : {"optimal", "balanced", "uniform", "annealing"}) {
+    options.strategy = strategy;
+    const auto placement = plan_placement(file, asked, options);
+    ASSERT_TRUE(placement.ok()) << strategy << ": " << placement.status().text();
+    expect_usable(*placement, asked);
+    EXPECT_EQ(placement->find(node_id(2)), nullptr) << strategy;
+  }
+  for (auto& node : asked.nodes) node.ram_free_bytes = uint64_t{2} << 30;
+  options.strategy = "optimal";
+  const auto none = plan_placement(file, asked, options);
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.status().text().find("cannot reach node-2"), std::string::npos) << none.status().text();
+}
+
+TEST_F(PlanPlacementTest, WhatIsServedIsPredictedAnew) {
+  options.strategy = "uniform";
+  auto asked = question(2, uint64_t{16} << 30);
+  const auto before = plan_placement(file, asked, options);
+  ASSERT_TRUE(before.ok());
+  asked.current = *before;
+  const auto same = plan_placement(file, asked, options);
+  ASSERT_TRUE(same.ok());
+  EXPECT_EQ(same->current_tokens_per_s, before->tokens_per_s);
+  // The link turns out to be slow.
+  asked.links[{node_id(1).key, node_id(2).key}] = {.rtt_s = 0.5, .bandwidth = 1e5};
+  const auto after = plan_placement(file, asked, options);
+  ASSERT_TRUE(after.ok());
+  EXPECT_LT(after->current_tokens_per_s, before->tokens_per_s / 2);
+  // Many streams are another figure than one.
+  options.objective = cluster::Objective::kThroughput;
+  const auto many = plan_placement(file, asked, options);
+  ASSERT_TRUE(many.ok());
+  EXPECT_GT(many->tokens_per_s, after->tokens_per_s);
+}
+
 TEST(MemoryForecastTest, WeightsAreWhatLoadingTakes) {
   testing::RandomModel random(DType::kQ4_0, 1);
   const LoadedModel& whole = *random.loaded().model;
