@@ -76,6 +76,7 @@ class TurnChain final : public runtime::Chain {
     return result;
   }
   Status reset(uint64_t epoch, Duration timeout) override { return chain_->reset(epoch, timeout); }
+  void for_each(size_t count, FunctionRef<void(size_t)> fn) override { chain_->for_each(count, fn); }
   void close() override { chain_->close(); }
 
  private:

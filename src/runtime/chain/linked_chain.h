@@ -34,6 +34,7 @@ class LinkedChain final : public Chain {
   StepResult receive(Duration timeout) override;
   // Returns when the reset has passed all stages.
   Status reset(uint64_t epoch, Duration timeout) override;
+  void for_each(size_t count, FunctionRef<void(size_t)> fn) override { layers_.for_each(count, fn); }
   void close() override;
 
   uint64_t stale() const { return stale_; }  // messages of older epochs, dropped

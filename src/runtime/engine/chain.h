@@ -41,13 +41,17 @@ class Chain {
   virtual Status reset(uint64_t epoch, Duration timeout) = 0;
 
   // Calls fn(i) once for each i below `count`: by several threads where the chain has some that are idle
-  // between receive() and submit(), else one after the other. `fn` must not throw.
-  virtual void for_each(size_t count, FunctionRef<void(size_t)> fn) {
-    for (size_t i = 0; i < count; ++i) fn(i);
-  }
+  // between receive() and submit(), else one after the other. `fn` must not throw. The engine samples with
+  // it, so a chain around another one passes it on.
+  virtual void for_each(size_t count, FunctionRef<void(size_t)> fn) = 0;
 
   // Wakes a receive(), which then returns kCancelled. From any thread; safe to call twice.
   virtual void close() = 0;
 };
+
+// Chain::for_each() of those that have no threads.
+inline void for_each_in_turn(size_t count, FunctionRef<void(size_t)> fn) {
+  for (size_t i = 0; i < count; ++i) fn(i);
+}
 
 }  // namespace butterfly::runtime

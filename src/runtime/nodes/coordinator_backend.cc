@@ -25,6 +25,7 @@ class Owning final : public Chain {
   Status submit(const StepRequest& request) override { return inner_.submit(request); }
   StepResult receive(Duration timeout) override { return inner_.receive(timeout); }
   Status reset(uint64_t epoch, Duration timeout) override { return inner_.reset(epoch, timeout); }
+  void for_each(size_t count, FunctionRef<void(size_t)> fn) override { inner_.for_each(count, fn); }
   void close() override { inner_.close(); }
 
  private:

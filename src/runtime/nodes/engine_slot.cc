@@ -21,6 +21,7 @@ class AbsentChain final : public Chain {
   Status reset(uint64_t, Duration) override {
     return std::exchange(started_, true) && why_.code() == Errc::kPeerLost ? why_ : Status();
   }
+  void for_each(size_t count, FunctionRef<void(size_t)> fn) override { for_each_in_turn(count, fn); }
   void close() override {}
 
  private:

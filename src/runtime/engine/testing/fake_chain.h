@@ -82,6 +82,7 @@ class FakeChain final : public Chain {
     for (auto& pages : pages_) pages.clear();
     return {};
   }
+  void for_each(size_t count, FunctionRef<void(size_t)> fn) override { for_each_in_turn(count, fn); }
   void close() override {}
 
  private:
