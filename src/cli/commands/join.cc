@@ -16,7 +16,7 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/version.h"
-#include "cluster/identity/join.h"
+#include "cluster/enrol/join.h"
 #include "cluster/identity/sha256.h"
 #include "cluster/node/addresses.h"
 #include "cluster/node/discovery.h"

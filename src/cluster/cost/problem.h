@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cluster/cost/piece.h"
+#include "cluster/cost/plan.h"
 #include "cluster/node/cluster_spec.h"
-#include "cluster/partition/plan.h"
 
 namespace butterfly::cluster {
 

@@ -12,8 +12,8 @@
 
 #include "base/result.h"
 #include "cluster/identity/key.h"
+#include "cluster/identity/node_id.h"
 #include "cluster/identity/wall_time.h"
-#include "cluster/node/node_id.h"
 
 using X509_REQ = struct X509_req_st;  // openssl/types.h has all but this one
 

@@ -9,8 +9,8 @@
 
 #include <thread>
 
-#include "cluster/identity/join.h"
-#include "cluster/identity/keep_renewed.h"
+#include "cluster/enrol/join.h"
+#include "cluster/enrol/keep_renewed.h"
 #include "cluster/identity/sha256.h"
 #include "cluster/testing/test_identity.h"
 #include "cluster/transport/message.h"

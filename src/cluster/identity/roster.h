@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cluster/identity/node_id.h"
 #include "cluster/identity/state_folder.h"
-#include "cluster/node/node_id.h"
 
 namespace butterfly::cluster {
 

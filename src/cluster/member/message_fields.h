@@ -8,10 +8,10 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "cluster/node/node_id.h"
+#include "cluster/identity/node_id.h"
 #include "cluster/node/node_spec.h"
-#include "cluster/transport/wire_reader.h"
-#include "cluster/transport/wire_writer.h"
+#include "cluster/wire/wire_reader.h"
+#include "cluster/wire/wire_writer.h"
 
 namespace butterfly::cluster {
 

@@ -9,10 +9,10 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "cluster/identity/node_id.h"
 #include "cluster/member/epoch.h"
 #include "cluster/node/capabilities.h"
 #include "cluster/node/link_figures.h"
-#include "cluster/node/node_id.h"
 
 namespace butterfly::cluster {
 

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "cluster/cost/plan.h"
 #include "cluster/node/cluster_spec.h"
-#include "cluster/partition/plan.h"
 
 namespace butterfly::cluster {
 

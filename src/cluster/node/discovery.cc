@@ -18,8 +18,8 @@
 
 #include "base/error.h"
 #include "cluster/transport/socket.h"
-#include "cluster/transport/wire_reader.h"
-#include "cluster/transport/wire_writer.h"
+#include "cluster/wire/wire_reader.h"
+#include "cluster/wire/wire_writer.h"
 
 namespace butterfly::cluster {
 namespace {

@@ -10,8 +10,8 @@
 #include "cluster/identity/enrolment.h"
 #include "cluster/transport/frame.h"
 #include "cluster/transport/hello.h"
-#include "cluster/transport/wire_reader.h"
-#include "cluster/transport/wire_writer.h"
+#include "cluster/wire/wire_reader.h"
+#include "cluster/wire/wire_writer.h"
 
 namespace {
 

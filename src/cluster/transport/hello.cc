@@ -4,8 +4,8 @@
 
 #include "cluster/transport/frame.h"
 #include "cluster/transport/message.h"
-#include "cluster/transport/wire_reader.h"
-#include "cluster/transport/wire_writer.h"
+#include "cluster/wire/wire_reader.h"
+#include "cluster/wire/wire_writer.h"
 #include "kernels/simd/target.h"
 
 namespace butterfly::cluster {

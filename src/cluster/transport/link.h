@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "cluster/node/node_id.h"
+#include "cluster/identity/node_id.h"
 
 namespace butterfly::cluster {
 

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "cluster/transport/wire_writer.h"
+#include "cluster/wire/wire_writer.h"
 
 namespace butterfly::cluster {
 namespace {

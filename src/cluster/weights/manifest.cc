@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/checked.h"
-#include "cluster/transport/wire_reader.h"
-#include "cluster/transport/wire_writer.h"
+#include "cluster/wire/wire_reader.h"
+#include "cluster/wire/wire_writer.h"
 
 namespace butterfly::cluster {
 namespace {

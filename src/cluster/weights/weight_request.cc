@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "cluster/transport/message.h"
-#include "cluster/transport/wire_reader.h"
-#include "cluster/transport/wire_writer.h"
+#include "cluster/wire/wire_reader.h"
+#include "cluster/wire/wire_writer.h"
 
 namespace butterfly::cluster {
 

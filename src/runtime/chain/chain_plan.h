@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "cluster/partition/plan.h"
+#include "cluster/cost/plan.h"
 #include "model/arch/layer_range.h"
 
 namespace butterfly::runtime {

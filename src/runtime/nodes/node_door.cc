@@ -1,7 +1,7 @@
 #include "runtime/nodes/node_door.h"
 
 #include "base/log.h"
-#include "cluster/identity/keep_renewed.h"
+#include "cluster/enrol/keep_renewed.h"
 #include "cluster/node/measure_link.h"
 #include "cluster/weights/weight_server.h"
 #include "runtime/nodes/reported.h"

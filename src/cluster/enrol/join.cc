@@ -1,7 +1,7 @@
-#include "cluster/identity/join.h"
+#include "cluster/enrol/join.h"
 
 #include "base/error.h"
-#include "cluster/identity/enrolment_client.h"
+#include "cluster/enrol/enrolment_client.h"
 
 namespace butterfly::cluster {
 

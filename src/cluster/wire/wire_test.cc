@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cluster/transport/wire_reader.h"
-#include "cluster/transport/wire_writer.h"
+#include "cluster/wire/wire_reader.h"
+#include "cluster/wire/wire_writer.h"
 
 namespace butterfly::cluster {
 namespace {

@@ -1,7 +1,7 @@
-#include "cluster/identity/keep_renewed.h"
+#include "cluster/enrol/keep_renewed.h"
 
 #include "base/log.h"
-#include "cluster/identity/enrolment_client.h"
+#include "cluster/enrol/enrolment_client.h"
 #include "cluster/identity/renewal.h"
 
 namespace butterfly::cluster {

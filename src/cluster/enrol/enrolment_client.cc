@@ -1,4 +1,4 @@
-#include "cluster/identity/enrolment_client.h"
+#include "cluster/enrol/enrolment_client.h"
 
 #include <poll.h>
 
