@@ -52,6 +52,10 @@ const std::map<std::string, std::vector<std::string>> kRooms = {
       "gemm", "conv2d", "pool2d", "attention", "optim", "digest", "ref"}},
     {"graph", {".", "ops"}},
     {"train", {"data", "optim", "corpus", "."}},
+    {"cluster",
+     {"wire", "identity", "transport", "enrol", "node", "cost", "partition", "balance", "sim", "picture",
+      "weights", "member"}},
+    {"runtime", {"layers", "engine", "chain", "measure", "planning", "nodes", "."}},
 };
 
 constexpr size_t kLinesMax = 800;

@@ -116,4 +116,12 @@ void MappedFile::done_with(size_t offset, size_t size) const {
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
+std::string text_of_file(const std::filesystem::path& path) {
+  const auto file = MappedFile::open(path);
+  std::string text;
+  MappedFile::guard(
+      [&] { text.assign(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()); });
+  return text;
+}
+
 }  // namespace butterfly

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/function_ref.h"
 
@@ -51,5 +52,8 @@ class MappedFile {
   FileAccess access_ = FileAccess::kMap;
   std::filesystem::path path_;
 };
+
+// All of a file, as text. Throws Error as MappedFile::open(), and kIo for one that shrinks meanwhile.
+std::string text_of_file(const std::filesystem::path& path);
 
 }  // namespace butterfly

@@ -18,6 +18,7 @@
 #include "cluster/node/cpu_share.h"
 #include "cluster/node/kernel_rates.h"
 #include "cluster/node/this_node.h"
+#include "cluster/partition/plan_file.h"
 #include "cluster/picture/plan_picture.h"
 #include "kernels/probe/machine_probe.h"
 #include "runtime/planning/model_shape.h"

@@ -54,22 +54,14 @@ NodeSpec read_node(TomlTable& table) {
   return node;
 }
 
+}  // namespace
+
 size_t node_named(const ClusterSpec& cluster, const TomlTable& table, std::string_view key,
                   const std::string& name) {
   const auto found = cluster.find(name);
   if (!found) table.wrong(key, fmt::format("the name of a node, found '{}'", name));
   return *found;
 }
-
-std::string text_of(const std::filesystem::path& path) {
-  const auto file = MappedFile::open(path);
-  std::string text;
-  MappedFile::guard(
-      [&] { text.assign(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()); });
-  return text;
-}
-
-}  // namespace
 
 ClusterSpec parse_cluster(std::string_view text, std::string_view name) {
   const toml::table parsed = parse_toml(text, name);
@@ -118,34 +110,7 @@ ClusterSpec parse_cluster(std::string_view text, std::string_view name) {
 }
 
 ClusterSpec read_cluster(const std::filesystem::path& path) {
-  return parse_cluster(text_of(path), path.string());
-}
-
-Plan parse_plan(std::string_view text, std::string_view name, const ClusterSpec& cluster) {
-  const toml::table parsed = parse_toml(text, name);
-  TomlTable file(parsed, name);
-  Plan plan;
-  size_t begin = 0;
-  for (TomlTable& table : file.tables("stage")) {
-    Stage& stage = plan.stages.emplace_back();
-    if (table.has("node")) {
-      stage.nodes = {node_named(cluster, table, "node", table.string("node"))};
-    } else {
-      for (const std::string& member : table.strings("nodes"))
-        stage.nodes.push_back(node_named(cluster, table, "nodes", member));
-    }
-    stage.begin = begin;
-    stage.end = begin += table.count_or("pieces", 1, 0);
-    if (stage.size() == 0) table.wrong("pieces", "how many pieces the stage has");
-    table.no_more_keys();
-  }
-  file.no_more_keys();
-  if (plan.stages.empty()) fail(Errc::kInvalidArgument, "{}: expected at least one [[stage]]", name);
-  return plan;
-}
-
-Plan read_plan(const std::filesystem::path& path, const ClusterSpec& cluster) {
-  return parse_plan(text_of(path), path.string(), cluster);
+  return parse_cluster(text_of_file(path), path.string());
 }
 
 }  // namespace butterfly::cluster

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "cluster/partition/plan_file.h"
 #include "cluster/sim/workload_file.h"
 
 namespace butterfly::cluster {

@@ -57,11 +57,7 @@ Workload parse_workload(std::string_view text, std::string_view name, const SimC
 }
 
 Workload read_workload(const std::filesystem::path& path, const SimCluster& cluster) {
-  const auto file = MappedFile::open(path);
-  std::string text;
-  MappedFile::guard(
-      [&] { text.assign(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()); });
-  return parse_workload(text, path.string(), cluster);
+  return parse_workload(text_of_file(path), path.string(), cluster);
 }
 
 }  // namespace butterfly::cluster
