@@ -90,11 +90,9 @@ class Reach {
 const std::set<std::string> kAwaited = {
     "src/cluster/balance/rebalance.cc",       "src/cluster/balance/rebalance.h",
     "src/cluster/transport/faulty_inproc.cc", "src/cluster/transport/faulty_inproc.h",
-    "src/cluster/transport/reconnect.cc",     "src/cluster/transport/reconnect.h",
     "src/model/chat_template/fixed_day.h",    "src/model/formats/fuzz_parts.h",
     "src/model/formats/gguf_test_bytes.cc",   "src/model/formats/gguf_test_bytes.h",
     "src/model/formats/hf_test_folder.cc",    "src/model/formats/hf_test_folder.h",
-    "src/runtime/chain/chain_plan.cc",        "src/runtime/chain/chain_plan.h",
 };
 
 TEST(UnusedFiles, ProgramsUseWhatIsThere) {
