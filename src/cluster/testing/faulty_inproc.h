@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "cluster/transport/link.h"
 
-namespace butterfly::cluster {
+namespace butterfly::cluster::testing {
 
 // Each message is delayed by a draw from delay_min..delay_max. A Link promises order, so a message waits for
 // those before it, and a loss breaks the link; the last two are for tests of code that must bear messages
@@ -49,4 +49,4 @@ std::pair<std::unique_ptr<FaultyLink>, std::unique_ptr<FaultyLink>> faulty_inpro
                                                                                        Clock& clock,
                                                                                        FaultOptions options);
 
-}  // namespace butterfly::cluster
+}  // namespace butterfly::cluster::testing

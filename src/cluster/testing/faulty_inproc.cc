@@ -1,4 +1,4 @@
-#include "cluster/transport/faulty_inproc.h"
+#include "cluster/testing/faulty_inproc.h"
 
 #include <fmt/core.h>
 
@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "cluster/transport/frame.h"
 
-namespace butterfly::cluster {
+namespace butterfly::cluster::testing {
 namespace {
 
 constexpr size_t kOnTheWayMax = 65536;
@@ -185,4 +185,4 @@ std::pair<std::unique_ptr<FaultyLink>, std::unique_ptr<FaultyLink>> faulty_inpro
           std::make_unique<FaultyEnd>(std::move(a_id), pair, 1)};
 }
 
-}  // namespace butterfly::cluster
+}  // namespace butterfly::cluster::testing

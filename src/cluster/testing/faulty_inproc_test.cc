@@ -1,6 +1,6 @@
 // Faulty links under a virtual clock: late, in order or not, broken or silent, and the same for the same
 // seed.
-#include "cluster/transport/faulty_inproc.h"
+#include "cluster/testing/faulty_inproc.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "cluster/transport/message.h"
 
-namespace butterfly::cluster {
+namespace butterfly::cluster::testing {
 namespace {
 
 using namespace std::chrono_literals;
@@ -137,4 +137,4 @@ TEST(FaultyInproc, NextArrivalIsForEventLoops) {
 }
 
 }  // namespace
-}  // namespace butterfly::cluster
+}  // namespace butterfly::cluster::testing
