@@ -56,6 +56,7 @@ const std::map<std::string, std::vector<std::string>> kRooms = {
      {"wire", "identity", "transport", "enrol", "node", "cost", "partition", "balance", "sim", "picture",
       "weights", "member"}},
     {"runtime", {"layers", "engine", "chain", "measure", "planning", "nodes", "."}},
+    {"cli", {"console", "models", "nodes", "commands", "."}},
 };
 
 constexpr size_t kLinesMax = 800;

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "cli/command_table.h"
-#include "cli/options.h"
+#include "cli/console/options.h"
 
 namespace butterfly::cli {
 namespace {

@@ -1,5 +1,5 @@
 // The program `butterfly`. All of it is in program.cc, where tests can reach it.
-#include "cli/interrupt.h"
+#include "cli/console/interrupt.h"
 #include "cli/program.h"
 
 int main(int argc, char** argv) {

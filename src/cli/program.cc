@@ -11,12 +11,12 @@
 
 #include "base/error.h"
 #include "cli/command_table.h"
-#include "cli/exit_code.h"
+#include "cli/console/exit_code.h"
+#include "cli/console/interrupt.h"
+#include "cli/console/options.h"
+#include "cli/console/terminal.h"
+#include "cli/console/version.h"
 #include "cli/help.h"
-#include "cli/interrupt.h"
-#include "cli/options.h"
-#include "cli/terminal.h"
-#include "cli/version.h"
 
 namespace butterfly::cli {
 namespace {

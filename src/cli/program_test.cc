@@ -8,7 +8,7 @@
 
 #include "base/json_text.h"
 #include "cli/command_table.h"
-#include "cli/exit_code.h"
+#include "cli/console/exit_code.h"
 #include "cli/testing/run_captured.h"
 #include "kernels/simd/target.h"
 

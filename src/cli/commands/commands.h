@@ -1,6 +1,6 @@
-// The setup function of each command; see Command in command_table.h. One file per command beside this one.
+// The setup function of each command; see Command in command.h. One file per command beside this one.
 #pragma once
-#include "cli/command_table.h"
+#include "cli/commands/command.h"
 
 namespace butterfly::cli {
 

@@ -7,11 +7,11 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_code.h"
-#include "cli/flags.h"
-#include "cli/interrupt.h"
-#include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/console/exit_code.h"
+#include "cli/console/flags.h"
+#include "cli/console/interrupt.h"
+#include "cli/console/options.h"
+#include "cli/console/progress.h"
 #include "model/synthetic/random_model.h"
 
 namespace butterfly::cli {

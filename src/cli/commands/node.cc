@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
-#include "cli/cluster_access.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_code.h"
-#include "cli/options.h"
+#include "cli/console/exit_code.h"
+#include "cli/console/options.h"
+#include "cli/nodes/cluster_access.h"
 #include "cluster/identity/roster.h"
 #include "server/management_client.h"
 

@@ -7,13 +7,13 @@
 
 #include "base/json_text.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_code.h"
-#include "cli/flags.h"
-#include "cli/interrupt.h"
-#include "cli/model_input.h"
-#include "cli/options.h"
-#include "cli/progress.h"
-#include "cli/text_input.h"
+#include "cli/console/exit_code.h"
+#include "cli/console/flags.h"
+#include "cli/console/interrupt.h"
+#include "cli/console/options.h"
+#include "cli/console/progress.h"
+#include "cli/console/text_input.h"
+#include "cli/models/model_input.h"
 #include "runtime/measure/local_parts.h"
 
 namespace butterfly::cli {

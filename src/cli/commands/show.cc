@@ -7,10 +7,10 @@
 #include "base/json_text.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_code.h"
-#include "cli/flags.h"
-#include "cli/model_input.h"
-#include "cli/options.h"
+#include "cli/console/exit_code.h"
+#include "cli/console/flags.h"
+#include "cli/console/options.h"
+#include "cli/models/model_input.h"
 
 namespace butterfly::cli {
 namespace {

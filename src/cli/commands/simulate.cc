@@ -5,10 +5,10 @@
 
 #include "base/json_text.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_code.h"
-#include "cli/flags.h"
-#include "cli/options.h"
-#include "cli/plan_output.h"
+#include "cli/console/exit_code.h"
+#include "cli/console/flags.h"
+#include "cli/console/options.h"
+#include "cli/nodes/plan_output.h"
 #include "cluster/picture/gantt_picture.h"
 #include "cluster/sim/workload_file.h"
 

@@ -7,13 +7,13 @@
 #include <thread>
 
 #include "base/error.h"
-#include "cli/cluster_access.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_code.h"
-#include "cli/interrupt.h"
-#include "cli/options.h"
-#include "cli/status_output.h"
-#include "cli/terminal.h"
+#include "cli/console/exit_code.h"
+#include "cli/console/interrupt.h"
+#include "cli/console/options.h"
+#include "cli/console/terminal.h"
+#include "cli/nodes/cluster_access.h"
+#include "cli/nodes/status_output.h"
 
 namespace butterfly::cli {
 namespace {

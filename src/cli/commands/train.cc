@@ -11,11 +11,11 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_code.h"
-#include "cli/flags.h"
-#include "cli/interrupt.h"
-#include "cli/progress.h"
-#include "cli/terminal.h"
+#include "cli/console/exit_code.h"
+#include "cli/console/flags.h"
+#include "cli/console/interrupt.h"
+#include "cli/console/progress.h"
+#include "cli/console/terminal.h"
 #include "train/train_run.h"
 
 namespace butterfly::cli {

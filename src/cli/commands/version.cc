@@ -4,9 +4,9 @@
 
 #include "base/json_text.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_code.h"
-#include "cli/options.h"
-#include "cli/version.h"
+#include "cli/console/exit_code.h"
+#include "cli/console/options.h"
+#include "cli/console/version.h"
 #include "kernels/simd/target.h"
 
 namespace butterfly::cli {

@@ -1,0 +1,94 @@
+// convert, quantize, perplexity, list, import and rm on a small random model, as a user would start them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/json_text.h"
+#include "base/testing/temp_dir.h"
+#include "cli/console/exit_code.h"
+#include "cli/testing/run_captured.h"
+
+namespace butterfly::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ModelCommands : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("XDG_DATA_HOME", (dir_ / "data").c_str(), 1);
+    unsetenv("BUTTERFLY_MODELS");
+    model_ = (dir_ / "small.gguf").string();
+    const Outcome made =
+        run({"make-model", model_, "--dim",   "64",  "--hidden",  "96",  "--layers", "2",   "--heads", "4",
+             "--kv-heads", "2",    "--vocab", "600", "--context", "128", "--type",   "f32", "--seed",  "7"});
+    ASSERT_EQ(made.status, kExitOk) << made.err;
+  }
+  void TearDown() override { unsetenv("XDG_DATA_HOME"); }
+  std::string path(const char* name) const { return (dir_ / name).string(); }
+
+  butterfly::testing::TempDir dir_;
+  std::string model_;
+};
+
+TEST_F(ModelCommands, QuantizeWritesTheTypes) {
+  const Outcome done = run({"quantize", model_, path("q.gguf"), "q8_0", "-t", "2"});
+  EXPECT_EQ(done.status, kExitOk) << done.err;
+  EXPECT_THAT(done.out, IsEmpty());
+  EXPECT_THAT(done.err, HasSubstr("wrote " + path("q.gguf")));
+  const json shown = json_of_text<json>(run({"show", path("q.gguf"), "--json"}).out);
+  EXPECT_EQ(shown["types"][0]["type"], "Q8_0");
+  EXPECT_EQ(run({"quantize", path("q.gguf"), path("r.gguf"), "Q4_0"}).status, kExitUsage);
+  EXPECT_EQ(run({"quantize", path("q.gguf"), path("r.gguf"), "Q4_0", "--allow-requantize"}).status, kExitOk);
+  EXPECT_THAT(run({"quantize", model_, path("s.gguf"), "Q4_K_M"}).err, HasSubstr("they got another type"));
+  const Outcome unknown = run({"quantize", model_, path("x.gguf"), "Q7"});
+  EXPECT_EQ(unknown.status, kExitUsage);
+  EXPECT_THAT(unknown.err, HasSubstr("no file type 'Q7'; there are F32, F16"));
+  EXPECT_EQ(run({"quantize", model_, model_, "F16"}).status, kExitUsage);
+  EXPECT_THAT(run({"quantize", "--help"}).out, HasSubstr("Q4_K_M"));
+}
+
+TEST_F(ModelCommands, ConvertKeepsOrChangesTypes) {
+  EXPECT_EQ(run({"convert", model_, path("same.gguf")}).status, kExitOk);
+  EXPECT_EQ(run({"convert", model_, path("half.gguf"), "--type", "bf16"}).status, kExitOk);
+  EXPECT_EQ(json_of_text<json>(run({"show", path("same.gguf"), "--json"}).out)["types"][0]["type"], "F32");
+  EXPECT_EQ(json_of_text<json>(run({"show", path("half.gguf"), "--json"}).out)["types"][0]["type"], "BF16");
+}
+
+TEST_F(ModelCommands, PerplexityPrintsTheValue) {
+  dir_.write("text.txt", std::string(400, 'a') + " the rest of a text that nobody would write");
+  const Outcome text = run({"perplexity", "-m", model_, "-f", path("text.txt"), "-c", "32", "--chunks", "2"});
+  EXPECT_EQ(text.status, kExitOk) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("PPL = "));
+  const json found = json_of_text<json>(
+      run({"perplexity", "-m", model_, "-f", path("text.txt"), "-c", "32", "--chunks", "2", "--json"}).out);
+  EXPECT_EQ(found["chunks"], 2);
+  EXPECT_EQ(found["tokens"], 30);
+  EXPECT_GT(found["perplexity"].get<double>(), 1);
+  EXPECT_EQ(run({"perplexity", "-m", model_, "-p", "short"}).status, kExitUsage);
+}
+
+TEST_F(ModelCommands, StoredModelsHaveNames) {
+  EXPECT_EQ(json_of_text<json>(run({"list", "--json"}).out), json::array());
+  EXPECT_EQ(run({"import", model_, "mine"}).status, kExitOk);
+  EXPECT_THAT(run({"list"}).out, HasSubstr("mine"));
+  const json list = json_of_text<json>(run({"list", "--json"}).out);
+  EXPECT_EQ(list[0]["name"], "mine");
+  EXPECT_EQ(list[0]["type"], "llama F32");
+  EXPECT_THAT(run({"show", "-m", "mine"}).out, HasSubstr("architecture  llama"));
+  EXPECT_EQ(run({"tokenize", "-m", "mine", "-p", "x"}).status, kExitOk);
+  EXPECT_EQ(run({"run", "-m", "mine", "-p", "x", "-n", "2", "-q"}).status, kExitOk);
+  const Outcome wrong = run({"show", "-m", "mune"});
+  EXPECT_EQ(wrong.status, kExitUsage);
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean 'mine'?"));
+  EXPECT_EQ(run({"import", dir_.write("bad.gguf", "nonsense").string()}).status, kExitUsage);
+  EXPECT_EQ(run({"rm", "mine"}).status, kExitOk);
+  EXPECT_EQ(run({"rm", "mine"}).status, kExitUsage);
+  EXPECT_EQ(run({"show", "-m", "mine"}).status, kExitUsage);
+}
+
+}  // namespace
+}  // namespace butterfly::cli

@@ -1,0 +1,84 @@
+// serve, ps and stop as far as they end by themselves; what runs is tested in server/ and tests/clients.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/json_text.h"
+#include "base/log.h"
+#include "base/testing/temp_dir.h"
+#include "cli/console/exit_code.h"
+#include "cli/testing/run_captured.h"
+
+namespace butterfly::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct ServeCommandsTest : ::testing::Test {
+  ServeCommandsTest() { setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1); }
+  ~ServeCommandsTest() override {
+    unsetenv("XDG_RUNTIME_DIR");
+    set_log_level(LogLevel::kWarn);
+  }
+  butterfly::testing::TempDir folder;
+};
+
+TEST_F(ServeCommandsTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
+  const std::string file =
+      folder.write("s.toml", "port = 1001\nhost = '127.0.0.2'\nqueue = 7\nmodel = ['x.gguf']\n").string();
+  setenv("BUTTERFLY_PORT", "1002", 1);
+  setenv("BUTTERFLY_QUEUE", "8", 1);
+  const Outcome shown = run({"serve", "--config", file, "--queue", "9", "--print-config", "-np", "3"});
+  unsetenv("BUTTERFLY_PORT");
+  unsetenv("BUTTERFLY_QUEUE");
+  ASSERT_EQ(shown.status, kExitOk) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("\nqueue = 9 "));
+  EXPECT_THAT(shown.out, HasSubstr("\nport = 1002 "));
+  EXPECT_THAT(shown.out, HasSubstr("127.0.0.2"));
+  EXPECT_THAT(shown.out, HasSubstr("x.gguf"));
+  EXPECT_THAT(shown.out, HasSubstr("\ndrain_time = 60 "));
+  EXPECT_THAT(shown.out, HasSubstr("\nparallel = 3 "));
+}
+
+TEST_F(ServeCommandsTest, WhatCannotBeServedIsBadUsage) {
+  EXPECT_THAT(run({"serve"}).err, HasSubstr("no model to serve"));
+  EXPECT_EQ(run({"serve", "-m", "/none.gguf", "--port", "0"}).status, kExitUsage);
+  const Outcome open = run({"serve", "-m", "x.gguf", "--host", "0.0.0.0"});
+  EXPECT_EQ(open.status, kExitUsage);
+  EXPECT_THAT(open.err, HasSubstr("butterfly serve --make-key"));
+  EXPECT_EQ(run({"serve", "-m", "x.gguf", "--port", "70000"}).status, kExitUsage);
+  EXPECT_EQ(run({"serve", "-m", "x.gguf", "--cache-type", "q2_k"}).status, kExitUsage);
+  for (const char* where : {"--cluster", "--local-nodes=2"}) {
+    const Outcome adapters = run({"serve", "-m", "x.gguf", "--lora", "a=a.gguf", where});
+    EXPECT_NE(adapters.status, kExitOk);
+    EXPECT_THAT(adapters.err, HasSubstr("a cluster serves no adapters")) << where;
+  }
+}
+
+TEST_F(ServeCommandsTest, MakeKeyShowsTheKeyOnceAndKeepsItsHash) {
+  const std::string file = (folder / "keys").string();
+  const Outcome made = run({"serve", "--make-key", file});
+  ASSERT_EQ(made.status, kExitOk) << made.err;
+  EXPECT_THAT(made.out, ::testing::StartsWith("bf-"));
+  EXPECT_EQ(line_count(made.out), 1u);
+  EXPECT_THAT(made.err, Not(HasSubstr(made.out.substr(3, 64))));
+  std::ifstream in(file);
+  const std::string kept{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_THAT(kept, ::testing::StartsWith("sha256:"));
+}
+
+TEST_F(ServeCommandsTest, PsAndStopWithoutAServer) {
+  const Outcome ps = run({"ps"});
+  EXPECT_EQ(ps.status, kExitOk);
+  EXPECT_THAT(ps.out, HasSubstr("no server runs"));
+  EXPECT_EQ(json_of_text<nlohmann::json>(run({"ps", "--json"}).out), nlohmann::json::array());
+  EXPECT_EQ(run({"stop"}).status, kExitUsage);
+  EXPECT_EQ(run({"ps", "--port", "1"}).status, kExitUsage);
+}
+
+}  // namespace
+}  // namespace butterfly::cli
