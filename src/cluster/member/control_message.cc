@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <type_traits>
+
 #include "cluster/member/message_fields.h"
 
 namespace butterfly::cluster {
@@ -198,6 +200,17 @@ void check(const M& m, WireReader& in) {
   if constexpr (requires { m.figures; })
     if (m.figures.rtt_s > 3600) in.refuse("a round trip of more than an hour");
 }
+
+template <typename... M>
+constexpr bool types_differ(std::type_identity<std::variant<M...>>) {
+  constexpr uint8_t kTypes[] = {M::kType...};
+  for (size_t i = 0; i < sizeof...(M); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (kTypes[i] == kTypes[j]) return false;
+  return true;
+}
+static_assert(types_differ(std::type_identity<ToCoordinator>()) &&
+              types_differ(std::type_identity<ToWorker>()));
 
 template <typename Variant>
 std::vector<std::byte> encode_any(const Variant& message) {

@@ -39,6 +39,9 @@ struct Assignment {
   std::vector<Source> sources = {};  // who may have the weights, the coordinator first
 };
 
+// Every message has a type, its first byte on the wire, and a name for logs and errors. Without either it
+// does not compile.
+
 // ---- Worker to coordinator ----
 
 // The first message on a link. `instance` is drawn when the process starts.
