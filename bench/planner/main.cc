@@ -32,13 +32,14 @@ using cluster::Problem;
 std::vector<RatioRow> empty_rows() {
   std::vector<RatioRow> rows;
   for (const auto& strategy : cluster::partition_strategies())
-    if (strategy.name != "custom") rows.push_back({std::string(strategy.name), true, {}, 0});
+    if (strategy.nodes != cluster::NodeChoice::kGiven)
+      rows.push_back({std::string(strategy.name), true, {}, 0});
   for (const PeerRule& rule : peer_rules()) rows.push_back({std::string(rule.name), false, {}, 0});
   return rows;
 }
 
 void add_cluster(const Problem& problem, std::vector<RatioRow>& rows) {
-  const auto best = make_plan(problem, cluster::find_strategy("optimal"));
+  const auto best = make_plan(problem, cluster::default_strategy());
   if (!best) return;
   size_t at = 0;
   const auto add = [&](double seconds) {
@@ -49,8 +50,8 @@ void add_cluster(const Problem& problem, std::vector<RatioRow>& rows) {
       ++row.refused;
   };
   for (const auto& strategy : cluster::partition_strategies()) {
-    if (strategy.name == "custom") continue;
-    if (strategy.name == "optimal") {
+    if (strategy.nodes == cluster::NodeChoice::kGiven) continue;
+    if (&strategy == &cluster::default_strategy()) {
       add(best->objective_s);
       continue;
     }

@@ -10,11 +10,14 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "cluster/partition/partitioner.h"
 
 namespace butterfly::server {
 namespace {
 
 using S = Settings;
+
+const std::string kStrategyHelp = "Who runs what: " + cluster::strategy_names();
 
 const SettingRow kSettings[] = {
     {"-m,--model", "model", "[NAME=]FILE", "Models",
@@ -82,8 +85,7 @@ const SettingRow kSettings[] = {
      &S::cluster_listen},
     {"--state", "state", "FOLDER", "Cluster", "Keys and certificates (default: ~/.local/state/butterfly)",
      &S::state},
-    {"--strategy", "strategy", "NAME", "Cluster", "Who runs what: optimal, balanced, uniform or annealing",
-     &S::strategy},
+    {"--strategy", "strategy", "NAME", "Cluster", kStrategyHelp, &S::strategy},
     {"--plan-for", "plan_for", "WHAT", "Cluster", "What plans are best at: latency or throughput",
      &S::objective},
     {"--wire", "wire", "TYPE", "Cluster",

@@ -31,7 +31,7 @@ struct PlanOptions {
   std::string type = "q4_0";
   std::string vocabulary_type = "q6_k";
   std::string cluster;
-  std::string strategy = "optimal";
+  std::string strategy{cluster::default_strategy().name};
   std::string objective = "latency";
   std::string custom;
   std::string svg;
@@ -117,12 +117,13 @@ runtime::PlanRequest request_for(const PlanOptions& options, const cluster::Clus
   plan.seed = options.seed;
   if (!options.custom.empty()) plan.custom = cluster::read_plan(options.custom, cluster);
   if (options.strategy != "all") {
-    request.strategies = {options.custom.empty() ? options.strategy : std::string("custom")};
+    request.strategies = {options.custom.empty() ? &cluster::find_strategy(options.strategy)
+                                                 : &cluster::first_strategy(cluster::NodeChoice::kGiven)};
   } else {
     request.strategies.clear();
     for (const auto& strategy : cluster::partition_strategies())
-      if (strategy.name != "custom" || !options.custom.empty())
-        request.strategies.emplace_back(strategy.name);
+      if (strategy.nodes != cluster::NodeChoice::kGiven || !options.custom.empty())
+        request.strategies.push_back(&strategy);
   }
   return request;
 }
@@ -159,7 +160,7 @@ CommandBody setup_plan(CLI::App& app) {
   add_option(app, "--cluster", options->cluster,
              "TOML file of nodes and links (default: measure this machine)")
       .type_name("FILE");
-  add_option(app, "--strategy", options->strategy, "optimal, annealing, balanced, uniform, or all to compare")
+  add_option(app, "--strategy", options->strategy, cluster::strategy_names() + ", or all to compare")
       .show_default();
   add_option(app, "--objective", options->objective, "latency of one stream, or throughput of many")
       .one_of({"latency", "throughput"})

@@ -38,8 +38,7 @@ runtime::ClusterHostOptions host_options(const server::ModelSpec& spec, server::
   host.version = context.version;
   host.model = std::filesystem::absolute(spec.path);
   host.model_name = spec.name;
-  host.placement.strategy = settings.strategy.empty() ? "optimal" : settings.strategy;
-  cluster::find_strategy(host.placement.strategy);
+  if (!settings.strategy.empty()) host.placement.strategy = &cluster::find_strategy(settings.strategy);
   host.placement.objective = objective_of(settings);
   host.placement.settings = server::stage_settings(spec, server::model_options(settings));
   host.placement.settings.wire = std::string(runtime::find_row_format(settings.wire).name);
@@ -142,7 +141,7 @@ std::shared_ptr<runtime::ClusterHost> make_local_cluster(const std::shared_ptr<L
       runtime::measure_local_node(*context.pool, model::open_model(host.model), program_text());
   write_private(private_folder / "capabilities.json", cluster::to_json(host.capabilities));
   if (settings.strategy.empty())
-    host.placement.strategy = "balanced";  // all take part: that is what it is for
+    host.placement.strategy = &cluster::first_strategy(cluster::NodeChoice::kAll);  // that is what it is for
   host.memory_bytes = cluster::free_memory_bytes() / settings.local_nodes;
   host.nodes_wanted = settings.local_nodes;
   host.nodes_wait = kLocalStartMax;

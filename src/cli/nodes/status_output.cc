@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "cluster/partition/partitioner.h"
 
 namespace butterfly::cli {
 namespace {
@@ -100,9 +101,8 @@ std::string idle(const ClusterStatus& s) {
     if (s.serving && s.change.empty() && node.state == "up" && node.role == "idle")
       names.push_back(node.name);
   if (names.empty()) return {};
-  return fmt::format(
-      "idle: {}: the plan does without ('serve --strategy balanced' gives every node a part)\n",
-      fmt::join(names, ", "));
+  return fmt::format("idle: {}: the plan does without ('serve --strategy {}' gives every node a part)\n",
+                     fmt::join(names, ", "), cluster::first_strategy(cluster::NodeChoice::kAll).name);
 }
 
 std::string losses(const ClusterStatus& s) {

@@ -104,7 +104,7 @@ BalanceDecision rebalance(const Problem& problem, const Plan& current, const Bal
   BalanceDecision out;
   out.plan = current;
   out.current_s = out.planned_s = objective_seconds(now, predict(now, current));
-  const Result<PlannedChain> best = make_plan(now, find_strategy("optimal"));
+  const Result<PlannedChain> best = make_plan(now, default_strategy());
   const auto stay = [&](std::string reason) {
     out.reason = std::move(reason);
     out.state = std::move(state);

@@ -32,7 +32,7 @@ void strategy_bench(benchmark::State& state, const PartitionStrategy& strategy, 
 
 const bool kRegistered = [] {
   for (const PartitionStrategy& strategy : partition_strategies()) {
-    if (strategy.name == "custom") continue;
+    if (strategy.nodes == NodeChoice::kGiven) continue;
     for (const Objective objective : {Objective::kLatency, Objective::kThroughput})
       benchmark::RegisterBenchmark(
           (std::string(strategy.name) + (objective == Objective::kLatency ? "/latency" : "/throughput"))

@@ -8,11 +8,14 @@ namespace butterfly::cluster {
 namespace {
 
 constexpr PartitionStrategy kStrategies[] = {
-    {"optimal", "best subset, order and cuts, with a proven bound", always, partition_optimal},
-    {"annealing", "random changes that keep stages whole, cooled down", always, partition_annealing},
-    {"balanced", "all nodes in their order, by speed, up to their memory", always, partition_balanced},
-    {"uniform", "all nodes in their order, equal counts", always, partition_uniform},
-    {"custom", "the stages of a file", custom_why_not, partition_custom},
+    {"optimal", "best subset, order and cuts, with a proven bound", NodeChoice::kSearched, always,
+     partition_optimal},
+    {"annealing", "random changes that keep stages whole, cooled down", NodeChoice::kSearched, always,
+     partition_annealing},
+    {"balanced", "all nodes in their order, by speed, up to their memory", NodeChoice::kAll, always,
+     partition_balanced},
+    {"uniform", "all nodes in their order, equal counts", NodeChoice::kAll, always, partition_uniform},
+    {"custom", "the stages of a file", NodeChoice::kGiven, custom_why_not, partition_custom},
 };
 
 }  // namespace
@@ -20,6 +23,20 @@ constexpr PartitionStrategy kStrategies[] = {
 std::string always(const Problem&) { return {}; }
 
 std::span<const PartitionStrategy> partition_strategies() { return kStrategies; }
+
+const PartitionStrategy& default_strategy() { return kStrategies[0]; }
+
+const PartitionStrategy& first_strategy(NodeChoice nodes) {
+  return *std::ranges::find(kStrategies, nodes, &PartitionStrategy::nodes);
+}
+
+std::string strategy_names() {
+  std::string names;
+  for (const PartitionStrategy& strategy : kStrategies)
+    if (strategy.nodes != NodeChoice::kGiven)
+      names += (names.empty() ? "" : ", ") + std::string(strategy.name);
+  return names;
+}
 
 const PartitionStrategy& find_strategy(std::string_view name) {
   std::string known;

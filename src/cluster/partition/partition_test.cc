@@ -40,7 +40,7 @@ RC_GTEST_PROP(Partition, EveryPlanIsWholeContiguousAndFits, ()) {
   const Problem problem = random_problem(seed, kind, 9, 40);
   const Result<PlannedChain> best = make_plan(problem, find_strategy("optimal"));
   for (const PartitionStrategy& strategy : partition_strategies()) {
-    if (strategy.name == "custom") continue;
+    if (strategy.nodes == NodeChoice::kGiven) continue;
     const Result<PlannedChain> planned = make_plan(problem, strategy);
     if (!planned) {
       RC_ASSERT(!planned.status().text().empty());
@@ -56,6 +56,9 @@ RC_GTEST_PROP(Partition, EveryPlanIsWholeContiguousAndFits, ()) {
       for (size_t i = stage.begin; i < stage.end; ++i) bytes += problem.list().pieces[i].memory_bytes();
       RC_ASSERT(stage.nodes.size() == 1u);
       RC_ASSERT(!used[stage.nodes[0]]);
+      if (strategy.nodes == NodeChoice::kAll)
+        RC_ASSERT(std::find(used.begin() + static_cast<ptrdiff_t>(stage.nodes[0]), used.end(), true) ==
+                  used.end());  // in the order of the cluster
       used[stage.nodes[0]] = true;
       RC_ASSERT(bytes <= problem.cluster().nodes[stage.nodes[0]].ram_bytes);
     }
@@ -66,6 +69,15 @@ RC_GTEST_PROP(Partition, EveryPlanIsWholeContiguousAndFits, ()) {
     RC_ASSERT(best->objective_s <= planned->objective_s * (1 + kTolerance));
     RC_ASSERT(planned->lower_bound_s <= best->objective_s * (1 + kTolerance));
     RC_ASSERT(make_plan(problem, strategy)->plan == planned->plan);
+  }
+}
+
+TEST(PartitionTable, NamesForPeopleComeFromTheRows) {
+  EXPECT_EQ(&default_strategy(), &find_strategy("optimal"));
+  EXPECT_EQ(first_strategy(NodeChoice::kAll).name, "balanced");
+  for (const PartitionStrategy& strategy : partition_strategies()) {
+    const bool listed = strategy_names().find(strategy.name) != std::string::npos;
+    EXPECT_EQ(listed, strategy.nodes != NodeChoice::kGiven) << strategy.name;
   }
 }
 

@@ -18,9 +18,17 @@ struct Partition {
   std::vector<std::string> reasons;     // in words
 };
 
+// Which nodes a strategy gives work to.
+enum class NodeChoice : uint8_t {
+  kSearched,  // those it finds best, in the best order
+  kAll,       // every node, in the order of the cluster
+  kGiven,     // those that somebody wrote down (PlanOptions::custom)
+};
+
 struct PartitionStrategy {
   std::string_view name;
   std::string_view words;
+  NodeChoice nodes;
   // Why this strategy cannot answer the question, in words; empty: it can.
   std::string (*why_not)(const Problem& problem);
   // kOutOfMemory when the pieces do not fit by its rule, kNotFound when no plan keeps the latency limit; both
@@ -31,6 +39,11 @@ struct PartitionStrategy {
 std::span<const PartitionStrategy> partition_strategies();  // the default first
 // Throws Error kInvalidArgument naming those that exist.
 const PartitionStrategy& find_strategy(std::string_view name);
+const PartitionStrategy& default_strategy();
+// The first row with this choice of nodes.
+const PartitionStrategy& first_strategy(NodeChoice nodes);
+// For help: "optimal, annealing, balanced, uniform"; those that need a file are left out.
+std::string strategy_names();
 
 // A plan with all that is known of it.
 struct PlannedChain {

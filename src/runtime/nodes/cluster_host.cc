@@ -114,7 +114,7 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
   shell.config.nodes_wait = options_.nodes_wait;
   shell.config.measure_links = options_.measure_links;
   // Strategies that were asked for by name are followed when nodes come, be it faster or not.
-  if (options_.placement.strategy != "optimal") shell.config.gain_min = 0;
+  if (options_.placement.strategy != &cluster::default_strategy()) shell.config.gain_min = 0;
   shell.plan = [this](const cluster::PlanQuestion& question) {
     return plan_placement(file_, question, options_.placement);
   };

@@ -49,7 +49,7 @@ ModelPlan plan_model(const model::ModelFile& file, const cluster::ClusterSpec& c
     double most = -1;
     for (size_t batches : batch_counts(request.workload.streams, cluster.size())) {
       Problem candidate = problem_for(file, cluster, request, batches);
-      const auto planned = make_plan(candidate, cluster::find_strategy("optimal"));
+      const auto planned = make_plan(candidate, cluster::default_strategy());
       const double rate = planned ? planned->prediction.tokens_per_s : 0;
       if (rate <= most) continue;
       most = rate;
@@ -57,11 +57,11 @@ ModelPlan plan_model(const model::ModelFile& file, const cluster::ClusterSpec& c
     }
   }
   ModelPlan out{.problem = std::move(*problem), .outcomes = {}};
-  for (const std::string& name : request.strategies) {
+  for (const cluster::PartitionStrategy* strategy : request.strategies) {
     const auto start = std::chrono::steady_clock::now();
-    Result<cluster::PlannedChain> planned = make_plan(out.problem, cluster::find_strategy(name), false);
+    Result<cluster::PlannedChain> planned = make_plan(out.problem, *strategy, false);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    out.outcomes.push_back({name, std::move(planned), took.count()});
+    out.outcomes.push_back({std::string(strategy->name), std::move(planned), took.count()});
   }
   // What one strategy proved holds for all.
   double bound = 0;

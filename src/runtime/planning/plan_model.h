@@ -13,7 +13,7 @@ struct PlanRequest {
   bool choose_batch =
       false;  // for throughput: try batch sizes and keep the best; workload.batch is then ignored
   cluster::PlanOptions options;
-  std::vector<std::string> strategies = {"optimal"};
+  std::vector<const cluster::PartitionStrategy*> strategies = {&cluster::default_strategy()};
 };
 
 struct StrategyOutcome {

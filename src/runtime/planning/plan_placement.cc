@@ -186,7 +186,7 @@ Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQue
     const auto row_bytes = static_cast<double>(find_row_format(settings.wire).row_bytes(config.dim));
     const MemoryForecast all =
         forecast_memory(file, model::range_of_pieces(0, layers + 2, layers), settings, 1);
-    const bool chooses_order = options.strategy == "optimal" || options.strategy == "annealing";
+    const bool chooses_order = options.strategy->nodes == cluster::NodeChoice::kSearched;
     auto question = read_question(file, asked, options, all.activation_bytes, row_bytes, chooses_order);
     if (!question) return question.status();
     PlanRequest request;

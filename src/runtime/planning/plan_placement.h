@@ -13,7 +13,7 @@ namespace butterfly::runtime {
 DType main_type(const model::ModelFile& file);
 
 struct PlacementOptions {
-  std::string strategy = "optimal";
+  const cluster::PartitionStrategy* strategy = &cluster::default_strategy();
   cluster::Objective objective = cluster::Objective::kLatency;
   StageSettings settings;
   // Of links nobody has measured: gigabit Ethernet.

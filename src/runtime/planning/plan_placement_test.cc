@@ -47,7 +47,7 @@ TEST_F(PlanPlacementTest, EveryStrategyEndsAtTheCoordinator) {
   for (const char* strategy : {"optimal", "balanced", "uniform", "annealing"})
     for (const size_t nodes : {1, 3}) {
       const auto asked = question(nodes, uint64_t{16} << 30);
-      options.strategy = strategy;
+      options.strategy = &cluster::find_strategy(strategy);
       const auto placement = plan_placement(file, asked, options);
       ASSERT_TRUE(placement.ok()) << strategy << " " << nodes << ": " << placement.status().text();
       expect_usable(*placement, asked);
@@ -57,7 +57,7 @@ TEST_F(PlanPlacementTest, EveryStrategyEndsAtTheCoordinator) {
 TEST_F(PlanPlacementTest, AModelTooLargeForOneNodeIsSplit) {
   const auto asked = question(3, uint64_t{2} << 30);  // it needs about 5 GiB
   for (const char* strategy : {"optimal", "balanced"}) {
-    options.strategy = strategy;
+    options.strategy = &cluster::find_strategy(strategy);
     const auto placement = plan_placement(file, asked, options);
     ASSERT_TRUE(placement.ok()) << strategy << ": " << placement.status().text();
     expect_usable(*placement, asked);
@@ -67,7 +67,7 @@ TEST_F(PlanPlacementTest, AModelTooLargeForOneNodeIsSplit) {
 }
 
 TEST_F(PlanPlacementTest, AQuotaHalvesWhatIsSustainedAndLeavesAFirstBurst) {
-  options.strategy = "uniform";
+  options.strategy = &cluster::find_strategy("uniform");
   auto asked = question(2, uint64_t{16} << 30);
   const auto stage_s = [&](size_t stage) {
     const auto placement = plan_placement(file, asked, options);
@@ -121,21 +121,21 @@ TEST_F(PlanPlacementTest, WhoCannotBeReachedIsLeftOut) {
   auto asked = question(3, uint64_t{16} << 30);
   asked.broken = {{node_id(1).key, node_id(2).key}, {node_id(3).key, node_id(2).key}};
   for (const char* strategy : {"optimal", "balanced", "uniform", "annealing"}) {
-    options.strategy = strategy;
+    options.strategy = &cluster::find_strategy(strategy);
     const auto placement = plan_placement(file, asked, options);
     ASSERT_TRUE(placement.ok()) << strategy << ": " << placement.status().text();
     expect_usable(*placement, asked);
     EXPECT_EQ(placement->find(node_id(2)), nullptr) << strategy;
   }
   for (auto& node : asked.nodes) node.ram_free_bytes = uint64_t{2} << 30;
-  options.strategy = "optimal";
+  options.strategy = &cluster::find_strategy("optimal");
   const auto none = plan_placement(file, asked, options);
   ASSERT_FALSE(none.ok());
   EXPECT_NE(none.status().text().find("cannot reach node-2"), std::string::npos) << none.status().text();
 }
 
 TEST_F(PlanPlacementTest, WhatIsServedIsPredictedAnew) {
-  options.strategy = "uniform";
+  options.strategy = &cluster::find_strategy("uniform");
   auto asked = question(2, uint64_t{16} << 30);
   const auto before = plan_placement(file, asked, options);
   ASSERT_TRUE(before.ok());
