@@ -171,7 +171,7 @@ void measure_streams(const Settings& settings) {
   const Whole whole(settings);
   if (settings.pin) pin_to(0);
   runtime::EngineOptions options;
-  options.running_max = settings.streams;
+  options.scheduler.running_max = settings.streams;
   options.speculate = false;
   fmt::print("{} streams; first stage: {}; last stage: {}\n", settings.streams,
              to_string(chain.first().range, chain.first().config.layers),

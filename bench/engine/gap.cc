@@ -30,7 +30,7 @@ double quantile(const std::vector<double>& sorted, double q) {
 void measure_gap(const Setup& setup) {
   constexpr size_t kAlone = 30;  // tokens before the long prompt comes
   runtime::LocalEngineOptions options;
-  options.engine.running_max = setup.streams + 1;
+  options.engine.scheduler.running_max = setup.streams + 1;
   options.engine.speculate = false;
   options.engine.context = setup.prompt + 8;
   options.positions = (setup.streams + 2) * (setup.prompt + 64);

@@ -78,7 +78,7 @@ void measure_sampling(const Setup& setup) {
   fmt::print("{:>24} {:>12} {:>16} {:>10} {:>16}\n", "", "step ms", "between us", "share %", "peaked row us");
   const std::vector<float> peaked = peaked_row(setup.model.config.vocab);
   runtime::LocalEngineOptions options;
-  options.engine.running_max = setup.streams;
+  options.engine.scheduler.running_max = setup.streams;
   options.engine.speculate = false;
   options.positions = setup.streams * (setup.prompt + setup.generate + 64);
   for (const Way& way : kWays) {

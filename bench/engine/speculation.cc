@@ -79,7 +79,7 @@ struct Contender {
     layers.positions = setup.streams * (setup.prompt + setup.generate + 64);
     layers.sequences = setup.streams;
     runtime::EngineOptions options;
-    options.running_max = setup.streams;
+    options.scheduler.running_max = setup.streams;
     options.speculate = speculate;
     auto local = std::make_unique<runtime::LocalChain>(setup.model, setup.pool, layers);
     engine_ = std::make_unique<runtime::Engine>(

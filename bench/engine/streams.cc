@@ -14,7 +14,7 @@ void measure_streams(const Setup& setup) {
   fmt::print("{:>5} {:>12} {:>12} {:>12} {:>12} {:>14}\n", "round", "prompt t/s", "decode t/s", "total t/s",
              "TTFT p50 s", "engine us/step");
   runtime::LocalEngineOptions options;
-  options.engine.running_max = setup.streams;
+  options.engine.scheduler.running_max = setup.streams;
   options.engine.speculate = false;
   options.positions = setup.streams * (setup.prompt + setup.generate + 64);
   for (size_t round = 0; round <= setup.rounds; ++round) {  // the first is not counted

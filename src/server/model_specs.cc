@@ -69,17 +69,16 @@ ModelOptions model_options(const Settings& settings) {
   if (!type || (*type != DType::kF16 && *type != DType::kF32 && *type != DType::kQ8_0))
     fail(Errc::kInvalidArgument, "--cache-type {}: expected f16, f32 or q8_0", settings.cache_type);
   ModelOptions options;
-  options.context = settings.context;
-  options.parallel = settings.parallel;
-  options.batch = settings.batch;
-  options.cache_positions = settings.cache_positions;
-  options.cache_type = *type;
+  options.run.layers = {.positions = settings.cache_positions, .kv_type = *type, .rows_max = settings.batch};
+  runtime::SchedulerOptions& scheduler = options.run.engine.scheduler;
+  scheduler.context = settings.context;
+  scheduler.running_max = settings.parallel;
   // Whoever is taken waits for about as long as an answer takes at full load; others are told at once, while
   // they can still go elsewhere. Fewer would refuse some of the first who come together to an idle server.
-  options.queue = settings.queue > 0 ? settings.queue : settings.parallel;
-  options.queue_tokens = settings.queue_tokens;
-  options.reuse_prefix = !settings.no_prefix_reuse;
-  options.speculate = !settings.no_speculation;
+  scheduler.waiting_max = settings.queue > 0 ? settings.queue : settings.parallel;
+  scheduler.waiting_tokens_max = settings.queue_tokens;
+  scheduler.reuse_prefix = !settings.no_prefix_reuse;
+  scheduler.speculate = !settings.no_speculation;
   options.access = settings.no_mmap ? FileAccess::kRead : FileAccess::kMap;
   options.load_threads = settings.threads;
   if (!settings.schemas.empty()) options.schemas = read_schema_folder(settings.schemas);

@@ -144,7 +144,7 @@ Texts run_chain(InprocChain& chain, const EngineOptions& options,
 TEST(ChainEngine, SixteenRequestsHaveTheBitsOfOneMachine) {
   ModelOnDisk model;
   EngineOptions plain;
-  plain.reuse_prefix = plain.speculate = false;
+  plain.scheduler.reuse_prefix = plain.scheduler.speculate = false;
   const Texts want = run_whole(model.path, plain);
   const std::vector<std::vector<size_t>> all_cuts = {{3}, {2, 5}, {1, 3, 4, 6}};
   for (const auto& cuts : all_cuts) {
@@ -245,7 +245,7 @@ TEST(ChainEngine, LossyRowsGiveTheSameTokensInAnyCompany) {
     InprocChain chain(model.path, {3}, options);
     const Texts together = run_chain(chain, {});
     EXPECT_NE(together.bits, exact.bits) << name;
-    Engine engine(chain.start(), chain.part(1).tokenizer.get(), {.running_max = 1});
+    Engine engine(chain.start(), chain.part(1).tokenizer.get(), {.scheduler = {.running_max = 1}});
     EXPECT_EQ(run(engine).bits, together.bits) << name;
   }
 }

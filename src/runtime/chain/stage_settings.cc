@@ -67,10 +67,7 @@ Result<StageSettings> StageSettings::parse(const std::string& text) {
 
 ChainOptions StageSettings::chain_options() const {
   ChainOptions options;
-  options.cache.positions = positions;
-  options.cache.sequences = sequences;
-  options.cache.kv_type = kv_type;
-  options.cache.rows_max = rows_max;
+  options.cache = {.positions = positions, .sequences = sequences, .kv_type = kv_type, .rows_max = rows_max};
   options.format = &find_row_format(wire);
   return options;
 }

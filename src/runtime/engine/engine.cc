@@ -21,20 +21,6 @@ constexpr size_t kFailuresMax = 5;                           // steps that fail 
 constexpr Duration kIdleWait = std::chrono::seconds(1);  // between looks at the clock while nothing happens
 constexpr Duration kLostWait = std::chrono::milliseconds(50);  // and while requests wait for a chain
 
-SchedulerOptions scheduler_options(const EngineOptions& options, const ChainInfo& chain) {
-  SchedulerOptions scheduler;
-  scheduler.running_max = options.running_max;
-  scheduler.waiting_max = options.waiting_max;
-  scheduler.waiting_tokens_max = options.waiting_tokens_max;
-  scheduler.context = options.context;
-  scheduler.rows_max = options.step_rows_max == 0 ? chain.rows_max : options.step_rows_max;
-  scheduler.stall_max = options.stall_max;
-  scheduler.reuse_prefix = options.reuse_prefix;
-  scheduler.speculate = options.speculate;
-  scheduler.draft_max = options.draft_max;
-  return scheduler;
-}
-
 // A request from submit() to its end.
 struct Active {
   Active(Session&& s, std::shared_ptr<EventSink> to, TimePoint now)
@@ -65,7 +51,7 @@ struct Engine::Impl {
         clock(c),
         on_chain_lost(options.on_chain_lost),
         chain_wait_max(options.chain_wait_max),
-        scheduler(chain->info(), scheduler_options(options, chain->info())) {}
+        scheduler(chain->info(), options.scheduler) {}
 
   Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink);
   void run();

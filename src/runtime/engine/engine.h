@@ -1,36 +1,17 @@
 // Serves many requests at once from one model: continuous batching over a chain of stages.
 #pragma once
-#include <functional>
 #include <memory>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "model/tokenizer/tokenizer.h"
+#include "runtime/engine/engine_options.h"
 #include "runtime/engine/request.h"
 #include "runtime/engine/stats.h"
 
 namespace butterfly::runtime {
 
 class Chain;
-
-struct EngineOptions {
-  size_t running_max = 16;              // requests that advance in the same step
-  size_t waiting_max = 64;              // requests in the queue
-  size_t waiting_tokens_max = 1 << 18;  // prompt tokens in the queue
-  size_t context = 0;                   // positions of one request; 0: as many as the chain has
-  size_t step_rows_max = 0;             // rows in one step; 0: as many as the chain takes
-  // While others read their prompts in, a step takes at most so many times what the running streams alone
-  // would take.
-  double stall_max = 2.0;
-  bool reuse_prefix = true;
-  bool speculate = true;
-  size_t draft_max = 15;  // tokens guessed ahead for one request
-  // Called on the engine's thread when the chain is lost and cannot be reset, with the reason; must return at
-  // once. Requests then wait, logs and all, until somebody calls replace_chain(), but at most chain_wait_max;
-  // after that they end with kError and kPeerLost. Empty: the engine tries the same chain a few times.
-  std::function<void(const Status&)> on_chain_lost = {};
-  Duration chain_wait_max = std::chrono::seconds(30);
-};
 
 // One thread of its own drives the chain; submit(), cancel() and stats() may be called by any thread and do
 // not wait for a step.

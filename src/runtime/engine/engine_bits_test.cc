@@ -42,7 +42,7 @@ class EngineBits : public ::testing::TestWithParam<DType> {};
 TEST_P(EngineBits, CompanyReuseGuessesAndShortageChangeNothing) {
   RandomModel model(GetParam());
   EngineOptions plain;
-  plain.reuse_prefix = plain.speculate = false;
+  plain.scheduler.reuse_prefix = plain.scheduler.speculate = false;
   const std::vector<Bits> want = run(model, {.engine = plain}, false);
 
   EXPECT_EQ(run(model, {.engine = plain}, true), want) << "16 at once";
@@ -52,14 +52,14 @@ TEST_P(EngineBits, CompanyReuseGuessesAndShortageChangeNothing) {
   EXPECT_GT(stats.draft_tokens, 0u);
   EXPECT_EQ(run(model, {.engine = {}}, true), want) << "all of it at once";
   // Room for about four of the sixteen: the others wait.
-  EXPECT_EQ(run(model, {.engine = {}, .positions = 480, .rows_max = 40}, true), want) << "and few pages";
+  EXPECT_EQ(run(model, {.layers = {.positions = 480, .rows_max = 40}}, true), want) << "and few pages";
 }
 
 TEST_P(EngineBits, WhoLosesItsPlaceGoesOnAsIfNothingHadHappened) {
   RandomModel model(GetParam());
   const auto run_crowd = [&](size_t positions, EngineStats* stats) {
     const auto engine =
-        make_local_engine(*model.loaded().model, model.loaded().pool, {.engine = {}, .positions = positions});
+        make_local_engine(*model.loaded().model, model.loaded().pool, {.layers = {.positions = positions}});
     std::vector<std::shared_ptr<Collector>> sinks;
     for (size_t i = 0; i < 6; ++i) {
       EngineRequest r = mixed_request(i);
@@ -132,7 +132,7 @@ TEST_P(EngineBits, EmbeddingsDoNotDependOnPiecesOrCompany) {
   RandomModel model(GetParam());
   const auto embed = [&](size_t rows_max, size_t company) {
     const auto engine =
-        make_local_engine(*model.loaded().model, model.loaded().pool, {.engine = {}, .rows_max = rows_max});
+        make_local_engine(*model.loaded().model, model.loaded().pool, {.layers = {.rows_max = rows_max}});
     std::vector<std::shared_ptr<Collector>> sinks;
     for (size_t i = 0; i <= company; ++i) {
       sinks.push_back(std::make_shared<Collector>());

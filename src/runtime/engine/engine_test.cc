@@ -71,7 +71,7 @@ TEST(Engine, ManyAtOnceGetWhatEachWouldGetAlone) {
 }
 
 TEST(Engine, TenThousandAbortedRequestsLeaveNothingBehind) {
-  auto engine = make({.pages = 32}, {.running_max = 8, .waiting_max = 64});
+  auto engine = make({.pages = 32}, {.scheduler = {.running_max = 8, .waiting_max = 64}});
   std::atomic<size_t> cancelled = 0, submitted = 0;
   const auto work = [&](uint64_t seed) {
     for (uint64_t i = 0; i < 5000; ++i) {
@@ -107,7 +107,7 @@ TEST(Engine, TenThousandAbortedRequestsLeaveNothingBehind) {
 
 TEST(Engine, RefusesAtOnceAndInWords) {
   auto engine = make({.pages = 4, .page_positions = 4, .step_time = std::chrono::milliseconds(1)},
-                     {.running_max = 1, .waiting_max = 2});
+                     {.scheduler = {.running_max = 1, .waiting_max = 2}});
   const auto refused = [&](EngineRequest r) {
     const auto id = engine->submit(std::move(r), std::make_shared<Collector>());
     return id.ok() ? Status() : id.status();
@@ -150,7 +150,7 @@ TEST(Engine, TheContextEndsAText) {
 
 TEST(Engine, DeadlinesEndRunningAndWaitingRequests) {
   ManualClock clock;
-  auto engine = make({.step_time = std::chrono::microseconds(200)}, {.running_max = 1}, clock);
+  auto engine = make({.step_time = std::chrono::microseconds(200)}, {.scheduler = {.running_max = 1}}, clock);
   auto running = std::make_shared<Collector>(), waiting = std::make_shared<Collector>();
   EngineRequest r = request(4, 1, 100000);
   r.deadline = clock.now() + std::chrono::seconds(5);
@@ -370,7 +370,7 @@ class Parity final : public model::TokenConstraint {
 
 TEST(Engine, AConstraintRulesEveryToken) {
   for (const bool speculate : {false, true}) {
-    auto engine = make({.loops = true}, {.speculate = speculate});
+    auto engine = make({.loops = true}, {.scheduler = {.speculate = speculate}});
     auto sink = std::make_shared<Collector>();
     EngineRequest r = request(6, 2, 1000, 0);
     r.constraint = std::make_unique<Parity>(60);
@@ -401,7 +401,8 @@ TEST(Engine, DrainWaitsThenCutsOff) {
 TEST(Engine, StopEndsEverything) {
   std::vector<std::shared_ptr<Collector>> sinks;
   {
-    auto engine = make({.pages = 4096, .step_time = std::chrono::microseconds(100)}, {.running_max = 2});
+    auto engine =
+        make({.pages = 4096, .step_time = std::chrono::microseconds(100)}, {.scheduler = {.running_max = 2}});
     for (uint64_t i = 0; i < 5; ++i) {
       sinks.push_back(std::make_shared<Collector>());
       ASSERT_TRUE(engine->submit(request(4, i, 100000), sinks.back()).ok());

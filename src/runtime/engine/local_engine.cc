@@ -20,12 +20,9 @@ size_t default_positions(const LoadedModel& model, DType kv_type) {
 
 std::unique_ptr<Engine> make_local_engine(const LoadedModel& model, ThreadPool& pool,
                                           const LocalEngineOptions& options) {
-  PagedLayersOptions layers;
-  layers.positions = options.positions == 0 ? default_positions(model, options.kv_type) : options.positions;
-  layers.sequences = options.engine.running_max;
-  layers.kv_type = options.kv_type;
-  layers.rows_max = options.rows_max;
-  layers.turn = options.turn;
+  PagedLayersOptions layers = options.layers;
+  if (layers.positions == 0) layers.positions = default_positions(model, layers.kv_type);
+  layers.sequences = options.engine.scheduler.running_max;
   return std::make_unique<Engine>(std::make_unique<LocalChain>(model, pool, layers), model.tokenizer.get(),
                                   options.engine);
 }

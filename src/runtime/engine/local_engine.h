@@ -10,14 +10,10 @@
 namespace butterfly::runtime {
 
 struct LocalEngineOptions {
-  EngineOptions engine;
-  // Of the key/value cache, shared by all requests. 0: four times the model's context, at most 2 GiB of it.
-  size_t positions = 0;
-  DType kv_type = DType::kF16;
-  size_t rows_max = 512;  // per step
-  // Engines that share a thread pool share this too: a step holds it while it computes. Null: the pool is the
-  // engine's alone.
-  std::mutex* turn = nullptr;
+  EngineOptions engine = {};
+  // Positions of the cache are shared by all requests; 0: four times the model's context, at most 2 GiB of
+  // it. Sequences are those of the scheduler. Engines that share a thread pool share `turn` too.
+  PagedLayersOptions layers = {};
 };
 
 // Borrows model and pool; both must outlive the engine. Throws Error kOutOfMemory when the cache cannot be

@@ -7,17 +7,10 @@
 
 #include "model/kv_memory.h"
 #include "runtime/engine/chain.h"
+#include "runtime/engine/engine_options.h"
 #include "runtime/layers/batch_runner.h"
 
 namespace butterfly::runtime {
-
-struct PagedLayersOptions {
-  size_t positions = 0;  // of the cache; 0: the model's context
-  size_t sequences = 16;
-  DType kv_type = DType::kF16;
-  size_t rows_max = 512;
-  std::mutex* turn = nullptr;  // held while a step computes, where several stages share a pool
-};
 
 // What an engine may know of a chain: of the model, and of the options.
 ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options);

@@ -24,9 +24,9 @@ enum class RequestKind {
   kEmbed,  // one vector for the prompt; no token is chosen
 };
 
-struct EngineRequest {
+// All of a request that several may share: the choices of one answer, say.
+struct RequestOptions {
   RequestKind kind = RequestKind::kGenerate;
-  std::vector<int32_t> prompt;
   model::SamplerSettings sampling;                         // with penalties, logit_bias and seed
   size_t tokens_max = std::numeric_limits<size_t>::max();  // to generate; the context bounds it too
   std::vector<std::string> stops;                          // need a tokenizer
@@ -37,8 +37,6 @@ struct EngineRequest {
   size_t top_logprobs = 0;       // and of so many likeliest ones; implies logprobs
   bool prompt_logprobs = false;  // of every prompt token but the first
 
-  std::unique_ptr<model::TokenConstraint> constraint;  // null: any token
-
   std::optional<TimePoint> deadline;  // of the engine's clock; later the request ends with kDeadline
   // Requests of one client share its turn: under load every client gets the same number of tokens, however
   // many requests it has. An API key's hash, say.
@@ -46,6 +44,14 @@ struct EngineRequest {
 
   bool reuse_prefix = true;  // may start from what earlier requests left in the cache
   bool speculate = true;     // neither switch changes a bit of the result
+};
+
+struct EngineRequest : RequestOptions {
+  EngineRequest() = default;
+  explicit EngineRequest(const RequestOptions& options) : RequestOptions(options) {}
+
+  std::vector<int32_t> prompt;
+  std::unique_ptr<model::TokenConstraint> constraint;  // null: any token
 };
 
 // Natural logarithm of the model's probability, before temperature, penalties, bias and constraint.

@@ -14,7 +14,7 @@ namespace {
 SchedulerOptions fitted(SchedulerOptions options, const ChainInfo& chain) {
   const size_t positions = std::min(chain.context, chain.pages * chain.page_positions);
   options.context = options.context == 0 ? positions : std::min(options.context, positions);
-  options.rows_max = std::min(options.rows_max, chain.rows_max);
+  options.rows_max = options.rows_max == 0 ? chain.rows_max : std::min(options.rows_max, chain.rows_max);
   options.running_max = std::min({options.running_max, chain.sequences, options.rows_max});
   BF_CHECK(options.context > 0 && options.running_max > 0) << "a chain without room";
   return options;

@@ -7,27 +7,13 @@
 
 #include "base/result.h"
 #include "runtime/engine/chain.h"
+#include "runtime/engine/engine_options.h"
 #include "runtime/engine/fair_queue.h"
 #include "runtime/engine/page_pool.h"
 #include "runtime/engine/sequence.h"
 #include "runtime/engine/step_times.h"
 
 namespace butterfly::runtime {
-
-struct SchedulerOptions {
-  size_t running_max = 16;
-  size_t waiting_max = 64;
-  size_t waiting_tokens_max = 1 << 18;
-  size_t context = 0;  // positions of one request
-  size_t rows_max = 512;
-  size_t logit_rows_max = 64;  // of one prompt in one step: logits are large
-  double stall_max = 2.0;
-  // A step that only reads prompts takes about this long: new requests and cancellations wait for its end.
-  Duration prompt_step_time = std::chrono::milliseconds(400);
-  bool reuse_prefix = true;
-  bool speculate = true;
-  size_t draft_max = 15;
-};
 
 // The rows [first_row, first_row + row_count) of a step belong to one request.
 struct StepPart {

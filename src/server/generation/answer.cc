@@ -52,6 +52,14 @@ class Answer::Sink : public runtime::EventSink {
   size_t index_;
 };
 
+runtime::EngineRequest request_for(const Generation& generation, const Choice& choice) {
+  runtime::EngineRequest request(generation.request);
+  request.prompt = generation.prompts[choice.prompt];
+  request.sampling.seed += choice.index % generation.n;
+  if (generation.grammar != nullptr) request.constraint = generation.grammar->start();
+  return request;
+}
+
 Answer::Answer(ExchangePtr exchange, Generation generation, ErrorShape shape)
     : created_(std::chrono::duration_cast<std::chrono::seconds>(
                    std::chrono::system_clock::now().time_since_epoch())
@@ -96,8 +104,8 @@ std::optional<ApiError> Answer::submit_more() {
   runtime::Engine& engine = generation_.model->engine();
   for (; open_ < kUnderWayMax && submitted_ < choices_.size(); ++submitted_) {
     Choice& choice = choices_[submitted_];
-    const auto id =
-        engine.submit(request_for(choice), std::make_shared<Sink>(shared_from_this(), choice.index));
+    const auto id = engine.submit(request_for(generation_, choice),
+                                  std::make_shared<Sink>(shared_from_this(), choice.index));
     if (id.ok()) {
       choice.id = *id;
       ++open_;
@@ -110,26 +118,6 @@ std::optional<ApiError> Answer::submit_more() {
     return error;
   }
   return std::nullopt;
-}
-
-runtime::EngineRequest Answer::request_for(const Choice& choice) const {
-  const runtime::EngineRequest& base = generation_.request;
-  runtime::EngineRequest request;
-  request.kind = base.kind;
-  request.prompt = generation_.prompts[choice.prompt];
-  request.sampling = base.sampling;
-  request.sampling.seed += choice.index % generation_.n;
-  request.tokens_max = base.tokens_max;
-  request.stops = base.stops;
-  request.ignore_eos = base.ignore_eos;
-  request.show_special = base.show_special;
-  request.logprobs = base.logprobs;
-  request.top_logprobs = base.top_logprobs;
-  request.prompt_logprobs = base.prompt_logprobs;
-  request.deadline = base.deadline;
-  request.client = base.client;
-  if (generation_.grammar != nullptr) request.constraint = generation_.grammar->start();
-  return request;
 }
 
 void Answer::prompt(size_t index, std::vector<runtime::TokenEvent> events) {

@@ -19,8 +19,8 @@ namespace butterfly::server {
 struct Generation {
   ModelPtr model;
   std::vector<std::vector<int32_t>> prompts;
-  size_t n = 1;                    // answers to each prompt
-  runtime::EngineRequest request;  // for each of them, but for prompt, seed and constraint
+  size_t n = 1;                                           // answers to each prompt
+  runtime::RequestOptions request;                        // of each of them; the seed counts up
   std::shared_ptr<const model::CompiledGrammar> grammar;  // null: any text
   bool tools = false;                                     // the text may hold calls
   model::ToolStyle tool_style = model::ToolStyle::kHermes;
@@ -41,6 +41,9 @@ struct Choice {
 
   std::string finish_reason() const;  // OpenAI's words
 };
+
+// What the engine is asked for one of them.
+runtime::EngineRequest request_for(const Generation& generation, const Choice& choice);
 
 // Gets the engine's events and hands them to a format (the derived classes), one at a time. Lives until its
 // last choice has ended; when the client goes, what still runs is cancelled.
@@ -76,7 +79,6 @@ class Answer : public std::enable_shared_from_this<Answer> {
   class Sink;
   void submit_all();
   std::optional<ApiError> submit_more();
-  runtime::EngineRequest request_for(const Choice& choice) const;
   void tokens(size_t index, std::vector<runtime::TokenEvent> events);
   void prompt(size_t index, std::vector<runtime::TokenEvent> events);
   void finish(size_t index, runtime::FinishEvent event);

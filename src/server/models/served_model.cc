@@ -7,7 +7,6 @@
 #include "base/units.h"
 #include "model/kv_cache.h"
 #include "runtime/chain/stage_settings.h"
-#include "runtime/engine/local_engine.h"
 #include "runtime/layers/described_model.h"
 #include "runtime/nodes/cluster_host.h"
 
@@ -16,31 +15,32 @@ namespace {
 
 constexpr size_t kDefaultContexts = 4;  // that the cache holds
 
+size_t asked_context(const ModelOptions& options) { return options.run.engine.scheduler.context; }
+
 size_t context_of(const ModelOptions& options, const model::ModelConfig& config) {
-  const size_t wanted = options.context > 0 ? options.context : std::min(config.context, kDefaultContext);
+  const size_t wanted =
+      asked_context(options) > 0 ? asked_context(options) : std::min(config.context, kDefaultContext);
   return config.positions_max > 0 ? std::min(wanted, config.positions_max) : wanted;
 }
 
 size_t positions_of(const ModelOptions& options, size_t context) {
-  const size_t wanted = options.cache_positions > 0 ? options.cache_positions : kDefaultContexts * context;
-  return std::max(wanted, context);
+  const size_t asked = options.run.layers.positions;
+  return std::max(asked > 0 ? asked : kDefaultContexts * context, context);
 }
 
 uint64_t cache_bytes(const ModelOptions& options, const model::ModelConfig& config) {
-  const model::KvShape shape{
-      .layers = config.layers, .kv_heads = config.kv_heads, .layout = {options.cache_type, config.head_dim}};
+  const model::KvShape shape{.layers = config.layers,
+                             .kv_heads = config.kv_heads,
+                             .layout = {options.run.layers.kv_type, config.head_dim}};
   return uint64_t{model::kv_bytes_per_position(shape)} * positions_of(options, context_of(options, config));
 }
 
-runtime::EngineOptions engine_options(const ModelOptions& options, size_t context) {
-  runtime::EngineOptions engine;
-  engine.running_max = options.parallel;
-  engine.waiting_max = options.queue;
-  engine.waiting_tokens_max = options.queue_tokens;
-  engine.context = context;
-  engine.reuse_prefix = options.reuse_prefix;
-  engine.speculate = options.speculate;
-  return engine;
+// With the numbers that depend on the model.
+runtime::LocalEngineOptions engine_options(const ModelOptions& options, const model::ModelConfig& config) {
+  runtime::LocalEngineOptions run = options.run;
+  run.engine.scheduler.context = context_of(options, config);
+  run.layers.positions = positions_of(options, run.engine.scheduler.context);
+  return run;
 }
 
 }  // namespace
@@ -48,13 +48,13 @@ runtime::EngineOptions engine_options(const ModelOptions& options, size_t contex
 runtime::StageSettings stage_settings(const ModelSpec& spec, const ModelOptions& options) {
   const model::ModelFile file =
       model::open_model(spec.path, {.tokenizer_path = spec.tokenizer, .access = FileAccess::kMap});
-  const size_t context = context_of(options, model::read_config(file, options.context));
+  const auto run = engine_options(options, model::read_config(file, asked_context(options)));
   runtime::StageSettings settings;
-  settings.context = context;
-  settings.positions = positions_of(options, context);
-  settings.sequences = options.parallel;
-  settings.rows_max = options.batch;
-  settings.kv_type = options.cache_type;
+  settings.context = run.engine.scheduler.context;
+  settings.positions = run.layers.positions;
+  settings.sequences = run.engine.scheduler.running_max;
+  settings.rows_max = run.layers.rows_max;
+  settings.kv_type = run.layers.kv_type;
   return settings;
 }
 
@@ -65,7 +65,7 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Thr
   runtime::LoadOptions load;
   load.tokenizer_path = spec.tokenizer;
   load.access = options.access;
-  load.context = options.context;
+  load.context = asked_context(options);
   load.adapters = spec.adapters;
   load.weights = std::move(weights);
   {
@@ -73,18 +73,13 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Thr
     loaded_ = runtime::load_model(spec.path, loaders, load);
   }
   read_template();
-  const size_t context = context_of(options, loaded_->config);
-  runtime::LocalEngineOptions engine;
-  engine.engine = engine_options(options, context);
-  engine.positions = positions_of(options, context);
-  engine.kv_type = options.cache_type;
-  engine.rows_max = options.batch;
-  engine.turn = &turn;
-  engine_ = runtime::make_local_engine(*loaded_, pool, engine);
+  runtime::LocalEngineOptions run = engine_options(options, loaded_->config);
+  run.layers.turn = &turn;
+  engine_ = runtime::make_local_engine(*loaded_, pool, run);
   bytes_ = cache_bytes(options, loaded_->config);
   weight_bytes_ = loaded_->file.tensor_bytes();
   log_info("{}: loaded in {}: {} and {} tokens of context", spec.name, format_duration(loaded_->load_time),
-           format_bytes(weight_bytes() + bytes_), context);
+           format_bytes(weight_bytes() + bytes_), run.engine.scheduler.context);
 }
 
 ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, runtime::ClusterHost& cluster)
@@ -93,12 +88,12 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, run
   runtime::LoadOptions load;
   load.tokenizer_path = spec.tokenizer;
   load.access = options.access;
-  load.context = options.context;
+  load.context = asked_context(options);
   loaded_ = runtime::describe_model(spec.path, load);
   read_template();
-  const size_t context = context_of(options, loaded_->config);
-  engine_ = cluster.make_engine(loaded_->tokenizer.get(), engine_options(options, context));
-  log_info("{}: served by the cluster, {} tokens of context", spec.name, context);
+  const runtime::EngineOptions engine = engine_options(options, loaded_->config).engine;
+  engine_ = cluster.make_engine(loaded_->tokenizer.get(), engine);
+  log_info("{}: served by the cluster, {} tokens of context", spec.name, engine.scheduler.context);
 }
 
 void ServedModel::read_template() {
@@ -122,7 +117,7 @@ model::GrammarCompiler& ServedModel::grammars() {
 MemoryForecast forecast_memory(const ModelSpec& spec, const ModelOptions& options) {
   const model::ModelFile file =
       model::open_model(spec.path, {.tokenizer_path = spec.tokenizer, .access = FileAccess::kMap});
-  return {file.tensor_bytes(), cache_bytes(options, model::read_config(file, options.context))};
+  return {file.tensor_bytes(), cache_bytes(options, model::read_config(file, asked_context(options)))};
 }
 
 }  // namespace butterfly::server

@@ -10,7 +10,7 @@
 
 #include "model/chat_template/chat_prompt.h"
 #include "model/grammar/structured_output.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/local_engine.h"
 #include "runtime/layers/loaded_model.h"
 
 namespace butterfly::runtime {
@@ -30,15 +30,8 @@ struct ModelSpec {
 };
 
 struct ModelOptions {
-  size_t context = 0;
-  size_t parallel = 16;
-  size_t batch = 512;
-  size_t cache_positions = 0;
-  DType cache_type = DType::kF16;
-  size_t queue = 64;
-  size_t queue_tokens = 1 << 18;
-  bool reuse_prefix = true;
-  bool speculate = true;
+  // Context 0: the model's, at most kDefaultContext. Cache positions 0: so many that several contexts fit.
+  runtime::LocalEngineOptions run;
   FileAccess access = FileAccess::kMap;
   size_t load_threads = 0;
   std::map<std::string, std::string> schemas;  // that those in requests may refer to, by URI

@@ -1,0 +1,49 @@
+// What an engine and its parts can be told. One struct inside the other: a setting has one place.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <mutex>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "tensor/dtype.h"
+
+namespace butterfly::runtime {
+
+// How requests become steps.
+struct SchedulerOptions {
+  size_t running_max = 16;              // requests that advance in the same step
+  size_t waiting_max = 64;              // requests in the queue
+  size_t waiting_tokens_max = 1 << 18;  // prompt tokens in the queue
+  size_t context = 0;                   // positions of one request; 0: as many as the chain has
+  size_t rows_max = 0;                  // of one step; 0: as many as the chain takes
+  size_t logit_rows_max = 64;           // of one prompt in one step: logits are large
+  // While others read their prompts in, a step takes at most so many times what the running streams alone
+  // would take.
+  double stall_max = 2.0;
+  // A step that only reads prompts takes about this long: new requests and cancellations wait for its end.
+  Duration prompt_step_time = std::chrono::milliseconds(400);
+  bool reuse_prefix = true;
+  bool speculate = true;
+  size_t draft_max = 15;  // tokens guessed ahead for one request
+};
+
+struct EngineOptions {
+  SchedulerOptions scheduler = {};
+  // Called on the engine's thread when the chain is lost and cannot be reset, with the reason; must return at
+  // once. Requests then wait, logs and all, until somebody calls replace_chain(), but at most chain_wait_max;
+  // after that they end with kError and kPeerLost. Empty: the engine tries the same chain a few times.
+  std::function<void(const Status&)> on_chain_lost = {};
+  Duration chain_wait_max = std::chrono::seconds(30);
+};
+
+// Of layers whose cache the engine places, page by page.
+struct PagedLayersOptions {
+  size_t positions = 0;  // of the cache; 0: the model's context
+  size_t sequences = 16;
+  DType kv_type = DType::kF16;
+  size_t rows_max = 512;       // per step
+  std::mutex* turn = nullptr;  // held while a step computes, where several stages share a pool
+};
+
+}  // namespace butterfly::runtime
