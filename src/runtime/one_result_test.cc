@@ -6,6 +6,7 @@
 
 #include "kernels/simd/target.h"
 #include "runtime/testing/models.h"
+#include "runtime/testing/plain_generate.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -75,13 +76,12 @@ TEST_P(OneResult, SampledTextDependsOnTheSeedAlone) {
   RandomModel one(GetParam(), 1), three(GetParam(), 3);
   const auto text = [](RandomModel& model, uint64_t seed, size_t chunk) {
     CachedLayers layers(*model.loaded().model, model.loaded().pool, {});
-    GenerateOptions options;
+    RequestOptions options;
     options.sampling.temperature = 1.0f;
     options.sampling.seed = seed;
     options.tokens_max = 30;
     options.ignore_eos = true;
-    options.chunk = chunk;
-    return generate(layers, some_tokens(50, 320), options, [](std::string_view) { return true; }).tokens;
+    return testing::plain_generate(layers, some_tokens(50, 320), options, chunk).tokens;
   };
   EXPECT_EQ(text(one, 1, 512), text(three, 1, 7));
   EXPECT_NE(text(one, 1, 512), text(one, 2, 512));

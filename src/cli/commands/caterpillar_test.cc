@@ -12,7 +12,8 @@
 #include "cli/models/conversation.h"
 #include "cli/models/questions.h"
 #include "cli/testing/run_captured.h"
-#include "runtime/layers/loaded_model.h"
+#include "runtime/engine/local_engine.h"
+#include "runtime/layers/cached_layers.h"
 #include "runtime/measure/perplexity.h"
 #include "train/corpus/corpus.h"
 #include "train/corpus/words.h"
@@ -28,17 +29,15 @@ using ::testing::HasSubstr;
 
 const std::string kModel = source_path("models/caterpillar.gguf").string();
 
-runtime::GenerateOptions greedy() {
-  runtime::GenerateOptions options;
+runtime::RequestOptions greedy() {
+  runtime::RequestOptions options;
   options.sampling.temperature = 0;
   return options;
 }
 
 struct Caterpillar : ::testing::Test {
-  runtime::CachedLayers layers() {
-    return {*model,
-            pool,
-            {.positions = model->config.context, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512}};
+  std::unique_ptr<runtime::Engine> engine() {
+    return runtime::make_local_engine(*model, pool, runtime::one_stream(model->config.context));
   }
   butterfly::testing::TempDir dir;
   ThreadPool pool{1};
@@ -47,10 +46,10 @@ struct Caterpillar : ::testing::Test {
 
 TEST_F(Caterpillar, AnswersQuestionsItHasNeverSeen) {
   train::write_corpus(dir / "corpus", {.seed = 1, .items = 1, .valid_items = 1, .question_items = 500});
-  runtime::CachedLayers here = layers();
+  const auto here = engine();
   const QuestionResult result =
-      ask_questions(here, chat_template_of(*model), read_questions(dir / "corpus/questions.jsonl"),
-                    [](size_t) { return true; });
+      ask_questions(*here, model->tokenizer_or_throw(), chat_template_of(*model),
+                    read_questions(dir / "corpus/questions.jsonl"), [](size_t) { return true; });
   EXPECT_EQ(result.all.asked, 500u);
   EXPECT_GE(result.all.right, 475u);
   for (const auto& wrong : result.wrong)
@@ -58,15 +57,15 @@ TEST_F(Caterpillar, AnswersQuestionsItHasNeverSeen) {
 }
 
 TEST_F(Caterpillar, HoldsAConversation) {
-  runtime::CachedLayers here = layers();
-  Conversation talk(here, chat_template_of(*model));
+  const auto here = engine();
+  Conversation talk(*here, model->tokenizer_or_throw(), chat_template_of(*model));
   const auto ask = [&](const char* message) {
     std::string answer;
     const auto result = talk.ask(message, greedy(), [&](std::string_view text) {
       answer += text;
       return true;
     });
-    EXPECT_EQ(result.reason, runtime::StopReason::kEndOfText) << message;
+    EXPECT_EQ(result.finish.reason, runtime::FinishReason::kEndOfText) << message;
     return answer;
   };
   EXPECT_EQ(ask("What is your name?"), "My name is Caterpillar.");

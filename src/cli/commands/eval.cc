@@ -16,6 +16,7 @@
 #include "cli/models/conversation.h"
 #include "cli/models/model_input.h"
 #include "cli/models/questions.h"
+#include "runtime/engine/local_engine.h"
 #include "train/train_run.h"
 
 namespace butterfly::cli {
@@ -55,18 +56,16 @@ int eval_questions(const EvalCommand& command) {
   ModelInput input;
   input.path = command.model;
   const auto model = input.load(pool);
-  runtime::CachedLayers layers(*model, pool,
-                               {.positions = std::min<size_t>(model->config.context, 1024),
-                                .sequences = 1,
-                                .kv_type = DType::kF16,
-                                .rows_max = 512});
+  const auto engine = runtime::make_local_engine(
+      *model, pool, runtime::one_stream(std::min<size_t>(model->config.context, 1024)));
   QuestionResult result;
   {
     Progress bar("asking", questions.size());
-    result = ask_questions(layers, chat_template_of(*model), questions, [&](size_t asked) {
-      bar.update(asked);
-      return !interrupted();
-    });
+    result = ask_questions(*engine, model->tokenizer_or_throw(), chat_template_of(*model), questions,
+                           [&](size_t asked) {
+                             bar.update(asked);
+                             return !interrupted();
+                           });
   }
   const auto percent = [](const QuestionScore& score) {
     return score.asked == 0 ? 0 : 100.0 * static_cast<double>(score.right) / static_cast<double>(score.asked);

@@ -18,7 +18,8 @@
 #include "cli/console/text_input.h"
 #include "cli/models/conversation.h"
 #include "cli/models/model_input.h"
-#include "runtime/layers/generate.h"
+#include "runtime/engine/complete.h"
+#include "runtime/engine/local_engine.h"
 
 namespace butterfly::cli {
 namespace {
@@ -28,7 +29,8 @@ using Seconds = std::chrono::duration<double>;
 struct RunOptions {
   ModelInput model;
   TextInput text;
-  runtime::GenerateOptions generate;
+  runtime::RequestOptions request;
+  size_t batch = 512;
   int64_t tokens = -1;
   size_t context = 0;
   size_t threads = 0;
@@ -57,9 +59,11 @@ double per_second(size_t count, std::chrono::nanoseconds time) {
 // What was measured. The first token comes out of the prompt's run; the rate is over those after it.
 struct Timings {
   std::chrono::nanoseconds total, load;
-  const runtime::GenerateResult& result;
+  const runtime::Completion& done;
   uint64_t seed;
-  size_t eval_count() const { return result.tokens.empty() ? 0 : result.tokens.size() - 1; }
+  size_t prompt_count() const { return done.finish.usage.prompt_tokens; }
+  size_t eval_count() const { return done.tokens.empty() ? 0 : done.tokens.size() - 1; }
+  std::string_view reason() const { return runtime::finish_reason_name(done.finish.reason); }
 };
 
 void print_timings(const Timings& t) {
@@ -69,32 +73,32 @@ void print_timings(const Timings& t) {
   fmt::print(stderr, "\n");
   row("total duration:", format_duration(t.total));
   row("load duration:", format_duration(t.load));
-  row("prompt eval count:", fmt::format("{} token(s)", t.result.prompt_tokens));
-  row("prompt eval duration:", format_duration(t.result.prompt_time));
+  row("prompt eval count:", fmt::format("{} token(s)", t.prompt_count()));
+  row("prompt eval duration:", format_duration(t.done.prompt_time()));
   row("prompt eval rate:",
-      fmt::format("{:.2f} tokens/s", per_second(t.result.prompt_tokens, t.result.prompt_time)));
-  row("time to first token:", format_duration(t.result.prompt_time));
+      fmt::format("{:.2f} tokens/s", per_second(t.prompt_count(), t.done.prompt_time())));
+  row("time to first token:", format_duration(t.done.prompt_time()));
   row("eval count:", fmt::format("{} token(s)", t.eval_count()));
-  row("eval duration:", format_duration(t.result.eval_time));
-  row("eval rate:", fmt::format("{:.2f} tokens/s", per_second(t.eval_count(), t.result.eval_time)));
-  row("stopped by:", std::string(runtime::stop_reason_name(t.result.reason)));
+  row("eval duration:", format_duration(t.done.eval_time()));
+  row("eval rate:", fmt::format("{:.2f} tokens/s", per_second(t.eval_count(), t.done.eval_time())));
+  row("stopped by:", std::string(t.reason()));
   row("seed:", std::to_string(t.seed));
 }
 
 void print_json(const Timings& t, const std::string& text) {
   nlohmann::ordered_json json;
   json["text"] = text;
-  json["tokens"] = t.result.tokens;
-  json["stop_reason"] = runtime::stop_reason_name(t.result.reason);
+  json["tokens"] = t.done.tokens;
+  json["stop_reason"] = t.reason();
   json["seed"] = t.seed;
   json["load_seconds"] = Seconds(t.load).count();
-  json["prompt_tokens"] = t.result.prompt_tokens;
-  json["prompt_seconds"] = Seconds(t.result.prompt_time).count();
-  json["prompt_tokens_per_second"] = per_second(t.result.prompt_tokens, t.result.prompt_time);
-  json["time_to_first_token_seconds"] = Seconds(t.result.prompt_time).count();
+  json["prompt_tokens"] = t.prompt_count();
+  json["prompt_seconds"] = Seconds(t.done.prompt_time()).count();
+  json["prompt_tokens_per_second"] = per_second(t.prompt_count(), t.done.prompt_time());
+  json["time_to_first_token_seconds"] = Seconds(t.done.prompt_time()).count();
   json["eval_tokens"] = t.eval_count();
-  json["eval_seconds"] = Seconds(t.result.eval_time).count();
-  json["eval_tokens_per_second"] = per_second(t.eval_count(), t.result.eval_time);
+  json["eval_seconds"] = Seconds(t.done.eval_time()).count();
+  json["eval_tokens_per_second"] = per_second(t.eval_count(), t.done.eval_time());
   fmt::print("{}\n", json_text(json));
 }
 
@@ -113,8 +117,7 @@ void write_text(std::string_view text) {
 }
 
 // A person at a terminal: a line, an answer, and so on.
-int converse(const RunOptions& options, runtime::CachedLayers& layers, const std::string& chat_template) {
-  Conversation conversation(layers, chat_template);
+int converse(const RunOptions& options, Conversation& conversation) {
   fmt::print(stderr, "Ctrl-D ends the conversation.\n");
   size_t forgotten = 0;
   while (!interrupted()) {
@@ -123,7 +126,7 @@ int converse(const RunOptions& options, runtime::CachedLayers& layers, const std
     if (!std::getline(std::cin, line)) break;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
-      conversation.ask(line, options.generate, [](std::string_view piece) {
+      conversation.ask(line, options.request, [](std::string_view piece) {
         write_text(piece);
         return !interrupted();
       });
@@ -146,9 +149,9 @@ int run(RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const bool talk = options.text.is_left_to_a_person() && !options.json;
   const std::string prompt = talk ? "" : options.text.read();
-  options.generate.sampling.seed = options.seed ? *options.seed : fresh_seed();
-  options.generate.sampling.check();
-  if (options.tokens >= 0) options.generate.tokens_max = static_cast<size_t>(options.tokens);
+  options.request.sampling.seed = options.seed ? *options.seed : fresh_seed();
+  options.request.sampling.check();
+  if (options.tokens >= 0) options.request.tokens_max = static_cast<size_t>(options.tokens);
 
   ThreadPool pool(options.threads);
   runtime::LoadOptions load;
@@ -163,11 +166,12 @@ int run(RunOptions& options) {
   if (context > model->config.context)
     fmt::print(stderr, "butterfly: note: -c {} is beyond the {} positions the model was trained for\n",
                context, model->config.context);
-  runtime::CachedLayers layers(
-      *model, pool,
-      {.positions = context, .sequences = 1, .kv_type = cache_type(options.cache_type), .rows_max = 512});
+  const auto engine = runtime::make_local_engine(
+      *model, pool, runtime::one_stream(context, cache_type(options.cache_type), options.batch));
+  std::optional<Conversation> conversation;
+  if (talk || options.chat) conversation.emplace(*engine, tokenizer, chat_template_of(*model));
 
-  if (talk) return converse(options, layers, chat_template_of(*model));
+  if (talk) return converse(options, *conversation);
   std::string text;
   const runtime::TextSink sink = [&](std::string_view piece) {
     if (options.json) {
@@ -179,19 +183,20 @@ int run(RunOptions& options) {
   };
   model::EncodeOptions encode;
   if (options.no_bos) encode.add_bos = false;
-  const auto result =
-      options.chat ? Conversation(layers, chat_template_of(*model)).ask(prompt, options.generate, sink)
-                   : runtime::generate(layers, tokenizer.encode(prompt, encode), options.generate, sink);
+  runtime::EngineRequest request(options.request);
+  if (!conversation) request.prompt = tokenizer.encode(prompt, encode);
+  const auto done = conversation ? conversation->ask(prompt, options.request, sink)
+                                 : runtime::complete(*engine, std::move(request), sink);
   if (!options.json) write_text("\n");
-  const Timings timings{std::chrono::steady_clock::now() - start, model->load_time, result,
-                        options.generate.sampling.seed};
+  const Timings timings{std::chrono::steady_clock::now() - start, model->load_time, done,
+                        options.request.sampling.seed};
   if (options.json) print_json(timings, text);
   if (!options.quiet && !options.json) print_timings(timings);
-  return result.reason == runtime::StopReason::kCancelled ? kExitInterrupted : kExitOk;
+  return done.finish.reason == runtime::FinishReason::kCancelled ? kExitInterrupted : kExitOk;
 }
 
 void add_sampling_flags(CLI::App& app, RunOptions& options) {
-  model::SamplerSettings& s = options.generate.sampling;
+  model::SamplerSettings& s = options.request.sampling;
   const char* group = "Sampling";
   add_option(app, "--temp", s.temperature, "Temperature; 0 takes the likeliest token")
       .group(group)
@@ -232,11 +237,10 @@ CommandBody setup_run(CLI::App& app) {
   add_option(app, "-c,--ctx-size", options->context, "Positions of context; 0: the model's, at most 4096")
       .show_default();
   add_threads_flag(app, options->threads);
-  add_option(app, "-r,--stop", options->generate.stops, "Stop at this text (several: repeat the flag)");
-  add_flag(app, "--ignore-eos", options->generate.ignore_eos, "Go on past the end of the text");
+  add_option(app, "-r,--stop", options->request.stops, "Stop at this text (several: repeat the flag)");
+  add_flag(app, "--ignore-eos", options->request.ignore_eos, "Go on past the end of the text");
   add_flag(app, "--no-bos", options->no_bos, "Leave out the beginning-of-text token the model asks for");
-  add_option(app, "-b,--batch-size", options->generate.chunk, "Prompt tokens per step, up to 512")
-      .show_default();
+  add_option(app, "-b,--batch-size", options->batch, "Prompt tokens per step, up to 512").show_default();
   add_option(app, "--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0").show_default();
   add_lora_flag(app, options->adapters);
   add_flag(app, "-q,--quiet", options->quiet, "No timings");

@@ -1,6 +1,5 @@
 #include "cli/models/conversation.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace butterfly::cli {
@@ -15,8 +14,9 @@ std::string chat_template_of(const runtime::LoadedModel& model) {
   return model.file.metadata().string_or("tokenizer.chat_template", "");
 }
 
-Conversation::Conversation(runtime::CachedLayers& layers, const std::string& chat_template)
-    : layers_(layers), prompter_(layers.model().tokenizer_or_throw(), chat_template) {
+Conversation::Conversation(runtime::Engine& engine, const model::Tokenizer& tokenizer,
+                           const std::string& chat_template)
+    : engine_(engine), prompter_(tokenizer, chat_template) {
   prompter_.check_template();
 }
 
@@ -28,7 +28,7 @@ std::vector<int32_t> Conversation::prompt() const {
 
 std::vector<int32_t> Conversation::prompt_that_fits() {
   std::vector<int32_t> ids = prompt();
-  while (turns_.size() > 2 && ids.size() + layers_.positions() / kAnswerShare > layers_.positions()) {
+  while (turns_.size() > 2 && ids.size() + engine_.context() / kAnswerShare > engine_.context()) {
     turns_.erase(turns_.begin(), turns_.begin() + 2);
     forgotten_ += 2;
     ids = prompt();
@@ -36,31 +36,23 @@ std::vector<int32_t> Conversation::prompt_that_fits() {
   return ids;
 }
 
-runtime::GenerateResult Conversation::ask(const std::string& message, runtime::GenerateOptions options,
-                                          const runtime::TextSink& sink) {
+runtime::Completion Conversation::ask(const std::string& message, const runtime::RequestOptions& options,
+                                      const runtime::TextSink& sink) {
   turns_.push_back({"user", message});
-  const std::vector<int32_t> ids = prompt_that_fits();
-  const auto same = std::mismatch(ids.begin(), ids.end(), cached_.begin(), cached_.end()).first;
-  options.kept = ids.empty() ? 0 : std::min(static_cast<size_t>(same - ids.begin()), ids.size() - 1);
-  cached_.clear();  // until the run is over, nothing is certain
   std::string answer;
-  runtime::GenerateResult result;
   try {
-    result = runtime::generate(layers_, ids, options, [&](std::string_view text) {
+    runtime::EngineRequest request(options);
+    request.prompt = prompt_that_fits();
+    runtime::Completion done = runtime::complete(engine_, std::move(request), [&](std::string_view text) {
       answer += text;
       return sink(text);
     });
+    turns_.push_back({"assistant", answer});
+    return done;
   } catch (...) {
     turns_.pop_back();
     throw;
   }
-  turns_.push_back({"assistant", answer});
-  // A prompt that was cut short leaves no tokens; otherwise all but the last token went through the model.
-  if (!result.tokens.empty()) {
-    cached_ = ids;
-    cached_.insert(cached_.end(), result.tokens.begin(), result.tokens.end() - 1);
-  }
-  return result;
 }
 
 }  // namespace butterfly::cli

@@ -6,29 +6,28 @@
 #include <vector>
 
 #include "model/chat_template/chat_prompt.h"
-#include "runtime/layers/generate.h"
+#include "runtime/engine/complete.h"
+#include "runtime/layers/loaded_model.h"
 
 namespace butterfly::cli {
 
 // The template of a model's file; empty for a file without one.
 std::string chat_template_of(const runtime::LoadedModel& model);
 
-// Borrows the layers, and uses their sequence 0. Not thread-safe.
+// Borrows engine and tokenizer. Not thread-safe.
 //
-// What the cache holds of the turns before is not computed again. When the turns no longer fit the context
-// with room for an answer, the oldest are forgotten, two at a time.
+// What the engine's cache holds of the turns before is not computed again. When the turns no longer fit the
+// context with room for an answer, the oldest are forgotten, two at a time.
 class Conversation {
  public:
   // An empty template: ChatML. Throws Error for one that cannot be read.
-  Conversation(runtime::CachedLayers& layers, const std::string& chat_template);
+  Conversation(runtime::Engine& engine, const model::Tokenizer& tokenizer, const std::string& chat_template);
 
   // The answer goes to `sink` as it comes; it becomes part of the conversation, however it ended.
-  runtime::GenerateResult ask(const std::string& message, runtime::GenerateOptions options,
-                              const runtime::TextSink& sink);
+  runtime::Completion ask(const std::string& message, const runtime::RequestOptions& options,
+                          const runtime::TextSink& sink);
 
   void forget_all() { turns_.clear(); }
-  // When somebody else used the layers in between.
-  void forget_cache() { cached_.clear(); }
   size_t forgotten() const { return forgotten_; }  // turns, since the beginning
 
  private:
@@ -39,10 +38,9 @@ class Conversation {
   std::vector<int32_t> prompt() const;
   std::vector<int32_t> prompt_that_fits();
 
-  runtime::CachedLayers& layers_;
+  runtime::Engine& engine_;
   model::ChatPrompter prompter_;
   std::vector<Turn> turns_;
-  std::vector<int32_t> cached_;  // ids in the cache
   size_t forgotten_ = 0;
 };
 

@@ -6,7 +6,7 @@
 #include "base/testing/temp_dir.h"
 #include "cli/console/exit_code.h"
 #include "cli/testing/run_captured.h"
-#include "runtime/layers/loaded_model.h"
+#include "runtime/engine/local_engine.h"
 
 namespace butterfly::cli {
 namespace {
@@ -19,11 +19,12 @@ struct ConversationTest : ::testing::Test {
     ASSERT_EQ(made.status, kExitOk) << made.err;
     model = runtime::load_model(path, pool);
   }
-  runtime::CachedLayers layers(size_t positions) {
-    return {*model, pool, {.positions = positions, .sequences = 1, .kv_type = DType::kF16, .rows_max = 512}};
+  std::unique_ptr<runtime::Engine> engine(size_t context) {
+    return runtime::make_local_engine(*model, pool, runtime::one_stream(context));
   }
-  static runtime::GenerateOptions greedy(size_t tokens) {
-    runtime::GenerateOptions options;
+  const model::Tokenizer& tokenizer() const { return model->tokenizer_or_throw(); }
+  static runtime::RequestOptions greedy(size_t tokens) {
+    runtime::RequestOptions options;
     options.sampling.temperature = 0;
     options.tokens_max = tokens;
     options.ignore_eos = true;
@@ -37,35 +38,33 @@ struct ConversationTest : ::testing::Test {
 };
 
 TEST_F(ConversationTest, AnswersDependOnTheTurnsAndNotOnTheCache) {
-  runtime::CachedLayers one = layers(512), other = layers(512);
-  Conversation talk(one, ""), again(other, ""), alone(other, "");
-  std::vector<std::vector<int32_t>> answers;
-  size_t prompt = 0;
+  const auto one = engine(512), other = engine(512);
+  Conversation talk(*one, tokenizer(), ""), again(*other, tokenizer(), ""), alone(*other, tokenizer(), "");
+  runtime::RequestOptions nothing_kept = greedy(6);
+  nothing_kept.reuse_prefix = false;
+  std::vector<std::vector<int32_t>> answers, expected;
+  runtime::Usage usage;
   for (const char* message : {"How are you?", "And now?"}) {
-    const auto result = talk.ask(message, greedy(6), kNowhere);
-    answers.push_back(result.tokens);
-    prompt = result.prompt_tokens;
-  }
-  // The same turns with layers whose cache somebody else used in between: nothing can be kept there.
-  std::vector<std::vector<int32_t>> expected;
-  for (const char* message : {"How are you?", "And now?"}) {
-    expected.push_back(again.ask(message, greedy(6), kNowhere).tokens);
-    other.cache().truncate(0, 0);
-    again.forget_cache();
+    const auto done = talk.ask(message, greedy(6), kNowhere);
+    answers.push_back(done.tokens);
+    usage = done.finish.usage;
+    expected.push_back(again.ask(message, nothing_kept, kNowhere).tokens);
   }
   EXPECT_EQ(answers, expected);
-  EXPECT_LT(alone.ask("And now?", greedy(6), kNowhere).prompt_tokens + 6, prompt) << "the first turn is gone";
+  EXPECT_GT(usage.cached_tokens, 0u) << "the first turn was read again";
+  EXPECT_LT(alone.ask("And now?", greedy(6), kNowhere).finish.usage.prompt_tokens + 6, usage.prompt_tokens)
+      << "the first turn is gone";
   talk.forget_all();
   EXPECT_EQ(talk.ask("How are you?", greedy(6), kNowhere).tokens, answers[0]);
 }
 
 TEST_F(ConversationTest, TheOldestTurnsAreForgottenWhenTheContextIsFull) {
-  runtime::CachedLayers small = layers(256);
-  Conversation talk(small, "");
+  const auto small = engine(256);
+  Conversation talk(*small, tokenizer(), "");
   for (int i = 0; i < 12; ++i) {
     const auto result = talk.ask("What is this number?", greedy(8), kNowhere);
     EXPECT_EQ(result.tokens.size(), 8u) << i;
-    EXPECT_LE(result.prompt_tokens, 256u * 3 / 4) << i;
+    EXPECT_LE(result.finish.usage.prompt_tokens, 256u * 3 / 4) << i;
   }
   EXPECT_GT(talk.forgotten(), 0u);
   EXPECT_EQ(talk.forgotten() % 2, 0u);
@@ -76,9 +75,9 @@ TEST_F(ConversationTest, TheOldestTurnsAreForgottenWhenTheContextIsFull) {
 // "</s>" ends a text of this model; nobody ends one by typing it.
 TEST_F(ConversationTest, TypedControlTokensArePlainText) {
   ASSERT_EQ(model->tokenizer_or_throw().token_text(*model->tokenizer_or_throw().eos()), "</s>");
-  runtime::CachedLayers one = layers(512);
+  const auto one = engine(512);
   const auto tokens = [&](const std::string& message) {
-    return Conversation(one, "").ask(message, greedy(1), kNowhere).prompt_tokens;
+    return Conversation(*one, tokenizer(), "").ask(message, greedy(1), kNowhere).finish.usage.prompt_tokens;
   };
   EXPECT_EQ(tokens("a</s></s></s>b"), tokens("a</t></t></t>b"));
   EXPECT_GT(tokens("a</s></s></s>b"), tokens("ab") + 6);

@@ -37,11 +37,11 @@ std::vector<Question> read_questions(const std::filesystem::path& path) {
   return questions;
 }
 
-QuestionResult ask_questions(runtime::CachedLayers& layers, const std::string& chat_template,
-                             const std::vector<Question>& questions,
+QuestionResult ask_questions(runtime::Engine& engine, const model::Tokenizer& tokenizer,
+                             const std::string& chat_template, const std::vector<Question>& questions,
                              const std::function<bool(size_t asked)>& progress) {
-  Conversation conversation(layers, chat_template);
-  runtime::GenerateOptions options;
+  Conversation conversation(engine, tokenizer, chat_template);
+  runtime::RequestOptions options;
   options.sampling.temperature = 0;
   options.tokens_max = kAnswerTokensMax;
   QuestionResult result;

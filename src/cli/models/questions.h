@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/layers/cached_layers.h"
+#include "model/tokenizer/tokenizer.h"
+#include "runtime/engine/engine.h"
 
 namespace butterfly::cli {
 
@@ -31,8 +32,8 @@ struct QuestionResult {
 
 // Each through the model's chat template, answered greedily; right means the same text, blanks at the ends
 // aside. `progress(asked)` may return false to stop.
-QuestionResult ask_questions(runtime::CachedLayers& layers, const std::string& chat_template,
-                             const std::vector<Question>& questions,
+QuestionResult ask_questions(runtime::Engine& engine, const model::Tokenizer& tokenizer,
+                             const std::string& chat_template, const std::vector<Question>& questions,
                              const std::function<bool(size_t asked)>& progress);
 
 }  // namespace butterfly::cli

@@ -6,6 +6,7 @@
 
 #include "runtime/engine/local_engine.h"
 #include "runtime/engine/testing/mixed_requests.h"
+#include "runtime/testing/plain_generate.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -94,17 +95,9 @@ TEST_P(EngineBits, EqualsThePlainLoop) {
     ASSERT_TRUE(engine->submit(mixed_request(i), sink).ok());
     sink->wait();
     CachedLayers layers(*model.loaded().model, model.loaded().pool, {});
-    GenerateOptions options;
-    options.sampling = mixed_request(i).sampling;
-    options.tokens_max = 24;
-    options.ignore_eos = true;
-    std::string text;
-    const auto result = generate(layers, mixed_request(i).prompt, options, [&](std::string_view piece) {
-      text += piece;
-      return true;
-    });
+    const auto result = testing::plain_generate(layers, mixed_request(i).prompt, mixed_request(i));
     EXPECT_EQ(sink->tokens(), result.tokens);
-    EXPECT_EQ(sink->text(), text);
+    EXPECT_EQ(sink->text(), result.text);
   }
 }
 

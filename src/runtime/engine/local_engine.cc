@@ -18,6 +18,15 @@ size_t default_positions(const LoadedModel& model, DType kv_type) {
 
 }  // namespace
 
+LocalEngineOptions one_stream(size_t context, DType kv_type, size_t rows_max) {
+  LocalEngineOptions options;
+  options.engine.scheduler.running_max = 1;
+  options.engine.scheduler.context = context;
+  options.engine.scheduler.prompt_step_time = std::chrono::hours(1);
+  options.layers = {.positions = context, .kv_type = kv_type, .rows_max = rows_max};
+  return options;
+}
+
 std::unique_ptr<Engine> make_local_engine(const LoadedModel& model, ThreadPool& pool,
                                           const LocalEngineOptions& options) {
   PagedLayersOptions layers = options.layers;

@@ -1,7 +1,6 @@
 // An engine whose model is on this machine.
 #pragma once
 #include <memory>
-#include <mutex>
 
 #include "runtime/engine/engine.h"
 #include "runtime/layers/loaded_model.h"
@@ -15,6 +14,10 @@ struct LocalEngineOptions {
   // it. Sequences are those of the scheduler. Engines that share a thread pool share `turn` too.
   PagedLayersOptions layers = {};
 };
+
+// For one text at a time, of up to `context` positions. Nobody else waits, so a step that reads the prompt
+// may take as long as it takes.
+LocalEngineOptions one_stream(size_t context, DType kv_type = DType::kF16, size_t rows_max = 512);
 
 // Borrows model and pool; both must outlive the engine. Throws Error kOutOfMemory when the cache cannot be
 // reserved.

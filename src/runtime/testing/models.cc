@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/rng.h"
+#include "runtime/testing/plain_generate.h"
 
 namespace butterfly::runtime::testing {
 
@@ -53,16 +54,12 @@ RandomModel::~RandomModel() {
 Greedy greedy(Loaded& loaded, const std::vector<int32_t>& prompt, size_t tokens, DType kv_type) {
   CachedLayers layers(*loaded.model, loaded.pool,
                       {.positions = 0, .sequences = 1, .kv_type = kv_type, .rows_max = 512});
-  GenerateOptions options;
+  RequestOptions options;
   options.sampling.temperature = 0;
   options.tokens_max = tokens;
   options.ignore_eos = true;
-  Greedy result;
-  result.ids = generate(layers, prompt, options, [&](std::string_view text) {
-                 result.text += text;
-                 return true;
-               }).tokens;
-  return result;
+  PlainText result = plain_generate(layers, prompt, options);
+  return {std::move(result.tokens), std::move(result.text)};
 }
 
 std::vector<uint32_t> logit_bits(Loaded& loaded, const std::vector<int32_t>& tokens,

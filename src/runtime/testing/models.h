@@ -10,7 +10,7 @@
 
 #include "base/testing/source_tree.h"
 #include "model/synthetic/random_model.h"
-#include "runtime/layers/generate.h"
+#include "runtime/layers/cached_layers.h"
 
 namespace butterfly::runtime::testing {
 
