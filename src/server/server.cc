@@ -11,7 +11,8 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "kernels/simd/target.h"
-#include "runtime/nodes/cluster_host.h"
+#include "runtime/nodes/cluster_start.h"
+#include "server/cluster_options.h"
 #include "server/dispatch.h"
 #include "server/model_specs.h"
 #include "server/server_context.h"
@@ -67,6 +68,7 @@ HttpServerOptions http_options(const Settings& settings) {
 }  // namespace
 
 struct Server::Impl {
+  std::shared_ptr<runtime::ClusterStart> cluster;  // outlives the host that is in the context
   ServerContext context;
   std::unique_ptr<WorkQueue> queue;
   std::thread drainer;
@@ -109,8 +111,12 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   context.pool = std::make_unique<ThreadPool>(context.settings.threads);
   ModelPool::Options pool;
   if (!context.settings.memory.empty()) pool.memory_bytes = parse_bytes(context.settings.memory).or_throw();
-  if (options.make_cluster) {
-    context.cluster = options.make_cluster(specs.front(), context);
+  if (options.cluster != nullptr) {
+    impl_->cluster = std::move(options.cluster);
+    runtime::ClusterHostOptions host =
+        cluster_options(context.settings, specs.front(), model_settings, *context.pool, context.turn);
+    host.version = context.version;
+    context.cluster = impl_->cluster->make(std::move(host));
     context.cluster->start();
   }
   const std::string on_cluster = context.cluster != nullptr ? specs.front().name : "";

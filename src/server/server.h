@@ -7,22 +7,18 @@
 #include "server/settings.h"
 
 namespace butterfly::runtime {
-class ClusterHost;
+class ClusterStart;
 }  // namespace butterfly::runtime
 
 namespace butterfly::server {
-
-struct ServerContext;
-struct ModelSpec;
 
 struct ServerOptions {
   Settings settings;
   std::string version;
   // Turns what the user wrote after -m into a path (names from the store).
   std::function<std::filesystem::path(const std::string&)> resolve_model;
-  // Makes the cluster that the first model runs on; null: it runs here.
-  std::function<std::shared_ptr<runtime::ClusterHost>(const ModelSpec& model, ServerContext& context)>
-      make_cluster = nullptr;
+  // The cluster that the first model runs on; null: it runs here.
+  std::shared_ptr<runtime::ClusterStart> cluster = nullptr;
 };
 
 class Server {

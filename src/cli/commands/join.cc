@@ -158,7 +158,8 @@ int join(const JoinOptions& options) {
   node.advertise = options.advertise;
   node.version = build_info().version;
   node.places = weight_places(options.cache, options.models);
-  node.capabilities = node_capabilities(options.capabilities, folder, node.places.cache, pool);
+  node.capabilities =
+      runtime::node_capabilities(capability_source(options.capabilities), folder, node.places.cache, pool);
   node.memory_bytes = bytes_of(options.memory);
   node.fetch_bytes_per_s = bytes_of(options.fetch_rate);
   node.pool = &pool;

@@ -111,7 +111,7 @@ int serve(ServeOptions& options) {
   start.settings = options.settings;
   start.version = build_info().version;
   start.resolve_model = resolve_model;
-  const auto nodes = prepare_cluster(start);  // outlives the server
+  start.cluster = cluster_start(start.settings);
   server::Server served(std::move(start));
   throw_if_interrupted();
   const StartLines lines(served);

@@ -2,13 +2,13 @@
 #pragma once
 #include <memory>
 
-#include "server/server.h"
+#include "runtime/nodes/cluster_start.h"
+#include "server/settings.h"
 
 namespace butterfly::cli {
 
-// Fills in what a server on a cluster needs, if the settings ask for one. For local nodes it sets the threads
-// of each. Keep what is returned until the server is gone: it holds the nodes. Throws Error for settings that
-// do not go together.
-[[nodiscard]] std::shared_ptr<void> prepare_cluster(server::ServerOptions& options);
+// The cluster that the settings ask for; null: none. For local nodes it sets the threads of each. Throws
+// Error for settings that do not go together, and for a machine on which no cluster was made.
+std::shared_ptr<runtime::ClusterStart> cluster_start(server::Settings& settings);
 
 }  // namespace butterfly::cli

@@ -6,17 +6,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <ctime>
-#include <fstream>
 
-#include "base/log.h"
 #include "cli/console/interrupt.h"
 #include "cli/console/version.h"
 #include "cli/models/model_store.h"
 #include "cluster/identity/certificate.h"
-#include "cluster/node/capability_file.h"
-#include "cluster/node/measure_node.h"
 
 namespace butterfly::cli {
 namespace {
@@ -34,23 +28,10 @@ std::string program_text() {
   return info.version + " " + info.revision;
 }
 
-cluster::Capabilities node_capabilities(const std::string& file, const cluster::StateFolder& folder,
-                                        const std::filesystem::path& weights, ThreadPool& pool) {
-  if (!file.empty()) {
-    std::ifstream in(file);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
-    return cluster::parse_capabilities(text).or_throw();
-  }
-  return cluster::load_or_measure(folder, cluster::this_machine(program_text(), pool.size()),
-                                  std::time(nullptr), false, [&] {
-                                    fmt::print(stderr, "Measuring this machine: some seconds, once\n");
-                                    cluster::MeasureOptions options;
-                                    options.program = program_text();
-                                    std::error_code none;  // without the folder the disk is not measured
-                                    std::filesystem::create_directories(weights, none);
-                                    options.disk_folder = weights;
-                                    return cluster::measure_node(pool, options);
-                                  });
+runtime::CapabilitySource capability_source(const std::string& file) {
+  return {.file = file, .program = program_text(), .on_measure = [] {
+            fmt::print(stderr, "Measuring this machine: some seconds, once\n");
+          }};
 }
 
 runtime::WeightPlaces weight_places(const std::string& cache, const std::vector<std::string>& models) {

@@ -4,17 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "base/thread_pool.h"
-#include "cluster/identity/state_folder.h"
-#include "cluster/node/capabilities.h"
 #include "runtime/nodes/model_weights.h"
+#include "runtime/nodes/node_capabilities.h"
 
 namespace butterfly::cli {
 
-// From `file` if there is one; else as measured before, or measured now, which takes seconds and is said.
-// `weights`: the folder where fetched weights lie, whose disk is measured.
-cluster::Capabilities node_capabilities(const std::string& file, const cluster::StateFolder& folder,
-                                        const std::filesystem::path& weights, ThreadPool& pool);
+// What this machine can do: from `file` if there is one; that it has to be measured is said.
+runtime::CapabilitySource capability_source(const std::string& file);
 // Version and revision of this program, as measurements are kept with it.
 std::string program_text();
 

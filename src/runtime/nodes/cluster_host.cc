@@ -56,6 +56,20 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
     : options_(std::move(options)), file_(model::open_model(options_.model)) {
   const cluster::StateFolder folder = cluster::StateFolder::open(options_.state);
   const cluster::Credentials credentials = cluster::load_credentials(folder);
+  cluster::Hello hello;
+  hello.version = options_.version;
+  open_transport(folder, credentials);
+  share_weights();
+  make_backend(hello);
+  open_door(hello);
+  make_coordinator(folder);
+  make_node(hello);
+  renewal_ = keep_certificate(folder, tls_, door_->address());
+  if (options_.discoverable) answering_ = answer_discovery(credentials, door_->address());
+}
+
+void ClusterHost::open_transport(const cluster::StateFolder& folder,
+                                 const cluster::Credentials& credentials) {
   self_ = credentials.id();
   authority_hash_ = credentials.authority.sha256();
   roster_ = std::make_shared<cluster::Roster>(folder);
@@ -68,7 +82,10 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
     return desk->answer(body, host);
   };
   transport_ = cluster::make_transport("tcp", std::move(setting)).or_throw();
+}
 
+// Hashes the model's files, unless that was done before, and offers them to the other nodes.
+void ClusterHost::share_weights() {
   cluster::HashCounts counts;
   const auto files = files_to_share(file_);
   ThreadPool threads = background_pool(options_.pool->size());  // another model may be served meanwhile
@@ -82,9 +99,9 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
   task_ = {.id = cluster::digest_to_hex(manifest.id()),
            .name = options_.model_name,
            .settings = options_.placement.settings.text()};
+}
 
-  cluster::Hello hello;
-  hello.version = options_.version;
+void ClusterHost::make_backend(const cluster::Hello& hello) {
   steps_ = std::make_unique<EngineSlot>(info_for(file_, options_.placement.settings));
   RangeLoaderOptions loader{.transport = transport_,
                             .self = self_,
@@ -94,7 +111,9 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
                             .pool = options_.pool,
                             .memory_bytes = options_.memory_bytes};
   backend_ = std::make_shared<CoordinatorBackend>(loader, stage_links_, options_.turn);
+}
 
+void ClusterHost::open_door(const cluster::Hello& hello) {
   NodeDoor::Options door;
   door.listener = transport_->listen(options_.listen).or_throw();
   door.hello = hello;
@@ -104,7 +123,9 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
     coordinator_->accept(std::move(link));
   };
   door_ = std::make_unique<NodeDoor>(std::move(door));
+}
 
+void ClusterHost::make_coordinator(const cluster::StateFolder& folder) {
   CoordinatorShell::Options shell;
   shell.config.incarnation = cluster::next_incarnation(folder, unix_ms());
   shell.config.self = self_;
@@ -114,7 +135,8 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
   shell.config.nodes_wait = options_.nodes_wait;
   shell.config.measure_links = options_.measure_links;
   // Strategies that were asked for by name are followed when nodes come, be it faster or not.
-  if (options_.placement.strategy != &cluster::default_strategy()) shell.config.gain_min = 0;
+  const cluster::PartitionStrategy* strategy = options_.placement.strategy;
+  if (strategy != nullptr && strategy != &cluster::default_strategy()) shell.config.gain_min = 0;
   shell.plan = [this](const cluster::PlanQuestion& question) {
     return plan_placement(file_, question, options_.placement);
   };
@@ -127,7 +149,10 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
   shell.cut_off = [this](const std::string& key) { tls_->open_links()->close_peer(key); };
   shell.event = [this](const cluster::EventStatus& event) { tell(&event); };
   coordinator_ = std::make_unique<CoordinatorShell>(std::move(shell));
+}
 
+// The coordinator's own machine is a node like the others, with a link in memory.
+void ClusterHost::make_node(const cluster::Hello& hello) {
   NodeShell::Options node;
   node.worker.instance = random_number();
   node.worker.coordinator = door_->address();
@@ -141,8 +166,6 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
   };
   if (options_.measure_links) node.measure = link_measurer(transport_, hello);
   node_ = std::make_unique<NodeShell>(std::move(node));
-  renewal_ = keep_certificate(folder, tls_, door_->address());
-  if (options_.discoverable) answering_ = answer_discovery(credentials, door_->address());
 }
 
 ClusterHost::~ClusterHost() { stop(); }

@@ -69,6 +69,14 @@ class ClusterHost {
   Status remove_node(const std::string& name_or_key);
 
  private:
+  // The parts of the constructor, in order; each uses those before it.
+  void open_transport(const cluster::StateFolder& folder, const cluster::Credentials& credentials);
+  void share_weights();
+  void make_backend(const cluster::Hello& hello);
+  void open_door(const cluster::Hello& hello);
+  void make_coordinator(const cluster::StateFolder& folder);
+  void make_node(const cluster::Hello& hello);
+
   void tell(const cluster::EventStatus* event);
 
   ClusterHostOptions options_;

@@ -186,7 +186,9 @@ Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQue
     const auto row_bytes = static_cast<double>(find_row_format(settings.wire).row_bytes(config.dim));
     const MemoryForecast all =
         forecast_memory(file, model::range_of_pieces(0, layers + 2, layers), settings, 1);
-    const bool chooses_order = options.strategy->nodes == cluster::NodeChoice::kSearched;
+    const cluster::PartitionStrategy& strategy =
+        options.strategy == nullptr ? cluster::default_strategy() : *options.strategy;
+    const bool chooses_order = strategy.nodes == cluster::NodeChoice::kSearched;
     auto question = read_question(file, asked, options, all.activation_bytes, row_bytes, chooses_order);
     if (!question) return question.status();
     PlanRequest request;
@@ -196,7 +198,7 @@ Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQue
     request.workload.wire_value_bytes = row_bytes / static_cast<double>(config.dim);
     request.choose_batch = options.objective == cluster::Objective::kThroughput;
     request.options.objective = options.objective;
-    request.strategies = {options.strategy};
+    request.strategies = {&strategy};
     const ModelPlan plan = plan_model(file, question->spec, request);
     const Result<cluster::PlannedChain>& planned = plan.outcomes.front().planned;
     if (!planned && planned.status().code() == Errc::kOutOfMemory) {

@@ -13,7 +13,7 @@ namespace butterfly::runtime {
 DType main_type(const model::ModelFile& file);
 
 struct PlacementOptions {
-  const cluster::PartitionStrategy* strategy = &cluster::default_strategy();
+  const cluster::PartitionStrategy* strategy = nullptr;  // null: the default one
   cluster::Objective objective = cluster::Objective::kLatency;
   StageSettings settings;
   // Of links nobody has measured: gigabit Ethernet.

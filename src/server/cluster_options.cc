@@ -1,0 +1,45 @@
+#include "server/cluster_options.h"
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace butterfly::server {
+namespace {
+
+cluster::Objective objective_of(const Settings& settings) {
+  if (settings.objective == "latency") return cluster::Objective::kLatency;
+  if (settings.objective == "throughput") return cluster::Objective::kThroughput;
+  fail(Errc::kInvalidArgument, "--plan-for {}: expected latency or throughput", settings.objective);
+}
+
+}  // namespace
+
+void check_cluster_settings(const Settings& settings) {
+  if (!settings.cluster && settings.local_nodes == 0) return;
+  if (settings.cluster && settings.local_nodes > 0)
+    fail(Errc::kInvalidArgument, "--cluster and --local-nodes exclude each other");
+  if (!settings.lora.empty())
+    fail(Errc::kUnsupported,
+         "--lora: a cluster serves no adapters, since its nodes get their layers from one model file and "
+         "nothing of an adapter's; serve them on one machine, without --{}",
+         settings.cluster ? "cluster" : "local-nodes");
+}
+
+runtime::ClusterHostOptions cluster_options(const Settings& settings, const ModelSpec& spec,
+                                            const ModelOptions& options, ThreadPool& pool, std::mutex& turn) {
+  runtime::ClusterHostOptions host;
+  host.model = std::filesystem::absolute(spec.path);
+  host.model_name = spec.name;
+  if (!settings.strategy.empty()) host.placement.strategy = &cluster::find_strategy(settings.strategy);
+  host.placement.objective = objective_of(settings);
+  host.placement.settings = stage_settings(spec, options);
+  host.placement.settings.wire = std::string(runtime::find_row_format(settings.wire).name);
+  if (!settings.memory.empty()) host.memory_bytes = parse_bytes(settings.memory).or_throw();
+  host.nodes_wanted = settings.nodes;
+  host.nodes_wait = std::chrono::seconds(settings.nodes_seconds);
+  host.pool = &pool;
+  host.turn = &turn;
+  return host;
+}
+
+}  // namespace butterfly::server

@@ -1,0 +1,18 @@
+// A server on a cluster: what its settings mean to the coordinator.
+#pragma once
+#include <string>
+
+#include "runtime/nodes/cluster_host.h"
+#include "server/models/served_model.h"
+#include "server/settings.h"
+
+namespace butterfly::server {
+
+// Throws Error for settings that do not go together.
+void check_cluster_settings(const Settings& settings);
+
+// Model, placement and what the coordinator waits for. Borrows the pool and its lock.
+runtime::ClusterHostOptions cluster_options(const Settings& settings, const ModelSpec& spec,
+                                            const ModelOptions& options, ThreadPool& pool, std::mutex& turn);
+
+}  // namespace butterfly::server
