@@ -115,8 +115,8 @@ void measure_hop(const Settings& settings) {
                    static_cast<double>(settings.generate - 1),
                static_cast<double>(after.bytes_received - notes->after_prompt.bytes_received) /
                    static_cast<double>(settings.generate - 1));
-    fmt::print("{:>28} {:>10} of {} looks\n", "steps found awake", chain.worker_stats().found_awake,
-               chain.worker_stats().looks);
+    fmt::print("{:>28} {:>10} of {} spins\n", "steps found by spinning", chain.worker_stats().spin_hits,
+               chain.worker_stats().spins);
     std::fflush(stdout);
   }
   for (const bool expect : {true, false})

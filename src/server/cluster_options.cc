@@ -26,7 +26,8 @@ void check_cluster_settings(const Settings& settings) {
 }
 
 runtime::ClusterHostOptions cluster_options(const Settings& settings, const ModelSpec& spec,
-                                            const ModelOptions& options, ThreadPool& pool, std::mutex& turn) {
+                                            const ModelOptions& options, ThreadPool& pool,
+                                            std::mutex& pool_mutex) {
   runtime::ClusterHostOptions host;
   host.model = std::filesystem::absolute(spec.path);
   host.model_name = spec.name;
@@ -38,7 +39,7 @@ runtime::ClusterHostOptions cluster_options(const Settings& settings, const Mode
   host.nodes_wanted = settings.nodes;
   host.nodes_wait = std::chrono::seconds(settings.nodes_seconds);
   host.pool = &pool;
-  host.turn = &turn;
+  host.pool_mutex = &pool_mutex;
   return host;
 }
 

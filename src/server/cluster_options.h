@@ -13,6 +13,7 @@ void check_cluster_settings(const Settings& settings);
 
 // Model, placement and what the coordinator waits for. Borrows the pool and its lock.
 runtime::ClusterHostOptions cluster_options(const Settings& settings, const ModelSpec& spec,
-                                            const ModelOptions& options, ThreadPool& pool, std::mutex& turn);
+                                            const ModelOptions& options, ThreadPool& pool,
+                                            std::mutex& pool_mutex);
 
 }  // namespace butterfly::server

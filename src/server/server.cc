@@ -114,7 +114,7 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   if (options.cluster != nullptr) {
     impl_->cluster = std::move(options.cluster);
     runtime::ClusterHostOptions host =
-        cluster_options(context.settings, specs.front(), model_settings, *context.pool, context.turn);
+        cluster_options(context.settings, specs.front(), model_settings, *context.pool, context.pool_mutex);
     host.version = context.version;
     context.cluster = impl_->cluster->make(std::move(host));
     context.cluster->start();
@@ -124,7 +124,7 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
                                                      const ModelPool::WeightsPtr& weights) {
     if (context.cluster != nullptr && spec.name == on_cluster)
       return std::make_shared<ServedModel>(spec, model_settings, *context.cluster);
-    return std::make_shared<ServedModel>(spec, model_settings, *context.pool, context.turn, weights);
+    return std::make_shared<ServedModel>(spec, model_settings, *context.pool, context.pool_mutex, weights);
   };
   pool.forecast = [model_settings, on_cluster](const ModelSpec& spec) {
     return !on_cluster.empty() && spec.name == on_cluster ? MemoryForecast{}

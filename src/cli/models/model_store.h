@@ -20,7 +20,7 @@ struct StoredModel {
 // Where models are. The own folder comes first and hides shared models of the same name.
 //
 // A model is a GGUF or llama2.c file (name without its ending; the parts of a split model are one model) or a
-// folder with config.json.
+// folder with config.json. Immutable: it looks into the folders anew each time.
 class ModelStore {
  public:
   // $XDG_DATA_HOME/butterfly/models (~/.local/share without it), and the folders of BUTTERFLY_MODELS,

@@ -11,6 +11,8 @@ namespace butterfly::cluster {
 inline constexpr std::chrono::seconds kAuthorityLife = std::chrono::hours(24 * 3650);
 inline constexpr std::chrono::seconds kNodeLife = std::chrono::hours(24 * 90);
 
+// The cluster's certificate authority: its key, in the state folder of the node that made the cluster, and
+// what it signs. Immutable once made; whoever has one may sign from any thread.
 class Authority {
  public:
   // kInvalidArgument when the folder has one.

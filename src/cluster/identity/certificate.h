@@ -23,7 +23,7 @@ namespace butterfly::cluster {
 // complaint, or nothing.
 std::string why_not_node_name(std::string_view name);
 
-// X.509. Copies share it.
+// X.509. Copies share it. Immutable, so any thread may read it.
 class Certificate {
  public:
   explicit Certificate(std::shared_ptr<X509> x509) : x509_(std::move(x509)) {}
@@ -49,7 +49,7 @@ class Certificate {
   std::shared_ptr<X509> x509_;
 };
 
-// A public key and the name that its owner would like, signed with the private key (PKCS #10).
+// A public key and the name that its owner would like, signed with the private key (PKCS #10). Immutable.
 class CertificateRequest {
  public:
   static CertificateRequest make(const PrivateKey& key, const std::string& name);

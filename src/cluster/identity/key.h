@@ -8,7 +8,7 @@
 
 namespace butterfly::cluster {
 
-// Copies share the key.
+// Ed25519. Copies share the key. Immutable: any thread may sign with it.
 class PrivateKey {
  public:
   static PrivateKey make();

@@ -7,9 +7,9 @@
 
 namespace butterfly::cluster {
 
-// Files are written whole: after a crash there is the old or the new one, never a part. Several processes may
-// use one folder; whoever reads, changes and writes a file holds a Lock meanwhile. Throws Error kIo where the
-// system refuses.
+// Where a node keeps keys, certificates and what it was told. Files are written whole: after a crash there is
+// the old or the new one, never a part. Several threads and processes may use one folder; whoever reads,
+// changes and writes a file holds a Lock meanwhile. Throws Error kIo where the system refuses.
 class StateFolder {
  public:
   // Makes the folder (0700) and its parents. kInvalidArgument when it is there and others may use it.

@@ -22,6 +22,7 @@ inline constexpr size_t kAddressBytesMax = 256;
 inline constexpr size_t kTextBytesMax = 512;
 inline constexpr size_t kSettingsBytesMax = 8192;
 
+// Writes the fields that fields() lists. Borrows the writer; one message, one thread.
 class FieldWriter {
  public:
   template <typename T>
@@ -61,6 +62,8 @@ class FieldWriter {
   WireWriter& out_;
 };
 
+// Reads them, in the same order. After an error everything is zero or empty, and finish() of the reader says
+// what was wrong.
 class FieldReader {
  public:
   template <typename T>

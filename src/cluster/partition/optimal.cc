@@ -51,11 +51,11 @@ class CapSearch {
       SubsetResult result = subsets_->run(cap_s);
       return {result.latency_s, std::move(result.plan), std::move(result.latency_with_s)};
     }
-    const Chain chain = by_orders(cap_s, rounds, 0);
+    const Candidate chain = by_orders(cap_s, rounds, 0);
     return {chain.latency_s, chain.latency_s < kNever ? chain.plan(problem_) : Plan{}, {}};
   }
 
-  Chain by_orders(double cap_s, size_t rounds, double enough_s) const {
+  Candidate by_orders(double cap_s, size_t rounds, double enough_s) const {
     OrderSearchOptions options{.cap_s = cap_s,
                                .units = units_,
                                .orders = first_orders(cap_s),

@@ -7,7 +7,7 @@
 
 namespace butterfly::cluster {
 
-Plan Chain::plan(const Problem& problem) const {
+Plan Candidate::plan(const Problem& problem) const {
   Plan plan;
   for (size_t i = 0; i < units.size(); ++i) {
     const Unit& unit = problem.units()[units[i]];
@@ -24,11 +24,11 @@ void OrderSearch::set_cap(double cap_s) {
   start_.resize(problem_.pieces() + 1);
 }
 
-Chain OrderSearch::run(std::span<const size_t> order) {
+Candidate OrderSearch::run(std::span<const size_t> order) {
   const size_t pieces = problem_.pieces(), width = pieces + 1;
   if (reach_.empty()) set_cap(kNever);
   best_.resize(order.size() * width);
-  Chain chain;
+  Candidate chain;
   size_t last = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     const size_t unit = order[i];
@@ -83,12 +83,12 @@ Chain OrderSearch::run(std::span<const size_t> order) {
   return chain;
 }
 
-Chain search_orders(const Problem& problem, const OrderSearchOptions& options) {
+Candidate search_orders(const Problem& problem, const OrderSearchOptions& options) {
   OrderSearch search(problem);
   search.set_cap(options.cap_s);
-  Chain best;
+  Candidate best;
   for (const auto& order : options.orders) {
-    Chain chain = search.run(order);
+    Candidate chain = search.run(order);
     if (chain.latency_s < best.latency_s) best = std::move(chain);
   }
   if (!(best.latency_s < kNever)) return best;
@@ -120,7 +120,7 @@ Chain search_orders(const Problem& problem, const OrderSearchOptions& options) {
       order.insert(order.begin() + static_cast<ptrdiff_t>(draw(order.size() + 1)), unused[at]);
       unused.erase(unused.begin() + static_cast<ptrdiff_t>(at));
     }
-    Chain chain = search.run(order);
+    Candidate chain = search.run(order);
     if (chain.latency_s < best.latency_s) best = std::move(chain);
   }
   return best;

@@ -9,7 +9,7 @@
 namespace butterfly::cluster {
 
 // A plan as unit indices and cuts: stage i of `units` has the pieces [cuts[i], cuts[i + 1]).
-struct Chain {
+struct Candidate {
   double latency_s = kNever;
   std::vector<size_t> units;
   std::vector<size_t> cuts;
@@ -17,12 +17,12 @@ struct Chain {
 };
 
 // Exact for one order: least latency over all choices of units (kept in order) and cuts, stages and links at
-// most cap_s. O(n^2 m). Reuses its memory; borrows the problem.
+// most cap_s. O(n^2 m). Reuses its memory, so of one thread; borrows the problem.
 class OrderSearch {
  public:
   explicit OrderSearch(const Problem& problem) : problem_(problem) {}
   void set_cap(double cap_s);  // before the first run
-  Chain run(std::span<const size_t> order);
+  Candidate run(std::span<const size_t> order);
 
  private:
   const Problem& problem_;
@@ -43,6 +43,6 @@ struct OrderSearchOptions {
 
 // Tries the given orders, then changes the best one: moves a used unit, turns a run of units round, brings an
 // unused unit in. Same options, same result.
-Chain search_orders(const Problem& problem, const OrderSearchOptions& options);
+Candidate search_orders(const Problem& problem, const OrderSearchOptions& options);
 
 }  // namespace butterfly::cluster

@@ -17,6 +17,7 @@ struct SimEvent {
   }
 };
 
+// Gives events by time, and in the order of push() where times are equal, so that runs repeat. Of one thread.
 class EventQueue {
  public:
   bool empty() const { return heap_.empty(); }

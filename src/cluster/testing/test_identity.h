@@ -11,6 +11,7 @@
 
 namespace butterfly::cluster::testing {
 
+// An authority in a folder of its own, and nodes that it signed. Of one thread.
 class TestIdentity {
  public:
   explicit TestIdentity(const std::string& cluster_name = "test", WallTime made = wall_now())

@@ -11,7 +11,8 @@
 
 namespace butterfly::cluster {
 
-// Never blocks: advance() does what can be done now.
+// A connection that came in and has not yet proved whose it is. Never blocks: advance() does what can be done
+// now. Of the listener's thread.
 class HalfOpen {
  public:
   enum class Outcome {

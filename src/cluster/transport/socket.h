@@ -9,7 +9,7 @@
 
 namespace butterfly::cluster {
 
-// Owns a file descriptor.
+// Owns a file descriptor. Who may use it in which thread is the owner's business.
 class Socket {
  public:
   Socket() = default;

@@ -33,10 +33,11 @@ Status TcpLink::send(MessageHead head, std::span<const std::span<const std::byte
   if (!bytes) return bytes.status();
   head.bytes = *bytes;
   const Deadline deadline(SystemClock::instance(), timeout);
-  if (!sending_.take(deadline.when())) return break_with(Errc::kTimeout, "others were sending all the time");
+  if (!sending_.try_lock_until(deadline.when()))
+    return break_with(Errc::kTimeout, "others were sending all the time");
   Status status = working_.load(std::memory_order_acquire) ? send_pieces(encode_frame(head), pieces, deadline)
                                                            : why_not();
-  sending_.give_back();
+  sending_.unlock();
   if (!status.ok()) return status;
   messages_sent_.fetch_add(1, std::memory_order_relaxed);
   bytes_sent_.fetch_add(kFrameBytes + head.bytes, std::memory_order_relaxed);

@@ -7,13 +7,14 @@
 
 #include "cluster/transport/frame.h"
 #include "cluster/transport/tcp.h"
+#include "cluster/transport/timed_lock.h"
 #include "cluster/transport/tls_channel.h"
-#include "cluster/transport/turn.h"
 
 namespace butterfly::cluster {
 
-// Three locks, in this order: `sending_` for a whole message, `tls_` for one record (OpenSSL's connection has
-// one state for both directions), `reason_lock_` for the first error. Nobody sleeps with `tls_` in hand.
+// A Link over a socket with TLS. Threads as Link has it; inside there are three locks, in this order:
+// `sending_` for a whole message, `tls_` for one record (OpenSSL's connection has one state for both
+// directions), `reason_lock_` for the first error. Nobody sleeps with `tls_` in hand.
 class TcpLink final : public Link {
  public:
   TcpLink(std::unique_ptr<TlsChannel> channel, NodeId peer, const TcpOptions& options,
@@ -50,7 +51,7 @@ class TcpLink final : public Link {
   const std::unique_ptr<TlsChannel> channel_;
   const int fd_;
 
-  Turn sending_;
+  TimedLock sending_;
   std::array<std::byte, kGatherBytes> gather_;  // under sending_
   uint64_t records_of_key_ = 0;                 // under tls_
   std::mutex tls_;

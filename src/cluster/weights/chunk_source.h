@@ -27,7 +27,7 @@ class ChunkSource {
 };
 
 // Files that are here, whole. They are opened anew for each read, so a file that was replaced gives wrong
-// bytes to others, who notice, and never an old descriptor.
+// bytes to others, who notice, and never an old descriptor. Any thread may read.
 class WholeFiles final : public ChunkSource {
  public:
   WholeFiles(Manifest manifest, std::vector<std::filesystem::path> paths);

@@ -11,7 +11,7 @@
 
 namespace butterfly::cluster {
 
-// A descriptor that closes itself.
+// A descriptor that closes itself. Reads and writes say where, so several threads may use it at once.
 class FileHandle {
  public:
   FileHandle() = default;

@@ -26,7 +26,7 @@ namespace butterfly::cluster {
 //   return beat;
 //
 // Use what was read only after finish(). Loops over count() end by themselves: after an error it is 0, and it
-// is never more than the bytes left can hold. Borrows the bytes.
+// is never more than the bytes left can hold. Borrows the bytes. Of one thread.
 class WireReader {
  public:
   explicit WireReader(std::span<const std::byte> bytes) : bytes_(bytes) {}

@@ -17,6 +17,8 @@
 
 namespace butterfly::cluster {
 
+// Appends little-endian numbers, texts and lists, which a WireReader reads back in the same order. Of one
+// thread. Texts and lists beyond their bounds are our own mistake: BF_CHECK.
 class WireWriter {
  public:
   WireWriter() = default;

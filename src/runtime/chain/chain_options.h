@@ -7,13 +7,13 @@
 
 namespace butterfly::runtime {
 
-// The coordinator tells every stage the same `cache` (but for `turn`) and the same `format`.
+// The coordinator tells every stage the same `cache` (but for `pool_mutex`) and the same `format`.
 struct ChainOptions {
   PagedLayersOptions cache;
   const RowFormat* format = &row_formats()[0];
   // For a message to be taken by the next stage; one that computes does not read, so longer than any step.
   Duration send_timeout = std::chrono::seconds(60);
-  bool expect_steps = true;  // wait awake when the next step is about to come (see step_wait.h)
+  bool expect_steps = true;  // spin when the next step is about to come (see step_wait.h)
 };
 
 }  // namespace butterfly::runtime

@@ -49,7 +49,7 @@ LinkedChain::LinkedChain(const LoadedModel& model, ThreadPool& pool, size_t work
       options_(options),
       limits_(chain_limits(info_, *options.format)),
       times_(std::move(times)),
-      wait_(options.expect_steps && may_look_for_steps()) {}
+      wait_(options.expect_steps && may_spin_for_steps()) {}
 
 LinkedChain::~LinkedChain() { close(); }
 

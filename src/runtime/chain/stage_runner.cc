@@ -40,7 +40,7 @@ StageRunner::StageRunner(const LoadedModel& model, ThreadPool& pool, size_t plac
       place_(place),
       options_(options),
       limits_(chain_limits(layers_.info(), *options.format)),
-      wait_(options.expect_steps && may_look_for_steps()) {}
+      wait_(options.expect_steps && may_spin_for_steps()) {}
 
 Status StageRunner::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
   {
@@ -205,8 +205,8 @@ Status StageRunner::take_step(const MessageHead& head, Link& to) {
     stats_.rows += message_.rows.size();
     stats_.times += times_;
     stats_.last = times_;
-    stats_.looks = wait_.looks();
-    stats_.found_awake = wait_.found_awake();
+    stats_.spins = wait_.spins();
+    stats_.spin_hits = wait_.spin_hits();
   }
   times_.send = free_since_ - computed;
   progress_.fetch_add(1, std::memory_order_relaxed);

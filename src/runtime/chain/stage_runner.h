@@ -17,11 +17,11 @@ struct StageRunnerStats {
   uint64_t step = 0;   // the last one sent on
   uint64_t steps = 0;  // since the runner was made, over all runs
   uint64_t rows = 0;
-  uint64_t stale = 0;                   // messages of older epochs, dropped
-  uint64_t failures = 0;                // steps that could not be computed
-  uint64_t looks = 0, found_awake = 0;  // see step_wait.h
-  StageTimes times;                     // sums
-  StageTimes last;                      // of the last step
+  uint64_t stale = 0;                 // messages of older epochs, dropped
+  uint64_t failures = 0;              // steps that could not be computed
+  uint64_t spins = 0, spin_hits = 0;  // see step_wait.h
+  StageTimes times;                   // sums
+  StageTimes last;                    // of the last step
 };
 
 // Any stage but the last one, which is the coordinator's (see linked_chain.h). Borrows model and pool. The

@@ -137,15 +137,15 @@ bool stays(const std::function<bool()>& holds) {
 
 // Heartbeats carry this: a step that does not end is seen while it stands still, and not before or after.
 TEST_F(StageRunnerTest, AStepThatStandsStillIsPending) {
-  std::mutex turn;
+  std::mutex pool_mutex;
   ChainOptions options = small_chain();
-  options.cache.turn = &turn;
+  options.cache.pool_mutex = &pool_mutex;
   StageRunner runner(*first_part->model, first_part->pool, 0, options);
   EXPECT_EQ(runner.pending(), 0u);
   Bench bench(runner);
   bench.reset(7);
   EXPECT_EQ(runner.pending(), 0u) << "idle";
-  std::unique_lock hung(turn);
+  std::unique_lock hung(pool_mutex);
   bench.send(MessageKind::kTokens, 7, 1, body_of(step_of(kGoodRows), 0));
   bench.send(MessageKind::kTokens, 7, 2, body_of(step_of({{7, 1, 2, RowOutput::kLogits}}), 0));
   const uint64_t before = runner.progress();

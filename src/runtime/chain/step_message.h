@@ -22,7 +22,7 @@
 namespace butterfly::runtime {
 
 // Where a step's time went on one node. Wire is receive and send: handing bytes over and turning them into
-// rows; the time that they are under way between two machines is in nobody's books but the chain's.
+// rows; the time that they are under way between two machines no stage can know; ChainStep::between() has it.
 struct StageTimes {
   Duration wait{};     // for the step to arrive
   Duration receive{};  // from its first byte to checked rows

@@ -11,7 +11,7 @@ namespace {
 using cluster::Link;
 using cluster::MessageHead;
 
-constexpr Duration kShortest = std::chrono::microseconds(200);  // links look for about that long themselves
+constexpr Duration kShortest = std::chrono::microseconds(200);  // links spin for about that long themselves
 constexpr Duration kLongest = std::chrono::seconds(1);
 constexpr size_t kMissesFree = 2;
 constexpr size_t kPauseMax = 64;
@@ -20,7 +20,7 @@ TimePoint now() { return SystemClock::instance().now(); }
 
 }  // namespace
 
-bool may_look_for_steps() {
+bool may_spin_for_steps() {
   static const bool enough = cgroup_cpu_quota().value_or(1) >= 1;
   return enough;
 }
@@ -44,12 +44,12 @@ Result<MessageHead> StepWait::wait(Link& link, Duration timeout, TimePoint began
   if (pause_ > 0) --pause_;
   const Duration expected = this->expected();
   const Duration behind = std::min(expected / 2, kBehind);
-  if (!may_look_ || pause_ > 0 || expected < kShortest || expected > kLongest || expected + behind >= timeout)
+  if (!may_spin_ || pause_ > 0 || expected < kShortest || expected > kLongest || expected + behind >= timeout)
     return link.receive_head(timeout);
   auto head = link.receive_head(expected - std::min(expected / 4, kBefore));
   const auto is_timeout = [&] { return !head && head.status().code() == Errc::kTimeout; };
   if (!is_timeout()) return head;  // sooner than expected, or an end
-  ++looks_;
+  ++spins_;
   const TimePoint end = began + expected + behind;
   for (;;) {
     head = link.receive_head(Duration(0));
@@ -57,11 +57,11 @@ Result<MessageHead> StepWait::wait(Link& link, Duration timeout, TimePoint began
     std::this_thread::yield();  // to whoever computes on this CPU: another node of the same machine, say
   }
   if (head) {
-    ++found_awake_;
+    ++spin_hits_;
     missed_ = 0;
   }
   if (!is_timeout()) return head;
-  // Now and then a step takes longer; whoever looks in vain again and again should not.
+  // Now and then a step takes longer; whoever spins in vain again and again should not.
   if (++missed_ > kMissesFree) pause_ = std::min(size_t{1} << (missed_ - kMissesFree), kPauseMax);
   missed_ = std::min(missed_, kMissesFree + 6);
   return link.receive_head(std::max(Duration(0), timeout - (now() - began)));

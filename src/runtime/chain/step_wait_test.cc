@@ -19,7 +19,7 @@ class ScriptedLink final : public cluster::Link {
   Result<cluster::MessageHead> receive_head(Duration timeout) override {
     timeouts.push_back(timeout);
     if (lost) return Status(Errc::kPeerLost, "gone");
-    if (timeout == Duration(0) ? found_when_looking
+    if (timeout == Duration(0) ? found_by_spinning
                                : (wake_by_itself && timeouts.size() == 1) || last_chance(timeout)) {
       std::this_thread::sleep_until(comes);
       return cluster::MessageHead{};
@@ -33,7 +33,7 @@ class ScriptedLink final : public cluster::Link {
 
   bool last_chance(Duration timeout) const { return timeout > std::chrono::seconds(10); }
   std::vector<Duration> timeouts;
-  bool found_when_looking = true, wake_by_itself = false, lost = false;
+  bool found_by_spinning = true, wake_by_itself = false, lost = false;
   TimePoint comes{};
 
  private:
@@ -49,31 +49,31 @@ void learn(ScriptedLink& link, StepWait& wait, Duration after) {
   }
 }
 
-TEST(StepWait, LooksWhenTheNextMessageIsExpected) {
+TEST(StepWait, SpinsWhenTheNextMessageIsExpected) {
   ScriptedLink link;
   StepWait wait;
   learn(link, wait, std::chrono::milliseconds(4));
   EXPECT_EQ(link.timeouts, std::vector<Duration>(5, kPatience)) << "nothing is known yet";
   link.timeouts.clear();
   ASSERT_TRUE(wait.receive_head(link, kPatience).ok());
-  ASSERT_EQ(link.timeouts.size(), 2u) << "sleeps until shortly before, then looks";
+  ASSERT_EQ(link.timeouts.size(), 2u) << "sleeps until shortly before, then spins";
   EXPECT_GE(link.timeouts[0], std::chrono::milliseconds(2));
   EXPECT_EQ(link.timeouts[1], Duration(0));
-  EXPECT_EQ(wait.found_awake(), 1u);
+  EXPECT_EQ(wait.spin_hits(), 1u);
 }
 
-TEST(StepWait, StopsLookingWhereNothingCanBeExpected) {
+TEST(StepWait, StopsSpinningWhereNothingCanBeExpected) {
   ScriptedLink link;
   StepWait wait;
   learn(link, wait, std::chrono::milliseconds(2));
-  link.found_when_looking = false;
+  link.found_by_spinning = false;
   for (size_t i = 0; i < 300; ++i) {
     link.comes = SystemClock::instance().now() + std::chrono::milliseconds(1);
     ASSERT_TRUE(wait.receive_head(link, kPatience).ok());
   }
-  EXPECT_EQ(wait.found_awake(), 0u);
-  EXPECT_GT(wait.looks(), 2u);
-  EXPECT_LT(wait.looks(), 20u);
+  EXPECT_EQ(wait.spin_hits(), 0u);
+  EXPECT_GT(wait.spins(), 2u);
+  EXPECT_LT(wait.spins(), 20u);
 }
 
 TEST(StepWait, AskForNothingLongAndErrorsPass) {

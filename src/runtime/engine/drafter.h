@@ -26,7 +26,7 @@ NgramMatch find_ngram(std::span<const int32_t> tokens);
 // is taken. Losses are bounded in two ways. Costs are paid from a credit that starts small, grows by kIncome
 // a step and by what right guesses gain; so a text that never repeats itself loses at most kIncome. And
 // while guesses earn nothing, each one that loses doubles the pause before the next; so such a
-// text is hardly guessed at all, which keeps the loss small even where costs are misjudged.
+// text is hardly guessed at all, which keeps the loss small even where costs are misjudged. Of one thread.
 class Drafter {
  public:
   static constexpr double kIncome = 0.01;

@@ -7,6 +7,7 @@
 namespace butterfly::runtime {
 
 // Rows come in order of position, in pieces of any size; the sum is in that order, so pieces change nothing.
+// Of one thread.
 class EmbeddingPool {
  public:
   void add(std::span<const float> rows, size_t dim);  // [n, dim]

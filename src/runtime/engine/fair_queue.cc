@@ -47,7 +47,7 @@ bool FairQueue::remove(uint64_t client, RequestId id) {
 
 void FairQueue::charge(uint64_t client, size_t tokens) { clients_.at(client).served += tokens; }
 
-void FairQueue::offer(FunctionRef<Turn(RequestId)> take) {
+void FairQueue::offer(FunctionRef<Decision(RequestId)> take) {
   std::map<uint64_t, size_t> skipped;  // by client
   for (;;) {
     Client* next = nullptr;
@@ -64,12 +64,12 @@ void FairQueue::offer(FunctionRef<Turn(RequestId)> take) {
     if (next == nullptr) return;
     const Entry entry = next->waiting[*skip];
     switch (take(entry.id)) {
-      case Turn::kStop:
+      case Decision::kStop:
         return;
-      case Turn::kSkip:
+      case Decision::kSkip:
         ++*skip;
         break;
-      case Turn::kTake:
+      case Decision::kTake:
         next->waiting.erase(next->waiting.begin() + static_cast<ptrdiff_t>(*skip));
         --size_;
         tokens_ -= entry.tokens;

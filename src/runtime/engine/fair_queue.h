@@ -16,7 +16,7 @@ namespace butterfly::runtime {
 // ask for. (Sheng et al., "Fairness in serving large language models", OSDI 2024.) Not thread-safe.
 class FairQueue {
  public:
-  enum class Turn {
+  enum class Decision {
     kTake,  // it leaves the queue; go on with the next turn
     kSkip,  // it stays, others may go before it
     kStop,  // it stays, and so does everybody behind it
@@ -27,7 +27,7 @@ class FairQueue {
   bool remove(uint64_t client, RequestId id);
 
   // Offers requests in order of their turns until none is left or the answer is kStop.
-  void offer(FunctionRef<Turn(RequestId)> take);
+  void offer(FunctionRef<Decision(RequestId)> take);
   // `tokens` were computed for the client. Between calls of join() and leave() its count is kept.
   void charge(uint64_t client, size_t tokens);
   void join(uint64_t client);

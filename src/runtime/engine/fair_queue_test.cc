@@ -8,7 +8,7 @@ namespace butterfly::runtime {
 namespace {
 
 using ::testing::ElementsAre;
-using Turn = FairQueue::Turn;
+using Decision = FairQueue::Decision;
 
 struct FairQueueTest : ::testing::Test {
   void add(uint64_t client, uint64_t id) {
@@ -19,10 +19,10 @@ struct FairQueueTest : ::testing::Test {
   std::vector<uint64_t> take(size_t count, size_t tokens = 10) {
     std::vector<uint64_t> ids;
     queue.offer([&](RequestId id) {
-      if (ids.size() == count) return Turn::kStop;
+      if (ids.size() == count) return Decision::kStop;
       ids.push_back(static_cast<uint64_t>(id));
       queue.charge(static_cast<uint64_t>(id) / 100, tokens);
-      return Turn::kTake;
+      return Decision::kTake;
     });
     return ids;
   }
@@ -55,7 +55,7 @@ TEST_F(FairQueueTest, SkippedOnesKeepTheirPlace) {
   std::vector<uint64_t> seen;
   queue.offer([&](RequestId id) {
     seen.push_back(static_cast<uint64_t>(id));
-    return id == RequestId{102} ? Turn::kTake : Turn::kSkip;
+    return id == RequestId{102} ? Decision::kTake : Decision::kSkip;
   });
   EXPECT_THAT(seen, ElementsAre(101, 102, 103));
   EXPECT_THAT(take(5), ElementsAre(101, 103));

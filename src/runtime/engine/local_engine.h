@@ -11,7 +11,7 @@ namespace butterfly::runtime {
 struct LocalEngineOptions {
   EngineOptions engine = {};
   // Positions of the cache are shared by all requests; 0: four times the model's context, at most 2 GiB of
-  // it. Sequences are those of the scheduler. Engines that share a thread pool share `turn` too.
+  // it. Sequences are those of the scheduler. Engines that share a thread pool share `pool_mutex` too.
   PagedLayersOptions layers = {};
 };
 

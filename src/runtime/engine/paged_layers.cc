@@ -41,7 +41,7 @@ PagedLayers::PagedLayers(const LoadedModel& model, ThreadPool& pool, const Paged
       memory_(kv_shape(model, options.kv_type), info_.pages),
       runner_(model, pool),
       pool_(pool),
-      turn_(options.turn),
+      pool_mutex_(options.pool_mutex),
       sequences_(options.sequences),
       page_views_(options.sequences) {}
 
@@ -126,8 +126,8 @@ Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const
 }
 
 Result<BatchRunner::Output> PagedLayers::run(std::span<const float> hidden) {
-  std::unique_lock<std::mutex> turn;
-  if (turn_ != nullptr) turn = std::unique_lock(*turn_);
+  std::unique_lock<std::mutex> lock;
+  if (pool_mutex_ != nullptr) lock = std::unique_lock(*pool_mutex_);
   try {
     for (size_t s = 0; s < sequences_.size(); ++s) page_views_[s] = sequences_[s].pages;
     return runner_.run({.tokens = tokens_, .hidden = hidden, .selected = selected_, .normed = normed_},
@@ -140,10 +140,10 @@ Result<BatchRunner::Output> PagedLayers::run(std::span<const float> hidden) {
 }
 
 void PagedLayers::for_each(size_t count, FunctionRef<void(size_t)> fn) {
-  std::unique_lock<std::mutex> turn;
-  if (turn_ != nullptr) turn = std::unique_lock(*turn_, std::try_to_lock);
+  std::unique_lock<std::mutex> lock;
+  if (pool_mutex_ != nullptr) lock = std::unique_lock(*pool_mutex_, std::try_to_lock);
   // Alone for one, for which no thread need wake up, and while the pool computes somebody else's step.
-  if (count <= 1 || (turn_ != nullptr && !turn.owns_lock())) {
+  if (count <= 1 || (pool_mutex_ != nullptr && !lock.owns_lock())) {
     for (size_t i = 0; i < count; ++i) fn(i);
     return;
   }

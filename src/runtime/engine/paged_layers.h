@@ -54,7 +54,7 @@ class PagedLayers {
   model::KvMemory memory_;
   BatchRunner runner_;
   ThreadPool& pool_;
-  std::mutex* turn_;
+  std::mutex* pool_mutex_;
   std::vector<Placed> sequences_;
   std::vector<std::span<const uint32_t>> page_views_;
   uint64_t prepared_ = 0;

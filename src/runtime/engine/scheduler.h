@@ -50,6 +50,8 @@ struct SchedulerStats {
 //
 // When pages run short the youngest running request gives up its place: it goes to the front of the queue and
 // later reads its own log in again, which gives the same bits.
+//
+// Of one thread: the engine calls it with its mutex held.
 class Scheduler {
  public:
   // Takes of `chain` how much there is. `options.context` 0: as much as fits.
@@ -105,7 +107,7 @@ class Scheduler {
 
   void fit_to(const ChainInfo& chain);
   void admit();
-  FairQueue::Turn admit_one(Sequence& sequence);
+  FairQueue::Decision admit_one(Sequence& sequence);
   size_t match_prefix(const Sequence& sequence, std::vector<PagePool::Published>& matched) const;
   bool is_being_read(const Sequence& sequence, size_t pages) const;
   size_t pages_for(size_t positions) const;

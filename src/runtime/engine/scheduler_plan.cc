@@ -105,18 +105,18 @@ bool Scheduler::is_being_read(const Sequence& sequence, size_t pages) const {
   });
 }
 
-FairQueue::Turn Scheduler::admit_one(Sequence& sequence) {
-  if (free_slots_.empty()) return FairQueue::Turn::kStop;
+FairQueue::Decision Scheduler::admit_one(Sequence& sequence) {
+  if (free_slots_.empty()) return FairQueue::Decision::kStop;
   std::vector<PagePool::Published> matched;
   const size_t usable = match_prefix(sequence, matched);
   // What another one is reading need not be read twice: wait until it has. That one advances, or loses its
   // place.
-  if (matched.size() < usable && is_being_read(sequence, matched.size())) return FairQueue::Turn::kSkip;
+  if (matched.size() < usable && is_being_read(sequence, matched.size())) return FairQueue::Decision::kSkip;
   size_t needed = pages_for(sequence.tokens.size());
   for (const auto& page : matched) needed -= pool_.users(page.page) > 0;
   // A page for each running text besides, so that it is not sent away again at once.
   if (!running_.empty() && pages_promised() + needed + running_.size() > pool_.available())
-    return FairQueue::Turn::kStop;
+    return FairQueue::Decision::kStop;
 
   sequence.slot = free_slots_.back();
   free_slots_.pop_back();
@@ -137,7 +137,7 @@ FairQueue::Turn Scheduler::admit_one(Sequence& sequence) {
   }
   queue_.charge(sequence.request.client, sequence.remaining());
   running_.insert(std::ranges::upper_bound(running_, sequence.id(), {}, &Sequence::id), &sequence);
-  return FairQueue::Turn::kTake;
+  return FairQueue::Decision::kTake;
 }
 
 void Scheduler::admit() {

@@ -10,7 +10,7 @@
 namespace butterfly::runtime {
 
 // Counts by upper bound, as Prometheus wants them: buckets[i] counts values <= bounds()[i] and above the
-// bound before; the last bucket has the rest.
+// bound before; the last bucket has the rest. Plain data: the engine adds with its mutex held.
 class Histogram {
  public:
   // 1 ms to 100 s in steps of 1, 2.5, 5.

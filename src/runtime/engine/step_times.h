@@ -18,7 +18,8 @@ struct StepMix {
 };
 
 // Running averages of the time of a step by its rows, while nothing is read in, and of the time that a row of
-// a prompt adds. Times come in with the steps, so the same steps give the same answers.
+// a prompt adds. Times come in with the steps, so the same steps give the same answers. Of one
+// thread.
 class StepTimes {
  public:
   // While a machine is busy otherwise single steps take many times as long; one step moves an average by at

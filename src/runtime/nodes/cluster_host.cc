@@ -110,7 +110,7 @@ void ClusterHost::make_backend(const cluster::Hello& hello) {
                             .library = library_,
                             .pool = options_.pool,
                             .memory_bytes = options_.memory_bytes};
-  backend_ = std::make_shared<CoordinatorBackend>(loader, stage_links_, options_.turn);
+  backend_ = std::make_shared<CoordinatorBackend>(loader, stage_links_, options_.pool_mutex);
 }
 
 void ClusterHost::open_door(const cluster::Hello& hello) {

@@ -31,7 +31,7 @@ struct ClusterHostOptions {
   bool measure_links = true;
   bool discoverable = false;   // answers those who look for clusters on the local network
   ThreadPool* pool = nullptr;  // borrowed
-  std::mutex* turn = nullptr;
+  std::mutex* pool_mutex = nullptr;
 };
 
 // Made, started, then used from any thread. Throws Error where the model cannot be opened, the port not had,

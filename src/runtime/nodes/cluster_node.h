@@ -25,8 +25,9 @@ struct ClusterNodeOptions {
   std::function<void(const std::string& why)> on_given_up;
 };
 
-// Connects, stays connected, and does what it is told, until stop(). Throws Error where the port cannot be
-// had or the node belongs to no cluster.
+// Connects, stays connected, and does what it is told, until stop(). Its threads are those of the shell, the
+// door and the stage; start() and stop() come from one thread, view() from any. After stop() it is of no more
+// use. Throws Error where the port cannot be had or the node belongs to no cluster.
 class ClusterNode {
  public:
   explicit ClusterNode(ClusterNodeOptions options);

@@ -9,7 +9,7 @@
 
 namespace butterfly::runtime {
 
-// Made by whoever read the flags, used by the server; outlives the hosts it makes.
+// Made by whoever read the flags, used by the server; outlives the hosts it makes. Of one thread.
 class ClusterStart {
  public:
   virtual ~ClusterStart() = default;

@@ -35,8 +35,8 @@ class Owning final : public Chain {
 
 }  // namespace
 
-CoordinatorBackend::CoordinatorBackend(RangeLoaderOptions options, StageLinks& links, std::mutex* turn)
-    : options_(options), loader_(std::move(options)), links_(links), turn_(turn) {}
+CoordinatorBackend::CoordinatorBackend(RangeLoaderOptions options, StageLinks& links, std::mutex* pool_mutex)
+    : options_(options), loader_(std::move(options)), links_(links), pool_mutex_(pool_mutex) {}
 
 StageBackend::Preparation CoordinatorBackend::prepare(const cluster::Assignment& work,
                                                       const std::atomic<bool>& cancelled) {
@@ -91,7 +91,7 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
     model = model_;
     options = settings_.chain_options();
   }
-  options.cache.turn = turn_;
+  options.cache.pool_mutex = pool_mutex_;
   const size_t workers = placement.stages.size() - 1;
   return reported([&]() -> PlacedChain {
     if (workers == 0)

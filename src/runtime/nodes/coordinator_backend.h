@@ -12,10 +12,13 @@
 
 namespace butterfly::runtime {
 
+// Orders come from the node's shell, one thread; chain() from the one that makes chains, and progress() from
+// any. A chain shares the model, so weights that were freed or loaded anew go when the last chain of them
+// does. After a failed load() there is none, and chain() says kCancelled.
 class CoordinatorBackend final : public StageBackend {
  public:
-  // Borrows the links that come in. `turn` is held while a step computes (see PagedLayersOptions).
-  CoordinatorBackend(RangeLoaderOptions options, StageLinks& links, std::mutex* turn);
+  // Borrows the links that come in. `pool_mutex` is held while a step computes (see PagedLayersOptions).
+  CoordinatorBackend(RangeLoaderOptions options, StageLinks& links, std::mutex* pool_mutex);
 
   Preparation prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
   Result<uint64_t> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
@@ -34,7 +37,7 @@ class CoordinatorBackend final : public StageBackend {
   const RangeLoaderOptions options_;
   RangeLoader loader_;
   StageLinks& links_;
-  std::mutex* turn_;
+  std::mutex* pool_mutex_;
   const std::shared_ptr<ChainTimes> times_ = std::make_shared<ChainTimes>();
 
   mutable std::mutex mutex_;

@@ -35,7 +35,7 @@ GatedChain::~GatedChain() {
   ended(SIZE_MAX);
 }
 
-Status GatedChain::looked_at(Status status) {
+Status GatedChain::report_loss(Status status) {
   if (status.code() == Errc::kPeerLost && lost_) std::exchange(lost_, nullptr)(status);
   return status;
 }
@@ -49,7 +49,7 @@ void GatedChain::ended(size_t steps) {
 }
 
 Status GatedChain::pass_on(const StepRequest& request) {
-  const Status status = looked_at(chain_->submit(request));
+  const Status status = report_loss(chain_->submit(request));
   if (!status) ended(1);
   return status;
 }
@@ -92,7 +92,7 @@ StepResult GatedChain::receive(Duration timeout) {
     return result;
   }
   StepResult result = chain_->receive(timeout);
-  result.status = looked_at(std::move(result.status));
+  result.status = report_loss(std::move(result.status));
   if (result.status.code() != Errc::kTimeout) ended(1);
   return result;
 }
@@ -100,7 +100,7 @@ StepResult GatedChain::receive(Duration timeout) {
 Status GatedChain::reset(uint64_t epoch, Duration timeout) {
   held_.clear();
   ended(SIZE_MAX);
-  return looked_at(chain_->reset(epoch, timeout));
+  return report_loss(chain_->reset(epoch, timeout));
 }
 
 void GatedChain::close() {

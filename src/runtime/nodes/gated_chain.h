@@ -32,7 +32,8 @@ class StepGate {
 };
 
 // While the gate holds, submit() keeps the steps it gets, and receive() first gives the results of those
-// under way, then waits. Nothing is lost by a pause that is followed by resume(); close() ends it.
+// under way, then waits. Nothing is lost by a pause that is followed by resume(); close() ends it. Of the
+// engine's thread, but for close(); the gate may be used from any.
 class GatedChain final : public Chain {
  public:
   // `lost` is called once, on the engine's thread, when the chain turns out to be broken (kPeerLost).
@@ -50,8 +51,8 @@ class GatedChain final : public Chain {
  private:
   Status pass_on(const StepRequest& request);
   Status pass_on_held(Duration timeout);
-  void ended(size_t steps);  // that are not under way any more
-  Status looked_at(Status status);
+  void ended(size_t steps);           // that are not under way any more
+  Status report_loss(Status status);  // passes it on; calls lost_ if that is what it says
 
   const std::unique_ptr<Chain> chain_;
   const std::shared_ptr<StepGate> gate_;

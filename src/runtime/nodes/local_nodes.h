@@ -27,6 +27,7 @@ cluster::Capabilities measure_local_node(ThreadPool& pool, const model::ModelFil
 inline constexpr cluster::LinkSpec kLocalLink{.latency_s = 100e-6, .bandwidth = 2e9};
 
 // A folder that only this user may look into, removed with the object: for throw-away keys and certificates.
+// Immutable.
 class PrivateFolder {
  public:
   PrivateFolder();  // throws Error kIo
@@ -65,8 +66,7 @@ class LocalNodes {
   LocalNodes& operator=(const LocalNodes&) = delete;
 
   // This process is the first of `count` nodes: the calling thread, and those it starts from now on, stay on
-  // its share of the CPUs. Left free they would meet other nodes on theirs, which look for their next step
-  // awake.
+  // its share of the CPUs. Left free they would meet other nodes on theirs, which spin for their next step.
   void bind_first(size_t count) const;
 
   // Called on the watching thread when a node has ended. One whose callback returns false is not started

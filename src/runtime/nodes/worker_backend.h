@@ -11,6 +11,9 @@
 
 namespace butterfly::runtime {
 
+// Orders come from the node's shell, one thread; progress() from any. The stage has a thread of its own from
+// start() until it ends, which `lost` tells once, or until stop(). After a failed load() nothing is in memory
+// and start() is refused.
 class WorkerBackend final : public StageBackend {
  public:
   // Borrows the links that come in.

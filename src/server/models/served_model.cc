@@ -59,7 +59,7 @@ runtime::StageSettings stage_settings(const ModelSpec& spec, const ModelOptions&
 }
 
 ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, ThreadPool& pool,
-                         std::mutex& turn, std::shared_ptr<runtime::SharedWeights> weights)
+                         std::mutex& pool_mutex, std::shared_ptr<runtime::SharedWeights> weights)
     : spec_(spec) {
   grammar_options_.documents = options.schemas;
   runtime::LoadOptions load;
@@ -74,7 +74,7 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Thr
   }
   read_template();
   runtime::LocalEngineOptions run = engine_options(options, loaded_->config);
-  run.layers.turn = &turn;
+  run.layers.pool_mutex = &pool_mutex;
   engine_ = runtime::make_local_engine(*loaded_, pool, run);
   bytes_ = cache_bytes(options, loaded_->config);
   weight_bytes_ = loaded_->file.tensor_bytes();

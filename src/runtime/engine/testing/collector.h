@@ -8,6 +8,8 @@
 
 namespace butterfly::runtime::testing {
 
+// Filled by the engine's thread, read by the test's: everything but events() and what is made of them may be
+// called at any time.
 class Collector final : public EventSink {
  public:
   void on_prompt(RequestId, std::vector<TokenEvent> events) override {

@@ -25,6 +25,7 @@ struct FakeChainOptions {
   std::chrono::microseconds step_time{0};
 };
 
+// Of one thread, as every chain. BF_CHECKs what a real one would refuse.
 class FakeChain final : public Chain {
  public:
   explicit FakeChain(const FakeChainOptions& options)

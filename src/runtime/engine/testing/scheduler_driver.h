@@ -23,6 +23,7 @@ inline std::vector<int32_t> greedy_text(const FakeChainOptions& chain, std::vect
   return generated;
 }
 
+// Scheduler and chain together, step by step, in the thread of the test.
 class SchedulerDriver {
  public:
   SchedulerDriver(const FakeChainOptions& on, const SchedulerOptions& options)

@@ -8,16 +8,16 @@
 namespace butterfly::cluster {
 
 // std::timed_mutex would do, but the thread sanitizer of g++ 12 does not see its waits.
-class Turn {
+class TimedLock {
  public:
   // False when others had it all the time.
-  bool take(TimePoint until) {
+  bool try_lock_until(TimePoint until) {
     std::unique_lock lock(mutex_);
     if (!free_.wait_until(lock, until, [&] { return !taken_; })) return false;
     taken_ = true;
     return true;
   }
-  void give_back() {
+  void unlock() {
     {
       const std::lock_guard lock(mutex_);
       taken_ = false;
