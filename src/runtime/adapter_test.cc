@@ -1,5 +1,5 @@
 // LoRA adapters: llama.cpp's results, PyTorch's merge, several at once, and what is refused.
-#include "model/adapter.h"
+#include "model/adapter/adapter.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "model/adapter.h"
+#include "model/adapter/adapter.h"
 #include "server/schema_folder.h"
 
 namespace butterfly::server {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 #include "model/tokenizer/pre_tokenizer.h"
 
 namespace butterfly::train {

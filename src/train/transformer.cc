@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
+#include "model/arch/weights.h"
 #include "model/formats/gguf_writer.h"
-#include "model/weights.h"
 
 namespace butterfly::train {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/testing/temp_dir.h"
-#include "model/adapter.h"
+#include "model/adapter/adapter.h"
 #include "oracle.h"
 #include "tensor/dtype.h"
 

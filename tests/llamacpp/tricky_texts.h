@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 
 namespace butterfly::testing {
 

@@ -7,7 +7,7 @@
 #include "graph/ops.h"
 #include "model/arch/layer_range.h"
 #include "model/arch/model_config.h"
-#include "model/weights.h"
+#include "model/arch/weights.h"
 
 namespace butterfly::model {
 

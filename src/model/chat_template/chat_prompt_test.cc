@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 
 namespace butterfly::model {
 namespace {

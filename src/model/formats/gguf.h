@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 #include "tensor/tensor.h"
 
 namespace butterfly::model {

@@ -8,7 +8,7 @@
 
 #include "model/formats/byte_sink.h"
 #include "model/formats/gguf.h"
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 
 namespace butterfly::model {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "model/formats/json_file.h"
-#include "model/formats/metadata.h"
 #include "model/formats/model_file.h"
+#include "model/metadata/metadata.h"
 
 namespace butterfly::model {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "model/formats/metadata.h"
 #include "model/formats/model_file.h"
+#include "model/metadata/metadata.h"
 
 namespace butterfly::model {
 

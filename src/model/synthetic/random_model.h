@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 

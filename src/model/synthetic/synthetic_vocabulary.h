@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 
 namespace butterfly::model {
 

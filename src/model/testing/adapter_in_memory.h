@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/adapter.h"
+#include "model/adapter/adapter.h"
 #include "model/formats/fuzz_parts.h"
 #include "model/formats/gguf.h"
 

@@ -1,6 +1,6 @@
 // Writes a collected tokenizer under GGUF's keys.
 #pragma once
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 #include "model/tokenizer/hf_parts.h"
 
 namespace butterfly::model {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 #include "model/tokenizer/vocabulary.h"
 
 namespace butterfly::model {

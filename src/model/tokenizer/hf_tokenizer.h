@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 #include "model/tokenizer/tokenizer.h"
 
 namespace butterfly::model {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 #include "model/tokenizer/control_rule.h"
 #include "model/tokenizer/vocabulary.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 
 namespace butterfly::model {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "model/kv_memory.h"
+#include "model/cache/kv_memory.h"
 #include "runtime/engine/chain.h"
 #include "runtime/engine/engine_options.h"
 #include "runtime/layers/batch_runner.h"

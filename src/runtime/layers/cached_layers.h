@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "model/kv_cache.h"
+#include "model/cache/kv_cache.h"
 #include "runtime/layers/batch_runner.h"
 
 namespace butterfly::runtime {

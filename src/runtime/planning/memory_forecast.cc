@@ -7,7 +7,7 @@
 #include "graph/memory_plan.h"
 #include "kernels/attention/kv_page.h"
 #include "model/arch/network.h"
-#include "model/kv_memory.h"
+#include "model/cache/kv_memory.h"
 #include "runtime/planning/model_shape.h"
 
 namespace butterfly::runtime {

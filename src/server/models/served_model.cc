@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "model/kv_cache.h"
+#include "model/cache/kv_cache.h"
 #include "runtime/chain/stage_settings.h"
 #include "runtime/layers/described_model.h"
 #include "runtime/nodes/cluster_host.h"

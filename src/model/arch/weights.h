@@ -9,7 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "graph/parameter.h"
-#include "model/adapter.h"
+#include "model/adapter/adapter.h"
 #include "model/formats/model_file.h"
 #include "nn/linear.h"
 

@@ -1,4 +1,4 @@
-#include "model/adapter.h"
+#include "model/adapter/adapter.h"
 
 #include <algorithm>
 #include <charconv>

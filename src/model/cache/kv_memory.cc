@@ -1,4 +1,4 @@
-#include "model/kv_memory.h"
+#include "model/cache/kv_memory.h"
 
 #include "base/check.h"
 #include "base/checked.h"

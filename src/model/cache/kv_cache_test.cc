@@ -1,5 +1,5 @@
 // Pages come and go, bounded and never twice.
-#include "model/kv_cache.h"
+#include "model/cache/kv_cache.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -1,4 +1,4 @@
-#include "model/weights.h"
+#include "model/arch/weights.h"
 
 #include <algorithm>
 

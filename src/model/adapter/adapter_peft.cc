@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "model/adapter.h"
+#include "model/adapter/adapter.h"
 #include "model/formats/file_kind.h"
 #include "model/formats/hf_architecture.h"
 #include "model/formats/json_file.h"

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "model/kv_memory.h"
+#include "model/cache/kv_memory.h"
 
 namespace butterfly::model {
 

@@ -1,4 +1,4 @@
-#include "model/adapter.h"
+#include "model/adapter/adapter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 TEST(AdapterFuzzSeeds, Fit) {
   const ModelFile base = testing::fuzz_base_model();
   std::map<std::string, std::vector<std::string>> targets;
-  const std::filesystem::path folder = source_path("src/model/adapter_fuzz_corpus");
+  const std::filesystem::path folder = source_path("src/model/adapter/adapter_fuzz_corpus");
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string bytes = read_whole_file(entry.path());
     const Adapter adapter =

@@ -1,4 +1,4 @@
-#include "model/formats/metadata.h"
+#include "model/metadata/metadata.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
