@@ -7,8 +7,8 @@
 #include <unordered_map>
 
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "model/tokenizer/byte_level.h"
-#include "model/tokenizer/utf8.h"
 #include "model/tokenizer/vocabulary.h"
 
 namespace butterfly::testing {
@@ -299,7 +299,7 @@ void add_bytes(const std::string& text, Learner& learner) {
 void add_characters(const std::string& text, Learner& learner) {
   std::vector<int32_t> sequence;
   for (size_t at = 0; at < text.size();) {
-    const size_t length = std::max<size_t>(model::utf8_length(std::string_view(text).substr(at, 4)), 1);
+    const size_t length = std::max<size_t>(utf8_length(std::string_view(text).substr(at, 4)), 1);
     const std::string character = text.substr(at, length);
     if (character == "\n") {
       learner.add(std::move(sequence));

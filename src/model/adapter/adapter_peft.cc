@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "model/adapter/adapter.h"
-#include "model/formats/file_kind.h"
 #include "model/formats/hf_architecture.h"
 #include "model/formats/json_file.h"
 

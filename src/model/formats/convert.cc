@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "kernels/quant/quant.h"
-#include "model/formats/file_kind.h"
 #include "model/formats/gguf_writer.h"
 #include "model/tokenizer/vocabulary.h"
 

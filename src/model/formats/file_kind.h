@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <string_view>
 
 namespace butterfly::model {
 
@@ -15,9 +14,5 @@ std::string describe_unknown_file(std::span<const std::byte> head);
 
 // True if the first bytes are those of another well-known kind of file: a Git LFS pointer, gzip, a web page.
 bool is_known_other_file(std::span<const std::byte> head);
-
-// `text` with bytes that a terminal would obey written as \xNN and cut at `length_max`: names in hostile
-// files are input.
-std::string printable(std::string_view text, size_t length_max = 100);
 
 }  // namespace butterfly::model

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "model/formats/byte_reader.h"
 #include "model/formats/file_kind.h"
 

@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "model/formats/file_kind.h"
+#include "base/printable.h"
 #include "model/formats/gguf.h"
 
 namespace butterfly::model {

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "model/formats/file_kind.h"
+#include "base/printable.h"
 #include "model/formats/file_sink.h"
 
 namespace butterfly::model {

@@ -2,7 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "model/formats/file_kind.h"
+#include "base/printable.h"
 #include "model/formats/hf_architecture.h"
 
 namespace butterfly::model {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "model/formats/file_kind.h"
 #include "model/formats/hf_architecture.h"
 #include "model/formats/hf_tensors.h"

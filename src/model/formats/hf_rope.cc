@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "kernels/math/math.h"
-#include "model/formats/file_kind.h"
 #include "model/formats/hf_architecture.h"
 
 namespace butterfly::model {

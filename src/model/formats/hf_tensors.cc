@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "model/formats/file_kind.h"
+#include "base/printable.h"
 #include "model/formats/hf_values.h"
 
 namespace butterfly::model {

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "kernels/quant/quant.h"
-#include "model/formats/file_kind.h"
 
 namespace butterfly::model {
 namespace {

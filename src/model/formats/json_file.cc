@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/mapped_file.h"
+#include "base/printable.h"
 #include "model/formats/byte_reader.h"
-#include "model/formats/file_kind.h"
 
 namespace butterfly::model {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/mapped_file.h"
+#include "base/printable.h"
 #include "model/formats/byte_reader.h"
-#include "model/formats/file_kind.h"
 #include "model/formats/llama2c.h"
 #include "model/tokenizer/vocabulary.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "model/formats/byte_reader.h"
 #include "model/formats/file_kind.h"
 

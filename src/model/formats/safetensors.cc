@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "model/formats/byte_reader.h"
 #include "model/formats/file_kind.h"
 #include "model/formats/safetensors_header.h"

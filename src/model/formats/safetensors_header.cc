@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "model/formats/file_kind.h"
+#include "base/printable.h"
 
 namespace butterfly::model {
 namespace {

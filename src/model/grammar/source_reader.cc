@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "model/grammar/limits.h"
 #include "model/tokenizer/unicode_text.h"
-#include "model/tokenizer/utf8.h"
 
 namespace butterfly::model::grammar {
 

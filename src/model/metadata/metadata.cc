@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "model/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace butterfly::model {
 namespace {

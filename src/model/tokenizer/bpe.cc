@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "model/formats/file_kind.h"
+#include "base/printable.h"
 #include "model/tokenizer/bpe_encoder.h"
 #include "model/tokenizer/byte_level.h"
 #include "model/tokenizer/unicode_text.h"

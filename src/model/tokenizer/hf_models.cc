@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
-#include "model/formats/file_kind.h"
+#include "base/printable.h"
 #include "model/tokenizer/hf_parts.h"
 
 namespace butterfly::model {

@@ -1,6 +1,6 @@
 // Which row of the pre-tokenizer table a tokenizer.json means: the expressions must be the same, in order.
 #include "base/error.h"
-#include "model/formats/file_kind.h"
+#include "base/printable.h"
 #include "model/tokenizer/hf_parts.h"
 #include "model/tokenizer/pre_tokenizer.h"
 

@@ -4,9 +4,9 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "model/formats/file_kind.h"
+#include "base/printable.h"
+#include "base/utf8.h"
 #include "model/tokenizer/spm_encoder.h"
-#include "model/tokenizer/utf8.h"
 
 namespace butterfly::model {
 namespace {

@@ -5,8 +5,8 @@
 #include <rapidcheck/gtest.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "model/tokenizer/token_stream.h"
-#include "model/tokenizer/utf8.h"
 
 namespace butterfly::model {
 namespace {

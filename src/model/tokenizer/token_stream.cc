@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "model/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace butterfly::model {
 

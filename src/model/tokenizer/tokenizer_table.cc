@@ -1,6 +1,6 @@
 // The kinds of tokenizer a model file can name.
 #include "base/error.h"
-#include "model/formats/file_kind.h"
+#include "base/printable.h"
 #include "model/tokenizer/bpe.h"
 #include "model/tokenizer/spm.h"
 #include "model/tokenizer/tokenizer.h"

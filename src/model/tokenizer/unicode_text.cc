@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "model/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace butterfly::model {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "model/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace butterfly::model {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "model/formats/file_kind.h"
+#include "base/printable.h"
 
 namespace butterfly::model {
 namespace {

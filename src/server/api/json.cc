@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "model/tokenizer/utf8.h"
+#include "base/utf8.h"
 #include "server/api/api_error.h"
 
 namespace butterfly::server {
@@ -56,7 +56,7 @@ size_t first_invalid_utf8(std::string_view text) {
       ++i;
       continue;
     }
-    const size_t length = model::utf8_length(text.substr(i, 4));
+    const size_t length = utf8_length(text.substr(i, 4));
     if (length == 0) return i;
     i += length;
   }
@@ -101,7 +101,7 @@ Json parse_json(std::string_view text) {
   } catch (const nlohmann::json::exception& error) {
     std::string words = error.what();
     if (const size_t end = words.find("] "); end != std::string::npos) words.erase(0, end + 2);
-    if (words.size() > 300) words.resize(model::utf8_whole_bytes(words.substr(0, 300)));
+    if (words.size() > 300) words.resize(utf8_whole_bytes(words.substr(0, 300)));
     bad_json(words);
   }
   return json;

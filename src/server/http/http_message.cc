@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "model/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace butterfly::server {
 namespace {
@@ -107,7 +107,7 @@ bool percent_decode(std::string_view text, std::string& to) {
     to += static_cast<char>(high * 16 + low);
     i += 2;
   }
-  return model::utf8_replace_invalid(to) == to;
+  return utf8_replace_invalid(to) == to;
 }
 
 }  // namespace butterfly::server

@@ -1,9 +1,9 @@
-#include "model/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include <algorithm>
 #include <cstdint>
 
-namespace butterfly::model {
+namespace butterfly {
 namespace {
 
 struct Lead {
@@ -69,4 +69,4 @@ std::string utf8_replace_invalid(std::string_view text) {
   return result;
 }
 
-}  // namespace butterfly::model
+}  // namespace butterfly

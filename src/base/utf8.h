@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace butterfly::model {
+namespace butterfly {
 
 // Bytes of the character at the front of `text`, 1 to 4; 0 if no valid character begins there.
 size_t utf8_length(std::string_view text);
@@ -18,4 +18,4 @@ size_t utf8_whole_bytes(std::string_view text);
 // (JSON).
 std::string utf8_replace_invalid(std::string_view text);
 
-}  // namespace butterfly::model
+}  // namespace butterfly

@@ -1,9 +1,9 @@
-#include "model/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-namespace butterfly::model {
+namespace butterfly {
 namespace {
 
 TEST(Utf8, LengthOfTheFirstCharacter) {
@@ -45,4 +45,4 @@ RC_GTEST_PROP(Utf8, ReplacedTextIsValid, (const std::string& text)) {
 }
 
 }  // namespace
-}  // namespace butterfly::model
+}  // namespace butterfly
