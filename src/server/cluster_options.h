@@ -4,7 +4,7 @@
 
 #include "runtime/nodes/cluster_host.h"
 #include "server/models/served_model.h"
-#include "server/settings.h"
+#include "server/settings/settings.h"
 
 namespace butterfly::server {
 

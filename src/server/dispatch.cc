@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "server/route_table.h"
+#include "server/routes/route_table.h"
 
 namespace butterfly::server {
 namespace {

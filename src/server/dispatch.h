@@ -2,8 +2,8 @@
 #pragma once
 #include <memory>
 
+#include "server/context/server_context.h"
 #include "server/http/http_server.h"
-#include "server/server_context.h"
 #include "server/work_queue.h"
 
 namespace butterfly::server {

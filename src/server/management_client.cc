@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "cluster/transport/socket.h"
-#include "server/settings.h"
+#include "server/settings/settings.h"
 
 namespace butterfly::server {
 namespace {

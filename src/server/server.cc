@@ -13,9 +13,9 @@
 #include "kernels/simd/target.h"
 #include "runtime/nodes/cluster_start.h"
 #include "server/cluster_options.h"
+#include "server/context/server_context.h"
 #include "server/dispatch.h"
-#include "server/model_specs.h"
-#include "server/server_context.h"
+#include "server/models/model_specs.h"
 
 namespace butterfly::server {
 namespace {

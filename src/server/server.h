@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "server/settings.h"
+#include "server/settings/settings.h"
 
 namespace butterfly::runtime {
 class ClusterStart;

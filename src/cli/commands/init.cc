@@ -13,7 +13,7 @@
 #include "cli/nodes/node_setup.h"
 #include "cluster/identity/authority.h"
 #include "cluster/identity/join_token.h"
-#include "server/access.h"
+#include "server/context/access.h"
 
 namespace butterfly::cli {
 namespace {

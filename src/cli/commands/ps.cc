@@ -15,7 +15,7 @@
 #include "cli/console/interrupt.h"
 #include "cli/console/options.h"
 #include "server/management_client.h"
-#include "server/settings.h"
+#include "server/settings/settings.h"
 
 namespace butterfly::cli {
 namespace {

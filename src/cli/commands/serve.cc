@@ -16,7 +16,7 @@
 #include "cli/console/version.h"
 #include "cli/models/model_store.h"
 #include "cli/nodes/cluster_serve.h"
-#include "server/access.h"
+#include "server/context/access.h"
 #include "server/server.h"
 
 namespace butterfly::cli {

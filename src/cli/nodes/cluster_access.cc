@@ -8,7 +8,7 @@
 #include "base/units.h"
 #include "cluster/node/addresses.h"
 #include "server/management_client.h"
-#include "server/settings.h"
+#include "server/settings/settings.h"
 
 namespace butterfly::cli {
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "runtime/nodes/cluster_start.h"
-#include "server/settings.h"
+#include "server/settings/settings.h"
 
 namespace butterfly::cli {
 

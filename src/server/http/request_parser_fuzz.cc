@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "server/access.h"
+#include "server/context/access.h"
 #include "server/http/request_parser.h"
-#include "server/route_table.h"
+#include "server/routes/route_table.h"
 
 using namespace butterfly::server;
 

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "server/health.h"
+#include "server/context/health.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/api/fields.h"
-#include "server/health.h"
+#include "server/context/health.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {

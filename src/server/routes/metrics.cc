@@ -1,8 +1,8 @@
 // GET /metrics: Prometheus' text form, under vLLM's names where they mean the same.
 #include <fmt/format.h>
 
-#include "server/health.h"
-#include "server/metrics_text.h"
+#include "server/context/health.h"
+#include "server/context/metrics_text.h"
 #include "server/routes/routes.h"
 #include "tensor/process_pool.h"
 

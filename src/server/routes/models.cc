@@ -1,7 +1,7 @@
 // GET /v1/models and /v1/models/{id}.
 #include <nlohmann/json.hpp>
 
-#include "server/route_table.h"
+#include "server/routes/route_table.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {

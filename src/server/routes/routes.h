@@ -2,9 +2,9 @@
 // served.
 #pragma once
 #include "server/api/json.h"
+#include "server/context/server_context.h"
 #include "server/generation/answer.h"
 #include "server/http/exchange.h"
-#include "server/server_context.h"
 
 namespace butterfly::server {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "server/models/served_model.h"
-#include "server/settings.h"
+#include "server/settings/settings.h"
 
 namespace butterfly::server {
 

@@ -1,4 +1,4 @@
-#include "server/health.h"
+#include "server/context/health.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

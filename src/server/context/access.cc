@@ -1,4 +1,4 @@
-#include "server/access.h"
+#include "server/context/access.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

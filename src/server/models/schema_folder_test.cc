@@ -1,4 +1,4 @@
-#include "server/schema_folder.h"
+#include "server/models/schema_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
-#include "server/model_specs.h"
+#include "server/models/model_specs.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "model/adapter/adapter.h"
-#include "server/schema_folder.h"
+#include "server/models/schema_folder.h"
 
 namespace butterfly::server {
 namespace {

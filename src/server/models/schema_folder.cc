@@ -1,4 +1,4 @@
-#include "server/schema_folder.h"
+#include "server/models/schema_folder.h"
 
 #include <fstream>
 #include <iterator>

@@ -5,10 +5,10 @@
 #include <functional>
 #include <string>
 
-#include "server/access.h"
+#include "server/context/access.h"
 #include "server/http/http_server.h"
 #include "server/models/model_pool.h"
-#include "server/settings.h"
+#include "server/settings/settings.h"
 
 namespace butterfly::runtime {
 class ClusterHost;

@@ -1,4 +1,4 @@
-#include "server/settings.h"
+#include "server/settings/settings.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "runtime/engine/stats.h"
-#include "server/server_context.h"
+#include "server/context/server_context.h"
 
 namespace butterfly::server {
 
