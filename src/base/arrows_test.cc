@@ -51,11 +51,15 @@ const std::map<std::string, std::vector<std::string>> kRooms = {
      {"simd", "math", "quant", "tiles", "amx", "panels", "matmul", "probe", "rows", "elementwise", "norm",
       "gemm", "conv2d", "pool2d", "attention", "optim", "digest", "ref"}},
     {"graph", {".", "ops"}},
+    {"model",
+     {"metadata", "tokenizer", "formats", "adapter", "cache", "arch", "synthetic", "sampling", "grammar",
+      "chat_template"}},
     {"train", {"data", "optim", "corpus", "."}},
     {"cluster",
      {"wire", "identity", "transport", "enrol", "node", "cost", "partition", "balance", "sim", "picture",
       "weights", "member"}},
     {"runtime", {"layers", "engine", "chain", "measure", "planning", "nodes", "."}},
+    {"server", {"settings", "http", "api", "tools", "models", "generation", "context", "routes", "."}},
     {"cli", {"console", "models", "nodes", "commands", "."}},
 };
 
@@ -247,8 +251,8 @@ TEST_F(TidyTest, IncludeAgainstTheArrows) {
 }
 
 TEST_F(TidyTest, IncludeAcrossTheTwoBranches) {
-  tree.write("src/model/CMakeLists.txt", "butterfly_module(model SOURCES m.cc DEPS butterfly::base)\n");
-  tree.write("src/model/m.cc", "  #  include \"cluster/node/id.h\"\n");
+  tree.write("src/model/CMakeLists.txt", "butterfly_module(model SOURCES arch/m.cc DEPS butterfly::base)\n");
+  tree.write("src/model/arch/m.cc", "  #  include \"cluster/node/id.h\"\n");
   EXPECT_THAT(complaints(), ElementsAre(HasSubstr("model may not use cluster")));
 }
 

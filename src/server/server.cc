@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "kernels/simd/target.h"
 #include "runtime/nodes/cluster_start.h"
+#include "server/api/api_error.h"
 #include "server/cluster_options.h"
 #include "server/context/server_context.h"
 #include "server/dispatch.h"
@@ -62,6 +63,10 @@ HttpServerOptions http_options(const Settings& settings) {
   options.tls_key = settings.tls_key;
   options.unix_path = settings.management;
   options.limits.connection_count = connection_bound(settings.connections);
+  options.refuse = [](int status, const std::string& words) {
+    return error_response(
+        ApiError(status, status >= 500 ? "overloaded_error" : "invalid_request_error", words));
+  };
   return options;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/api/api_error.h"
 #include "server/http/connection_exchange.h"
 
 namespace butterfly::server {
@@ -124,12 +123,11 @@ void Connection::parse() {
   if (parser_->state() == RequestParser::State::kBody) parser_->feed(input_);
   if (parser_->state() == RequestParser::State::kFailed) {
     const RequestParser::Failure& failure = parser_->failure();
-    return refuse(error_response(ApiError(failure.status, "invalid_request_error", failure.words)));
+    return refuse(shared_->refuse(failure.status, failure.words));
   }
   count_body(parser_->request().body.size());
   if (shared_->bodies_bytes > shared_->limits.bodies_bytes) {
-    HttpResponse busy = error_response(
-        ApiError(503, "overloaded_error", "too many large requests are being received; try again soon"));
+    HttpResponse busy = shared_->refuse(503, "too many large requests are being received; try again soon");
     busy.fields.emplace_back("Retry-After", "1");
     return refuse(std::move(busy));
   }

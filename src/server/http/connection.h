@@ -23,6 +23,7 @@ struct ConnectionShared {
   boost::asio::io_context io{1};
   HttpLimits limits;
   HeadCheck check;
+  Refuse refuse;
   Dispatch dispatch;
   HttpCounters counters;
   ConnectionList waiting;  // without a request that is being answered; the longest without first

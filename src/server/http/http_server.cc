@@ -165,12 +165,21 @@ struct HttpServer::Impl {
   }
 };
 
+HttpResponse refuse_in_words(int status, const std::string& words) {
+  HttpResponse response;
+  response.status = status;
+  response.content_type = "text/plain; charset=utf-8";
+  response.body = words + "\n";
+  return response;
+}
+
 HttpServer::HttpServer(HttpServerOptions options, HeadCheck check, Dispatch dispatch)
     : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
   ConnectionShared& shared = *impl_->shared;
   shared.limits = impl_->options.limits;
   shared.check = std::move(check);
+  shared.refuse = impl_->options.refuse;
   shared.dispatch = std::move(dispatch);
   shared.id_prefix = "req-" + random_id(8) + "-";
   impl_->tls = make_tls(impl_->options);

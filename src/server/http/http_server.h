@@ -18,6 +18,9 @@ enum class Door { kNetwork, kManagement };
 
 // What is asked before a body is read, so that strangers cost little: null to go on, or the refusal.
 using HeadCheck = std::function<std::unique_ptr<HttpResponse>(const HttpRequest& request, Door door)>;
+// The answer to a request that breaks the protocol (4xx) or comes when memory is short (5xx).
+using Refuse = std::function<HttpResponse(int status, const std::string& words)>;
+HttpResponse refuse_in_words(int status, const std::string& words);  // as plain text
 // Takes a whole request. Runs on the network's thread: it must hand work on.
 using Dispatch = std::function<void(ExchangePtr exchange, Door door)>;
 
@@ -28,6 +31,7 @@ struct HttpServerOptions {
   std::string tls_certificate;  // PEM files; both or neither
   std::string tls_key;
   HttpLimits limits;
+  Refuse refuse = refuse_in_words;
 };
 
 // What happened so far, for /metrics.
