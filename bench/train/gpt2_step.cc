@@ -15,7 +15,7 @@
 
 #include "train/testing/gpt2.h"
 #include "train/testing/npy.h"
-#include "train/trainer.h"
+#include "train/trainer/trainer.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "train/image_network.h"
-#include "train/trainer.h"
+#include "train/networks/image_network.h"
+#include "train/trainer/trainer.h"
 
 int main(int argc, char** argv) {
   using namespace butterfly;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "train/trainer.h"
+#include "train/trainer/trainer.h"
 
 namespace butterfly::train {
 

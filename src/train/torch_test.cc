@@ -9,11 +9,11 @@
 #include "base/testing/temp_dir.h"
 #include "train/data/batch_order.h"
 #include "train/data/token_dataset.h"
-#include "train/image_network.h"
+#include "train/networks/image_network.h"
 #include "train/testing/gpt2.h"
 #include "train/testing/npy.h"
 #include "train/testing/python.h"
-#include "train/trainer.h"
+#include "train/trainer/trainer.h"
 
 namespace butterfly::train {
 namespace {

@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "train/checkpoint.h"
-#include "train/config.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/data/batch_order.h"
 #include "train/data/prefetch.h"
-#include "train/task.h"
-#include "train/trainer.h"
+#include "train/task/config.h"
+#include "train/task/task.h"
+#include "train/trainer/trainer.h"
 
 namespace butterfly::train {
 

@@ -12,7 +12,7 @@
 #include "model/formats/gguf_writer.h"
 #include "train/corpus/corpus.h"
 #include "train/metrics.h"
-#include "train/tokenizer_trainer.h"
+#include "train/tokenizer/tokenizer_trainer.h"
 
 namespace butterfly::train {
 namespace {

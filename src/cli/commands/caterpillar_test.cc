@@ -18,8 +18,8 @@
 #include "train/corpus/corpus.h"
 #include "train/corpus/words.h"
 #include "train/data/documents.h"
-#include "train/trainer.h"
-#include "train/transformer.h"
+#include "train/networks/transformer.h"
+#include "train/trainer/trainer.h"
 
 namespace butterfly::cli {
 namespace {

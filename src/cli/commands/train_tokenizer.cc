@@ -15,8 +15,8 @@
 #include "cli/console/interrupt.h"
 #include "model/formats/gguf_writer.h"
 #include "train/corpus/corpus.h"
-#include "train/tokenizer_json.h"
-#include "train/tokenizer_trainer.h"
+#include "train/tokenizer/tokenizer_json.h"
+#include "train/tokenizer/tokenizer_trainer.h"
 
 namespace butterfly::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/testing/temp_dir.h"
 #include "train/data/joined_dataset.h"
-#include "train/tokenizer_trainer.h"
+#include "train/tokenizer/tokenizer_trainer.h"
 
 namespace butterfly::train {
 namespace {

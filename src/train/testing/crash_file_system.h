@@ -6,7 +6,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "train/file_system.h"
+#include "train/checkpoint/file_system.h"
 
 namespace butterfly::train::testing {
 

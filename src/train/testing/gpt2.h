@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "train/transformer.h"
+#include "train/networks/transformer.h"
 
 namespace butterfly::train::testing {
 

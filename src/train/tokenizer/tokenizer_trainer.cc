@@ -1,4 +1,4 @@
-#include "train/tokenizer_trainer.h"
+#include "train/tokenizer/tokenizer_trainer.h"
 
 #include <algorithm>
 #include <queue>

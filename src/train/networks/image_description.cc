@@ -1,4 +1,4 @@
-#include "train/image_description.h"
+#include "train/networks/image_description.h"
 
 #include <set>
 

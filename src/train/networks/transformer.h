@@ -8,7 +8,7 @@
 #include "model/arch/network.h"
 #include "model/formats/model_file.h"
 #include "model/synthetic/random_model.h"
-#include "train/network.h"
+#include "train/trainer/network.h"
 
 namespace butterfly::train {
 

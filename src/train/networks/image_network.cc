@@ -1,4 +1,4 @@
-#include "train/image_network.h"
+#include "train/networks/image_network.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/rng.h"
-#include "train/image_description.h"
+#include "train/networks/image_description.h"
 
 namespace butterfly::train {
 namespace {

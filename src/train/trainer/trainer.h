@@ -10,10 +10,10 @@
 #include "base/thread_pool.h"
 #include "graph/executor.h"
 #include "train/data/workers.h"
-#include "train/gradient_tree.h"
-#include "train/network.h"
 #include "train/optim/optimizer.h"
-#include "train/schedule.h"
+#include "train/trainer/gradient_tree.h"
+#include "train/trainer/network.h"
+#include "train/trainer/schedule.h"
 
 namespace butterfly::train {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/formats/model_file.h"
-#include "train/image_network.h"
+#include "train/networks/image_network.h"
 
 namespace butterfly::train {
 

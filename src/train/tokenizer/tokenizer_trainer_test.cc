@@ -1,6 +1,6 @@
 // Merges against a published reference and against a slow plain trainer; what is learned works as a
 // tokenizer.
-#include "train/tokenizer_trainer.h"
+#include "train/tokenizer/tokenizer_trainer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 #include "model/tokenizer/byte_level.h"
 #include "model/tokenizer/hf_tokenizer.h"
 #include "model/tokenizer/tokenizer.h"
-#include "train/tokenizer_json.h"
+#include "train/tokenizer/tokenizer_json.h"
 
 namespace butterfly::train {
 namespace {

@@ -1,5 +1,5 @@
 // Tiny networks learn, and their weights do not depend on workers, threads or how the memory is used.
-#include "train/trainer.h"
+#include "train/trainer/trainer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/testing/temp_dir.h"
-#include "train/transformer.h"
+#include "train/networks/transformer.h"
 
 namespace butterfly::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/config.h"
+#include "train/task/config.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>

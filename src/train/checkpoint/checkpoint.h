@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "train/file_system.h"
+#include "train/checkpoint/file_system.h"
 
 namespace butterfly::train {
 

@@ -1,5 +1,5 @@
 // Config files: keys of nested maps, lists of data sets, paths, and errors that name file, line and key.
-#include "train/config.h"
+#include "train/task/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Networks from TOML: shapes, mistakes in words, and learning.
-#include "train/image_network.h"
+#include "train/networks/image_network.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/testing/source_tree.h"
-#include "train/trainer.h"
+#include "train/trainer/trainer.h"
 
 namespace butterfly::train {
 namespace {

@@ -9,10 +9,10 @@
 #include "train/data/image_folder.h"
 #include "train/data/joined_dataset.h"
 #include "train/data/text_file.h"
-#include "train/image_model.h"
-#include "train/image_network.h"
+#include "train/networks/image_model.h"
+#include "train/networks/image_network.h"
 #include "train/sha256.h"
-#include "train/task.h"
+#include "train/task/task.h"
 
 namespace butterfly::train {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "train/tokenizer_trainer.h"
+#include "train/tokenizer/tokenizer_trainer.h"
 
 namespace butterfly::train {
 

@@ -1,4 +1,4 @@
-#include "train/image_model.h"
+#include "train/networks/image_model.h"
 
 #include <cstring>
 

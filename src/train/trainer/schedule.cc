@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "train/trainer/schedule.h"
 
 #include <algorithm>
 #include <numbers>

@@ -1,6 +1,6 @@
 // Checkpoints are whole or not there, whatever stops the machine, and a run that was stopped ends with the
 // bits of one that was not.
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
-#include "train/task.h"
+#include "train/task/task.h"
 
 #include "model/formats/model_file.h"
-#include "train/image_model.h"
+#include "train/networks/image_model.h"
 
 namespace butterfly::train {
 

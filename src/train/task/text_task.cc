@@ -8,8 +8,8 @@
 #include "train/data/documents.h"
 #include "train/data/joined_dataset.h"
 #include "train/data/text_file.h"
-#include "train/task.h"
-#include "train/transformer.h"
+#include "train/networks/transformer.h"
+#include "train/task/task.h"
 
 namespace butterfly::train {
 namespace {

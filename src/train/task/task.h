@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "train/config.h"
 #include "train/data/dataset.h"
-#include "train/network.h"
+#include "train/task/config.h"
+#include "train/trainer/network.h"
 
 namespace butterfly::train {
 

@@ -1,4 +1,4 @@
-#include "train/gradient_tree.h"
+#include "train/trainer/gradient_tree.h"
 
 #include "base/check.h"
 #include "kernels/optim/optimizer_update.h"

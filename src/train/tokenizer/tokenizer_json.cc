@@ -1,4 +1,4 @@
-#include "train/tokenizer_json.h"
+#include "train/tokenizer/tokenizer_json.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

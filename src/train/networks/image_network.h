@@ -42,7 +42,7 @@
 
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/pool2d/pool2d.h"
-#include "train/network.h"
+#include "train/trainer/network.h"
 
 namespace butterfly::train {
 

@@ -1,4 +1,4 @@
-#include "train/transformer.h"
+#include "train/networks/transformer.h"
 
 #include <cmath>
 

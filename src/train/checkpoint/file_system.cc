@@ -1,4 +1,4 @@
-#include "train/file_system.h"
+#include "train/checkpoint/file_system.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
