@@ -54,6 +54,7 @@ const std::map<std::string, std::vector<std::string>> kRooms = {
     {"model",
      {"metadata", "tokenizer", "formats", "adapter", "cache", "arch", "synthetic", "sampling", "grammar",
       "chat_template"}},
+    {"train", {"data", "optim", "corpus", "tokenizer", "trainer", "networks", "checkpoint", "task", "."}},
     {"cluster",
      {"wire", "identity", "transport", "enrol", "node", "cost", "partition", "balance", "sim", "picture",
       "weights", "member"}},

@@ -7,6 +7,7 @@
 #include "base/cgroup.h"
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/free_memory.h"
 #include "base/json_text.h"
 #include "cli/commands/commands.h"
 #include "cli/console/exit_code.h"
@@ -15,7 +16,6 @@
 #include "cli/nodes/cluster_access.h"
 #include "cli/nodes/doctor_checks.h"
 #include "cluster/node/addresses.h"
-#include "cluster/node/free_memory.h"
 #include "kernels/simd/target.h"
 #include "server/management_client.h"
 
@@ -44,7 +44,7 @@ Findings look(const DoctorOptions& options) {
   add(check_cpu_quota(cgroup_cpu_quota(), allowed_cpus().size()));
   const uint64_t machine =
       static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
-  add(check_memory(cluster::free_memory_bytes(), memory_limit_bytes(), machine));
+  add(check_memory(free_memory_bytes(), memory_limit_bytes(), machine));
   add(check_measured(state_path(options.state), default_thread_count(), cluster::wall_now()));
   if (!options.reach.empty()) add(check_reach(options.reach, std::chrono::seconds(3)));
   if (options.discover) add(check_network(cluster::discover(std::chrono::seconds(1))));

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/console/exit_code.h"
@@ -17,7 +18,6 @@
 #include "cli/nodes/cluster_access.h"
 #include "cli/nodes/node_setup.h"
 #include "cluster/enrol/join.h"
-#include "cluster/identity/sha256.h"
 #include "cluster/node/addresses.h"
 #include "cluster/node/discovery.h"
 #include "runtime/nodes/cluster_node.h"
@@ -88,7 +88,7 @@ cluster::Credentials join_when_there(const cluster::StateFolder& folder, const s
       // Machines out of one box have one host name.
       if (may_rename &&
           std::string_view(error.what()).find("another node is called") != std::string_view::npos) {
-        name = fmt::format("{:.50}-{}", name, cluster::random_hex(4));
+        name = fmt::format("{:.50}-{}", name, random_hex(4));
         may_rename = false;
         continue;
       }

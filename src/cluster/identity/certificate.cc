@@ -7,8 +7,8 @@
 #include <cctype>
 #include <ctime>
 
+#include "base/sha256.h"
 #include "cluster/identity/openssl_ptr.h"
-#include "cluster/identity/sha256.h"
 
 namespace butterfly::cluster {
 namespace {

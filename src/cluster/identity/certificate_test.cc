@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/hex.h"
+#include "base/secret.h"
+#include "base/sha256.h"
 #include "cluster/identity/openssl_ptr.h"
 #include "cluster/identity/renewal.h"
 #include "cluster/identity/roster.h"
-#include "cluster/identity/sha256.h"
 #include "cluster/testing/test_identity.h"
 
 namespace butterfly::cluster {
@@ -26,17 +28,6 @@ std::string text_of(const Certificate& certificate) {
   const BioPtr out(BIO_new(BIO_s_mem()));
   X509_print(out.get(), certificate.get());
   return contents_of(out.get());
-}
-
-TEST(Sha256, KnownValueAndComparison) {
-  EXPECT_EQ(sha256_hex(std::string_view("abc")),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_TRUE(equal_in_constant_time("abc", "abc"));
-  EXPECT_FALSE(equal_in_constant_time("abc", "abd"));
-  EXPECT_FALSE(equal_in_constant_time("abc", "ab"));
-  EXPECT_TRUE(is_hex(random_hex(33), 33));
-  EXPECT_NE(random_hex(32), random_hex(32));
-  EXPECT_FALSE(is_hex("0G", 2));
 }
 
 TEST(Key, SurvivesItsText) {

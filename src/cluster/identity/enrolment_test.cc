@@ -9,9 +9,10 @@
 
 #include <thread>
 
+#include "base/secret.h"
+#include "base/sha256.h"
 #include "cluster/enrol/join.h"
 #include "cluster/enrol/keep_renewed.h"
-#include "cluster/identity/sha256.h"
 #include "cluster/testing/test_identity.h"
 #include "cluster/transport/message.h"
 #include "cluster/transport/tcp.h"

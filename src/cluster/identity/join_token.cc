@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "cluster/identity/sha256.h"
+#include "base/hex.h"
+#include "base/secret.h"
+#include "base/sha256.h"
 
 namespace butterfly::cluster {
 namespace {

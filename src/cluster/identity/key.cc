@@ -2,8 +2,8 @@
 
 #include <openssl/pem.h>
 
+#include "base/sha256.h"
 #include "cluster/identity/openssl_ptr.h"
-#include "cluster/identity/sha256.h"
 
 namespace butterfly::cluster {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/hex.h"
 #include "cluster/identity/certificate.h"
-#include "cluster/identity/sha256.h"
 
 namespace butterfly::cluster {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cluster/identity/sha256.h"
+#include "base/secret.h"
 
 namespace butterfly::cluster {
 namespace {

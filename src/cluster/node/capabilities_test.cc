@@ -10,7 +10,6 @@
 #include "base/testing/temp_dir.h"
 #include "cluster/node/capability_file.h"
 #include "cluster/node/cpu_share.h"
-#include "cluster/node/free_memory.h"
 #include "cluster/node/measure_link.h"
 #include "cluster/node/measure_node.h"
 #include "cluster/node/topology.h"
@@ -130,19 +129,6 @@ TEST_F(CapabilityFile, IsMeasuredAgainWhenSomethingChanged) {
   MeasuredFor other = now;
   other.ram_limit_bytes = 1 << 30;
   EXPECT_THAT(why_stale(c, other, c.measured_unix_s), HasSubstr("memory limit was 8.00 GiB, is 1.00 GiB"));
-}
-
-TEST(FreeMemory, IsWhatTheGroupLeaves) {
-  const butterfly::testing::TempDir root;
-  root.write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable:     900 kB\n");
-  root.write("proc/self/cgroup", "0::/box\n");
-  EXPECT_EQ(free_memory_bytes(root.path()), 900u << 10);
-  root.write("sys/fs/cgroup/box/memory.max", "500000\n");
-  root.write("sys/fs/cgroup/box/memory.current", "300000\n");
-  root.write("sys/fs/cgroup/box/memory.stat", "anon 1\ninactive_file 100000\n");
-  EXPECT_EQ(free_memory_bytes(root.path()), 300'000u);
-  root.write("sys/fs/cgroup/box/memory.current", "800000\n");
-  EXPECT_EQ(free_memory_bytes(root.path()), 0u);
 }
 
 TEST(MeasureLink, FindsRoundTripAndBandwidth) {

@@ -5,9 +5,9 @@
 #include "base/background_pool.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/units.h"
 #include "cluster/identity/enrolment.h"
-#include "cluster/identity/sha256.h"
 #include "cluster/member/incarnation.h"
 #include "cluster/node/discovery.h"
 #include "cluster/transport/inproc.h"
@@ -20,7 +20,7 @@ namespace {
 
 constexpr Duration kLastWord = std::chrono::milliseconds(300);
 
-uint64_t random_number() { return std::stoull(cluster::random_hex(15), nullptr, 16); }
+uint64_t random_number() { return std::stoull(random_hex(15), nullptr, 16); }
 
 int64_t unix_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(

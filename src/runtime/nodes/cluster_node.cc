@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "cluster/identity/credentials.h"
-#include "cluster/identity/sha256.h"
 #include "cluster/transport/socket.h"
 #include "runtime/nodes/reported.h"
 
@@ -111,7 +111,7 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
                             .fetch_bytes_per_s = options.fetch_bytes_per_s,
                             .memory_bytes = options.memory_bytes};
   NodeShell::Options shell;
-  shell.worker.instance = std::stoull(cluster::random_hex(15), nullptr, 16);
+  shell.worker.instance = std::stoull(random_hex(15), nullptr, 16);
   shell.worker.coordinator = options.coordinator;
   shell.worker.join.address = address_;
   shell.worker.join.capabilities = options.capabilities;

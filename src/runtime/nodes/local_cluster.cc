@@ -7,11 +7,11 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/free_memory.h"
 #include "base/units.h"
 #include "cluster/identity/authority.h"
 #include "cluster/identity/join_token.h"
 #include "cluster/node/capability_file.h"
-#include "cluster/node/free_memory.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -75,7 +75,7 @@ std::shared_ptr<ClusterHost> LocalCluster::make(ClusterHostOptions host) {
   node.token_file = folder_.path() / "token";
   node.capabilities_file = folder_.path() / "capabilities.json";
   node.model = host.model;
-  node.memory_bytes = cluster::free_memory_bytes() / options_.nodes;
+  node.memory_bytes = free_memory_bytes() / options_.nodes;
   node.threads = threads_;
 
   host.state = found(folder_.path() / node_name(1), node.token_file, options_.nodes - 1).path();

@@ -4,9 +4,9 @@
 
 #include "base/background_pool.h"
 #include "base/error.h"
+#include "base/free_memory.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "cluster/node/free_memory.h"
 #include "runtime/nodes/node_door.h"
 #include "runtime/planning/memory_forecast.h"
 
@@ -41,7 +41,7 @@ RangeLoader::Progress RangeLoader::progress() const {
 }
 
 uint64_t RangeLoader::usable_memory_bytes() const {
-  const uint64_t usable = cluster::free_memory_bytes() + loaded_bytes_.load(std::memory_order_relaxed);
+  const uint64_t usable = free_memory_bytes() + loaded_bytes_.load(std::memory_order_relaxed);
   return options_.memory_bytes == 0 ? usable : std::min(usable, options_.memory_bytes);
 }
 

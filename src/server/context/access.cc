@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
-#include <openssl/sha.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +10,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "server/http/random_id.h"
+#include "base/hex.h"
+#include "base/secret.h"
 
 namespace butterfly::server {
 namespace {
@@ -19,34 +19,11 @@ namespace {
 constexpr size_t kKeyBytesMin = 16;
 constexpr size_t kKeyBytesMax = 512;
 
-KeySet::Hash hash_of(std::string_view text) {
-  KeySet::Hash hash;
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), hash.data());
-  return hash;
-}
-
 std::string lower(std::string_view text) {
   std::string out(text);
   for (char& c : out)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return out;
-}
-
-std::string hex(const KeySet::Hash& hash) {
-  std::string out;
-  for (const unsigned char byte : hash) out += fmt::format("{:02x}", byte);
-  return out;
-}
-
-std::optional<KeySet::Hash> from_hex(std::string_view text) {
-  KeySet::Hash hash;
-  if (text.size() != 2 * hash.size()) return std::nullopt;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const size_t digit = std::string_view("0123456789abcdef").find(text[i]);
-    if (digit == std::string_view::npos) return std::nullopt;
-    hash[i / 2] = static_cast<unsigned char>(i % 2 == 0 ? digit << 4 : hash[i / 2] | digit);
-  }
-  return hash;
 }
 
 // Without the port and the brackets of IPv6; empty if it is no host.
@@ -81,7 +58,7 @@ void KeySet::add(std::string_view key) {
     fail(Errc::kInvalidArgument,
          "an API key has {} to {} visible characters, found one of {}; make one with --make-key FILE",
          kKeyBytesMin, kKeyBytesMax, key.size());
-  hashes_.push_back(hash_of(key));
+  hashes_.push_back(sha256(std::as_bytes(std::span(key))));
 }
 
 void KeySet::add_file(const std::filesystem::path& file) {
@@ -94,10 +71,10 @@ void KeySet::add_file(const std::filesystem::path& file) {
     if (begin == std::string::npos || line[begin] == '#') continue;
     line = line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
     if (line.starts_with("sha256:")) {
-      const auto hash = from_hex(std::string_view(line).substr(7));
-      if (!hash)
+      Sha256 hash;
+      if (!from_hex(std::string_view(line).substr(7), hash))
         fail(Errc::kCorrupt, "{}:{}: expected 64 hexadecimal digits after sha256:", file.string(), number);
-      hashes_.push_back(*hash);
+      hashes_.push_back(hash);
     } else {
       add(line);
     }
@@ -107,9 +84,9 @@ void KeySet::add_file(const std::filesystem::path& file) {
 }
 
 std::optional<uint64_t> KeySet::find(std::string_view key) const {
-  const Hash hash = hash_of(key);
+  const Sha256 hash = sha256(std::as_bytes(std::span(key)));
   uint64_t owner = 0;
-  for (const Hash& mine : hashes_) {
+  for (const Sha256& mine : hashes_) {
     const uint64_t same = CRYPTO_memcmp(mine.data(), hash.data(), hash.size()) == 0 ? ~uint64_t{0} : 0;
     uint64_t number;
     std::memcpy(&number, mine.data(), sizeof number);
@@ -118,13 +95,13 @@ std::optional<uint64_t> KeySet::find(std::string_view key) const {
   return owner != 0 ? std::optional<uint64_t>(owner) : std::nullopt;
 }
 
-std::string make_key() { return "bf-" + random_id(64); }
+std::string make_key() { return "bf-" + random_hex(64); }
 
 std::string make_key_in(const std::filesystem::path& file) {
   const std::string key = make_key();
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (fd < 0) fail(Errc::kIo, "{}: cannot write the key: {}", file.string(), std::strerror(errno));
-  const std::string line = "sha256:" + hex(hash_of(key)) + "\n";
+  const std::string line = "sha256:" + sha256_hex(key) + "\n";
   const bool written =
       ::write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size()) && ::fsync(fd) == 0;
   if (::close(fd) != 0 || !written) fail(Errc::kIo, "{}: cannot write the key", file.string());

@@ -1,6 +1,5 @@
 // Who may talk to the server: names it answers to, pages that may call it, and keys.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -8,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/sha256.h"
 #include "server/api/api_error.h"
 #include "server/http/http_message.h"
 
@@ -16,8 +16,6 @@ namespace butterfly::server {
 // API keys by their SHA-256: the keys themselves are not kept, so they cannot leak into a log or a core dump.
 class KeySet {
  public:
-  using Hash = std::array<unsigned char, 32>;
-
   // Throws Error kInvalidArgument for a key that is too short to be secret (under 16 characters) or has
   // blanks.
   void add(std::string_view key);
@@ -32,7 +30,7 @@ class KeySet {
   std::optional<uint64_t> find(std::string_view key) const;
 
  private:
-  std::vector<Hash> hashes_;
+  std::vector<Sha256> hashes_;
 };
 
 // "bf-" and 64 random digits: 256 bits.

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "server/http/random_id.h"
+#include "base/secret.h"
 
 namespace butterfly::server {
 namespace {
@@ -25,7 +25,7 @@ std::string request_log_line(const Exchange& exchange, const Choice& choice) {
 
 }  // namespace
 
-std::string new_answer_id(std::string_view prefix) { return std::string(prefix) + random_id(24); }
+std::string new_answer_id(std::string_view prefix) { return std::string(prefix) + random_hex(24); }
 
 std::string Choice::finish_reason() const {
   if (!calls.empty()) return "tool_calls";

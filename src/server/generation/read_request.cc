@@ -6,7 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "server/http/random_id.h"
+#include "base/secret.h"
 
 namespace butterfly::server {
 namespace {
@@ -17,7 +17,7 @@ constexpr size_t kStopBytesMax = 256;
 
 uint64_t seed_of(std::optional<int64_t> asked) {
   if (asked && *asked >= 0) return static_cast<uint64_t>(*asked);
-  return std::stoull(random_id(8), nullptr, 16);
+  return std::stoull(random_hex(8), nullptr, 16);
 }
 
 void set_stops(std::vector<std::string> stops, const std::string& place, Generation& generation) {

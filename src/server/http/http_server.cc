@@ -15,8 +15,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "server/http/connection.h"
-#include "server/http/random_id.h"
 
 namespace butterfly::server {
 namespace {
@@ -181,7 +181,7 @@ HttpServer::HttpServer(HttpServerOptions options, HeadCheck check, Dispatch disp
   shared.check = std::move(check);
   shared.refuse = impl_->options.refuse;
   shared.dispatch = std::move(dispatch);
-  shared.id_prefix = "req-" + random_id(8) + "-";
+  shared.id_prefix = "req-" + random_hex(8) + "-";
   impl_->tls = make_tls(impl_->options);
   impl_->network.emplace(listen_tcp(shared.io, impl_->options));
   if (!impl_->options.unix_path.empty())

@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <map>
 #include <thread>
 
-#include "base/cpu.h"
 #include "base/error.h"
+#include "base/free_memory.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "server/api/api_error.h"
@@ -45,14 +44,6 @@ std::string_view model_state_name(ModelState state) {
       return "failed";
   }
   return "unknown";
-}
-
-uint64_t available_memory_bytes() {
-  std::ifstream in("/proc/meminfo");
-  uint64_t available = UINT64_MAX;
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("MemAvailable:")) available = std::stoull(line.substr(13)) << 10;
-  return std::min(available, memory_limit_bytes());
 }
 
 ModelPool::ModelPool(std::vector<ModelSpec> specs, Options options) : options_(std::move(options)) {
@@ -122,7 +113,7 @@ void ModelPool::make_room(const MemoryForecast& needed, const WeightsPtr& held, 
     }
     const uint64_t room = options_.memory_bytes > 0
                               ? options_.memory_bytes - std::min(options_.memory_bytes, used)
-                              : available_memory_bytes();
+                              : free_memory_bytes();
     if (bytes <= room) return;
     if (oldest == nullptr && in_use && std::chrono::steady_clock::now() < give_up) {
       lock.unlock();

@@ -74,7 +74,4 @@ class ModelPool {
   std::list<Entry> entries_;
 };
 
-// Free memory of this machine, within the limits of this process.
-uint64_t available_memory_bytes();
-
 }  // namespace butterfly::server

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
+#include "base/secret.h"
 #include "server/api/api_error.h"
 #include "server/api/json.h"
-#include "server/http/random_id.h"
 
 namespace butterfly::server {
 namespace {
@@ -32,7 +32,7 @@ bool read_call(const Json& json, const std::vector<std::string>& names, ToolCall
   }
   if (!arguments.is_object()) return false;
   call.arguments = to_text(arguments);
-  call.id = "call_" + random_id(24);
+  call.id = "call_" + random_hex(24);
   return true;
 }
 

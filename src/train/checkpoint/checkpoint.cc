@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/json_text.h"
-#include "train/sha256.h"
+#include "base/sha256.h"
 
 namespace butterfly::train {
 namespace {

@@ -5,13 +5,13 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/sha256.h"
 #include "train/data/idx_dataset.h"
 #include "train/data/image_folder.h"
 #include "train/data/joined_dataset.h"
 #include "train/data/text_file.h"
 #include "train/networks/image_model.h"
 #include "train/networks/image_network.h"
-#include "train/sha256.h"
 #include "train/task/task.h"
 
 namespace butterfly::train {

@@ -1,4 +1,4 @@
-#include "cluster/node/free_memory.h"
+#include "base/free_memory.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,8 +8,9 @@
 #include <string_view>
 
 #include "base/cgroup.h"
+#include "base/cpu.h"
 
-namespace butterfly::cluster {
+namespace butterfly {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,11 +53,12 @@ std::optional<uint64_t> group_used_bytes(const fs::path& root) {
 }  // namespace
 
 uint64_t free_memory_bytes(const fs::path& root) {
-  const uint64_t available = value_of(root / "proc/meminfo", "MemAvailable:").value_or(0) << 10;
+  const auto kib = value_of(root / "proc/meminfo", "MemAvailable:");
+  const uint64_t available = kib ? *kib << 10 : memory_limit_bytes();
   const auto limit = cgroup_memory_limit(root);
   if (!limit) return available;
   const uint64_t used = std::min(group_used_bytes(root).value_or(0), *limit);
-  return available == 0 ? *limit - used : std::min(available, *limit - used);
+  return std::min(available, *limit - used);
 }
 
-}  // namespace butterfly::cluster
+}  // namespace butterfly
