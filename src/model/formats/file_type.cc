@@ -207,6 +207,12 @@ const FileType* file_type_by_name(std::string_view name) {
   return nullptr;
 }
 
+uint32_t file_type_number(DType dtype) {
+  constexpr uint32_t kGuessed = 1024;
+  const FileType* type = file_type_by_name(dtype_info(dtype).name);
+  return type == nullptr ? kGuessed : type->number;
+}
+
 bool is_quantisable(const NamedTensor& tensor) {
   const std::string_view name = tensor.name;
   const bool values =

@@ -22,6 +22,8 @@ struct FileType {
 std::span<const FileType> file_types();
 // Any case; "Q4_K" is Q4_K_M, as in llama.cpp. Null for an unknown name.
 const FileType* file_type_by_name(std::string_view name);
+// The number of a file that is mostly of this type; 1024 (llama.cpp's "guessed") where there is none.
+uint32_t file_type_number(DType dtype);
 
 // The types of all tensors of `file` as a file of `type`, in their order. The rules are llama.cpp's: matrices
 // get the base type; attn_v and some ffn_down of the mixes more bits; the output (or the embedding that

@@ -67,6 +67,10 @@ TEST(FileTypes, NamesAndNumbers) {
   EXPECT_EQ(file_type_by_name("q4_k_m")->number, 15u);
   EXPECT_EQ(file_type_by_name("Q4_K"), file_type_by_name("Q4_K_M"));
   EXPECT_EQ(file_type_by_name("Q9"), nullptr);
+  EXPECT_EQ(file_type_number(DType::kF32), 0u);
+  EXPECT_EQ(file_type_number(DType::kBF16), 32u);
+  EXPECT_EQ(file_type_number(DType::kQ3_K), 12u);  // the middle mix
+  EXPECT_EQ(file_type_number(DType::kI32), 1024u);
   std::set<uint32_t> numbers;
   for (const FileType& type : file_types()) EXPECT_TRUE(numbers.insert(type.number).second) << type.name;
 }

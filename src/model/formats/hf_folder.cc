@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "model/formats/file_kind.h"
+#include "model/formats/file_type.h"
 #include "model/formats/hf_architecture.h"
 #include "model/formats/hf_tensors.h"
 #include "model/formats/hf_values.h"
@@ -87,13 +88,13 @@ Shards open_shards(const fs::path& folder, const fs::path& only, FileAccess acce
        pickles ? "; the weights are PyTorch pickles, which are not read: save them as safetensors" : "");
 }
 
-// llama.cpp's number for "mostly this type", by what most values are.
-uint32_t file_type(const std::vector<NamedTensor>& tensors) {
+// What most values are: one of the types that such folders have.
+DType main_type(const std::vector<NamedTensor>& tensors) {
   uint64_t f16 = 0, bf16 = 0, other = 0;
   for (const NamedTensor& tensor : tensors)
     (tensor.dtype == DType::kF16 ? f16 : tensor.dtype == DType::kBF16 ? bf16 : other) += tensor.count();
-  if (bf16 > f16 && bf16 > other) return 32;
-  return f16 > other ? 1 : 0;
+  if (bf16 > f16 && bf16 > other) return DType::kBF16;
+  return f16 > other ? DType::kF16 : DType::kF32;
 }
 
 // An id, or the first of a list of ids.
@@ -179,7 +180,7 @@ ModelFile open_folder(const fs::path& folder, const fs::path& only, FileAccess a
   const bool tied = config.boolean_or("tie_word_embeddings", architecture.tied);
   std::vector<NamedTensor> tensors = map_hf_tensors(architecture, read.metadata, tied, shards);
   for (NamedTensor& extra : read.tensors) tensors.push_back(std::move(extra));
-  read.metadata.set("general.file_type", file_type(tensors));
+  read.metadata.set("general.file_type", file_type_number(main_type(tensors)));
   add_tokenizer(folder, config, read.metadata);
   add_generation_config(folder, read.metadata);
   std::vector<std::shared_ptr<MappedFile>> files;

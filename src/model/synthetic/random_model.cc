@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "kernels/quant/quant.h"
+#include "model/formats/file_type.h"
 #include "model/formats/gguf_writer.h"
 #include "model/synthetic/random_layouts.h"
 #include "model/synthetic/synthetic_vocabulary.h"
@@ -102,40 +103,6 @@ void draw(const TensorPlan& plan, uint64_t seed, ThreadPool& threads, ByteSink& 
   }
 }
 
-// llama.cpp's general.file_type, which other programs show: its number for "mostly this type".
-uint32_t file_type(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return 0;
-    case DType::kF16:
-      return 1;
-    case DType::kQ4_0:
-      return 2;
-    case DType::kQ4_1:
-      return 3;
-    case DType::kQ8_0:
-      return 7;
-    case DType::kQ5_0:
-      return 8;
-    case DType::kQ5_1:
-      return 9;
-    case DType::kQ2_K:
-      return 10;
-    case DType::kQ3_K:
-      return 12;
-    case DType::kQ4_K:
-      return 15;
-    case DType::kQ5_K:
-      return 17;
-    case DType::kQ6_K:
-      return 18;
-    case DType::kBF16:
-      return 32;
-    default:
-      return 1024;  // "guessed"
-  }
-}
-
 }  // namespace
 
 std::span<const RandomArchitecture> random_architectures() { return kArchitectures; }
@@ -147,7 +114,7 @@ void write_random_model(const std::filesystem::path& path, const RandomModelOpti
   metadata.set("general.architecture", std::string(architecture.architecture));
   // Not the architecture: llama.cpp takes some names as a sign of the vocabularies published with them.
   metadata.set("general.name", fmt::format("random weights (seed {})", options.seed));
-  metadata.set("general.file_type", file_type(options.matrix_type));
+  metadata.set("general.file_type", file_type_number(options.matrix_type));
   metadata.set("general.quantization_version", uint32_t{2});
   architecture.add_metadata(options, metadata);
   add_synthetic_vocabulary(metadata, options.vocabulary_size);

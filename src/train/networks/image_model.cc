@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "model/formats/file_type.h"
 #include "model/formats/gguf_writer.h"
 
 namespace butterfly::train {
@@ -18,7 +19,7 @@ void write_image_model(const ImageNetwork& network, std::string_view description
                        const std::vector<std::string>& classes, const std::filesystem::path& path) {
   model::Metadata metadata("image network");
   metadata.set("general.architecture", std::string(kImageArchitecture));
-  metadata.set("general.file_type", uint32_t{0});
+  metadata.set("general.file_type", model::file_type_number(DType::kF32));
   metadata.set(kDescriptionKey, std::string(description));
   if (!classes.empty()) metadata.set(kClassesKey, model::string_array(classes));
   model::GgufWriter writer(std::move(metadata));

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "model/arch/weights.h"
+#include "model/formats/file_type.h"
 #include "model/formats/gguf_writer.h"
 
 namespace butterfly::train {
@@ -45,7 +46,7 @@ model::ModelFile untrained_model(const model::RandomModelOptions& sizes, const m
   const model::RandomArchitecture& architecture = architecture_named(sizes.architecture);
   model::Metadata metadata("untrained model");
   metadata.set("general.architecture", std::string(architecture.architecture));
-  metadata.set("general.file_type", uint32_t{0});
+  metadata.set("general.file_type", model::file_type_number(DType::kF32));
   architecture.add_metadata(sizes, metadata);
   for (const auto& entry : keys.entries()) metadata.set(entry.key, entry.value);
   ThreadPool pool;
@@ -96,7 +97,7 @@ BuiltNetwork Transformer::build(graph::Graph& graph, size_t items, bool training
 
 void Transformer::write_gguf(const std::filesystem::path& path) const {
   model::Metadata metadata = file_.metadata();
-  metadata.set("general.file_type", uint32_t{0});
+  metadata.set("general.file_type", model::file_type_number(DType::kF32));
   model::GgufWriter writer(std::move(metadata));
   // In the file's order; tensors that no layer learns (frequency factors) as they were.
   for (const model::NamedTensor& tensor : file_.tensors()) {
