@@ -17,6 +17,12 @@ struct KType {
   bool has_min;        // minimums as in panel_layout.h, and dmin[16] behind d
 };
 
+// For a Type of unpack_k() with the scales and minimums of Q4_K and Q5_K.
+template <class Type>
+constexpr KType k_min_type() {
+  return {unpack_k<Type>, Type::kSubBytes, Type::kScaleBytes, panel::kKDOffset, true};
+}
+
 // The job of PackFormat::matmul. Scratch belongs to the calling thread and is kept.
 void matmul_k(const MatmulJob& job, const KType& type);
 

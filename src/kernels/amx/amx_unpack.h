@@ -55,13 +55,6 @@ BF_AMX_INLINE SplitProduct split_product(__m512i weights, __m512i scale) {
   return {_mm512_and_si512(low, _mm512_set1_epi8(127)), high};
 }
 
-// A byte scale per sub-block of 32 columns: the same for both halves, twice in the lane of its row.
-BF_AMX_INLINE void byte_scales(const uint8_t* scale, size_t sub, __m512i to[2]) {
-  const __m512i wide =
-      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scale + sub * kPanelRows)));
-  to[0] = to[1] = _mm512_or_si512(wide, _mm512_slli_epi32(wide, 16));
-}
-
 // Blocks [block_begin, block_end) of one panel of a 256-value type: `low` and `high` get 16 * 256 bytes each
 // per block. A Type gives kSubBytes and kScaleBytes, chunk(sub-block, chunk): weights as signed bytes, and
 // scales(scales, sub, to): those of the first and the second 16 columns, each twice in the lane of its row.
@@ -84,5 +77,16 @@ BF_AMX void unpack_k(const uint8_t* quants, size_t cols, size_t block_begin, siz
       high += 512;
     }
 }
+
+// What Q4_K and Q5_K share of a Type for unpack_k(): one byte scale per 32 columns.
+template <size_t kSub>
+struct KMinScales {
+  static constexpr size_t kSubBytes = kSub, kScaleBytes = panel::kKScales;
+  BF_AMX_INLINE static void scales(const uint8_t* scale, size_t sub, __m512i to[2]) {
+    const __m512i wide =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scale + sub * kPanelRows)));
+    to[0] = to[1] = _mm512_or_si512(wide, _mm512_slli_epi32(wide, 16));
+  }
+};
 
 }  // namespace butterfly::kernels::amx

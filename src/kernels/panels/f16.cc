@@ -32,24 +32,11 @@ namespace butterfly::kernels {
 namespace {
 HWY_EXPORT(pack_full);
 HWY_EXPORT(matmul_panels);
+void best_pack_full(const FullPanel& panel) { HWY_DYNAMIC_DISPATCH(pack_full)(panel); }
+void best_matmul(const MatmulJob& job) { HWY_DYNAMIC_DISPATCH(matmul_panels)(job); }
 }  // namespace
 
-constinit const PackFormat f16_panels = {
-    .dtype = DType::kF16,
-    .panel_bytes = FloatLayout<uint16_t>::panel_bytes,
-    .pack = FloatLayout<uint16_t>::pack,
-    .pack_full =
-        [](const FullPanel& panel) {
-          HWY_DYNAMIC_DISPATCH(pack_full)
-          (panel);
-        },
-    .unpack = nullptr,
-    .matmul =
-        [](const MatmulJob& job) {
-          HWY_DYNAMIC_DISPATCH(matmul_panels)
-          (job);
-        },
-};
+constinit const PackFormat f16_panels = float_format<uint16_t>(DType::kF16, best_pack_full, best_matmul);
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE

@@ -32,24 +32,11 @@ namespace butterfly::kernels {
 namespace {
 HWY_EXPORT(pack_full);
 HWY_EXPORT(matmul_panels);
+void best_pack_full(const FullPanel& panel) { HWY_DYNAMIC_DISPATCH(pack_full)(panel); }
+void best_matmul(const MatmulJob& job) { HWY_DYNAMIC_DISPATCH(matmul_panels)(job); }
 }  // namespace
 
-constinit const PackFormat f32_panels = {
-    .dtype = DType::kF32,
-    .panel_bytes = FloatLayout<float>::panel_bytes,
-    .pack = FloatLayout<float>::pack,
-    .pack_full =
-        [](const FullPanel& panel) {
-          HWY_DYNAMIC_DISPATCH(pack_full)
-          (panel);
-        },
-    .unpack = nullptr,
-    .matmul =
-        [](const MatmulJob& job) {
-          HWY_DYNAMIC_DISPATCH(matmul_panels)
-          (job);
-        },
-};
+constinit const PackFormat f32_panels = float_format<float>(DType::kF32, best_pack_full, best_matmul);
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE

@@ -23,4 +23,15 @@ struct FloatLayout {
   }
 };
 
+template <typename Value>
+constexpr PackFormat float_format(DType dtype, void (*pack_full)(const FullPanel&),
+                                  void (*matmul)(const MatmulJob&)) {
+  return {.dtype = dtype,
+          .panel_bytes = FloatLayout<Value>::panel_bytes,
+          .pack = FloatLayout<Value>::pack,
+          .pack_full = pack_full,
+          .unpack = nullptr,
+          .matmul = matmul};
+}
+
 }  // namespace butterfly::kernels

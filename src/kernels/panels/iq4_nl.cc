@@ -52,24 +52,11 @@ namespace {
 using HWY_NAMESPACE::IQ4_NL;
 HWY_EXPORT(pack_full);
 HWY_EXPORT(matmul_panels);
+void best_pack_full(const FullPanel& panel) { HWY_DYNAMIC_DISPATCH(pack_full)(panel); }
+void best_matmul(const MatmulJob& job) { HWY_DYNAMIC_DISPATCH(matmul_panels)(job); }
 }  // namespace
 
-constinit const PackFormat iq4_nl_panels = {
-    .dtype = DType::kIQ4_NL,
-    .panel_bytes = IQ4_NL::panel_bytes,
-    .pack = IQ4_NL::pack,
-    .pack_full =
-        [](const FullPanel& panel) {
-          HWY_DYNAMIC_DISPATCH(pack_full)
-          (panel);
-        },
-    .unpack = unpack_q32<IQ4_NL>,
-    .matmul =
-        [](const MatmulJob& job) {
-          HWY_DYNAMIC_DISPATCH(matmul_panels)
-          (job);
-        },
-};
+constinit const PackFormat iq4_nl_panels = q32_format<IQ4_NL>(best_pack_full, best_matmul);
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE

@@ -77,4 +77,16 @@ struct KMinLayout {
   }
 };
 
+template <class Type>
+constexpr PackFormat k_format(DType dtype, void (*pack_full)(const FullPanel&),
+                              void (*matmul)(const MatmulJob&), TileMatmul tiles) {
+  return {.dtype = dtype,
+          .panel_bytes = Type::panel_bytes,
+          .pack = Type::pack,
+          .pack_full = pack_full,
+          .unpack = Type::unpack,
+          .matmul = matmul,
+          .tiles = tiles};
+}
+
 }  // namespace butterfly::kernels

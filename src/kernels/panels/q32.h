@@ -81,4 +81,16 @@ void unpack_q32(const std::byte* panel_data, size_t cols, size_t row, size_t blo
   if constexpr (Type::kMin) to->dmin = -get_half(scales + panel::kScaleRow, row);
 }
 
+template <class Type>
+constexpr PackFormat q32_format(void (*pack_full)(const FullPanel&), void (*matmul)(const MatmulJob&),
+                                TileMatmul tiles = {}) {
+  return {.dtype = Type::kType,
+          .panel_bytes = Type::panel_bytes,
+          .pack = Type::pack,
+          .pack_full = pack_full,
+          .unpack = unpack_q32<Type>,
+          .matmul = matmul,
+          .tiles = tiles};
+}
+
 }  // namespace butterfly::kernels

@@ -34,6 +34,8 @@ namespace {
 using HWY_NAMESPACE::Q4_0;
 HWY_EXPORT(pack_full);
 HWY_EXPORT(matmul_panels);
+void best_pack_full(const FullPanel& panel) { HWY_DYNAMIC_DISPATCH(pack_full)(panel); }
+void best_matmul(const MatmulJob& job) { HWY_DYNAMIC_DISPATCH(matmul_panels)(job); }
 
 #if defined(__x86_64__)
 // From 6 rows on unpacking is paid for (Sapphire Rapids, kernels_bench matmul/ and bench --streams).
@@ -47,23 +49,7 @@ constexpr TileMatmul kTiles = {};
 #endif
 }  // namespace
 
-constinit const PackFormat q4_0_panels = {
-    .dtype = DType::kQ4_0,
-    .panel_bytes = Q4_0::panel_bytes,
-    .pack = Q4_0::pack,
-    .pack_full =
-        [](const FullPanel& panel) {
-          HWY_DYNAMIC_DISPATCH(pack_full)
-          (panel);
-        },
-    .unpack = unpack_q32<Q4_0>,
-    .matmul =
-        [](const MatmulJob& job) {
-          HWY_DYNAMIC_DISPATCH(matmul_panels)
-          (job);
-        },
-    .tiles = kTiles,
-};
+constinit const PackFormat q4_0_panels = q32_format<Q4_0>(best_pack_full, best_matmul, kTiles);
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE

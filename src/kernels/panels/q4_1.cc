@@ -31,24 +31,11 @@ namespace {
 using HWY_NAMESPACE::Q4_1;
 HWY_EXPORT(pack_full);
 HWY_EXPORT(matmul_panels);
+void best_pack_full(const FullPanel& panel) { HWY_DYNAMIC_DISPATCH(pack_full)(panel); }
+void best_matmul(const MatmulJob& job) { HWY_DYNAMIC_DISPATCH(matmul_panels)(job); }
 }  // namespace
 
-constinit const PackFormat q4_1_panels = {
-    .dtype = DType::kQ4_1,
-    .panel_bytes = Q4_1::panel_bytes,
-    .pack = Q4_1::pack,
-    .pack_full =
-        [](const FullPanel& panel) {
-          HWY_DYNAMIC_DISPATCH(pack_full)
-          (panel);
-        },
-    .unpack = unpack_q32<Q4_1>,
-    .matmul =
-        [](const MatmulJob& job) {
-          HWY_DYNAMIC_DISPATCH(matmul_panels)
-          (job);
-        },
-};
+constinit const PackFormat q4_1_panels = q32_format<Q4_1>(best_pack_full, best_matmul);
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE

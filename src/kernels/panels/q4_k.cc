@@ -44,18 +44,16 @@ namespace {
 using HWY_NAMESPACE::Q4_K;
 HWY_EXPORT(pack_full);
 HWY_EXPORT(matmul_panels);
+void best_pack_full(const FullPanel& panel) { HWY_DYNAMIC_DISPATCH(pack_full)(panel); }
+void best_matmul(const MatmulJob& job) { HWY_DYNAMIC_DISPATCH(matmul_panels)(job); }
 
 #if defined(__x86_64__)
-struct Unpack {
-  static constexpr size_t kSubBytes = Q4_K::kSubBytes, kScaleBytes = Q4_K::kScaleBytes;
-  BF_AMX_INLINE static __m512i chunk(const uint8_t* sub, size_t chunk) { return amx::nibbles(sub, chunk); }
-  BF_AMX_INLINE static void scales(const uint8_t* scale, size_t sub, __m512i to[2]) {
-    amx::byte_scales(scale, sub, to);
-  }
+struct Unpack : amx::KMinScales<Q4_K::kSubBytes> {
+  BF_AMX_INLINE static __m512i chunk(const uint8_t* sub, size_t index) { return amx::nibbles(sub, index); }
 };
 void matmul_tiles(const MatmulJob& job) {
   if (job.m <= amx::kTileRows) return amx::matmul_k_few(job);
-  amx::matmul_k(job, {amx::unpack_k<Unpack>, Q4_K::kSubBytes, Q4_K::kScaleBytes, panel::kKDOffset, true});
+  amx::matmul_k(job, amx::k_min_type<Unpack>());
 }
 // From 6 rows on unpacking is paid for (Sapphire Rapids, kernels_bench matmul/ and bench --streams).
 constexpr TileMatmul kTiles = {6, matmul_tiles};
@@ -64,23 +62,7 @@ constexpr TileMatmul kTiles = {};
 #endif
 }  // namespace
 
-constinit const PackFormat q4_k_panels = {
-    .dtype = DType::kQ4_K,
-    .panel_bytes = Q4_K::panel_bytes,
-    .pack = Q4_K::pack,
-    .pack_full =
-        [](const FullPanel& panel) {
-          HWY_DYNAMIC_DISPATCH(pack_full)
-          (panel);
-        },
-    .unpack = Q4_K::unpack,
-    .matmul =
-        [](const MatmulJob& job) {
-          HWY_DYNAMIC_DISPATCH(matmul_panels)
-          (job);
-        },
-    .tiles = kTiles,
-};
+constinit const PackFormat q4_k_panels = k_format<Q4_K>(DType::kQ4_K, best_pack_full, best_matmul, kTiles);
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE

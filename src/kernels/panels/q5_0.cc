@@ -34,6 +34,8 @@ namespace {
 using HWY_NAMESPACE::Q5_0;
 HWY_EXPORT(pack_full);
 HWY_EXPORT(matmul_panels);
+void best_pack_full(const FullPanel& panel) { HWY_DYNAMIC_DISPATCH(pack_full)(panel); }
+void best_matmul(const MatmulJob& job) { HWY_DYNAMIC_DISPATCH(matmul_panels)(job); }
 
 #if defined(__x86_64__)
 // 32 columns as bytes.
@@ -52,23 +54,7 @@ constexpr TileMatmul kTiles = {};
 #endif
 }  // namespace
 
-constinit const PackFormat q5_0_panels = {
-    .dtype = DType::kQ5_0,
-    .panel_bytes = Q5_0::panel_bytes,
-    .pack = Q5_0::pack,
-    .pack_full =
-        [](const FullPanel& panel) {
-          HWY_DYNAMIC_DISPATCH(pack_full)
-          (panel);
-        },
-    .unpack = unpack_q32<Q5_0>,
-    .matmul =
-        [](const MatmulJob& job) {
-          HWY_DYNAMIC_DISPATCH(matmul_panels)
-          (job);
-        },
-    .tiles = kTiles,
-};
+constinit const PackFormat q5_0_panels = q32_format<Q5_0>(best_pack_full, best_matmul, kTiles);
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE

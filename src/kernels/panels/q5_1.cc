@@ -31,24 +31,11 @@ namespace {
 using HWY_NAMESPACE::Q5_1;
 HWY_EXPORT(pack_full);
 HWY_EXPORT(matmul_panels);
+void best_pack_full(const FullPanel& panel) { HWY_DYNAMIC_DISPATCH(pack_full)(panel); }
+void best_matmul(const MatmulJob& job) { HWY_DYNAMIC_DISPATCH(matmul_panels)(job); }
 }  // namespace
 
-constinit const PackFormat q5_1_panels = {
-    .dtype = DType::kQ5_1,
-    .panel_bytes = Q5_1::panel_bytes,
-    .pack = Q5_1::pack,
-    .pack_full =
-        [](const FullPanel& panel) {
-          HWY_DYNAMIC_DISPATCH(pack_full)
-          (panel);
-        },
-    .unpack = unpack_q32<Q5_1>,
-    .matmul =
-        [](const MatmulJob& job) {
-          HWY_DYNAMIC_DISPATCH(matmul_panels)
-          (job);
-        },
-};
+constinit const PackFormat q5_1_panels = q32_format<Q5_1>(best_pack_full, best_matmul);
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE

@@ -45,18 +45,14 @@ namespace {
 using HWY_NAMESPACE::Q5_K;
 HWY_EXPORT(pack_full);
 HWY_EXPORT(matmul_panels);
+void best_pack_full(const FullPanel& panel) { HWY_DYNAMIC_DISPATCH(pack_full)(panel); }
+void best_matmul(const MatmulJob& job) { HWY_DYNAMIC_DISPATCH(matmul_panels)(job); }
 
 #if defined(__x86_64__)
-struct Unpack {
-  static constexpr size_t kSubBytes = Q5_K::kSubBytes, kScaleBytes = Q5_K::kScaleBytes;
-  BF_AMX_INLINE static __m512i chunk(const uint8_t* sub, size_t chunk) { return amx::five_bits(sub, chunk); }
-  BF_AMX_INLINE static void scales(const uint8_t* scale, size_t sub, __m512i to[2]) {
-    amx::byte_scales(scale, sub, to);
-  }
+struct Unpack : amx::KMinScales<Q5_K::kSubBytes> {
+  BF_AMX_INLINE static __m512i chunk(const uint8_t* sub, size_t index) { return amx::five_bits(sub, index); }
 };
-void matmul_tiles(const MatmulJob& job) {
-  amx::matmul_k(job, {amx::unpack_k<Unpack>, Q5_K::kSubBytes, Q5_K::kScaleBytes, panel::kKDOffset, true});
-}
+void matmul_tiles(const MatmulJob& job) { amx::matmul_k(job, amx::k_min_type<Unpack>()); }
 // Unpacking is paid for by more rows than one tile has (Sapphire Rapids, kernels_bench matmul/ and bench
 // --streams).
 constexpr TileMatmul kTiles = {amx::kTileRows + 1, matmul_tiles};
@@ -65,23 +61,7 @@ constexpr TileMatmul kTiles = {};
 #endif
 }  // namespace
 
-constinit const PackFormat q5_k_panels = {
-    .dtype = DType::kQ5_K,
-    .panel_bytes = Q5_K::panel_bytes,
-    .pack = Q5_K::pack,
-    .pack_full =
-        [](const FullPanel& panel) {
-          HWY_DYNAMIC_DISPATCH(pack_full)
-          (panel);
-        },
-    .unpack = Q5_K::unpack,
-    .matmul =
-        [](const MatmulJob& job) {
-          HWY_DYNAMIC_DISPATCH(matmul_panels)
-          (job);
-        },
-    .tiles = kTiles,
-};
+constinit const PackFormat q5_k_panels = k_format<Q5_K>(DType::kQ5_K, best_pack_full, best_matmul, kTiles);
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE

@@ -119,6 +119,8 @@ namespace {
 using HWY_NAMESPACE::Q6_K;
 HWY_EXPORT(pack_full);
 HWY_EXPORT(matmul_panels);
+void best_pack_full(const FullPanel& panel) { HWY_DYNAMIC_DISPATCH(pack_full)(panel); }
+void best_matmul(const MatmulJob& job) { HWY_DYNAMIC_DISPATCH(matmul_panels)(job); }
 
 size_t panel_bytes(size_t cols) { return cols / 256 * (8 * Q6_K::kSubBytes + Q6_K::kScaleBytes); }
 
@@ -191,23 +193,13 @@ constexpr TileMatmul kTiles = {};
 #endif
 }  // namespace
 
-constinit const PackFormat q6_k_panels = {
-    .dtype = DType::kQ6_K,
-    .panel_bytes = panel_bytes,
-    .pack = pack,
-    .pack_full =
-        [](const FullPanel& panel) {
-          HWY_DYNAMIC_DISPATCH(pack_full)
-          (panel);
-        },
-    .unpack = unpack,
-    .matmul =
-        [](const MatmulJob& job) {
-          HWY_DYNAMIC_DISPATCH(matmul_panels)
-          (job);
-        },
-    .tiles = kTiles,
-};
+constinit const PackFormat q6_k_panels = {.dtype = DType::kQ6_K,
+                                          .panel_bytes = panel_bytes,
+                                          .pack = pack,
+                                          .pack_full = best_pack_full,
+                                          .unpack = unpack,
+                                          .matmul = best_matmul,
+                                          .tiles = kTiles};
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE

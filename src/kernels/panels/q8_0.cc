@@ -51,6 +51,8 @@ namespace {
 using HWY_NAMESPACE::Q8_0;
 HWY_EXPORT(pack_full);
 HWY_EXPORT(matmul_panels);
+void best_pack_full(const FullPanel& panel) { HWY_DYNAMIC_DISPATCH(pack_full)(panel); }
+void best_matmul(const MatmulJob& job) { HWY_DYNAMIC_DISPATCH(matmul_panels)(job); }
 
 #if defined(__x86_64__)
 // From 8 rows on tiles are faster (Sapphire Rapids, kernels_bench matmul/ and bench --streams).
@@ -60,23 +62,7 @@ constexpr TileMatmul kTiles = {};
 #endif
 }  // namespace
 
-constinit const PackFormat q8_0_panels = {
-    .dtype = DType::kQ8_0,
-    .panel_bytes = Q8_0::panel_bytes,
-    .pack = Q8_0::pack,
-    .pack_full =
-        [](const FullPanel& panel) {
-          HWY_DYNAMIC_DISPATCH(pack_full)
-          (panel);
-        },
-    .unpack = unpack_q32<Q8_0>,
-    .matmul =
-        [](const MatmulJob& job) {
-          HWY_DYNAMIC_DISPATCH(matmul_panels)
-          (job);
-        },
-    .tiles = kTiles,
-};
+constinit const PackFormat q8_0_panels = q32_format<Q8_0>(best_pack_full, best_matmul, kTiles);
 
 }  // namespace butterfly::kernels
 #endif  // HWY_ONCE
