@@ -70,17 +70,7 @@ HWY_INLINE VF GeluSlope(VF x) {
 HWY_INLINE VF GeluErfSlope(VF x) {
   const DF d;
   x = Clamp(x, math::kErfMax);
-  const VF t = hn::Abs(x);
-  const VF shift = hn::Set(d, math::kErfShift);
-  const VF u = hn::Div(hn::Sub(t, shift), hn::Add(t, shift));
-  VF h = hn::Set(d, math::kH[9]);
-  for (int i = 8; i >= 0; --i) h = Fma(h, u, hn::Set(d, math::kH[i]));
-  const VF minus_half = hn::Set(d, -0.5f);
-  const VF square = hn::Mul(t, t);
-  const VF error = Fma(t, t, hn::Neg(square));
-  VF e = Exp(hn::Mul(minus_half, square));
-  e = Fma(e, hn::Mul(minus_half, error), e);
-  const VF tail = hn::Mul(e, h);
+  const auto [e, tail] = NormalTailOf(hn::Abs(x));
   const VF below = hn::IfThenElse(hn::Gt(x, hn::Zero(d)), OneMinus(tail), tail);
   return Fma(hn::Mul(x, e), hn::Set(d, kInvSqrt2Pi), below);
 }

@@ -89,10 +89,12 @@ HWY_INLINE VF Gelu(VF x) {
   return hn::Mul(x, Sigmoid(hn::Mul(x, slope)));
 }
 
-HWY_INLINE VF GeluErf(VF x) {
+// As normal_tail_f32().
+struct NormalTails {
+  VF e, tail;
+};
+HWY_INLINE NormalTails NormalTailOf(VF t) {
   const DF d;
-  x = ClampBelow(x, -math::kErfMax);
-  const VF t = ClampAbove(hn::Abs(x), math::kErfMax);
   const VF shift = hn::Set(d, math::kErfShift);
   const VF u = hn::Div(hn::Sub(t, shift), hn::Add(t, shift));
   VF h = hn::Set(d, math::kH[9]);
@@ -102,7 +104,12 @@ HWY_INLINE VF GeluErf(VF x) {
   const VF error = Fma(t, t, hn::Neg(square));
   VF e = Exp(hn::Mul(minus_half, square));
   e = Fma(e, hn::Mul(minus_half, error), e);
-  const VF tail = hn::Mul(e, h);
+  return {e, hn::Mul(e, h)};
+}
+HWY_INLINE VF GeluErf(VF x) {
+  const DF d;
+  x = ClampBelow(x, -math::kErfMax);
+  const VF tail = NormalTailOf(ClampAbove(hn::Abs(x), math::kErfMax)).tail;
   return hn::Mul(x, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Sub(hn::Set(d, 1.0f), tail), tail));
 }
 

@@ -73,10 +73,7 @@ float gelu_f32(float x) {
   return x * sigmoid_f32(x * std::fma(x * x, kGelu3, kGelu1));
 }
 
-float gelu_erf_f32(float x) {
-  x = x < -kErfMax ? -kErfMax : x;
-  float t = std::fabs(x);
-  t = t > kErfMax ? kErfMax : t;
+NormalTail normal_tail_f32(float t) {
   const float u = (t - kErfShift) / (t + kErfShift);
   float h = kH[9];
   for (int i = 8; i >= 0; --i) h = std::fma(h, u, kH[i]);
@@ -85,7 +82,13 @@ float gelu_erf_f32(float x) {
   const float error = std::fma(t, t, -square);
   float e = exp_f32(-0.5f * square);
   e = std::fma(e, -0.5f * error, e);
-  const float tail = e * h;
+  return {e, e * h};
+}
+
+float gelu_erf_f32(float x) {
+  x = x < -kErfMax ? -kErfMax : x;
+  const float t = std::fabs(x);
+  const float tail = normal_tail_f32(t > kErfMax ? kErfMax : t).tail;
   return x * (x > 0.0f ? 1.0f - tail : tail);
 }
 

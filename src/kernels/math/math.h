@@ -31,6 +31,12 @@ float silu_f32(float x);      // x * sigmoid(x)
 float gelu_f32(float x);      // tanh form: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
 float gelu_erf_f32(float x);  // exact form: x/2 * (1 + erf(x / sqrt(2)))
 
+// Of the normal distribution at t >= 0: e = exp(-t^2 / 2), and the probability of more than t.
+struct NormalTail {
+  float e, tail;
+};
+NormalTail normal_tail_f32(float t);
+
 // cap * tanh(x / cap): scores stay in (-cap, cap).
 float soft_cap_f32(float x, float cap);
 

@@ -53,15 +53,7 @@ float gelu_slope(float x) {
 // P(x) + x p(x), the normal distribution and its density; see gelu_erf_f32() for the tail.
 float gelu_erf_slope(float x) {
   x = clamp(x, kErfMax);
-  const float t = std::fabs(x);
-  const float u = (t - kErfShift) / (t + kErfShift);
-  float h = kH[9];
-  for (int i = 8; i >= 0; --i) h = std::fma(h, u, kH[i]);
-  const float square = t * t;
-  const float error = std::fma(t, t, -square);
-  float e = exp_f32(-0.5f * square);
-  e = std::fma(e, -0.5f * error, e);
-  const float tail = e * h;
+  const auto [e, tail] = normal_tail_f32(std::fabs(x));
   return std::fma(x * e, kInvSqrt2Pi, x > 0.0f ? 1.0f - tail : tail);
 }
 
