@@ -261,7 +261,6 @@ constexpr DigestRow kDigests[] = {
     {"pool2d", digest_pool2d},
     {"activation_backward", digest_activation_backward},
     {"norm_backward, batch_norm", digest_norm_backward},
-    {"attention_train", digest_attention_train},
     {"cross_entropy, optimizer_update", digest_loss_and_optimizer},
 };
 

@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "kernels/attention/attention_train.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/digest/test_floats.h"
 #include "kernels/elementwise/activation_backward.h"
@@ -148,21 +147,6 @@ void digest_norm_backward(Digest& digest) {
   batch_norm_backward(norm, x.data(), mean.data(), variance.data(), dy.data(), dx.data(), dw.data(),
                       db.data(), false, pool());
   add();
-}
-
-void digest_attention_train(Digest& digest) {
-  const AttentionShape s{.batch = 2, .tokens = 45, .heads = 4, .kv_heads = 2, .dim = 24, .scale = 0.2f};
-  const size_t row = (s.heads + 2 * s.kv_heads) * s.dim, out_row = s.heads * s.dim, rows = s.batch * s.tokens;
-  const Floats qkv = random_floats(rows * row, 1), dout = random_floats(rows * out_row, 2);
-  Floats out(rows * out_row), d(rows * row);
-  const size_t k = s.heads * s.dim, v = k + s.kv_heads * s.dim;
-  attention_forward(s, {qkv.data(), row}, {qkv.data() + k, row}, {qkv.data() + v, row}, {out.data(), out_row},
-                    pool());
-  attention_backward(s, {qkv.data(), row}, {qkv.data() + k, row}, {qkv.data() + v, row},
-                     {dout.data(), out_row}, {d.data(), row}, {d.data() + k, row}, {d.data() + v, row},
-                     pool());
-  digest.add(out);
-  digest.add(d);
 }
 
 void digest_loss_and_optimizer(Digest& digest) {

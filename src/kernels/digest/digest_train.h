@@ -9,7 +9,6 @@ void digest_conv2d(Digest& digest);
 void digest_pool2d(Digest& digest);
 void digest_activation_backward(Digest& digest);
 void digest_norm_backward(Digest& digest);
-void digest_attention_train(Digest& digest);
 void digest_loss_and_optimizer(Digest& digest);
 
 }  // namespace butterfly::kernels
