@@ -96,8 +96,8 @@ TEST(Gradients, Rope) {
     c.input({3, 16});
     c.ids({0, 1, 7});
     c.check([&](Graph& g, const Inputs& x) {
-      const ValueId turns = rope_turns(g, x[1], rope_angles, "turns");
-      return rope(g, rope(g, x[0], turns, layout, 8, "once"), turns, layout, 8, "twice");
+      const ValueId rotations = rope_rotations(g, x[1], rope_angles, "rotations");
+      return rope(g, rope(g, x[0], rotations, layout, 8, "once"), rotations, layout, 8, "twice");
     });
   }
 }
@@ -236,10 +236,11 @@ TEST(Gradients, OneResultOnAnyNumberOfThreads) {
   c.ids(positions);
   const kernels::Rope angles(kernels::RopeParams{.head_dim = 16});
   const auto build = [&](Graph& g, const Inputs& in) {
-    const ValueId turns = rope_turns(g, in[1], angles, "turns");
+    const ValueId rotations = rope_rotations(g, in[1], angles, "rotations");
     const ValueId x = embedding(g, in[0], table, "embedding");
     const ValueId n = layer_norm(g, x, norm, bias, 1e-5f, "norm");
-    const ValueId q = rope(g, linear(g, n, wq, b, "q"), turns, kernels::RopeLayout::kHalfSplit, 16, "rope");
+    const ValueId q =
+        rope(g, linear(g, n, wq, b, "q"), rotations, kernels::RopeLayout::kHalfSplit, 16, "rope");
     const AttentionShape shape{0, 4, 4, 16, {.scale = 0.25f}};
     const ValueId y = add(g, causal_attention(g, q, n, n, shape, 96, "attention"), x, "residual");
     const ValueId m = rms_norm(g, y, norm, 1e-5f, "norm2");

@@ -9,7 +9,7 @@ extern const OpType kAddBiasOp, kAddOp, kAddScaledOp, kApplyOp, kAvgPool2dGradOp
     kGroupNormGradOp, kGroupNormOp, kLayerNormGradOp, kLayerNormOp, kLinearCrossEntropyOp, kLinearDwOp,
     kLinearDxAddOp, kLinearDxOp, kLinearOp, kMatmulDxAddOp, kMatmulDxOp, kMatmulOp, kMaxPool2dGradOp,
     kMaxPool2dOp, kMoeCombineOp, kMoeRouteOp, kMseOp, kMulOp, kQuantizeRowsOp, kReluGradOp, kReluOp,
-    kRmsNormGradOp, kRmsNormOp, kRopeOp, kRopeTurnsBackOp, kRopeTurnsOp, kScaleOp, kScatterRowsAddOp,
+    kRmsNormGradOp, kRmsNormOp, kRopeOp, kRopeRotationsBackOp, kRopeRotationsOp, kScaleOp, kScatterRowsAddOp,
     kScatterRowsOp, kSelectRowsOp, kSiluGradOp, kSiluOp, kSoftCapGradOp, kSoftCapOp, kSoftmaxGradOp,
     kSoftmaxOp, kSwigluGradOp, kSwigluOp;
 
@@ -65,8 +65,8 @@ constexpr const OpType* kOps[] = {
     &kRmsNormGradOp,
     &kRmsNormOp,
     &kRopeOp,
-    &kRopeTurnsBackOp,
-    &kRopeTurnsOp,
+    &kRopeRotationsBackOp,
+    &kRopeRotationsOp,
     &kScaleOp,
     &kScatterRowsAddOp,
     &kScatterRowsOp,

@@ -71,10 +71,10 @@ std::vector<ValueId> expert_matmul(Graph& g, ValueId x, const MoeRoute& route,
 // The weighted sum of each row's slots, best expert first: [rows, cols].
 ValueId moe_combine(Graph& g, ValueId y, const MoeRoute& route, std::string name);
 
-// Cosines and sines of the rows' positions [n]: [n, turn_floats]. Shared by all layers.
-ValueId rope_turns(Graph& g, ValueId positions, const kernels::Rope& rope, std::string name);
-// Turns heads of `head_dim` in every row.
-ValueId rope(Graph& g, ValueId x, ValueId turns, kernels::RopeLayout layout, size_t head_dim,
+// Cosines and sines of the rows' positions [n]: [n, rotation_floats]. Shared by all layers.
+ValueId rope_rotations(Graph& g, ValueId positions, const kernels::Rope& rope, std::string name);
+// Rotates heads of `head_dim` in every row.
+ValueId rope(Graph& g, ValueId x, ValueId rotations, kernels::RopeLayout layout, size_t head_dim,
              std::string name);
 
 struct AttentionShape {

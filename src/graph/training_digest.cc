@@ -54,13 +54,13 @@ ValueId feed_forward(Graph& g, Weights& weights, ValueId x, const Style& style) 
   return linear(g, hidden, weights.draw({dim, kHidden}), {}, "down");
 }
 
-ValueId attention(Graph& g, Weights& weights, ValueId x, ValueId turns, const Style& style) {
+ValueId attention(Graph& g, Weights& weights, ValueId x, ValueId rotations, const Style& style) {
   const AttentionShape& shape = style.attention;
   const auto dim = static_cast<int64_t>(g.type(x).cols());
   const auto kv = static_cast<int64_t>(shape.kv_heads * shape.head_dim);
   const auto rotated = [&](int64_t outputs, const char* name) {
-    return rope(g, linear(g, x, weights.draw({outputs, dim}), {}, name), turns, style.rope, shape.head_dim,
-                name);
+    return rope(g, linear(g, x, weights.draw({outputs, dim}), {}, name), rotations, style.rope,
+                shape.head_dim, name);
   };
   const ValueId q = rotated(dim, "q"), k = rotated(kv, "k");
   const ValueId v = linear(g, x, weights.draw({kv, dim}), {}, "v");
@@ -81,8 +81,8 @@ void digest_step(kernels::Digest& digest, const Style& style) {
   const Parameter& table = weights.draw({kVocabulary, dim});
   ValueId x = embedding(g, tokens, table, "embedding");
   x = add(g, x,
-          attention(g, weights, normalised(g, weights, x, style), rope_turns(g, positions, angles, "turns"),
-                    style),
+          attention(g, weights, normalised(g, weights, x, style),
+                    rope_rotations(g, positions, angles, "rotations"), style),
           "sum1");
   x = add(g, x, feed_forward(g, weights, normalised(g, weights, x, style), style), "sum2");
   const ValueId loss =

@@ -15,8 +15,8 @@ struct Attention {
   kernels::RopeLayout rope_layout = kernels::RopeLayout::kInterleaved;
   std::string name;
 
-  // `turns`: the rope turns of the rows' positions; invalid: queries and keys are not turned.
-  ValueId build(Builder& b, ValueId x, ValueId turns) const;
+  // `rotations`: the rope rotations of the rows' positions; invalid: queries and keys are not rotated.
+  ValueId build(Builder& b, ValueId x, ValueId rotations) const;
 };
 
 }  // namespace butterfly::nn

@@ -156,7 +156,7 @@ struct BlockRun {
       Builder b(g);
       const ValueId x = g.input("x", {Elem::kF32, {static_cast<int64_t>(rows), kDim}});
       const ValueId positions = g.input("positions", {Elem::kI32, {static_cast<int64_t>(rows)}});
-      const ValueId y = block.build(b, x, graph::rope_turns(g, positions, rope, "turns"));
+      const ValueId y = block.build(b, x, graph::rope_rotations(g, positions, rope, "rotations"));
       g.mark_output(y);
       Executor run(std::move(g), arena, pool);
       std::vector<KvRow> kv_rows;

@@ -2,9 +2,9 @@
 
 namespace butterfly::nn {
 
-ValueId TransformerBlock::build(Builder& b, ValueId x, ValueId turns) const {
+ValueId TransformerBlock::build(Builder& b, ValueId x, ValueId rotations) const {
   Graph& g = b.graph();
-  ValueId delta = attention.build(b, attention_norm.build(b, x), turns);
+  ValueId delta = attention.build(b, attention_norm.build(b, x), rotations);
   if (attention_post_norm) delta = attention_post_norm.build(b, delta);
   delta = b.dropout(delta, attention.name);
   x = graph::add(g, delta, x, attention.name + ".residual");

@@ -15,8 +15,8 @@ struct TransformerBlock {
   std::variant<Mlp, Moe> mlp;
   Norm mlp_post_norm;  // of what the feed-forward part adds; may be empty
 
-  // `turns` as for Attention::build.
-  ValueId build(Builder& b, ValueId x, ValueId turns) const;
+  // `rotations` as for Attention::build.
+  ValueId build(Builder& b, ValueId x, ValueId rotations) const;
 };
 
 }  // namespace butterfly::nn

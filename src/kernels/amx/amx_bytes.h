@@ -19,7 +19,7 @@ struct BytePanel {
   const std::byte* next;
 };
 
-// Blocks that are bytes before their turn, and room for those in the tiles beside them.
+// Blocks that are unpacked before the tiles need them, and room for those in the tiles beside them.
 inline constexpr size_t kFeedAhead = 8, kFeedRing = 16;
 
 // What a tile does beside its products: prefetches the next panel, and unpacks this one a little ahead. The
@@ -54,7 +54,7 @@ BF_AMX_INLINE void feed(const BytePanel& panel, size_t block) {
 
 // Takes the sums of `block` (+ kTile) out of their tile, sends the block four further on into it, and scales
 // the sums of two blocks before (5 % faster at 256 rows than scaling those just stored).
-#define BF_AMX_TURN(kTile, kActs, kWeights)                  \
+#define BF_AMX_ROTATE(kTile, kActs, kWeights)                \
   _tile_stored(kTile, sums[kTile], 64);                      \
   if (block + kTile + 4 < blocks) {                          \
     BF_AMX_BLOCK(kTile, kActs, kWeights, block + kTile + 4); \
@@ -62,7 +62,7 @@ BF_AMX_INLINE void feed(const BytePanel& panel, size_t block) {
   feed_after(block + kTile);                                 \
   if (block + kTile >= 2) scale((kTile + 2) % 4, block + kTile - 2)
 
-// A tile of kRows rows times a panel of bytes with one scale per 32 columns. Four result tiles take turns, so
+// A tile of kRows rows times a panel of bytes with one scale per 32 columns. Four result tiles rotate, so
 // that storing one block, multiplying the next and scaling the last overlap.
 template <size_t kRows, class Feed>
 BF_AMX void byte_tile(const BytePanel& panel, const int8_t* acts, const float* act_scales, size_t blocks,
@@ -99,26 +99,26 @@ BF_AMX void byte_tile(const BytePanel& panel, const int8_t* acts, const float* a
   }
   size_t block = 0;
   for (; block + 4 <= blocks; block += 4) {
-    BF_AMX_TURN(0, 4, 6);
-    BF_AMX_TURN(1, 5, 7);
-    BF_AMX_TURN(2, 4, 6);
-    BF_AMX_TURN(3, 5, 7);
+    BF_AMX_ROTATE(0, 4, 6);
+    BF_AMX_ROTATE(1, 5, 7);
+    BF_AMX_ROTATE(2, 4, 6);
+    BF_AMX_ROTATE(3, 5, 7);
   }
   if (block < blocks) {
-    BF_AMX_TURN(0, 4, 6);
+    BF_AMX_ROTATE(0, 4, 6);
   }
   if (block + 1 < blocks) {
-    BF_AMX_TURN(1, 5, 7);
+    BF_AMX_ROTATE(1, 5, 7);
   }
   if (block + 2 < blocks) {
-    BF_AMX_TURN(2, 4, 6);
+    BF_AMX_ROTATE(2, 4, 6);
   }
   for (block = blocks - std::min<size_t>(2, blocks); block < blocks; ++block) scale(block % 4, block);
   BF_UNROLL
   for (size_t r = 0; r < kRows; ++r)
     if (r < rows) out.store(r, acc[r]);
 }
-#undef BF_AMX_TURN
+#undef BF_AMX_ROTATE
 #undef BF_AMX_BLOCK
 
 using ByteTile = void (*)(const BytePanel&, const int8_t*, const float*, size_t, const Output&, size_t);

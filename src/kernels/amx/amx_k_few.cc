@@ -40,12 +40,12 @@ BF_AMX_INLINE __m512i wide_scales(const uint8_t* row) {
 
 // Takes the sums of sub-block `sub` out of their tile, sends the one four further on into it, and adds the
 // sums of four before.
-#define BF_AMX_TURN(kTile, kActs, kWeights, half, sub) \
-  _tile_stored(kTile, sums[half][kTile], 64);          \
-  if ((sub) + 4 < subs) {                              \
-    BF_AMX_SUB(kTile, kActs, kWeights, (sub) + 4);     \
-  }                                                    \
-  feed_few(panel, (sub) + 8);                          \
+#define BF_AMX_ROTATE(kTile, kActs, kWeights, half, sub) \
+  _tile_stored(kTile, sums[half][kTile], 64);            \
+  if ((sub) + 4 < subs) {                                \
+    BF_AMX_SUB(kTile, kActs, kWeights, (sub) + 4);       \
+  }                                                      \
+  feed_few(panel, (sub) + 8);                            \
   if ((sub) >= 4) add(sums[1 - (half)][kTile], (sub)-4)
 
 // One block of 256 columns behind: its first half is in sums[0], the second in sums[1].
@@ -113,22 +113,22 @@ BF_AMX void few_tile(const FewPanel& panel, const int8_t* acts, const float* act
   BF_AMX_SUB(3, 5, 7, 3);
   for (size_t block = 0; block < panel.blocks; ++block) {
     const size_t sub = block * 8;
-    BF_AMX_TURN(0, 4, 6, 0, sub);
-    BF_AMX_TURN(1, 5, 7, 0, sub + 1);
-    BF_AMX_TURN(2, 4, 6, 0, sub + 2);
-    BF_AMX_TURN(3, 5, 7, 0, sub + 3);
+    BF_AMX_ROTATE(0, 4, 6, 0, sub);
+    BF_AMX_ROTATE(1, 5, 7, 0, sub + 1);
+    BF_AMX_ROTATE(2, 4, 6, 0, sub + 2);
+    BF_AMX_ROTATE(3, 5, 7, 0, sub + 3);
     if (block > 0) finish(block - 1);
     start(block);
-    BF_AMX_TURN(0, 4, 6, 1, sub + 4);
-    BF_AMX_TURN(1, 5, 7, 1, sub + 5);
-    BF_AMX_TURN(2, 4, 6, 1, sub + 6);
-    BF_AMX_TURN(3, 5, 7, 1, sub + 7);
+    BF_AMX_ROTATE(0, 4, 6, 1, sub + 4);
+    BF_AMX_ROTATE(1, 5, 7, 1, sub + 5);
+    BF_AMX_ROTATE(2, 4, 6, 1, sub + 6);
+    BF_AMX_ROTATE(3, 5, 7, 1, sub + 7);
   }
   for (size_t i = 0; i < 4; ++i) add(sums[1][i], subs - 4 + i);
   finish(panel.blocks - 1);
   for (size_t r = 0; r < std::min(kRows, rows); ++r) out.store(r, _mm512_load_ps(acc[r]));
 }
-#undef BF_AMX_TURN
+#undef BF_AMX_ROTATE
 #undef BF_AMX_SUB
 
 // `room` has kFewRing * panel::kByteSub bytes. One tile of rows.

@@ -33,6 +33,7 @@ inline size_t pass_tiles(const MatmulJob& job) {
   return (std::min(pass_rows(job), job.m) + kTileRows - 1) / kTileRows;
 }
 
+// What a kind of product needs of a pass.
 struct PassShape {
   ActKind kind;
   size_t depth;       // columns of one tile product

@@ -64,6 +64,7 @@ struct ActSide {
   }
 };
 
+// Where the results of one tile go; rows beyond the matrix (padding of the last panel) are dropped.
 struct Output {
   float* y;
   size_t stride;
@@ -76,6 +77,7 @@ BF_AMX_INLINE __m512 load_halves(const uint16_t* from) {
   return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
 
+// Some rows of activations on their way past all panels. Borrowed by the calls it is given to.
 struct Pass {
   const MatmulJob& job;
   const RowTiles& tiles;
@@ -85,7 +87,7 @@ struct Pass {
   const int8_t* acts(size_t tile) const {
     return reinterpret_cast<const int8_t*>(side.quants.data()) + tile * tiles.height * job.cols;
   }
-  // The panel after this one, which is asked for while this one is multiplied; the last asks for itself.
+  // The panel after this one, which is prefetched while this one is multiplied; behind the last one, itself.
   const std::byte* next_panel(size_t panel_index) const {
     return job.panels + std::min(panel_index + 1, job.panel_end - 1) * job.panel_bytes;
   }
@@ -96,7 +98,7 @@ struct Pass {
   }
 };
 
-// Asks for `bytes` of memory from `from` on.
+// Prefetches `bytes` of memory from `from` on.
 BF_AMX_INLINE void prefetch(const std::byte* from, size_t bytes) {
   for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(from + line, 0, 2);
 }

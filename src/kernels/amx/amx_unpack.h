@@ -39,6 +39,7 @@ BF_AMX_INLINE __m512i five_bits(const uint8_t* sub, size_t chunk) {
   return _mm512_mask_add_epi8(nibble, set, nibble, _mm512_set1_epi8(16));
 }
 
+// 128 * high + low, byte by byte.
 struct SplitProduct {
   __m512i low, high;
 };

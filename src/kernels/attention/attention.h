@@ -1,7 +1,7 @@
 // Attention of queries over the pages of one KV head. What a query computes, exactly:
 //
 //   for each page from the one that holds its first visible position, in order:
-//     s[j] = chain of FMAs of (q * scale) with key j (integer products for Q8_0), soft-capped if asked
+//     s[j] = chain of FMAs of (q * scale) with key j (integer products for Q8_0), soft-capped if wanted
 //     m' = max(m, max s), p[j] = exp(s[j] - m'), c = exp(m - m')
 //     l = fma(l, c, tree sum of p),  o = o * c, then o = fma(p[j], v[j], o) for j in order
 //   out = o * (1 / l)
@@ -15,6 +15,7 @@
 
 namespace butterfly::kernels {
 
+// What is the same for all queries of a layer.
 struct AttentionParams {
   float scale = 1;     // usually 1 / sqrt(head_dim)
   float soft_cap = 0;  // 0: none

@@ -79,7 +79,7 @@ void walk_pages(JoinPage join, const KvLayout& layout, const AttentionParams& pa
       while (end < count && visible_keys(params, queries[end].position, block) == keys) ++end;
       if (!keys.empty()) {
         join(layout, params, page, states + m, end - m, keys, wide);
-        page.next = 0;  // asked for
+        page.next = 0;  // prefetched
       }
       m = end;
     }

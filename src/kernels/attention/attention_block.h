@@ -13,6 +13,7 @@ struct KeyRange {
   bool empty() const { return begin >= end; }
   friend bool operator==(const KeyRange&, const KeyRange&) = default;
 };
+// Pages [begin, end) that hold such keys.
 struct BlockRange {
   size_t begin, end;
 };
@@ -51,15 +52,15 @@ void finish_attention(const KvLayout& layout, const AttentionQuery* queries, siz
                       const AttentionState* states);
 
 // A page, and how far from it the page lies that is read after it (0: there is none). Whoever reads a place
-// asks for the same place of the next page: pages lie apart, so the processor cannot guess, and the work on
-// one is too long for it to look beyond. All at once would not do, it waits where more than its few buffers
-// are asked for.
+// prefetches the same place of the next page: pages lie apart, so the processor cannot guess, and the work on
+// one is too long for it to look beyond. All at once would not do: it waits once its few line fill buffers
+// are taken.
 struct Page {
   const std::byte* data;
   ptrdiff_t next;
   // Always inlined: to GCC a function that only prefetches does nothing, and calls of it go.
   template <class T>
-  [[gnu::always_inline]] void fetch_next(const T* here) const {
+  [[gnu::always_inline]] void prefetch_next(const T* here) const {
     __builtin_prefetch(reinterpret_cast<const std::byte*>(here) + next);
   }
 };

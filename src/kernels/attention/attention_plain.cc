@@ -39,7 +39,7 @@ HWY_INLINE void PlainScores(const KvLayout& layout, Page page, const AttentionSt
     for (size_t v = 0; v < kBlockVectors; ++v) {
       const size_t lane = v * kVF;
       const Value* at = keys + lane / kPanelRows * panel_values + k * kPanelRows + lane % kPanelRows;
-      page.fetch_next(at);
+      page.prefetch_next(at);
       key[v] = Cache::Load(at);
     }
     BF_UNROLL
@@ -75,7 +75,7 @@ HWY_INLINE void PlainValues(const KvLayout& layout, Page page, const AttentionSt
       for (size_t w = 0; w < kWide; ++w) {
         if (w >= wide) continue;
         const Value* at = values + j * dim + k + w * kVF;
-        page.fetch_next(at);
+        page.prefetch_next(at);
         const VF v = Cache::Load(at);
         BF_UNROLL
         for (size_t m = 0; m < kQ; ++m) acc[m][w] = Fma(hn::Set(DF(), weights[m][j]), v, acc[m][w]);
@@ -112,7 +112,7 @@ HWY_INLINE void WidenPage(const KvLayout& from, const KvLayout& to, Page page, s
     const auto* half = reinterpret_cast<const uint16_t*>(page.data + from_offset);
     auto* floats = reinterpret_cast<float*>(wide + to_offset);
     for (size_t i = 0; i < count; i += kVF) {
-      page.fetch_next(half + i);
+      page.prefetch_next(half + i);
       hn::Store(LoadF16(half + i), DF(), floats + i);
     }
   };

@@ -35,7 +35,7 @@ HWY_INLINE void Q8Scores(const KvLayout& layout, Page page, const AttentionState
       BF_UNROLL
       for (size_t c = 0; c < 8; ++c) {
         const uint8_t* at = quants + b * panel::kByteSub + c * panel::kChunkBytes + lane % kPanelRows * 4;
-        page.fetch_next(at);
+        page.prefetch_next(at);
         sum = StepSigned(sum, MakeSigned(hn::LoadU(D8(), at)), a + b * 32 + c * 4);
       }
       VI total = FlushSigned(sum);
@@ -85,7 +85,7 @@ HWY_INLINE void Q8Values(const KvLayout& layout, Page page, const float* scales,
         BF_UNROLL
         for (size_t w = 0; w < kWide; ++w) {
           const int8_t* at = values + j * layout.padded_dim() + k + w * kVF;
-          page.fetch_next(at);
+          page.prefetch_next(at);
           const auto q = hn::LoadU(d8, at);
           const VF v = hn::ConvertTo(DF(), hn::PromoteTo(DI(), q));
           BF_UNROLL

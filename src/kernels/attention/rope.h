@@ -1,4 +1,4 @@
-// Rotary position embedding: pairs of a head's values are turned by angles that grow with the position.
+// Rotary position embedding: pairs of a head's values are rotated by angles that grow with the position.
 //
 // The angles are a function of the position alone, computed in double by math.h, so that every machine and
 // every split of a batch gets the same bits. Formulas follow llama.cpp's, so that its GGUF files mean the
@@ -28,25 +28,27 @@ enum class RopeLayout {
   kHalfSplit,    // (0, n/2), (1, n/2 + 1), ...: "neox"
 };
 
+// How a model rotates: the frequencies of the pairs follow from it.
 struct RopeParams {
   size_t head_dim = 0;
-  size_t rotated = 0;  // leading values of a head that turn, even; 0: all
+  size_t rotated = 0;  // leading values of a head that rotate, even; 0: all
   double base = 10000;
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1;            // new context / old context; llama.cpp's 1 / freq_scale
   double original_context = 0;  // needed by yarn and llama3
-  // Magnitude of the turned values. YaRN multiplies it by 1 + 0.1 ln(factor) unless ext_factor is 0.
+  // Magnitude of the rotated values. YaRN multiplies it by 1 + 0.1 ln(factor) unless ext_factor is 0.
   double attn_factor = 1;
   double ext_factor = 1;        // yarn: weight of the ramp; 0 leaves plain interpolation
-  double beta_fast = 32;        // yarn: pairs that turn more often than this in the original context stay
-  double beta_slow = 1;         // yarn: pairs that turn less often are interpolated fully
+  double beta_fast = 32;        // yarn: pairs that rotate more often than this in the original context stay
+  double beta_slow = 1;         // yarn: pairs that rotate less often are interpolated fully
   double low_freq_factor = 1;   // llama3
   double high_freq_factor = 4;  // llama3
   // One divisor per pair, as GGUF's rope_freqs.weight; empty: none, or llama3's computed ones.
   std::vector<float> freq_factors = {};
 };
 
-// The angles of one model, ready to be asked for. Immutable, so any number of threads may share it.
+// The angles of one model, as cosines and sines of any position. Immutable, so any number of threads may
+// share it.
 class Rope {
  public:
   // Throws Error kInvalidArgument, naming the parameter that makes no sense.
@@ -54,13 +56,13 @@ class Rope {
 
   size_t head_dim() const { return head_dim_; }
   size_t pairs() const { return frequencies_.size(); }
-  size_t turn_floats() const { return 2 * pairs(); }
+  size_t rotation_floats() const { return 2 * pairs(); }
   // Radians per position of each pair, and the factor on every cosine and sine.
   const std::vector<double>& frequencies() const { return frequencies_; }
   double magnitude() const { return magnitude_; }
 
-  // turns[2][pairs]: cosines, then sines, of this position's angles.
-  void turns(int64_t position, float* turns) const;
+  // rotations[2][pairs]: cosines, then sines, of this position's angles.
+  void rotations(int64_t position, float* rotations) const;
 
  private:
   size_t head_dim_;
@@ -68,14 +70,14 @@ class Rope {
   std::vector<double> frequencies_;
 };
 
-// Turns `heads` heads of `head_dim` values at `x`, in place; values from 2 * pairs on stay. No alignment
+// Rotates `heads` heads of `head_dim` values at `x`, in place; values from 2 * pairs on stay. No alignment
 // needed.
-void rope(RopeLayout layout, const float* turns, size_t pairs, float* x, size_t heads, size_t head_dim);
+void rope(RopeLayout layout, const float* rotations, size_t pairs, float* x, size_t heads, size_t head_dim);
 
 // The plain loops, one head (ref/rope.cc).
 namespace ref {
-void rope_interleaved(const float* turns, size_t pairs, float* head);
-void rope_half_split(const float* turns, size_t pairs, float* head);
+void rope_interleaved(const float* rotations, size_t pairs, float* head);
+void rope_half_split(const float* rotations, size_t pairs, float* head);
 }  // namespace ref
 
 }  // namespace butterfly::kernels

@@ -13,14 +13,14 @@ namespace {
 void validate(const RopeParams& p, size_t rotated) {
   if (p.head_dim == 0) fail(Errc::kInvalidArgument, "[rope] head_dim is 0");
   if (rotated == 0 || rotated % 2 != 0 || rotated > p.head_dim)
-    fail(Errc::kInvalidArgument, "[rope] {} values turn in heads of {}; must be even and fit", rotated,
+    fail(Errc::kInvalidArgument, "[rope] {} values rotate in heads of {}; must be even and fit", rotated,
          p.head_dim);
   if (!(p.base > 1) || std::isinf(p.base))
     fail(Errc::kInvalidArgument, "[rope] base {} must be above 1", p.base);
   if (!(p.factor > 0) || std::isinf(p.factor))
     fail(Errc::kInvalidArgument, "[rope] scaling factor {} must be positive", p.factor);
   if (p.scaling == RopeScaling::kNtk && rotated <= 2)
-    fail(Errc::kInvalidArgument, "[rope] ntk scaling needs more than 2 turned values");
+    fail(Errc::kInvalidArgument, "[rope] ntk scaling needs more than 2 rotated values");
   const bool by_context =
       p.scaling == RopeScaling::kYarn || (p.scaling == RopeScaling::kLlama3 && p.freq_factors.empty());
   if (by_context && !(p.original_context > 0))
@@ -46,9 +46,9 @@ void validate(const RopeParams& p, size_t rotated) {
 class YarnRamp {
  public:
   YarnRamp(const RopeParams& p, size_t rotated) {
-    // The pair that turns `turns` times within the original context.
-    const auto pair_of = [&](double turns) {
-      return static_cast<double>(rotated) * log_f64(p.original_context / (turns * 2 * std::numbers::pi)) /
+    // The pair that makes `rotations` rotations within the original context.
+    const auto pair_of = [&](double rotations) {
+      return static_cast<double>(rotated) * log_f64(p.original_context / (rotations * 2 * std::numbers::pi)) /
              (2 * log_f64(p.base));
     };
     low_ = std::max(0.0, std::floor(pair_of(p.beta_fast)));
@@ -65,10 +65,10 @@ class YarnRamp {
 
 // Llama 3.1: short waves stay, long ones are divided by `factor`, those between change smoothly.
 double llama3_divisor(const RopeParams& p, double frequency) {
-  const double turns = p.original_context * frequency / (2 * std::numbers::pi);
-  if (turns > p.high_freq_factor) return 1;
-  if (turns < p.low_freq_factor) return p.factor;
-  const double smooth = (turns - p.low_freq_factor) / (p.high_freq_factor - p.low_freq_factor);
+  const double rotations = p.original_context * frequency / (2 * std::numbers::pi);
+  if (rotations > p.high_freq_factor) return 1;
+  if (rotations < p.low_freq_factor) return p.factor;
+  const double smooth = (rotations - p.low_freq_factor) / (p.high_freq_factor - p.low_freq_factor);
   return 1 / ((1 - smooth) / p.factor + smooth);
 }
 
@@ -112,13 +112,13 @@ Rope::Rope(const RopeParams& p) : head_dim_(p.head_dim), magnitude_(p.attn_facto
   }
 }
 
-void Rope::turns(int64_t position, float* turns) const {
+void Rope::rotations(int64_t position, float* rotations) const {
   const auto at = static_cast<double>(position);
   for (size_t i = 0; i < pairs(); ++i) {
     double sine = 0, cosine = 0;
     sincos_f64(at * frequencies_[i], &sine, &cosine);
-    turns[i] = static_cast<float>(cosine * magnitude_);
-    turns[pairs() + i] = static_cast<float>(sine * magnitude_);
+    rotations[i] = static_cast<float>(cosine * magnitude_);
+    rotations[pairs() + i] = static_cast<float>(sine * magnitude_);
   }
 }
 

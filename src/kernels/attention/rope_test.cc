@@ -17,35 +17,35 @@ namespace {
 
 constexpr long double kPi = std::numbers::pi_v<long double>;
 
-std::vector<float> turns_at(const Rope& rope, int64_t position) {
-  std::vector<float> turns(rope.turn_floats());
-  rope.turns(position, turns.data());
-  return turns;
+std::vector<float> rotations_at(const Rope& rope, int64_t position) {
+  std::vector<float> rotations(rope.rotation_floats());
+  rope.rotations(position, rotations.data());
+  return rotations;
 }
 
 TEST(Rope, HandValues) {
   const Rope angles({.head_dim = 4, .base = 100});  // frequencies 1 and 1/10
   ASSERT_EQ(angles.pairs(), 2u);
   EXPECT_NEAR(angles.frequencies()[1], 0.1, 1e-16);
-  const auto turns = turns_at(angles, 3);
-  EXPECT_EQ(turns[0], static_cast<float>(std::cos(3.0)));
-  EXPECT_EQ(turns[1], static_cast<float>(std::cos(0.3)));
-  EXPECT_EQ(turns[2], static_cast<float>(std::sin(3.0)));
-  EXPECT_EQ(turns[3], static_cast<float>(std::sin(0.3)));
+  const auto rotations = rotations_at(angles, 3);
+  EXPECT_EQ(rotations[0], static_cast<float>(std::cos(3.0)));
+  EXPECT_EQ(rotations[1], static_cast<float>(std::cos(0.3)));
+  EXPECT_EQ(rotations[2], static_cast<float>(std::sin(3.0)));
+  EXPECT_EQ(rotations[3], static_cast<float>(std::sin(0.3)));
 
   float interleaved[] = {1, 0, 0, 1};
-  rope(RopeLayout::kInterleaved, turns.data(), 2, interleaved, 1, 4);
-  EXPECT_EQ(interleaved[0], turns[0]);
-  EXPECT_EQ(interleaved[1], turns[2]);
-  EXPECT_EQ(interleaved[2], -turns[3]);
-  EXPECT_EQ(interleaved[3], turns[1]);
+  rope(RopeLayout::kInterleaved, rotations.data(), 2, interleaved, 1, 4);
+  EXPECT_EQ(interleaved[0], rotations[0]);
+  EXPECT_EQ(interleaved[1], rotations[2]);
+  EXPECT_EQ(interleaved[2], -rotations[3]);
+  EXPECT_EQ(interleaved[3], rotations[1]);
 
   float split[] = {1, 0, 0, 1};  // pairs (0, 2) and (1, 3)
-  rope(RopeLayout::kHalfSplit, turns.data(), 2, split, 1, 4);
-  EXPECT_EQ(split[0], turns[0]);
-  EXPECT_EQ(split[2], turns[2]);
-  EXPECT_EQ(split[1], -turns[3]);
-  EXPECT_EQ(split[3], turns[1]);
+  rope(RopeLayout::kHalfSplit, rotations.data(), 2, split, 1, 4);
+  EXPECT_EQ(split[0], rotations[0]);
+  EXPECT_EQ(split[2], rotations[2]);
+  EXPECT_EQ(split[1], -rotations[3]);
+  EXPECT_EQ(split[3], rotations[1]);
 }
 
 TEST(Rope, PositionZeroChangesNothing) {
@@ -53,7 +53,7 @@ TEST(Rope, PositionZeroChangesNothing) {
   const auto before = random_floats(64, 1);
   for (RopeLayout layout : {RopeLayout::kInterleaved, RopeLayout::kHalfSplit}) {
     auto x = before;
-    rope(layout, turns_at(angles, 0).data(), angles.pairs(), x.data(), 1, 64);
+    rope(layout, rotations_at(angles, 0).data(), angles.pairs(), x.data(), 1, 64);
     EXPECT_EQ(x, before);
   }
 }
@@ -63,7 +63,7 @@ TEST(Rope, KeepsNormsAndValuesThatDoNotTurn) {
   const auto before = random_floats(160, 2);
   for (RopeLayout layout : {RopeLayout::kInterleaved, RopeLayout::kHalfSplit}) {
     auto x = before;
-    rope(layout, turns_at(angles, 12345).data(), angles.pairs(), x.data(), 2, 80);
+    rope(layout, rotations_at(angles, 12345).data(), angles.pairs(), x.data(), 2, 80);
     for (size_t head : {0, 1}) {
       const float* a = before.data() + head * 80;
       const float* b = x.data() + head * 80;
@@ -80,8 +80,8 @@ TEST(Rope, ScoresDependOnTheDistanceOnly) {
   for (RopeLayout layout : {RopeLayout::kInterleaved, RopeLayout::kHalfSplit}) {
     const auto score = [&](int64_t q_at, int64_t k_at) {
       auto a = q, b = k;
-      rope(layout, turns_at(angles, q_at).data(), 64, a.data(), 1, 128);
-      rope(layout, turns_at(angles, k_at).data(), 64, b.data(), 1, 128);
+      rope(layout, rotations_at(angles, q_at).data(), 64, a.data(), 1, 128);
+      rope(layout, rotations_at(angles, k_at).data(), 64, b.data(), 1, 128);
       return dot(a.data(), b.data(), 128);
     };
     EXPECT_NEAR(score(17, 5), score(100017, 100005), 1e-4);
@@ -92,12 +92,12 @@ TEST(Rope, ScoresDependOnTheDistanceOnly) {
 // `angle(i)` in radians per position, and the magnitude, both from the formula of the scaling.
 void expect_angles(const Rope& rope, const std::function<long double(size_t)>& angle, long double magnitude) {
   for (int64_t position : {0, 1, 7, 4095, 100000, 1000000}) {
-    const auto turns = turns_at(rope, position);
+    const auto rotations = rotations_at(rope, position);
     for (size_t i = 0; i < rope.pairs(); ++i) {
       const long double theta = static_cast<long double>(position) * angle(i);
-      ASSERT_NEAR(turns[i], static_cast<double>(std::cos(theta) * magnitude), 1e-7)
+      ASSERT_NEAR(rotations[i], static_cast<double>(std::cos(theta) * magnitude), 1e-7)
           << position << " pair " << i;
-      ASSERT_NEAR(turns[rope.pairs() + i], static_cast<double>(std::sin(theta) * magnitude), 1e-7)
+      ASSERT_NEAR(rotations[rope.pairs() + i], static_cast<double>(std::sin(theta) * magnitude), 1e-7)
           << position;
     }
   }
@@ -126,7 +126,7 @@ TEST(Rope, NtkScaling) {
 TEST(Rope, YarnScaling) {
   RopeParams params{
       .head_dim = 128, .base = 1e6, .scaling = RopeScaling::kYarn, .factor = 4, .original_context = 32768};
-  // Pairs that turn 32 times and once in 32768 positions: 128 ln(32768 / (2 pi t)) / (2 ln 1e6) = 23.6
+  // Pairs that rotate 32 times and once in 32768 positions: 128 ln(32768 / (2 pi t)) / (2 ln 1e6) = 23.6
   // and 39.65.
   const long double low = 23, high = 40;
   const auto angle = [&](size_t i) {
@@ -202,15 +202,15 @@ TEST(Rope, EveryTargetIsThePlainLoop) {
     for (size_t offset = 0; offset < 4; ++offset) {
       for (size_t pairs = 0; pairs <= 70; ++pairs) {
         const size_t head_dim = 2 * pairs + offset, heads = 3;
-        const OffsetFloats turns(angles, 2 * pairs, (offset + 1) % 4);
+        const OffsetFloats rotations(angles, 2 * pairs, (offset + 1) % 4);
         for (RopeLayout layout : {RopeLayout::kInterleaved, RopeLayout::kHalfSplit}) {
           OffsetFloats want(values, heads * head_dim, 0), got(values, heads * head_dim, offset);
           for (size_t h = 0; h < heads; ++h) {
             auto* head = want.data() + h * head_dim;
-            layout == RopeLayout::kInterleaved ? ref::rope_interleaved(turns.data(), pairs, head)
-                                               : ref::rope_half_split(turns.data(), pairs, head);
+            layout == RopeLayout::kInterleaved ? ref::rope_interleaved(rotations.data(), pairs, head)
+                                               : ref::rope_half_split(rotations.data(), pairs, head);
           }
-          rope(layout, turns.data(), pairs, got.data(), heads, head_dim);
+          rope(layout, rotations.data(), pairs, got.data(), heads, head_dim);
           ASSERT_EQ(first_difference(want.data(), got.data(), want.size()), want.size())
               << target << " " << pairs;
         }

@@ -21,6 +21,7 @@
 
 namespace butterfly::kernels {
 
+// Sizes of one convolution, and what follows from them. Groups divide both numbers of channels.
 struct Conv2d {
   size_t batch = 1, in_h = 0, in_w = 0, in_c = 0, out_c = 0;
   size_t kernel_h = 1, kernel_w = 1;

@@ -134,7 +134,7 @@ struct PanelJob {
 HWY_NOINLINE void ComputeWithZeros(const PanelJob& job, size_t begin, size_t height) {
   const TapSource& s = job.plan.job.source;
   std::array<const float*, kTileHeight> rows;
-  AheadOfTile<ListedRows> ahead;
+  TilePrefetch<ListedRows> prefetch;
   TapRun run{0, 0};
   for (size_t y = 0; y < s.h.taps.size(); ++y)
     for (size_t x = 0; x < s.w.taps.size(); ++x, run.step += s.channels) {
@@ -143,7 +143,7 @@ HWY_NOINLINE void ComputeWithZeros(const PanelJob& job, size_t begin, size_t hei
         rows[m] = pixel == nullptr ? job.plan.zeros.data() : pixel;
       }
       RowTileFor(height)(rows.data(), &run, 1, s.channels, job.b, job.to + begin, job.column,
-                         run.step == 0 ? Chain::kFresh : Chain::kContinue, ahead);
+                         run.step == 0 ? Chain::kFresh : Chain::kContinue, prefetch);
     }
 }
 
@@ -182,33 +182,33 @@ HWY_INLINE void FinishTile(const PanelJob& job, const TapClass& kind, size_t beg
 
 // One piece of the sums of a tile.
 HWY_INLINE void MultiplyTile(const PanelJob& job, const TapClass& kind, const TapPiece& piece, size_t begin,
-                             size_t height, AheadOfTile<ListedRows>& ahead) {
+                             size_t height, TilePrefetch<ListedRows>& prefetch) {
   RowTileFor(height)(job.band.from.data() + begin, piece.runs.data(), piece.runs.size(), piece.run, job.b,
                      job.to + begin, job.column,
-                     &piece == &kind.pieces.front() ? Chain::kFresh : Chain::kContinue, ahead);
+                     &piece == &kind.pieces.front() ? Chain::kFresh : Chain::kContinue, prefetch);
   if (&piece == &kind.pieces.back()) FinishTile(job, kind, begin, height);
 }
 
 // Outputs from `begin` on, which the next tile writes.
-HWY_INLINE AskAhead<ListedRows> AheadOfOutputs(const PanelJob& job, size_t begin, size_t pace) {
+HWY_INLINE PrefetchRows<ListedRows> PrefetchOutputs(const PanelJob& job, size_t begin, size_t pace) {
   const size_t count = std::min(kTileHeight, job.band.to.size() - begin);
   return {{job.to + begin, static_cast<ptrdiff_t>(job.column)}, count, kTileCols, pace};
 }
 // Pixels that the next tile may be the first to read: those of its last taps.
-HWY_INLINE AskAhead<ListedRows> AheadOfPixels(const PanelJob& job, const TapPiece& piece, size_t begin,
-                                              size_t pace) {
+HWY_INLINE PrefetchRows<ListedRows> PrefetchPixels(const PanelJob& job, const TapPiece& piece, size_t begin,
+                                                   size_t pace) {
   const size_t count = std::min(kTileHeight, job.band.from.size() - begin);
   if (piece.runs.empty()) return {};
   return {{job.band.from.data() + begin, piece.runs.back().from}, count, job.plan.job.source.channels, pace};
 }
 size_t PaceOfPixels(const TapPlan& plan, size_t steps) {
-  return PaceOf(kTileHeight * ((plan.job.source.channels + kAskFloats - 1) / kAskFloats), steps);
+  return PaceOf(kTileHeight * ((plan.job.source.channels + kPrefetchFloats - 1) / kPrefetchFloats), steps);
 }
 
 // All tiles of a band times one panel. `operand` is needed after it.
-HWY_INLINE void MultiplyPanel(const PanelJob& job, AskAhead<ListedRows> operand) {
-  AheadOfTile<ListedRows> ahead;
-  ahead.operand = operand;
+HWY_INLINE void MultiplyPanel(const PanelJob& job, PrefetchRows<ListedRows> operand) {
+  TilePrefetch<ListedRows> prefetch;
+  prefetch.operand = operand;
   for (const Band::Group& group : job.band.groups) {
     const Tiling tiling(group.end - group.begin);
     for (const TapPiece& piece : group.kind->pieces) {
@@ -216,9 +216,9 @@ HWY_INLINE void MultiplyPanel(const PanelJob& job, AskAhead<ListedRows> operand)
       const size_t pace = PaceOf(kTileHeight, steps), pixel_pace = PaceOfPixels(job.plan, steps);
       for (size_t t = 0; t < tiling.tiles; ++t) {
         const size_t begin = group.begin + tiling.begin(t), next = begin + tiling.height(t);
-        ahead.outputs = AheadOfOutputs(job, next, pace);
-        if (operand.count == 0) ahead.operand = AheadOfPixels(job, piece, next, pixel_pace);
-        MultiplyTile(job, *group.kind, piece, begin, tiling.height(t), ahead);
+        prefetch.outputs = PrefetchOutputs(job, next, pace);
+        if (operand.count == 0) prefetch.operand = PrefetchPixels(job, piece, next, pixel_pace);
+        MultiplyTile(job, *group.kind, piece, begin, tiling.height(t), prefetch);
       }
     }
   }
@@ -226,7 +226,7 @@ HWY_INLINE void MultiplyPanel(const PanelJob& job, AskAhead<ListedRows> operand)
 
 // All panels for one tile after the other.
 HWY_INLINE void MultiplyTiles(const std::vector<PanelJob>& jobs, const Band& band) {
-  AheadOfTile<ListedRows> ahead;
+  TilePrefetch<ListedRows> prefetch;
   for (const Band::Group& group : band.groups) {
     const Tiling tiling(group.end - group.begin);
     const TapPiece& piece = group.kind->pieces.front();
@@ -236,13 +236,13 @@ HWY_INLINE void MultiplyTiles(const std::vector<PanelJob>& jobs, const Band& ban
     const bool near = jobs.size() * steps * kTileCols <= kNearest;
     for (size_t t = 0; t < tiling.tiles; ++t) {
       const size_t begin = group.begin + tiling.begin(t), height = tiling.height(t);
-      ahead.operand = AheadOfPixels(jobs.front(), piece, begin + height, pixel_pace);
-      ahead.operand.near = near;
+      prefetch.operand = PrefetchPixels(jobs.front(), piece, begin + height, pixel_pace);
+      prefetch.operand.near = near;
       for (size_t panel = 0; panel < jobs.size(); ++panel) {
         const bool last = panel + 1 == jobs.size();
-        ahead.outputs = AheadOfOutputs(jobs[last ? 0 : panel + 1], last ? begin + height : begin, pace);
-        ahead.outputs.near = near;
-        MultiplyTile(jobs[panel], *group.kind, piece, begin, height, ahead);
+        prefetch.outputs = PrefetchOutputs(jobs[last ? 0 : panel + 1], last ? begin + height : begin, pace);
+        prefetch.outputs.near = near;
+        MultiplyTile(jobs[panel], *group.kind, piece, begin, height, prefetch);
       }
     }
   }
@@ -257,10 +257,10 @@ HWY_NOINLINE void MultiplyBand(const TapPlan& plan, const Band& band, EdgeSums& 
   if (plan.one_visit && plan.panels * plan.panel_floats() <= kNearWeights) return MultiplyTiles(jobs, band);
   const size_t steps = (band.to.size() / kTileHeight + 1) * plan.depth;
   for (const PanelJob& job : jobs) {
-    // The first panel meets new pixels; each of the others asks for the next one.
+    // The first panel meets new pixels; each of the others prefetches the next one.
     const float* next = jobs[std::min(job.panel + 1, plan.panels - 1)].b;
-    const AskAhead<ListedRows> weights{{&next, 0}, 1, plan.panel_floats()};
-    MultiplyPanel(job, job.panel == 0 ? AskAhead<ListedRows>{} : weights.Within(steps));
+    const PrefetchRows<ListedRows> weights{{&next, 0}, 1, plan.panel_floats()};
+    MultiplyPanel(job, job.panel == 0 ? PrefetchRows<ListedRows>{} : weights.Within(steps));
   }
 }
 
@@ -321,7 +321,7 @@ void RunPanels(TapPlan& plan, size_t rows, ThreadPool& pool) {
       PackTapPanel(plan, panel, b);
       if (plan.borders) plan.finite[panel] = AllFinite(b, plan.panel_floats());
       const size_t width = RowsOfPanel(plan, std::min(panel + 1, plan.panels - 1), next_rows);
-      const AskAhead<ListedRows> weights{{next_rows.data(), 0}, next_rows.size(), width};
+      const PrefetchRows<ListedRows> weights{{next_rows.data(), 0}, next_rows.size(), width};
       MultiplyPanel(PanelJob(plan, all, panel, b, edges),
                     weights.Within((all.to.size() / kTileHeight + 1) * plan.depth));
     }

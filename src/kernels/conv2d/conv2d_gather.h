@@ -26,6 +26,7 @@ struct TapTarget {
   size_t parts = 1;
 };
 
+// One group of a convolution, forward or to the data. Borrows its arrays for the call.
 struct TapJob {
   size_t batch = 0;
   TapSource source;

@@ -20,7 +20,7 @@ namespace butterfly::kernels::HWY_NAMESPACE {
 template <size_t kRows>
 HWY_NOINLINE void TileOfRows(const float* const* rows, const TapRun* runs, size_t run_count, size_t run,
                              const float* b, float* const* to, size_t column, Chain chain,
-                             AheadOfTile<ListedRows>& ahead) {
+                             TilePrefetch<ListedRows>& prefetch) {
   const auto row = [to, column](size_t m) HWY_ATTR { return to[m] + column; };
   Accumulators<kRows> acc;
   acc.Begin(row, chain);
@@ -31,8 +31,8 @@ HWY_NOINLINE void TileOfRows(const float* const* rows, const TapRun* runs, size_
     const float* at = b + runs[r].step * kTileCols;
     ptrdiff_t k = runs[r].from;
     for (size_t left = run; left != 0;) {
-      ahead.Ask();
-      const size_t steps = std::min(left, kAskSteps);
+      prefetch.Step();
+      const size_t steps = std::min(left, kPrefetchSteps);
       left -= steps;
       for (const ptrdiff_t stop = k + static_cast<ptrdiff_t>(steps); k != stop; ++k, at += kTileCols) {
         BF_UNROLL
@@ -53,7 +53,7 @@ HWY_NOINLINE void TileOfRows(const float* const* rows, const TapRun* runs, size_
 }
 
 using RowTile = void (*)(const float* const*, const TapRun*, size_t, size_t, const float*, float* const*,
-                         size_t, Chain, AheadOfTile<ListedRows>&);
+                         size_t, Chain, TilePrefetch<ListedRows>&);
 template <size_t... kRow>
 HWY_INLINE RowTile RowTileIn(size_t rows, std::index_sequence<kRow...>) {
   static constexpr RowTile kTable[] = {TileOfRows<kRow + 1>...};

@@ -117,12 +117,12 @@ HWY_INLINE void PackPixels(const SumPlan& plan, const std::vector<Stretch>& stre
 }
 
 // dy of the block from position `begin` on, outputs [first, last).
-AskAhead<StridedRows> AheadOfDy(const SumPlan& plan, size_t begin, size_t first, size_t last) {
+PrefetchRows<StridedRows> PrefetchDy(const SumPlan& plan, size_t begin, size_t first, size_t last) {
   const size_t count = std::min(kPositionBlock, plan.positions - begin);
   return {{plan.job.dy + begin * plan.job.dy_stride + first, plan.job.dy_stride}, count, last - first};
 }
 // Its pixels, where positions read neighbours. (Others are copied or near.)
-AskAhead<StridedRows> AheadOfPixels(const SumPlan& plan, size_t begin) {
+PrefetchRows<StridedRows> PrefetchPixels(const SumPlan& plan, size_t begin) {
   const TapSource& s = plan.job.source;
   const bool straight = plan.offsets.at.size() == 1 && s.direct() && s.w.outputs == s.w.source &&
                         s.h.outputs == s.h.source && s.channels == s.image_channels;
@@ -137,7 +137,7 @@ HWY_NOINLINE void SumBlock(const SumPlan& plan, size_t begin, size_t end, size_t
   const TapSums& job = plan.job;
   const size_t depth = end - begin, pace = PaceOf(kTileHeight, depth);
   const Chain chain = begin == 0 && !job.accumulate ? Chain::kFirst : Chain::kAdd;
-  AheadOfTile<StridedRows> ahead;
+  TilePrefetch<StridedRows> prefetch;
   float* dy = Floats(scratch.dy, kPanelsAtOnce * kPositionBlock * kTileCols);
   float* x = Floats(scratch.x, kPositionBlock * kTileHeight + kPackSlack);
   for (size_t group = 0; group < job.outputs; group += kPanelsAtOnce * kTileCols) {
@@ -150,8 +150,8 @@ HWY_NOINLINE void SumBlock(const SumPlan& plan, size_t begin, size_t end, size_t
       PadSteps(panel, cols, kTileCols, depth);
     }
     const size_t steps = (tile_end - tile_begin) * ((group_end - group + kTileCols - 1) / kTileCols) * depth;
-    ahead.operand = AheadOfDy(plan, end, group, group_end).Within(steps);
-    ahead.other = AheadOfPixels(plan, end).Within(steps);
+    prefetch.operand = PrefetchDy(plan, end, group, group_end).Within(steps);
+    prefetch.other = PrefetchPixels(plan, end).Within(steps);
     for (size_t i = tile_begin; i < tile_end; ++i) {
       const SumTile& tile = plan.tiles[i];
       scratch.moved.clear();
@@ -164,7 +164,7 @@ HWY_NOINLINE void SumBlock(const SumPlan& plan, size_t begin, size_t end, size_t
       for (size_t first = group; first < group_end; first += kTileCols) {
         const bool last = first + kTileCols >= group_end;
         const SumTile& next = plan.tiles[last && i + 1 < tile_end ? i + 1 : i];
-        ahead.outputs = {
+        prefetch.outputs = {
             {plan.sums + next.row * plan.columns + (last ? group : first + kTileCols), plan.columns},
             next.height,
             kTileCols,
@@ -173,7 +173,7 @@ HWY_NOINLINE void SumBlock(const SumPlan& plan, size_t begin, size_t end, size_t
             scratch.moved.data(), scratch.moved.size(), plan.packs_pixels ? tile.height : plan.column_step,
             plan.packs_dy ? dy + (first - group) * kPositionBlock : job.dy + begin * job.dy_stride + first,
             plan.packs_dy ? kTileCols : job.dy_stride, plan.sums + tile.row * plan.columns + first,
-            plan.columns, chain, ahead);
+            plan.columns, chain, prefetch);
       }
     }
   }
@@ -188,7 +188,7 @@ HWY_NOINLINE void SumBlockByChannels(const SumPlan& plan, size_t begin, size_t e
   constexpr size_t kSlot = kPositionBlock * kTileHeight + kPackSlack;
   float* x = Floats(scratch.x, kPositionBlock * kTileCols);
   float* dy = Floats(scratch.dy, Tiling(kOutputsAtOnce).tiles * kSlot);
-  AheadOfTile<StridedRows> ahead;
+  TilePrefetch<StridedRows> prefetch;
   for (size_t group = 0; group < job.outputs; group += kOutputsAtOnce) {
     const Tiling tiling(std::min(kOutputsAtOnce, job.outputs - group));
     for (size_t t = 0; t < tiling.tiles; ++t) {
@@ -197,9 +197,9 @@ HWY_NOINLINE void SumBlockByChannels(const SumPlan& plan, size_t begin, size_t e
                   job.outputs - first, depth, dy + t * kSlot, tiling.height(t));
     }
     const size_t steps = (panel_end - panel_begin) * tiling.tiles * depth;
-    ahead.operand =
-        AheadOfDy(plan, end, group, group + std::min(kOutputsAtOnce, job.outputs - group)).Within(steps);
-    ahead.other = AheadOfPixels(plan, end).Within(steps);
+    prefetch.operand =
+        PrefetchDy(plan, end, group, group + std::min(kOutputsAtOnce, job.outputs - group)).Within(steps);
+    prefetch.other = PrefetchPixels(plan, end).Within(steps);
     for (size_t panel = panel_begin; panel < panel_end; ++panel) {
       const size_t row = panel * kTileCols;
       const ptrdiff_t offset =
@@ -212,7 +212,7 @@ HWY_NOINLINE void SumBlockByChannels(const SumPlan& plan, size_t begin, size_t e
       for (size_t t = 0; t < tiling.tiles; ++t) {
         const bool last = t + 1 == tiling.tiles;
         const size_t next = last ? 0 : t + 1, next_row = last ? row + kTileCols : row;
-        ahead.outputs = {
+        prefetch.outputs = {
             {job.dw + (group + tiling.begin(next)) * plan.rows + std::min(next_row, plan.rows - kTileCols),
              plan.rows},
             tiling.height(next),
@@ -221,7 +221,7 @@ HWY_NOINLINE void SumBlockByChannels(const SumPlan& plan, size_t begin, size_t e
         const Stretch stretch{dy + t * kSlot, depth};
         StretchTileFor(tiling.height(t))(&stretch, 1, tiling.height(t), x, kTileCols,
                                          job.dw + (group + tiling.begin(t)) * plan.rows + row, plan.rows,
-                                         chain, ahead);
+                                         chain, prefetch);
       }
     }
   }

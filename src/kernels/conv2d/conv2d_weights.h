@@ -4,6 +4,7 @@
 
 namespace butterfly::kernels {
 
+// The sums over positions of one group. Borrows its arrays for the call.
 struct TapSums {
   size_t batch = 0;
   TapSource source;           // x as conv2d_forward reads it

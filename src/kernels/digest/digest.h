@@ -8,6 +8,7 @@
 
 namespace butterfly::kernels {
 
+// Words go in one after another, and their order counts. No memory of its own; one thread.
 class Digest {
  public:
   void add_word(uint64_t word) {

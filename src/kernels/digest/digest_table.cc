@@ -101,13 +101,13 @@ void ropes(Digest& digest) {
                               RopeScaling::kLlama3}) {
     const Rope angles(
         {.head_dim = 100, .rotated = 90, .scaling = scaling, .factor = 4, .original_context = 4096});
-    std::vector<float> turns(angles.turn_floats());
+    std::vector<float> rotations(angles.rotation_floats());
     for (int64_t position : {0, 1, 777, 131071}) {
-      angles.turns(position, turns.data());
-      digest.add(turns);
+      angles.rotations(position, rotations.data());
+      digest.add(rotations);
       for (RopeLayout layout : {RopeLayout::kInterleaved, RopeLayout::kHalfSplit}) {
         auto heads = random_floats(300, 1);
-        rope(layout, turns.data(), angles.pairs(), heads.data(), 3, 100);
+        rope(layout, rotations.data(), angles.pairs(), heads.data(), 3, 100);
         digest.add(heads);
       }
     }

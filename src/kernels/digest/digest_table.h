@@ -6,6 +6,7 @@
 
 namespace butterfly::kernels {
 
+// A kernel under a name that machines compare.
 struct DigestRow {
   const char* name;
   void (*run)(Digest& digest);  // under the current target

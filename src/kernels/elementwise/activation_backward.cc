@@ -108,13 +108,13 @@ void tanh_slope(const float* y, const float* dy, float* dx, size_t n) {
   Map([](VF v, VF g) HWY_ATTR { return hn::Mul(g, Fma(hn::Neg(v), v, hn::Set(DF(), 1.0f))); }, dx, n, y, dy);
 }
 void silu_slope(const float* x, const float* dy, float* dx, size_t n) {
-  MapAhead([](VF v, VF g) HWY_ATTR { return hn::Mul(g, SiluSlope(v)); }, dx, n, x, dy);
+  MapPrefetched([](VF v, VF g) HWY_ATTR { return hn::Mul(g, SiluSlope(v)); }, dx, n, x, dy);
 }
 void gelu_slope(const float* x, const float* dy, float* dx, size_t n) {
-  MapAhead([](VF v, VF g) HWY_ATTR { return hn::Mul(g, GeluSlope(v)); }, dx, n, x, dy);
+  MapPrefetched([](VF v, VF g) HWY_ATTR { return hn::Mul(g, GeluSlope(v)); }, dx, n, x, dy);
 }
 void gelu_erf_slope(const float* x, const float* dy, float* dx, size_t n) {
-  MapAhead([](VF v, VF g) HWY_ATTR { return hn::Mul(g, GeluErfSlope(v)); }, dx, n, x, dy);
+  MapPrefetched([](VF v, VF g) HWY_ATTR { return hn::Mul(g, GeluErfSlope(v)); }, dx, n, x, dy);
 }
 void swiglu_slopes(const float* gate, const float* up, const float* dy, float* dgate, float* dup, size_t n) {
   MapGated([](VF g) HWY_ATTR { return SiluSlope(g); }, [](VF g) HWY_ATTR { return Silu(g); }, gate, up, dy,

@@ -1,7 +1,7 @@
 // Blocks as in most fast products: some hundred steps of k, rows that fit the second cache, panels of
 // columns. Rows of A are read where they are, columns of a B that is not transposed are packed by the first
 // tile that meets them. What has to be packed before is packed by all threads together if every thread needs
-// it, else by the thread that uses it. Tiles ask for the outputs of the next tile and for what is read next.
+// it, else by the thread that uses it. Tiles prefetch the outputs of the next tile and what is read next.
 #include "kernels/gemm/gemm.h"
 
 #include "kernels/gemm/gemm_few.h"
@@ -71,21 +71,21 @@ void PackPanel(const Gemm& job, size_t panel, Block steps, float* to) {
 }
 
 // What PackTile() and PackPanel() read, and the outputs of a tile.
-AskAhead<StridedRows> AheadOfOperand(const GemmOperand& operand, bool rows_of_steps, size_t first,
-                                     size_t count, Block steps) {
+PrefetchRows<StridedRows> PrefetchOperand(const GemmOperand& operand, bool rows_of_steps, size_t first,
+                                          size_t count, Block steps) {
   if (rows_of_steps)
     return {{operand.data + steps.begin * operand.stride + first, operand.stride}, steps.size(), count};
   return {{operand.data + first * operand.stride + steps.begin, operand.stride}, count, steps.size()};
 }
-AskAhead<StridedRows> AheadOfTileRows(const Gemm& job, size_t first, size_t height, Block steps) {
-  return AheadOfOperand(job.a, job.a.transposed, first, height, steps);
+PrefetchRows<StridedRows> PrefetchTileRows(const Gemm& job, size_t first, size_t height, Block steps) {
+  return PrefetchOperand(job.a, job.a.transposed, first, height, steps);
 }
-AskAhead<StridedRows> AheadOfPanel(const Gemm& job, size_t panel, Block steps) {
+PrefetchRows<StridedRows> PrefetchPanel(const Gemm& job, size_t panel, Block steps) {
   const size_t first = panel * kTileCols;
-  return AheadOfOperand(job.b, !job.b.transposed, first, std::min(kTileCols, job.n - first), steps);
+  return PrefetchOperand(job.b, !job.b.transposed, first, std::min(kTileCols, job.n - first), steps);
 }
-HWY_INLINE AskAhead<StridedRows> AheadOfOutputs(const Gemm& job, size_t row, size_t height, size_t panel,
-                                                size_t pace) {
+HWY_INLINE PrefetchRows<StridedRows> PrefetchOutputs(const Gemm& job, size_t row, size_t height, size_t panel,
+                                                     size_t pace) {
   const size_t first = panel * kTileCols;
   return {{job.c + row * job.c_stride + first, job.c_stride}, height, kTileCols, pace};
 }
@@ -108,7 +108,7 @@ struct TileOperands {
 
 // A tile of `height` rows from `row` on times one panel.
 HWY_INLINE void Multiply(const Gemm& job, size_t row, size_t height, size_t panel, Block steps,
-                         const TileOperands& from, AheadOfTile<StridedRows>& ahead) {
+                         const TileOperands& from, TilePrefetch<StridedRows>& prefetch) {
   const Chain chain = steps.begin == 0 && !job.accumulate ? Chain::kFresh : Chain::kContinue;
   const size_t first = panel * kTileCols, cols = std::min(kTileCols, job.n - first);
   const size_t at = row * job.c_stride + first;
@@ -125,14 +125,14 @@ HWY_INLINE void Multiply(const Gemm& job, size_t row, size_t height, size_t pane
                  from.keep};
   const auto run = PlainTileFor(height, in_place, from.keep != nullptr, cols <= kVF);
   if (cols == kTileCols) {
-    run(tile, ahead);
+    run(tile, prefetch);
   } else {
     alignas(64) float edge[kTileHeight * kTileCols];
     if (chain != Chain::kFresh)
       for (size_t m = 0; m < height; ++m) std::copy_n(c + m * job.c_stride, cols, edge + m * kTileCols);
     tile.c = edge;
     tile.c_stride = kTileCols;
-    run(tile, ahead);
+    run(tile, prefetch);
     for (size_t m = 0; m < height; ++m) std::copy_n(edge + m * kTileCols, cols, c + m * job.c_stride);
   }
   if (steps.end == job.k && HasEffect(job.epilogue))
@@ -206,7 +206,7 @@ HWY_NOINLINE void PackShared(const GemmPlan& plan, Block chunk, size_t worker, f
 HWY_NOINLINE void MultiplyPanels(const GemmPlan& plan, Block chunk, Block steps, Block panels,
                                  const float* shared, float* own) {
   const Gemm& job = plan.job;
-  AheadOfTile<StridedRows> ahead;
+  TilePrefetch<StridedRows> prefetch;
   const size_t pace = PaceOf(kTileHeight, steps.size());
   for (size_t i = 0; i < plan.row_blocks(); ++i) {
     const Block rows = BlockOf(i, plan.row_size, job.m);
@@ -217,19 +217,19 @@ HWY_NOINLINE void MultiplyPanels(const GemmPlan& plan, Block chunk, Block steps,
       // Columns that stand side by side are packed by the first tile, if another one follows.
       const bool by_tile = !job.b.transposed && (panel + 1) * kTileCols <= job.n;
       if (!by_tile) PackPanel(job, panel, steps, own);
-      ahead.operand = {};
+      prefetch.operand = {};
       if (panel + 1 < panels.end)
-        ahead.operand = AheadOfPanel(job, panel + 1, steps).Within(tiling.tiles * steps.size());
+        prefetch.operand = PrefetchPanel(job, panel + 1, steps).Within(tiling.tiles * steps.size());
       for (size_t t = 0; t < tiling.tiles; ++t) {
         const bool last = t + 1 == tiling.tiles;
         const size_t next = last ? 0 : t + 1, next_panel = std::min(panel + last, panels.end - 1);
-        ahead.outputs =
-            AheadOfOutputs(job, rows.begin + tiling.begin(next), tiling.height(next), next_panel, pace);
+        prefetch.outputs =
+            PrefetchOutputs(job, rows.begin + tiling.begin(next), tiling.height(next), next_panel, pace);
         TileOperands from{plan.in_place ? nullptr : a + t * plan.piece_floats(), own};
         if (by_tile && t == 0)
           from = {from.rows, job.b.data + steps.begin * job.b.stride + panel * kTileCols, job.b.stride,
                   tiling.tiles == 1 ? nullptr : own};
-        Multiply(job, rows.begin + tiling.begin(t), tiling.height(t), panel, steps, from, ahead);
+        Multiply(job, rows.begin + tiling.begin(t), tiling.height(t), panel, steps, from, prefetch);
       }
     }
   }
@@ -243,7 +243,7 @@ HWY_NOINLINE void MultiplyRows(const GemmPlan& plan, Block chunk, Block steps, B
   // Panels that all fit the second cache are walked for each tile: outputs are then met row by row, which
   // prefetchers understand.
   const bool by_tiles = plan.panels() * plan.piece_floats() <= kBlockFloats;
-  AheadOfTile<StridedRows> ahead;
+  TilePrefetch<StridedRows> prefetch;
   const size_t pace = PaceOf(kTileHeight, steps.size());
   for (size_t i = row_blocks.begin; i < row_blocks.end; ++i) {
     const Block rows = BlockOf(i, plan.row_size, job.m);
@@ -253,18 +253,18 @@ HWY_NOINLINE void MultiplyRows(const GemmPlan& plan, Block chunk, Block steps, B
         PackTile(job, rows.begin + tiling.begin(t), tiling.height(t), steps, own + t * TileSlot(plan.depth));
     };
     const auto multiply = [&](size_t t, size_t panel, size_t next, size_t next_panel) {
-      ahead.outputs =
-          AheadOfOutputs(job, rows.begin + tiling.begin(next), tiling.height(next), next_panel, pace);
+      prefetch.outputs =
+          PrefetchOutputs(job, rows.begin + tiling.begin(next), tiling.height(next), next_panel, pace);
       const float* packed = plan.in_place ? nullptr : own + t * TileSlot(plan.depth);
       Multiply(job, rows.begin + tiling.begin(t), tiling.height(t), panel, steps,
-               {packed, b + panel * plan.piece_floats()}, ahead);
+               {packed, b + panel * plan.piece_floats()}, prefetch);
     };
     if (by_tiles) {
       for (size_t t = 0; t < tiling.tiles; ++t) {
         pack(t);
         const size_t next = std::min(t + 1, tiling.tiles - 1);
-        ahead.operand = AheadOfTileRows(job, rows.begin + tiling.begin(next), tiling.height(next), steps)
-                            .Within(plan.panels() * steps.size());
+        prefetch.operand = PrefetchTileRows(job, rows.begin + tiling.begin(next), tiling.height(next), steps)
+                               .Within(plan.panels() * steps.size());
         for (size_t panel = 0; panel < plan.panels(); ++panel) {
           const bool last = panel + 1 == plan.panels();
           multiply(t, panel, last ? next : t, last ? 0 : panel + 1);
@@ -274,8 +274,8 @@ HWY_NOINLINE void MultiplyRows(const GemmPlan& plan, Block chunk, Block steps, B
       for (size_t t = 0; t < tiling.tiles; ++t) pack(t);
       for (size_t panel = 0; panel < plan.panels(); ++panel) {
         const size_t next_panel = std::min(panel + 1, plan.panels() - 1);
-        ahead.operand = {{b + next_panel * plan.piece_floats(), kTileCols}, steps.size(), kTileCols};
-        ahead.operand = ahead.operand.Within(tiling.tiles * steps.size());
+        prefetch.operand = {{b + next_panel * plan.piece_floats(), kTileCols}, steps.size(), kTileCols};
+        prefetch.operand = prefetch.operand.Within(tiling.tiles * steps.size());
         for (size_t t = 0; t < tiling.tiles; ++t) {
           const bool last = t + 1 == tiling.tiles;
           multiply(t, panel, last ? 0 : t + 1, last ? next_panel : panel);

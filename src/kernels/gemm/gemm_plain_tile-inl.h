@@ -17,6 +17,7 @@ namespace butterfly::kernels::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
+// Where the operands and outputs of one tile stand.
 struct PlainTile {
   const float* a;
   size_t a_stride;  // rows apart: of rows; else of steps
@@ -32,7 +33,7 @@ struct PlainTile {
 // kRowsApart: row m has its values at a + m * a_stride, one after the other; else step k has those of all
 // rows at a + k * a_stride.
 template <size_t kRows, bool kRowsApart, bool kKeep, size_t kVectors>
-HWY_NOINLINE void RunPlainTile(const PlainTile& tile, AheadOfTile<StridedRows>& ahead) {
+HWY_NOINLINE void RunPlainTile(const PlainTile& tile, TilePrefetch<StridedRows>& prefetch) {
   const auto row = [c = tile.c, stride = tile.c_stride](size_t m) HWY_ATTR { return c + m * stride; };
   Accumulators<kRows, kVectors> acc;
   acc.Begin(row, tile.chain);
@@ -47,13 +48,13 @@ HWY_NOINLINE void RunPlainTile(const PlainTile& tile, AheadOfTile<StridedRows>& 
   float* keep = tile.keep;
   const size_t step = kRowsApart ? 1 : tile.a_stride, b_stride = tile.b_stride;
   for (size_t left = tile.steps; left != 0;) {
-    ahead.Ask();
-    const size_t steps = std::min(left, kAskSteps);
+    prefetch.Step();
+    const size_t steps = std::min(left, kPrefetchSteps);
     left -= steps;
-    // Lines that will be needed all at once are asked for one by one: those of the rows for the next
+    // Lines that will be needed all at once are prefetched one by one: those of the rows for the next
     // question, and in the end the outputs.
     const bool ends = left == 0;
-    const float* line = ends ? tile.c : x[0] + kAskSteps;
+    const float* line = ends ? tile.c : x[0] + kPrefetchSteps;
     const size_t apart = ends ? tile.c_stride : tile.a_stride;
     size_t next_line = 16;
     for (const float* stop = x[0] + steps * step; x[0] != stop; b += b_stride) {
@@ -90,7 +91,7 @@ HWY_NOINLINE void RunPlainTile(const PlainTile& tile, AheadOfTile<StridedRows>& 
 }
 
 // The functions for 1 .. kTileHeight rows.
-using PlainTileFunction = void (*)(const PlainTile&, AheadOfTile<StridedRows>&);
+using PlainTileFunction = void (*)(const PlainTile&, TilePrefetch<StridedRows>&);
 template <bool kRowsApart, bool kKeep, size_t kVectors, size_t... kRow>
 HWY_INLINE PlainTileFunction PlainTileIn(size_t rows, std::index_sequence<kRow...>) {
   static constexpr PlainTileFunction kTable[] = {RunPlainTile<kRow + 1, kRowsApart, kKeep, kVectors>...};

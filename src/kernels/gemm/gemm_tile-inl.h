@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "kernels/gemm/gemm_ahead-inl.h"
+#include "kernels/gemm/gemm_prefetch-inl.h"
 #include "kernels/simd/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,6 +42,7 @@ enum class Chain {
   kFirst,     // from 0; added to 0, as the first of several kAdd
 };
 
+// The outputs of a tile, in registers while it runs.
 template <size_t kRows, size_t kVectors = kTileVectors>
 struct Accumulators {
   VF v[kRows][kVectors];
@@ -80,15 +81,15 @@ struct Stretch {
 template <size_t kRows>
 HWY_NOINLINE void TileOfStretches(const Stretch* stretches, size_t stretch_count, size_t step, const float* b,
                                   size_t b_step, float* c, size_t c_stride, Chain chain,
-                                  AheadOfTile<StridedRows>& ahead) {
+                                  TilePrefetch<StridedRows>& prefetch) {
   const auto row = [c, c_stride](size_t m) HWY_ATTR { return c + m * c_stride; };
   Accumulators<kRows> acc;
   acc.Begin(row, chain);
   for (size_t s = 0; s < stretch_count; ++s) {
     const float* a = stretches[s].data;
     for (size_t left = stretches[s].length; left != 0;) {
-      ahead.Ask();
-      const size_t steps = std::min(left, kAskSteps);
+      prefetch.Step();
+      const size_t steps = std::min(left, kPrefetchSteps);
       left -= steps;
       for (const float* stop = a + steps * step; a != stop; a += step, b += b_step) {
         // Both come from the second cache, and a little sooner than its prefetcher thinks: 1 %.
@@ -112,7 +113,7 @@ HWY_NOINLINE void TileOfStretches(const Stretch* stretches, size_t stretch_count
 
 // The functions for 1 .. kTileHeight rows.
 using StretchTile = void (*)(const Stretch*, size_t, size_t, const float*, size_t, float*, size_t, Chain,
-                             AheadOfTile<StridedRows>&);
+                             TilePrefetch<StridedRows>&);
 template <size_t... kRow>
 HWY_INLINE StretchTile StretchTileIn(size_t rows, std::index_sequence<kRow...>) {
   static constexpr StretchTile kTable[] = {TileOfStretches<kRow + 1>...};

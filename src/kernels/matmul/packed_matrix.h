@@ -12,7 +12,8 @@ namespace butterfly::kernels {
 struct PackFormat;
 
 // A [rows, cols] weight matrix, ready to multiply. Types with a fast path are copied into panels; the others
-// keep their file layout and share its memory. Cheap to copy.
+// keep their file layout and share its memory. Cheap to copy: copies share the panels. Once packed it is only
+// read, by any number of threads.
 class PackedMatrix {
  public:
   PackedMatrix() = default;

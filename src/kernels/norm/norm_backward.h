@@ -10,6 +10,7 @@
 
 namespace butterfly::kernels {
 
+// One gradient of a norm. Borrows its arrays for the call.
 struct NormGradient {
   size_t rows = 0, cols = 0;
   float eps = 0;

@@ -6,6 +6,7 @@
 
 namespace butterfly::kernels {
 
+// What a step multiplies by, rounded to float once.
 struct AdamFactors {
   float grad_scale;
   float keep_m, keep_v;  // 1 - beta
@@ -34,6 +35,7 @@ struct AdamFactors {
   }
 };
 
+// The same for SGD.
 struct SgdFactors {
   float grad_scale, lr, momentum, decay;
   explicit SgdFactors(const SgdStep& s)

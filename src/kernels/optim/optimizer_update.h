@@ -15,6 +15,7 @@
 
 namespace butterfly::kernels {
 
+// Settings of one step of Adam or AdamW.
 struct AdamStep {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double decay = 0;       // weight decay
@@ -26,6 +27,7 @@ struct AdamStep {
 void adam_update(const AdamStep& step, const float* grad, float* param, float* m, float* v, size_t count,
                  ThreadPool& pool);
 
+// Settings of one step of SGD.
 struct SgdStep {
   double lr = 1e-2, momentum = 0;
   double decay = 0;

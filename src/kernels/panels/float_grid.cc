@@ -29,9 +29,9 @@ constexpr size_t kGridRows = 2, kGridPanels = 1;
 constexpr size_t kDepth = 256;     // columns per block: two panels of them as floats are 32 KiB
 constexpr size_t kPassTiles = 12;  // tiles of rows that share the widened weights
 
-// The weights that will be widened next, asked for while the first tile multiplies.
-struct GridAhead {
-  const std::byte* from[kGridPanels] = {};  // null: nothing is asked for
+// Prefetches the weights that will be widened next while the first tile multiplies.
+struct GridPrefetch {
+  const std::byte* from[kGridPanels] = {};  // null: nothing is prefetched
   size_t column_bytes = 0;
 
   HWY_INLINE void Column(size_t k) const {
@@ -43,7 +43,7 @@ struct GridAhead {
 
 template <size_t kRows, size_t kPanels>
 HWY_NOINLINE void GridTile(const float* acts, const float* weights, size_t depth, const TileOut* out,
-                           size_t rows, bool first_block, const GridAhead& ahead) {
+                           size_t rows, bool first_block, const GridPrefetch& prefetch) {
   VF acc[kRows][kPanels][kParts];
   BF_UNROLL
   for (size_t m = 0; m < kRows; ++m) BF_UNROLL
@@ -51,7 +51,7 @@ HWY_NOINLINE void GridTile(const float* acts, const float* weights, size_t depth
   for (size_t p = 0; p < kParts; ++p)
     acc[m][n][p] = first_block || m >= rows ? hn::Zero(DF()) : out[n].Load(m, p);
   for (size_t k = 0; k < depth; ++k) {
-    ahead.Column(k);
+    prefetch.Column(k);
     VF w[kPanels][kParts];
     BF_UNROLL
     for (size_t n = 0; n < kPanels; ++n) BF_UNROLL
@@ -75,7 +75,8 @@ HWY_NOINLINE void GridTile(const float* acts, const float* weights, size_t depth
 // The lowest tile that holds `height` rows.
 template <size_t kPanels>
 struct Grid {
-  using Tile = void (*)(const float*, const float*, size_t, const TileOut*, size_t, bool, const GridAhead&);
+  using Tile = void (*)(const float*, const float*, size_t, const TileOut*, size_t, bool,
+                        const GridPrefetch&);
   size_t rows;
   Tile tile;
   static Grid For(size_t height) {
@@ -110,15 +111,15 @@ HWY_NOINLINE void GridPanels(const GridPass& pass, const WidenedType& type, size
   const MatmulJob& job = pass.job;
   const bool last = panel_index + kPanels >= job.panel_end;
   const size_t next = last ? job.panel_begin : panel_index + kPanels;
-  GridAhead ahead{.from = {}, .column_bytes = kPanelRows * type.value_bytes};
+  GridPrefetch prefetch{.from = {}, .column_bytes = kPanelRows * type.value_bytes};
   for (size_t n = 0; n < kGridPanels; ++n)
-    ahead.from[n] = job.panels + std::min(next + n, job.panel_end - 1) * job.panel_bytes +
-                    (pass.k0 + (last ? pass.depth : 0)) * ahead.column_bytes;
+    prefetch.from[n] = job.panels + std::min(next + n, job.panel_end - 1) * job.panel_bytes +
+                       (pass.k0 + (last ? pass.depth : 0)) * prefetch.column_bytes;
   for (size_t row = pass.row0; row < pass.row1; row += pass.height) {
     TileOut out[kPanels];
     for (size_t n = 0; n < kPanels; ++n) out[n] = OutOf(pass.job, row, panel_index + n);
     tile(pass.acts + (row - pass.row0) * kDepth, pass.weights, pass.depth, out,
-         std::min(pass.height, pass.row1 - row), pass.k0 == 0, row == pass.row0 ? ahead : GridAhead());
+         std::min(pass.height, pass.row1 - row), pass.k0 == 0, row == pass.row0 ? prefetch : GridPrefetch());
   }
 }
 

@@ -6,6 +6,7 @@
 
 namespace butterfly::kernels {
 
+// Panel size and plain packer of a float type.
 template <typename Value>
 struct FloatLayout {
   static size_t panel_bytes(size_t cols) { return cols * kPanelRows * sizeof(Value); }

@@ -117,7 +117,7 @@ struct KTile {
 
   template <size_t kM, size_t kPasses>
   static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin,
-                             const ActTile<kM>& acts, TileOut out, Ahead ahead) {
+                             const ActTile<kM>& acts, TileOut out, PanelPrefetch prefetch) {
     const auto* quants = reinterpret_cast<const uint8_t*>(panel_data);
     const size_t blocks = cols / 256;
     const uint8_t* scales = quants + blocks * 8 * Type::kSubBytes;
@@ -134,7 +134,7 @@ struct KTile {
         BF_UNROLL
         for (size_t m = 0; m < kM; ++m) sums[m] = extra[m] = hn::Zero(DI());
         for (size_t s = 0; s < 8; ++s) {
-          if (p == 0) ahead.Lines(Type::kSubBytes + Type::kScaleBytes / 8);
+          if (p == 0) prefetch.Lines(Type::kSubBytes + Type::kScaleBytes / 8);
           Type::template AddSub<kM>(quants + (block * 8 + s) * Type::kSubBytes, scale, part, acts, block, s,
                                     sums, extra);
         }

@@ -20,6 +20,7 @@ void pack_k_blocks(const std::byte* rows, size_t row_bytes, size_t valid, size_t
   });
 }
 
+// Layout, plain packer and unpacker of Q4_K and Q5_K, which differ in the block of the file.
 template <typename FileBlock>
 struct KMinLayout {
   using Block = FileBlock;

@@ -94,7 +94,7 @@ HWY_INLINE VU HighNibbleWords(VU first, VU second) {
   return hn::Or(Bits(hn::ShiftRight<4>(first), 0x0f0f0f0fu), Bits(second, 0xf0f0f0f0u));
 }
 
-// Calls fn(first row of a vector, block index, its bytes in that row), and asks for the rows of the next
+// Calls fn(first row of a vector, block index, its bytes in that row), and prefetches the rows of the next
 // panel meanwhile: rows follow one another in the file, but a panel reads 16 of them at once.
 template <typename F>
 HWY_INLINE void EachBlock(const FullPanel& p, size_t block_bytes, F&& fn) {

@@ -138,7 +138,7 @@ struct Q32Tile {
 
   template <size_t kM, size_t kPasses>
   static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin,
-                             const ActTile<kM>& acts, TileOut out, Ahead ahead) {
+                             const ActTile<kM>& acts, TileOut out, PanelPrefetch prefetch) {
     const auto* quants = reinterpret_cast<const uint8_t*>(panel_data);
     const auto* scales =
         reinterpret_cast<const uint16_t*>(panel_data + panel::q32_scales(cols, Type::kSubBytes));
@@ -148,7 +148,7 @@ struct Q32Tile {
     for (size_t m = 0; m < kM; ++m) BF_UNROLL
     for (size_t p = 0; p < kPasses; ++p) acc[m][p] = hn::Zero(DF());
     for (size_t block = 0; block < cols / 32; ++block) {
-      ahead.Lines(Type::kSubBytes + kScaleRows * panel::kScaleRow);
+      prefetch.Lines(Type::kSubBytes + kScaleRows * panel::kScaleRow);
       BF_UNROLL
       for (size_t p = 0; p < kPasses; ++p) {
         const size_t part = part_begin + p;

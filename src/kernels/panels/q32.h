@@ -7,6 +7,7 @@
 
 namespace butterfly::kernels {
 
+// Layout and plain packer; both follow from the block of the file.
 template <typename FileBlock>
 struct Q32Layout {
   using Block = FileBlock;

@@ -12,6 +12,7 @@
 
 namespace butterfly::kernels {
 
+// Sizes of one pooling, and what follows from them.
 struct Pool2d {
   size_t batch = 1, in_h = 0, in_w = 0, channels = 0;
   size_t kernel_h = 1, kernel_w = 1;

@@ -7,6 +7,7 @@
 
 namespace butterfly::kernels {
 
+// Indices [begin, end) of an axis.
 struct IndexRange {
   size_t begin, end;
 };

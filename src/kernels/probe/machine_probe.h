@@ -10,6 +10,7 @@
 
 namespace butterfly::kernels {
 
+// How long and on how much memory to measure.
 struct MachineProbeOptions {
   // Bytes of the DRAM row, over all threads; 0: four times the L3 cache, between 256 MiB and a quarter of the
   // memory.
@@ -24,6 +25,7 @@ struct Rate {
   double all = 0;
 };
 
+// What one level of the memory gives.
 struct MemoryRate {
   std::string level;   // "L1", "L2", "L3", "DRAM"
   uint64_t bytes = 0;  // per thread for L1 and L2, over all threads for L3 and DRAM
@@ -31,6 +33,7 @@ struct MemoryRate {
   Rate copy;           // bytes/s read plus bytes/s written; large copies bypass the caches
 };
 
+// What was measured: plain figures, free to copy.
 struct MachineProbe {
   std::string cpu;
   std::string target;

@@ -26,6 +26,7 @@ float covering_f16_scale(double value, double limit);
 // The f16 value `ulps` steps further from zero (nearer where negative), staying between zero and the largest.
 float f16_neighbour(float value, int ulps);
 
+// Values are about scale * q + offset.
 struct Fit {
   double scale = 0;
   double offset = 0;  // 0 from fit_symmetric

@@ -15,6 +15,7 @@ void fit_affine_block(const float* from, int32_t q_max, IntBlock* to);
 // -q_min - 1].
 void fit_symmetric_super_block(const float* from, int32_t q_min, int32_t scale_min, IntBlock* to);
 
+// The integers that a type allows.
 struct AffineSuperBlock {
   size_t group_values;
   int32_t q_max;

@@ -11,6 +11,7 @@ namespace butterfly::kernels {
 inline constexpr std::array<int8_t, 16> kIq4Points = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                       1,    13,   25,  38,  53,  69,  89,  113};
 
+// As it stands in a file, without padding.
 struct BlockIQ4_NL {
   uint16_t d;      // f16
   uint8_t qs[16];  // index of value i in the low half of byte i, of value i + 16 in the high half

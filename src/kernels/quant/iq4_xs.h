@@ -5,6 +5,7 @@
 
 namespace butterfly::kernels {
 
+// As it stands in a file, without padding.
 struct BlockIQ4_XS {
   uint16_t d;           // f16
   uint16_t scales_h;    // top two bits of scale + 32: group g in bits 2g, 2g+1

@@ -4,6 +4,7 @@
 
 namespace butterfly::kernels {
 
+// As it stands in a file, without padding.
 struct BlockQ2_K {
   uint8_t scales[16];  // group g: scale in the low half, minimum in the high half
   uint8_t qs[64];      // 128 values per 32 bytes: value 32 j + i is in bits 2j, 2j+1 of byte i

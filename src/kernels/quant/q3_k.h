@@ -5,6 +5,7 @@
 
 namespace butterfly::kernels {
 
+// As it stands in a file, without padding.
 struct BlockQ3_K {
   uint8_t hmask[32];  // bit j of byte i is the top bit of value 32 j + i
   uint8_t

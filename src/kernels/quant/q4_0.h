@@ -4,6 +4,7 @@
 
 namespace butterfly::kernels {
 
+// As it stands in a file, without padding.
 struct BlockQ4_0 {
   uint16_t d;      // f16
   uint8_t qs[16];  // q + 8: value i in the low half of byte i, value i + 16 in the high half

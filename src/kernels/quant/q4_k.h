@@ -4,6 +4,7 @@
 
 namespace butterfly::kernels {
 
+// As it stands in a file, without padding.
 struct BlockQ4_K {
   uint16_t d;          // f16, of the scales
   uint16_t dmin;       // f16, of the minima

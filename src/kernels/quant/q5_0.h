@@ -4,6 +4,7 @@
 
 namespace butterfly::kernels {
 
+// As it stands in a file, without padding.
 struct BlockQ5_0 {
   uint16_t d;     // f16
   uint8_t qh[4];  // bit i of this little-endian word is the top bit of value i

@@ -4,6 +4,7 @@
 
 namespace butterfly::kernels {
 
+// As it stands in a file, without padding.
 struct BlockQ5_1 {
   uint16_t d;      // f16
   uint16_t m;      // f16, value = d * q + m

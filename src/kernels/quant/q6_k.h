@@ -4,6 +4,7 @@
 
 namespace butterfly::kernels {
 
+// As it stands in a file, without padding.
 struct BlockQ6_K {
   uint8_t ql[128];    // low four bits of q + 32; 128 values per 64 bytes: value i in the low half of byte i,
                       // value i + 64 in the high half

@@ -4,6 +4,7 @@
 
 namespace butterfly::kernels {
 
+// As it stands in a file, without padding.
 struct BlockQ8_0 {
   uint16_t d;     // f16
   int8_t qs[32];  // in order

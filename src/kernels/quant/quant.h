@@ -21,6 +21,7 @@ struct IntBlock {
   float dmin;
 };
 
+// One block type of GGUF. Functions keep no state: any number of threads may call them.
 struct QuantType {
   DType dtype;
   uint32_t group_values;  // values that share scale[g] and min[g]: 16 or 32

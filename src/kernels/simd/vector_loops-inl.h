@@ -49,7 +49,7 @@ HWY_INLINE void Map(F f, float* out, size_t count, In... in) {
 // As Map, for functions that compute as long as memory takes: so few elements fit into the processor's window
 // that it does not look far enough ahead by itself.
 template <class F, class... In>
-HWY_INLINE void MapAhead(F f, float* out, size_t count, In... in) {
+HWY_INLINE void MapPrefetched(F f, float* out, size_t count, In... in) {
   constexpr size_t kAhead = 512;
   const DF d;
   size_t i = 0;

@@ -85,15 +85,15 @@ struct ActTile {
   HWY_INLINE int32_t Sum32(size_t m, size_t sub) const { return sums[m][2 * sub] + sums[m][2 * sub + 1]; }
 };
 
-// Asks for the weights of the next panel while this one is multiplied, at the same pace: without it one
+// Prefetches the weights of the next panel while this one is multiplied, at the same pace: without it one
 // thread reads 4-bit weights at two thirds of what memory gives (Sapphire Rapids; hints to the second level,
 // since the first is too small for a whole panel ahead). Line by line in address order, whatever stands
 // there. The pace is kept to the byte: where blocks are not whole lines, a rounded-up line for each of them
-// asks for a panel too early and then for nothing until the next, which costs five-bit types a tenth.
-class Ahead {
+// prefetches a panel too early and then nothing until the next, which costs five-bit types a tenth.
+class PanelPrefetch {
  public:
-  // `from` null: nothing is asked for.
-  HWY_INLINE Ahead(const std::byte* from, size_t bytes)
+  // `from` null: nothing is prefetched.
+  HWY_INLINE PanelPrefetch(const std::byte* from, size_t bytes)
       : at_(from), until_(from), end_(from == nullptr ? from : from + bytes) {}
   HWY_INLINE void Lines(size_t bytes) {
     until_ = std::min(end_, until_ + bytes);
@@ -150,15 +150,15 @@ HWY_INLINE void RunTile(const MatmulJob& job, size_t row, size_t panel_index, bo
   const size_t first = panel_index * kPanelRows;
   const TileOut out{job.y + row * job.y_stride + first, job.y_stride, std::min(kPanelRows, job.rows - first)};
   const ActTile<kM> acts(Tile::kAct, job, row);
-  const auto ahead = [&](bool wanted) {
-    return Ahead(wanted && panel_index + 1 < job.panel_end ? panel_data + job.panel_bytes : nullptr,
-                 job.panel_bytes);
+  const auto prefetch = [&](bool wanted) {
+    return PanelPrefetch(wanted && panel_index + 1 < job.panel_end ? panel_data + job.panel_bytes : nullptr,
+                         job.panel_bytes);
   };
   if constexpr (kM == 1) {
-    Tile::template Run<1, kParts>(panel_data, job.cols, 0, acts, out, ahead(first_tile));
+    Tile::template Run<1, kParts>(panel_data, job.cols, 0, acts, out, prefetch(first_tile));
   } else {
     for (size_t part = 0; part < kParts; ++part)
-      Tile::template Run<kM, 1>(panel_data, job.cols, part, acts, out, ahead(first_tile && part == 0));
+      Tile::template Run<kM, 1>(panel_data, job.cols, part, acts, out, prefetch(first_tile && part == 0));
   }
 }
 

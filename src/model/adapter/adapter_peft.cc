@@ -60,7 +60,7 @@ std::optional<Target> target_of(std::string_view module, std::string_view archit
   return std::nullopt;
 }
 
-// GGUF's llama turns neighbours, Hugging Face's the halves of a head: rows of B move as those of the matrix
+// GGUF's llama rotates neighbours, Hugging Face's the halves of a head: rows of B move as those of the matrix
 // did.
 Tensor paired_rows(const std::string& file, const LoraPair& pair, uint32_t heads) {
   const int64_t rows = pair.b.size(0), rank = pair.b.size(1);

@@ -37,12 +37,12 @@ graph::ValueId Decoder::build_embedding(nn::Builder& b, graph::ValueId tokens,
 
 graph::ValueId Decoder::build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions) const {
   if (blocks.empty()) return x;
-  std::vector<graph::ValueId> turns;
+  std::vector<graph::ValueId> rotations;
   for (const kernels::Rope& rope : ropes)
-    turns.push_back(graph::rope_turns(b.graph(), row_positions, rope, "rope_turns"));
+    rotations.push_back(graph::rope_rotations(b.graph(), row_positions, rope, "rope_rotations"));
   for (size_t i = 0; i < blocks.size(); ++i)
     x = blocks[i].build(
-        b, x, turns.empty() ? graph::ValueId{} : turns[rope_of_block.empty() ? 0 : rope_of_block[i]]);
+        b, x, rotations.empty() ? graph::ValueId{} : rotations[rope_of_block.empty() ? 0 : rope_of_block[i]]);
   return x;
 }
 

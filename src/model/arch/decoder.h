@@ -27,7 +27,7 @@ struct Decoder : Network {
   std::vector<nn::LowRank> embedding_adapters;
   float embedding_scale = 1;
   graph::Parameter positions;        // [positions, dim]: learned, added to the embedding; may be empty
-  std::vector<kernels::Rope> ropes;  // empty: no turns
+  std::vector<kernels::Rope> ropes;  // empty: no rotations
   std::vector<nn::TransformerBlock> blocks;
   std::vector<size_t> rope_of_block;  // index into `ropes`; empty: all use the first
   nn::Norm norm;

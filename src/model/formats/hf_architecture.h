@@ -17,7 +17,7 @@ namespace butterfly::model {
 // What happens to the values on the way.
 enum class HfValues {
   kAsStored,
-  kRopePairsQ,   // a head's rows from (first half, second half) to pairs, as GGUF's llama turns them
+  kRopePairsQ,   // a head's rows from (first half, second half) to pairs, as GGUF's llama rotates them
   kRopePairsKv,  // the same for key heads
   kTranspose,    // [in, out] to [out, in]
   kAddOne,       // norm weights kept as w - 1; becomes F32

@@ -29,7 +29,7 @@ void check(const RandomModelOptions& o) {
     fail(Errc::kInvalidArgument, "{} heads is not a multiple of {} kv heads", o.head_count, o.head_count_kv);
   }
   if (head_length(o) % 2 != 0) {
-    fail(Errc::kInvalidArgument, "head size {} is odd, and rope turns pairs", head_length(o));
+    fail(Errc::kInvalidArgument, "head size {} is odd, and rope rotates pairs", head_length(o));
   }
 }
 

@@ -11,6 +11,7 @@ namespace butterfly::kernels::testing {
 inline constexpr size_t kVectorRows = 16;
 inline constexpr size_t kVectorRowValues = 256;
 
+// Blocks and floats that ggml made of one source, by type. Holds all of it; immutable after load().
 class GgmlVectors {
  public:
   // Nothing if the data is not on this machine; throws if it is there and cannot be read.

@@ -1,12 +1,12 @@
-// Memory that tiles will need soon, asked for while they compute (gemm_tile-inl.h).
+// Prefetches memory that tiles will need soon, while they compute (gemm_tile-inl.h).
 //
-// Little by little, some lines every kAskSteps steps: all at once they would fill the queue of misses, and
-// the tile would wait for them.
-#if defined(BUTTERFLY_KERNELS_GEMM_AHEAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef BUTTERFLY_KERNELS_GEMM_AHEAD_INL_H_
-#undef BUTTERFLY_KERNELS_GEMM_AHEAD_INL_H_
+// Little by little, some lines every kPrefetchSteps steps: all at once they would fill the queue of misses,
+// and the tile would wait for them.
+#if defined(BUTTERFLY_KERNELS_GEMM_PREFETCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BUTTERFLY_KERNELS_GEMM_PREFETCH_INL_H_
+#undef BUTTERFLY_KERNELS_GEMM_PREFETCH_INL_H_
 #else
-#define BUTTERFLY_KERNELS_GEMM_AHEAD_INL_H_
+#define BUTTERFLY_KERNELS_GEMM_PREFETCH_INL_H_
 #endif
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace butterfly::kernels::HWY_NAMESPACE {
 
-inline constexpr size_t kAskSteps = 32;   // steps of a tile between two questions
-inline constexpr size_t kAskFloats = 32;  // two lines
+inline constexpr size_t kPrefetchSteps = 32;   // steps of a tile between two rounds
+inline constexpr size_t kPrefetchFloats = 32;  // two lines
 
 // Rows at a fixed distance, and rows given by pointers.
 struct StridedRows {
@@ -34,15 +34,15 @@ struct ListedRows {
   HWY_INLINE void Next() { ++row; }
 };
 
-// Pieces of kAskFloats per question, for `pieces` of them during `steps` steps.
+// Pieces of kPrefetchFloats each round, for `pieces` of them during `steps` steps.
 HWY_INLINE size_t PaceOf(size_t pieces, size_t steps) {
-  const size_t questions = std::max<size_t>(steps / kAskSteps, 1);
-  return (pieces + questions - 1) / questions;
+  const size_t rounds = std::max<size_t>(steps / kPrefetchSteps, 1);
+  return (pieces + rounds - 1) / rounds;
 }
 
 // The first `width` floats of `count` rows.
 template <class Rows>
-struct AskAhead {
+struct PrefetchRows {
   Rows rows = {};
   size_t count = 0, width = 0;
   size_t pace = 1;
@@ -50,10 +50,10 @@ struct AskAhead {
   bool near = false;
   size_t column = 0;
 
-  // Goes at the pace that asks for everything during `steps` steps.
-  HWY_INLINE AskAhead Within(size_t steps) const {
-    AskAhead result = *this;
-    result.pace = PaceOf(count * ((width + kAskFloats - 1) / kAskFloats), steps);
+  // At the pace that prefetches everything during `steps` steps.
+  HWY_INLINE PrefetchRows Within(size_t steps) const {
+    PrefetchRows result = *this;
+    result.pace = PaceOf(count * ((width + kPrefetchFloats - 1) / kPrefetchFloats), steps);
     return result;
   }
   HWY_INLINE void Touch(const float* at) const {
@@ -65,8 +65,8 @@ struct AskAhead {
       __builtin_prefetch(at + 16, 0, 2);
     }
   }
-  HWY_INLINE void Ask() {
-    if (width <= kAskFloats) {  // one piece a row: few branches to foretell
+  HWY_INLINE void Step() {
+    if (width <= kPrefetchFloats) {  // one piece a row: few branches to foretell
       const size_t now = std::min(pace, count);
       count -= now;
       for (size_t i = 0; i < now; ++i, rows.Next()) Touch(rows.First());
@@ -74,7 +74,7 @@ struct AskAhead {
     }
     for (size_t i = 0; i < pace && count != 0; ++i) {
       Touch(rows.First() + column);
-      column += kAskFloats;
+      column += kPrefetchFloats;
       if (column < width) continue;
       column = 0;
       rows.Next();
@@ -83,14 +83,14 @@ struct AskAhead {
   }
 };
 
-// What a tile asks for: outputs of the next one, and what is packed or read after it.
+// What a tile prefetches: outputs of the next one, and what is packed or read after it.
 template <class Rows>
-struct AheadOfTile {
-  AskAhead<Rows> outputs = {}, operand = {}, other = {};
-  HWY_INLINE void Ask() {
-    outputs.Ask();
-    operand.Ask();
-    other.Ask();
+struct TilePrefetch {
+  PrefetchRows<Rows> outputs = {}, operand = {}, other = {};
+  HWY_INLINE void Step() {
+    outputs.Step();
+    operand.Step();
+    other.Step();
   }
 };
 
