@@ -1,4 +1,5 @@
-// convert, quantize, perplexity, list, import and rm on a small random model, as a user would start them.
+// run, convert, quantize, perplexity, list, import and rm on a small random model, as a user would start
+// them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,6 +50,28 @@ TEST_F(ModelCommands, QuantizeWritesTheTypes) {
   EXPECT_THAT(unknown.err, HasSubstr("no file type 'Q7'; there are F32, F16"));
   EXPECT_EQ(run({"quantize", model_, model_, "F16"}).status, kExitUsage);
   EXPECT_THAT(run({"quantize", "--help"}).out, HasSubstr("Q4_K_M"));
+}
+
+TEST_F(ModelCommands, RunWritesTheSameTextInStepsOfAnySize) {
+  const auto told = [&](const char* batch, const char* tokens) {
+    const Outcome done = run({"run", model_, "-p", "Some words to begin with", "-n", tokens, "-b", batch,
+                              "--seed", "3", "--ignore-eos", "--json", "-t", "2"});
+    EXPECT_EQ(done.status, kExitOk) << done.err;
+    return json_of_text<json>(done.out);
+  };
+  const json whole = told("512", "20");
+  EXPECT_EQ(whole["tokens"].size(), 20u);
+  EXPECT_EQ(whole["stop_reason"], "length");
+  EXPECT_EQ(whole["eval_tokens"], 19);
+  for (const char* batch : {"0", "1", "7", "100000"}) EXPECT_EQ(told(batch, "20")["tokens"], whole["tokens"]);
+  EXPECT_EQ(told("512", "0")["text"], "");
+  EXPECT_EQ(told("512", "-1")["stop_reason"], "context full");
+}
+
+TEST_F(ModelCommands, RunSaysWhatToDoAboutALongPrompt) {
+  const Outcome done = run({"run", model_, "-p", std::string(2000, 'x'), "-c", "16"});
+  EXPECT_EQ(done.status, kExitUsage);
+  EXPECT_THAT(done.err, HasSubstr("the context holds 16; use a larger -c or a shorter prompt"));
 }
 
 TEST_F(ModelCommands, ConvertKeepsOrChangesTypes) {

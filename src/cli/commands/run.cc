@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -166,8 +167,10 @@ int run(RunOptions& options) {
   if (context > model->config.context)
     fmt::print(stderr, "butterfly: note: -c {} is beyond the {} positions the model was trained for\n",
                context, model->config.context);
-  const auto engine = runtime::make_local_engine(
-      *model, pool, runtime::one_stream(context, cache_type(options.cache_type), options.batch));
+  const auto engine =
+      runtime::make_local_engine(*model, pool,
+                                 runtime::one_stream(context, cache_type(options.cache_type),
+                                                     std::clamp<size_t>(options.batch, 1, 512)));
   std::optional<Conversation> conversation;
   if (talk || options.chat) conversation.emplace(*engine, tokenizer, chat_template_of(*model));
 
@@ -185,6 +188,10 @@ int run(RunOptions& options) {
   if (options.no_bos) encode.add_bos = false;
   runtime::EngineRequest request(options.request);
   if (!conversation) request.prompt = tokenizer.encode(prompt, encode);
+  if (request.prompt.size() > engine->context())
+    fail(Errc::kInvalidArgument,
+         "the prompt has {} tokens, the context holds {}; use a larger -c or a shorter prompt",
+         request.prompt.size(), engine->context());
   const auto done = conversation ? conversation->ask(prompt, options.request, sink)
                                  : runtime::complete(*engine, std::move(request), sink);
   if (!options.json) write_text("\n");
