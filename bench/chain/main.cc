@@ -73,7 +73,7 @@ void measure_hop(const Settings& settings) {
   std::vector<double> hops[2];  // by whether steps are expected
   for (size_t round = 0; round < settings.rounds; ++round) {
     runtime::EngineOptions options;
-    options.speculate = false;
+    options.scheduler.speculate = false;
     const bool expect = round % 2 == 0;
     runtime::Engine engine(chain.start(times, expect), nullptr, options);
     auto notes = std::make_shared<StepNotes>(*times, chain);
@@ -172,7 +172,7 @@ void measure_streams(const Settings& settings) {
   if (settings.pin) pin_to(0);
   runtime::EngineOptions options;
   options.scheduler.running_max = settings.streams;
-  options.speculate = false;
+  options.scheduler.speculate = false;
   fmt::print("{} streams; first stage: {}; last stage: {}\n", settings.streams,
              to_string(chain.first().range, chain.first().config.layers),
              to_string(chain.last().range, chain.last().config.layers));
@@ -223,7 +223,7 @@ void measure_prompt(const Settings& settings) {
   const Whole whole(settings);
   if (settings.pin) pin_to(0);
   runtime::EngineOptions options;
-  options.reuse_prefix = false;
+  options.scheduler.reuse_prefix = false;
   runtime::Engine one(whole.chain(settings, 1), nullptr, options);
   runtime::Engine two(chain.start(nullptr), nullptr, options);
   fmt::print("prompts of {} tokens\n{:>5} {:>14} {:>14} {:>8}\n", settings.prompt, "round", "one node t/s",

@@ -31,9 +31,9 @@ void measure_gap(const Setup& setup) {
   constexpr size_t kAlone = 30;  // tokens before the long prompt comes
   runtime::LocalEngineOptions options;
   options.engine.scheduler.running_max = setup.streams + 1;
-  options.engine.speculate = false;
-  options.engine.context = setup.prompt + 8;
-  options.positions = (setup.streams + 2) * (setup.prompt + 64);
+  options.engine.scheduler.speculate = false;
+  options.engine.scheduler.context = setup.prompt + 8;
+  options.layers.positions = (setup.streams + 2) * (setup.prompt + 64);
   fmt::print("{} streams, then a prompt of {}\n", setup.streams, setup.prompt);
   fmt::print("{:>16} {:>8} {:>10} {:>10} {:>10} {:>22} {:>16}\n", "", "gaps", "median ms", "p99 ms", "max ms",
              "p99 / median alone", "p99 / median");

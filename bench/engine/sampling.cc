@@ -79,8 +79,8 @@ void measure_sampling(const Setup& setup) {
   const std::vector<float> peaked = peaked_row(setup.model.config.vocab);
   runtime::LocalEngineOptions options;
   options.engine.scheduler.running_max = setup.streams;
-  options.engine.speculate = false;
-  options.positions = setup.streams * (setup.prompt + setup.generate + 64);
+  options.engine.scheduler.speculate = false;
+  options.layers.positions = setup.streams * (setup.prompt + setup.generate + 64);
   for (const Way& way : kWays) {
     // Everything between steps: planning and sending too, which a greedy choice shows alone.
     double step = 0, between = 0;

@@ -80,7 +80,7 @@ struct Contender {
     layers.sequences = setup.streams;
     runtime::EngineOptions options;
     options.scheduler.running_max = setup.streams;
-    options.speculate = speculate;
+    options.scheduler.speculate = speculate;
     auto local = std::make_unique<runtime::LocalChain>(setup.model, setup.pool, layers);
     engine_ = std::make_unique<runtime::Engine>(
         std::make_unique<TurnChain>(std::move(local), turns, party, clock_), nullptr, options, clock_);

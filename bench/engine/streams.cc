@@ -15,8 +15,8 @@ void measure_streams(const Setup& setup) {
              "TTFT p50 s", "engine us/step");
   runtime::LocalEngineOptions options;
   options.engine.scheduler.running_max = setup.streams;
-  options.engine.speculate = false;
-  options.positions = setup.streams * (setup.prompt + setup.generate + 64);
+  options.engine.scheduler.speculate = false;
+  options.layers.positions = setup.streams * (setup.prompt + setup.generate + 64);
   for (size_t round = 0; round <= setup.rounds; ++round) {  // the first is not counted
     const auto engine = runtime::make_local_engine(setup.model, setup.pool, options);
     const Seconds begin = seconds_now();

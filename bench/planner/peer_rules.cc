@@ -136,7 +136,7 @@ std::optional<Plan> prima_cpp(const Problem& problem) {
   std::optional<Plan> best;
   cluster::OrderSearch search(blind);
   while (true) {
-    const cluster::Chain chain = search.run(nodes);
+    const cluster::Candidate chain = search.run(nodes);
     if (!(chain.latency_s < cluster::kNever)) return best;
     best = chain.plan(blind);
     nodes = chain.units;

@@ -29,8 +29,7 @@ bool fits(SharedWeights& weights, const model::ModelFile& file) {
 
 const model::Tokenizer& LoadedModel::tokenizer_or_throw() const {
   if (tokenizer == nullptr)
-    fail(Errc::kNotFound,
-         "{}: has no tokenizer; for llama2.c files put tokenizer.bin beside it or use --tokenizer",
+    fail(Errc::kNotFound, "{}: has no tokenizer; for llama2.c files put tokenizer.bin beside it, or name it",
          file.path().string());
   return *tokenizer;
 }
