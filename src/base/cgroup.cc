@@ -8,17 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_text.h"
+
 namespace butterfly {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string first_line(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
 
 // Nothing for "max", "-1", an empty text or a number that does not fit.
 std::optional<uint64_t> parse_limit(std::string_view text) {
@@ -98,14 +93,14 @@ std::optional<double> cgroup_cpu_quota(const fs::path& root) {
   std::optional<double> least;
   for_each_folder(root, "cpu", [&](const fs::path& folder, bool v2) {
     if (v2) {
-      const std::string line = first_line(folder / "cpu.max");  // "150000 100000" or "max 100000"
+      const std::string line = first_line_of(folder / "cpu.max");  // "150000 100000" or "max 100000"
       const size_t space = line.find(' ');
       if (space != std::string::npos)
         keep_less(least, quota_of(std::string_view(line).substr(0, space),
                                   std::string_view(line).substr(space + 1)));
     } else {
-      keep_less(least,
-                quota_of(first_line(folder / "cpu.cfs_quota_us"), first_line(folder / "cpu.cfs_period_us")));
+      keep_less(least, quota_of(first_line_of(folder / "cpu.cfs_quota_us"),
+                                first_line_of(folder / "cpu.cfs_period_us")));
     }
   });
   return least;
@@ -114,7 +109,7 @@ std::optional<double> cgroup_cpu_quota(const fs::path& root) {
 std::optional<uint64_t> cgroup_memory_limit(const fs::path& root) {
   std::optional<uint64_t> least;
   for_each_folder(root, "memory", [&](const fs::path& folder, bool v2) {
-    const auto limit = parse_limit(first_line(folder / (v2 ? "memory.max" : "memory.limit_in_bytes")));
+    const auto limit = parse_limit(first_line_of(folder / (v2 ? "memory.max" : "memory.limit_in_bytes")));
     if (limit && *limit < kUnlimitedV1) keep_less(least, limit);
   });
   return least;

@@ -18,6 +18,12 @@ SystemClock& SystemClock::instance() {
   return clock;
 }
 
+int64_t unix_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 TimePoint ManualClock::now() const {
   const std::lock_guard lock(mutex_);
   return now_;

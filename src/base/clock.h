@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 
 namespace butterfly {
@@ -27,6 +28,14 @@ class SystemClock final : public Clock {
   void sleep_until(TimePoint until) override;
   static SystemClock& instance();
 };
+
+// Of the machine's monotonic clock, for shells around what asks a Clock.
+inline TimePoint system_now() { return SystemClock::instance().now(); }
+
+// Milliseconds since 1970: the time of day, for people and for other machines.
+int64_t unix_ms();
+
+inline double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // Stands still until told to move.
 class ManualClock final : public Clock {

@@ -11,18 +11,12 @@
 #include <thread>
 
 #include "base/cgroup.h"
+#include "base/file_text.h"
 
 namespace butterfly {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string first_line(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
 
 // "2048K" as the kernel writes cache sizes.
 uint64_t parse_cache_size(const std::string& text) {
@@ -76,10 +70,10 @@ CacheSizes cache_sizes(const fs::path& root) {
   CacheSizes sizes;
   for (int index = 0; index < 8; ++index) {
     const fs::path folder = root / "sys/devices/system/cpu/cpu0/cache" / ("index" + std::to_string(index));
-    const std::string level = first_line(folder / "level");
-    const std::string type = first_line(folder / "type");
+    const std::string level = first_line_of(folder / "level");
+    const std::string type = first_line_of(folder / "type");
     if (level.empty() || type == "Instruction") continue;
-    const uint64_t bytes = parse_cache_size(first_line(folder / "size"));
+    const uint64_t bytes = parse_cache_size(first_line_of(folder / "size"));
     if (level == "1") sizes.l1d_bytes = bytes;
     if (level == "2") sizes.l2_bytes = bytes;
     if (level == "3") sizes.l3_bytes = bytes;

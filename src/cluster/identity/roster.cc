@@ -11,8 +11,8 @@
 namespace butterfly::cluster {
 namespace {
 
-constexpr const char* kFile = "roster";
-constexpr std::string_view kFirstLine = "butterfly roster 1";
+constexpr const char* kRosterFile = "roster";
+constexpr std::string_view kRosterFirstLine = "butterfly roster 1";
 
 }  // namespace
 
@@ -102,12 +102,12 @@ std::vector<NodeId> Roster::refresh() {
 }
 
 Roster::Rows Roster::read() const {
-  if (!folder_.has(kFile)) return {};
-  std::istringstream in(folder_.read(kFile));
-  const std::string place = (folder_.path() / kFile).string();
+  if (!folder_.has(kRosterFile)) return {};
+  std::istringstream in(folder_.read(kRosterFile));
+  const std::string place = (folder_.path() / kRosterFile).string();
   std::string line;
-  if (!std::getline(in, line) || line != kFirstLine)
-    fail(Errc::kCorrupt, "{}:1: expected '{}'", place, kFirstLine);
+  if (!std::getline(in, line) || line != kRosterFirstLine)
+    fail(Errc::kCorrupt, "{}:1: expected '{}'", place, kRosterFirstLine);
   Rows rows;
   for (size_t number = 2; std::getline(in, line); ++number) {
     std::istringstream words(line);
@@ -122,11 +122,11 @@ Roster::Rows Roster::read() const {
 }
 
 void Roster::write(const Rows& rows) {
-  std::string text(kFirstLine);
+  std::string text(kRosterFirstLine);
   text += '\n';
   for (const auto& [key, row] : rows)
     text += fmt::format("{} {} {}\n", row.removed ? "removed" : "member", key, row.node.name);
-  folder_.write(kFile, text);
+  folder_.write(kRosterFile, text);
   rows_ = rows;
 }
 

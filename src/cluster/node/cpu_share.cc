@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/cgroup.h"
+#include "base/clock.h"
 
 namespace butterfly::cluster {
 namespace {
@@ -21,8 +22,6 @@ constexpr std::chrono::microseconds kStop{
     300};  // a thread that did not see the clock for so long was stopped
 constexpr int kBursts = 8;
 
-double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 double process_cpu_s() {
   timespec t{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -33,7 +32,7 @@ double run_until_stopped() {
   const auto start = Clock::now();
   auto last = start;
   for (auto now = start; now - last < kStop && now - start < kBurstMax; now = Clock::now()) last = now;
-  return seconds(last - start);
+  return seconds_of(last - start);
 }
 
 }  // namespace
@@ -58,7 +57,7 @@ CpuShare measure_cpu_share(ThreadPool& pool) {
     while (Clock::now() - start < kWindow) {
     }
   });
-  const double ran = (process_cpu_s() - cpu_start) / seconds(Clock::now() - start) / threads;
+  const double ran = (process_cpu_s() - cpu_start) / seconds_of(Clock::now() - start) / threads;
   // The kernel may give a little more than the quota says, but over a second hardly less: then other programs
   // ran as well, which is not the quota's doing and may be over soon.
   found.share = std::clamp(std::max(ran, *quota / threads), 1e-3, 1.0);

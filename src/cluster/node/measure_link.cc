@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "cluster/transport/message.h"
 
 namespace butterfly::cluster {
 namespace {
-
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // One message there, an empty one back.
 Result<double> round_trip(Link& link, const Clock& clock, uint64_t number, std::span<const std::byte> body,
@@ -29,7 +28,7 @@ Result<double> round_trip(Link& link, const Clock& clock, uint64_t number, std::
     return {Errc::kCorrupt, "[measure link] the answer does not belong to the question"};
   }
   if (Status taken = link.receive_body({}, deadline.remaining()); !taken.ok()) return taken;
-  return seconds(clock.now() - start);
+  return seconds_of(clock.now() - start);
 }
 
 // From the two largest sizes, so that what every message costs falls out.
@@ -60,14 +59,14 @@ Result<LinkFigures> measure_link(Link& link, const Clock& clock, const LinkMeasu
       const Result<double> took = round_trip(link, clock, ++number, std::span(body).first(bytes), end);
       if (!took.ok()) return took.status();
       best = std::min(best.value_or(*took), *took);
-      if (*took > seconds(options.budget) / 4) break;
+      if (*took > seconds_of(options.budget) / 4) break;
     }
     if (bytes == 0) {
       figures.rtt_s = *best;
     } else {
       figures.points.push_back({bytes, *best});
     }
-    if (*best > seconds(options.budget) / 4 || clock.now() - start > options.budget) break;
+    if (*best > seconds_of(options.budget) / 4 || clock.now() - start > options.budget) break;
   }
   if (figures.points.empty()) {
     // Even an empty message was slow: one small one must do.

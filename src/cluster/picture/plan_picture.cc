@@ -10,7 +10,7 @@
 namespace butterfly::cluster {
 namespace {
 
-constexpr double kWidth = 960, kMargin = 24, kRow = 34, kNameColumn = 150;
+constexpr double kPlanWidth = 960, kMargin = 24, kPlanRow = 34, kNameColumn = 150;
 constexpr size_t kLeftOutMax = 8;  // named; more are counted
 
 std::string ms(double seconds) {
@@ -38,7 +38,7 @@ std::string fitted(std::string text, double width, double size) {
 }
 
 void draw_chain(Svg& svg, const Problem& problem, const Plan& plan, double y) {
-  const double width = kWidth - 2 * kMargin, each = width / static_cast<double>(problem.pieces());
+  const double width = kPlanWidth - 2 * kMargin, each = width / static_cast<double>(problem.pieces());
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const Stage& stage = plan.stages[i];
     const double x = kMargin + static_cast<double>(stage.begin) * each;
@@ -50,7 +50,7 @@ void draw_chain(Svg& svg, const Problem& problem, const Plan& plan, double y) {
       svg.text(x + w / 2, y + 20, count, 12, "middle", "#fff", "font-weight:bold");
   }
   svg.text(kMargin, y + 46, problem.list().pieces.front().name, 11, "start", "#666");
-  svg.text(kWidth - kMargin, y + 46, problem.list().pieces.back().name, 11, "end", "#666");
+  svg.text(kPlanWidth - kMargin, y + 46, problem.list().pieces.back().name, 11, "end", "#666");
 }
 
 // One node: name, pieces, a bar of time and a bar of memory.
@@ -101,8 +101,8 @@ std::string plan_picture(const Problem& problem, const PlannedChain& planned) {
       left_out.push_back(problem.cluster().nodes[node].name);
   const auto stages = static_cast<double>(planned.plan.stages.size());
   const double rows_y = 172;
-  const double height = rows_y + stages * kRow + 24 + (left_out.empty() ? 0 : 22);
-  Svg svg(kWidth, height);
+  const double height = rows_y + stages * kPlanRow + 24 + (left_out.empty() ? 0 : 22);
+  Svg svg(kPlanWidth, height);
   svg.text(kMargin, 34,
            fmt::format("{} on {} of {} nodes", problem.list().model, problem.nodes() - left_out.size(),
                        problem.nodes()),
@@ -115,16 +115,16 @@ std::string plan_picture(const Problem& problem, const PlannedChain& planned) {
   svg.text(kMargin, rows_y - 12, "node and pieces", 11, "start", "#888");
   svg.text(time_x, rows_y - 12, "time of a step", 11, "start", "#888");
   svg.text(time_x + 350, rows_y - 12, "weights and cache", 11, "start", "#888");
-  svg.line(kMargin, rows_y - 5, kWidth - kMargin, rows_y - 5, "#ddd");
+  svg.line(kMargin, rows_y - 5, kPlanWidth - kMargin, rows_y - 5, "#ddd");
   for (size_t i = 0; i < planned.plan.stages.size(); ++i)
-    draw_stage(svg, problem, planned, i, rows_y + static_cast<double>(i) * kRow, longest);
+    draw_stage(svg, problem, planned, i, rows_y + static_cast<double>(i) * kPlanRow, longest);
   if (!left_out.empty()) {
     std::string names;
     for (size_t i = 0; i < std::min(left_out.size(), kLeftOutMax); ++i)
       names += (i == 0 ? "" : ", ") + left_out[i];
     if (left_out.size() > kLeftOutMax) names += fmt::format(" and {} more", left_out.size() - kLeftOutMax);
-    svg.text(kMargin, rows_y + stages * kRow + 18, fitted("left out: " + names, kWidth - 2 * kMargin, 12), 12,
-             "start", "#888");
+    svg.text(kMargin, rows_y + stages * kPlanRow + 18,
+             fitted("left out: " + names, kPlanWidth - 2 * kMargin, 12), 12, "start", "#888");
   }
   return svg.finish();
 }

@@ -20,8 +20,6 @@ constexpr const char* kNotesName = ".chunks";
 constexpr const char* kSealName = ".seal";
 constexpr const char* kLockName = ".lock";
 
-int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
-
 // How the files looked when the notes were last written: equal now, and nobody else has touched them.
 std::vector<std::byte> seal_of(const std::vector<FileHandle>& files) {
   WireWriter out;

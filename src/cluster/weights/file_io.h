@@ -1,5 +1,7 @@
 // Reads and writes at places of files, whole or with the system's words.
 #pragma once
+#include <time.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +12,8 @@
 #include "base/result.h"
 
 namespace butterfly::cluster {
+
+inline int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
 
 // A descriptor that closes itself. Reads and writes say where, so several threads may use it at once.
 class FileHandle {

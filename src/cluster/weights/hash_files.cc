@@ -28,8 +28,6 @@ struct FileState {
   friend bool operator==(const FileState&, const FileState&) = default;
 };
 
-int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
-
 FileState state_of(const FileHandle& file) {
   struct stat about {};
   if (::fstat(file.fd(), &about) != 0) file.failed("look at").or_throw();

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/file_text.h"
 #include "base/json_text.h"
 #include "base/testing/source_tree.h"
 #include "model/chat_template/chat_template.h"
@@ -18,11 +19,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 const fs::path kFolder = shared_data("chat-templates");
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // The text, or the error with a mark before it.
 std::string rendered(const std::string& source, const Json& variables) {
@@ -44,11 +40,11 @@ void expect_same(const std::string& name, const std::string& found, const Json& 
 
 TEST(ChatTemplateVectors, RealTemplatesGiveJinjasText) {
   if (!fs::exists(kFolder)) GTEST_SKIP() << "no " << kFolder;
-  const Json contexts = json_of_text<Json>(read_file(kFolder / "llamacpp/contexts.json"));
+  const Json contexts = json_of_text<Json>(read_text_file(kFolder / "llamacpp/contexts.json"));
   size_t checked = 0;
-  const Json all = json_of_text<Json>(read_file(kFolder / "llamacpp/expected.json"));
+  const Json all = json_of_text<Json>(read_text_file(kFolder / "llamacpp/expected.json"));
   for (const auto& [file, cases] : all.items()) {
-    const std::string source = read_file(kFolder / "llamacpp" / file);
+    const std::string source = read_text_file(kFolder / "llamacpp" / file);
     for (const auto& [context, expected] : cases.items()) {
       expect_same(file + " with " + context, rendered(source, contexts[context]), expected);
       ++checked;
@@ -60,7 +56,7 @@ TEST(ChatTemplateVectors, RealTemplatesGiveJinjasText) {
 TEST(ChatTemplateVectors, PublishedRenderings) {
   if (!fs::exists(kFolder)) GTEST_SKIP() << "no " << kFolder;
   size_t checked = 0;
-  for (const Json& row : json_of_text<Json>(read_file(kFolder / "huggingface-js/e2e.json"))) {
+  for (const Json& row : json_of_text<Json>(read_text_file(kFolder / "huggingface-js/e2e.json"))) {
     const std::string target = row.contains("target_jinja2") ? "target_jinja2" : "target";
     EXPECT_EQ(rendered(row["chat_template"], row["data"]), row[target].get<std::string>()) << row["name"];
     ++checked;
@@ -71,7 +67,7 @@ TEST(ChatTemplateVectors, PublishedRenderings) {
 TEST(ChatTemplateVectors, SmallTemplates) {
   if (!fs::exists(kFolder)) GTEST_SKIP() << "no " << kFolder;
   size_t checked = 0;
-  for (const Json& row : json_of_text<Json>(read_file(kFolder / "huggingface-js/jinja-unit.json"))) {
+  for (const Json& row : json_of_text<Json>(read_text_file(kFolder / "huggingface-js/jinja-unit.json"))) {
     expect_same(row["name"], rendered(row["template"], row["context"]), row["jinja2"]);
     ++checked;
   }

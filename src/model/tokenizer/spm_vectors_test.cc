@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/file_text.h"
 #include "base/json_text.h"
 #include "base/testing/source_tree.h"
 #include "model/formats/llama2c.h"
@@ -19,13 +20,6 @@ const std::filesystem::path kData = shared_data();
 const std::filesystem::path kLlama2 = kData / "tokenizers/llama2-spm";
 
 using Ids = std::vector<int32_t>;
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 std::vector<std::string> split(const std::string& text, const std::string& at) {
   std::vector<std::string> parts;
@@ -53,9 +47,9 @@ class SpmVectors : public ::testing::Test {
 };
 
 TEST_F(SpmVectors, LlamaCpp) {
-  auto inputs = split(read_file(kLlama2 / "ggml-vocab-llama-spm.gguf.inp"), "\n__ggml_vocab_test__\n");
+  auto inputs = split(read_text_file(kLlama2 / "ggml-vocab-llama-spm.gguf.inp"), "\n__ggml_vocab_test__\n");
   inputs.pop_back();  // what follows the last separator
-  const auto outputs = split(read_file(kLlama2 / "ggml-vocab-llama-spm.gguf.out"), "\n");
+  const auto outputs = split(read_text_file(kLlama2 / "ggml-vocab-llama-spm.gguf.out"), "\n");
   for (const auto& tokenizer : llama2()) {
     size_t checked = 0;
     ASSERT_LE(inputs.size(), outputs.size());
@@ -98,7 +92,7 @@ TEST_F(SpmVectors, Llama2c) {
 
 TEST_F(SpmVectors, Stories260K) {
   const auto folder = kData / "models/stories260K";
-  const auto greedy = json_of_text<nlohmann::json>(read_file(folder / "llamacpp-greedy.json"));
+  const auto greedy = json_of_text<nlohmann::json>(read_text_file(folder / "llamacpp-greedy.json"));
   const auto ids = greedy["greedy"].get<Ids>();
   const auto text = greedy["text"].get<std::string>();
   for (const char* name : {"stories260K.gguf", "stories260K.bin", "stories260K-v1.bin"}) {

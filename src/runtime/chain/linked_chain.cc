@@ -15,8 +15,6 @@ using cluster::MessageKind;
 
 constexpr size_t kSafeBytes = 32 << 10;  // of a message that any socket's buffers take at once
 
-TimePoint now() { return SystemClock::instance().now(); }
-
 const LoadedModel& checked(const LoadedModel& model, size_t workers, const ChainOptions& options) {
   if (workers == 0 || !model.has_head() || model.has_embedding())
     fail(Errc::kInvalidArgument,
@@ -80,7 +78,7 @@ Status LinkedChain::submit(const StepRequest& request) {
         Errc::kInvalidArgument,
         fmt::format("a step of {} rows and {} cache commands, expected 1 to {} and up to {}",
                     request.rows.size(), request.commands.size(), limits_.rows_max, limits_.commands_max())};
-  Pending pending{request, {}, now(), {}};
+  Pending pending{request, {}, system_now(), {}};
   write_header(request, pending.header);
   // Both ends of a ring that send more than sockets hold would wait for each other: take in first what comes.
   // Behind a failure nothing more comes.
@@ -96,17 +94,17 @@ Status LinkedChain::submit(const StepRequest& request) {
                           pieces, options_.send_timeout);
       !status)
     return lost(status);
-  pending.send = now() - pending.submitted;
+  pending.send = system_now() - pending.submitted;
   pending_.push_back(std::move(pending));
   return {};
 }
 
 // The next message, body and all. kTimeout leaves the chain whole; other errors mean lost().
 Status LinkedChain::read_message(Duration timeout, Message& message) {
-  const TimePoint began = now();
+  const TimePoint began = system_now();
   const auto found = wait_.receive_head(*from_last_, timeout);
   if (!found) return found.status();
-  const TimePoint arrived = now();
+  const TimePoint arrived = system_now();
   const MessageHead& head = message.head = *found;
   const bool known = head.kind == MessageKind::kActivations || head.kind == MessageKind::kResult ||
                      head.kind == MessageKind::kControl;
@@ -121,18 +119,19 @@ Status LinkedChain::read_message(Duration timeout, Message& message) {
   message.body.resize(head.bytes);
   if (Status status = from_last_->receive_body(message.body, options_.send_timeout); !status)
     return status.code() == Errc::kTimeout ? Status(Errc::kPeerLost, status.text()) : status;
-  message.times = {.wait = arrived - began, .receive = now() - arrived, .compute = {}, .send = {}};
+  message.times = {.wait = arrived - began, .receive = system_now() - arrived, .compute = {}, .send = {}};
   return {};
 }
 
 // The next one of this epoch, into message_.
 Status LinkedChain::next_message(Duration timeout) {
-  const TimePoint deadline = now() + timeout;
+  const TimePoint deadline = system_now() + timeout;
   for (;;) {
     if (!early_.empty()) {
       std::swap(message_, early_.front());
       early_.pop_front();
-    } else if (Status status = read_message(std::max(Duration(0), deadline - now()), message_); !status) {
+    } else if (Status status = read_message(std::max(Duration(0), deadline - system_now()), message_);
+               !status) {
       return status;
     }
     if (message_.head.epoch == epoch_) return {};
@@ -160,7 +159,7 @@ Status LinkedChain::read_rows(const Pending& pending, std::span<const float>& hi
 }
 
 void LinkedChain::compute(const Pending& pending, std::span<const float> hidden, StepResult& result) {
-  const TimePoint began = now();
+  const TimePoint began = system_now();
   result.status = layers_.prepare(pending.request.commands, pending.request.rows);
   if (!result.status) return;
   const auto output = layers_.run(hidden);
@@ -170,7 +169,7 @@ void LinkedChain::compute(const Pending& pending, std::span<const float> hidden,
   }
   result.logits = output->logits;
   result.hidden = output->normed;
-  const TimePoint done = now();
+  const TimePoint done = system_now();
   if (times_ == nullptr) return;
   step_.stages = came_.times;
   step_.stages.push_back(message_.times);

@@ -16,8 +16,6 @@ using cluster::MessageKind;
 // Between looks at whether the run shall end. Links wake their readers, so it costs nothing to be long.
 constexpr Duration kIdle = std::chrono::seconds(5);
 
-TimePoint now() { return SystemClock::instance().now(); }
-
 const LoadedModel& checked(const LoadedModel& model, size_t place, const ChainOptions& options) {
   if (model.has_head() || model.has_embedding() != (place == 0))
     fail(Errc::kInvalidArgument, "a stage with {} before it has {}: expected {}", place,
@@ -97,14 +95,14 @@ uint32_t StageRunner::pending() const {
 }
 
 Status StageRunner::serve(Link& from, Link& to) {
-  free_since_ = now();
+  free_since_ = system_now();
   for (;;) {
     now_doing(Doing::kWaiting);
     const auto head = wait_.receive_head(from, kIdle);
     if (!head && head.status().code() == Errc::kTimeout) continue;
     if (!head) return head.status();
     now_doing(Doing::kReceiving);
-    arrived_ = now();
+    arrived_ = system_now();
     if (Status status = take(*head, from, to); !status) return status;
   }
 }
@@ -176,13 +174,13 @@ Status StageRunner::take_step(const MessageHead& head, Link& to) {
       hidden = hidden_;
     }
   }
-  const TimePoint received = now();
+  const TimePoint received = system_now();
   times_.wait = arrived_ - free_since_;
   times_.receive = received - arrived_;
   now_doing(Doing::kComputing);
   const auto output = layers_.run(hidden);
   now_doing(Doing::kSending);
-  const TimePoint computed = now();
+  const TimePoint computed = system_now();
   times_.compute = computed - received;
   if (!output) {
     failed_ = true;
@@ -197,7 +195,7 @@ Status StageRunner::take_step(const MessageHead& head, Link& to) {
                    options_.send_timeout);
   }
   if (Status status = send_rows(head, output->hidden, to); !status) return status;
-  free_since_ = now();
+  free_since_ = system_now();
   {
     std::lock_guard lock(mutex_);
     stats_.step = head.step;

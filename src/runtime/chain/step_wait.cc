@@ -16,8 +16,6 @@ constexpr Duration kLongest = std::chrono::seconds(1);
 constexpr size_t kMissesFree = 2;
 constexpr size_t kPauseMax = 64;
 
-TimePoint now() { return SystemClock::instance().now(); }
-
 }  // namespace
 
 bool may_spin_for_steps() {
@@ -26,10 +24,10 @@ bool may_spin_for_steps() {
 }
 
 Result<MessageHead> StepWait::receive_head(Link& link, Duration timeout) {
-  const TimePoint began = now();
+  const TimePoint began = system_now();
   auto head = wait(link, timeout, began);
   if (!head) return head;
-  last_[count_++ % last_.size()] = now() - began;
+  last_[count_++ % last_.size()] = system_now() - began;
   return head;
 }
 
@@ -53,7 +51,7 @@ Result<MessageHead> StepWait::wait(Link& link, Duration timeout, TimePoint began
   const TimePoint end = began + expected + behind;
   for (;;) {
     head = link.receive_head(Duration(0));
-    if (!is_timeout() || now() >= end) break;
+    if (!is_timeout() || system_now() >= end) break;
     std::this_thread::yield();  // to whoever computes on this CPU: another node of the same machine, say
   }
   if (head) {
@@ -64,7 +62,7 @@ Result<MessageHead> StepWait::wait(Link& link, Duration timeout, TimePoint began
   // Now and then a step takes longer; whoever spins in vain again and again should not.
   if (++missed_ > kMissesFree) pause_ = std::min(size_t{1} << (missed_ - kMissesFree), kPauseMax);
   missed_ = std::min(missed_, kMissesFree + 6);
-  return link.receive_head(std::max(Duration(0), timeout - (now() - began)));
+  return link.receive_head(std::max(Duration(0), timeout - (system_now() - began)));
 }
 
 }  // namespace butterfly::runtime

@@ -22,12 +22,6 @@ constexpr Duration kLastWord = std::chrono::milliseconds(300);
 
 uint64_t random_number() { return std::stoull(random_hex(15), nullptr, 16); }
 
-int64_t unix_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 // What the engine may know of the chain before there is one.
 ChainInfo info_for(const model::ModelFile& file, const StageSettings& settings) {
   const auto described = std::make_unique<LoadedModel>(file);

@@ -10,14 +10,6 @@ constexpr Duration kNever = std::chrono::hours(1);
 constexpr Duration kRosterEvery = std::chrono::seconds(1);
 constexpr size_t kEventsPerTell = 100;
 
-TimePoint now() { return SystemClock::instance().now(); }
-
-int64_t unix_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 cluster::CoordinatorConfig with_time_of_day(cluster::CoordinatorConfig config) {
   config.unix_ms = unix_ms();
   return config;
@@ -27,7 +19,7 @@ cluster::CoordinatorConfig with_time_of_day(cluster::CoordinatorConfig config) {
 
 CoordinatorShell::CoordinatorShell(Options options)
     : options_(std::move(options)),
-      machine_(with_time_of_day(options_.config), now()),
+      machine_(with_time_of_day(options_.config), system_now()),
       loop_([this] { tick(); }, kTick),
       planner_([] {}, kNever),
       forecaster_([] {}, kNever),
@@ -73,7 +65,7 @@ void CoordinatorShell::stop() {
 void CoordinatorShell::feed(const Event& event) {
   {
     const std::lock_guard lock(machine_mutex_);
-    event(machine_, now());
+    event(machine_, system_now());
   }
   act();
 }
@@ -161,7 +153,7 @@ void CoordinatorShell::tell_events() {
   {
     const std::lock_guard lock(machine_mutex_);
     if (machine_.events().last_number() == last_event_) return;
-    fresh = cluster::events_of(machine_, now(), unix_ms(), last_event_, kEventsPerTell);
+    fresh = cluster::events_of(machine_, system_now(), unix_ms(), last_event_, kEventsPerTell);
     last_event_ = machine_.events().last_number();
   }
   for (const cluster::EventStatus& event : fresh) {
@@ -191,7 +183,7 @@ void CoordinatorShell::planned(cluster::Epoch epoch, Result<cluster::Placement> 
   bool hopeless;
   {
     const std::lock_guard lock(machine_mutex_);
-    machine_.planned(epoch, std::move(placement), now());
+    machine_.planned(epoch, std::move(placement), system_now());
     hopeless = !status && machine_.serving_epoch() == 0 && !machine_.change_phase();
   }
   // Nobody can know when a node comes that makes it fit: whoever waits gets the figures now.
@@ -240,7 +232,7 @@ void CoordinatorShell::forecast() {
   {
     const std::lock_guard lock(machine_mutex_);
     if (machine_.serving_placement() == nullptr) return;
-    question = machine_.question(now());
+    question = machine_.question(system_now());
     current = *machine_.serving_placement();
   }
   forecaster_.post(
@@ -262,12 +254,12 @@ void CoordinatorShell::forecast() {
 
 cluster::ClusterStatus CoordinatorShell::status(uint64_t events_after, size_t events_max) const {
   const std::lock_guard lock(machine_mutex_);
-  return cluster::status_of(machine_, losses_, now(), unix_ms(), events_after, events_max);
+  return cluster::status_of(machine_, losses_, system_now(), unix_ms(), events_after, events_max);
 }
 
 std::vector<cluster::EventStatus> CoordinatorShell::events(uint64_t after, size_t count_max) const {
   const std::lock_guard lock(machine_mutex_);
-  return cluster::events_of(machine_, now(), unix_ms(), after, count_max);
+  return cluster::events_of(machine_, system_now(), unix_ms(), after, count_max);
 }
 
 bool CoordinatorShell::wait_until_serving(Duration timeout, const std::function<bool()>& cancelled,

@@ -9,7 +9,7 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr Duration kLook = std::chrono::milliseconds(200);  // between looks at stopping_
+constexpr Duration kDoorLook = std::chrono::milliseconds(200);  // between looks at stopping_
 constexpr Duration kGreetingMax = std::chrono::seconds(5);
 constexpr Duration kRenewalEvery = std::chrono::hours(1);
 
@@ -72,13 +72,13 @@ void NodeDoor::stop() {
 
 void NodeDoor::accept() {
   while (!stopping_) {
-    auto link = options_.listener->accept(kLook);
+    auto link = options_.listener->accept(kDoorLook);
     reap(false);
     if (!link) {
       if (link.status().code() == Errc::kTimeout) continue;
       if (!stopping_) log_warn("the cluster's port: {}", link.status().text());
       if (link.status().code() == Errc::kCancelled) return;
-      SystemClock::instance().sleep_for(kLook);  // out of descriptors, say
+      SystemClock::instance().sleep_for(kDoorLook);  // out of descriptors, say
       continue;
     }
     const std::lock_guard lock(mutex_);

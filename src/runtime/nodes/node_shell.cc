@@ -10,12 +10,8 @@ constexpr Duration kTick = std::chrono::milliseconds(50);
 constexpr Duration kNever = std::chrono::hours(1);  // loops that only work need no tick
 constexpr Duration kConnectMax = std::chrono::seconds(10);
 
-TimePoint now() { return SystemClock::instance().now(); }
-
 cluster::WorkerConfig with_time_of_day(cluster::WorkerConfig config) {
-  config.join.unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
-                            std::chrono::system_clock::now().time_since_epoch())
-                            .count();
+  config.join.unix_ms = unix_ms();
   return config;
 }
 
@@ -23,7 +19,7 @@ cluster::WorkerConfig with_time_of_day(cluster::WorkerConfig config) {
 
 NodeShell::NodeShell(Options options)
     : options_(std::move(options)),
-      machine_(with_time_of_day(options_.worker), now()),
+      machine_(with_time_of_day(options_.worker), system_now()),
       loop_([this] { tick(); }, kTick),
       work_([] {}, kNever),
       dial_([] {}, kNever),
@@ -31,7 +27,7 @@ NodeShell::NodeShell(Options options)
       links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },
                      .on_closed =
                          [this](auto link, const std::string& why) {
-                           machine_.link_closed(link, why, now());
+                           machine_.link_closed(link, why, system_now());
                            act();
                          }}) {}
 
@@ -47,7 +43,7 @@ void NodeShell::start() {
 void NodeShell::stop(const std::string& why) {
   if (stopped_.exchange(true)) return;
   loop_.ask([&] {
-    machine_.leave(why, now());
+    machine_.leave(why, system_now());
     act();
     return true;
   });
@@ -67,7 +63,7 @@ NodeShell::View NodeShell::view() const {
 
 void NodeShell::tick() {
   machine_.set_progress(options_.stage->progress());
-  machine_.tick(now());
+  machine_.tick(system_now());
   act();
 }
 
@@ -90,12 +86,13 @@ void NodeShell::perform(cluster::ConnectToCoordinator action) {
     auto box = std::make_shared<Result<std::unique_ptr<cluster::Link>>>(std::move(link));
     loop_.post([this, attempt = action.attempt, box] {
       if (*box) {
-        machine_.connected(attempt, links_.add(std::move(**box)), now());
+        machine_.connected(attempt, links_.add(std::move(**box)), system_now());
       } else if (cluster::says_removed(box->status())) {
-        machine_.connect_refused(
-            attempt, "this node was removed from the cluster; to come back it needs a new token", now());
+        machine_.connect_refused(attempt,
+                                 "this node was removed from the cluster; to come back it needs a new token",
+                                 system_now());
       } else {
-        machine_.connect_failed(attempt, box->status().text(), now());
+        machine_.connect_failed(attempt, box->status().text(), system_now());
       }
       act();
     });
@@ -104,9 +101,9 @@ void NodeShell::perform(cluster::ConnectToCoordinator action) {
 
 void NodeShell::received(cluster::LinkNumber link, const cluster::Message& message) {
   if (const auto decoded = cluster::decode_to_worker(message.body)) {
-    machine_.received(link, *decoded, now());
+    machine_.received(link, *decoded, system_now());
   } else {
-    machine_.received_garbage(link, decoded.status().text(), now());
+    machine_.received_garbage(link, decoded.status().text(), system_now());
   }
   act();
 }
@@ -126,7 +123,7 @@ void NodeShell::perform(cluster::PrepareWeights action) {
     if (*order) return;
     const StageBackend::Preparation done = options_.stage->prepare(work, *order);
     loop_.post([this, epoch = work.epoch, done] {
-      machine_.prepared(epoch, done.status, done.unreachable, now());
+      machine_.prepared(epoch, done.status, done.unreachable, system_now());
       act();
     });
   });
@@ -144,7 +141,7 @@ void NodeShell::perform(cluster::LoadStage action) {
     if (*order) return;
     const auto bytes = options_.stage->load(work, *order);
     loop_.post([this, epoch = work.epoch, bytes] {
-      machine_.loaded(epoch, bytes ? Status() : bytes.status(), bytes ? *bytes : 0, now());
+      machine_.loaded(epoch, bytes ? Status() : bytes.status(), bytes ? *bytes : 0, system_now());
       act();
     });
   });
@@ -157,12 +154,12 @@ void NodeShell::perform(cluster::RunStage action) {
     const Status status =
         options_.stage->start(work, [this, epoch](const cluster::NodeId& peer, const std::string& why) {
           loop_.post([this, epoch, peer, why] {
-            machine_.stage_failed(epoch, peer, why, now());
+            machine_.stage_failed(epoch, peer, why, system_now());
             act();
           });
         });
     loop_.post([this, epoch, status] {
-      machine_.started(epoch, status, now());
+      machine_.started(epoch, status, system_now());
       act();
     });
   });
@@ -184,7 +181,7 @@ void NodeShell::perform(cluster::MeasurePeer action) {
         options_.measure ? options_.measure(action.peer, action.address)
                          : Result<cluster::LinkFigures>(Errc::kUnsupported, "links are not measured here");
     loop_.post([this, peer = action.peer, figures = std::move(figures)] {
-      machine_.measured(peer, figures, now());
+      machine_.measured(peer, figures, system_now());
       act();
     });
   });
