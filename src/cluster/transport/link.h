@@ -71,6 +71,11 @@ class Link {
   // any thread: for those who watch over the one that should take it.
   virtual bool waiting() const { return false; }
 
+  // How long the other machine has acknowledged nothing while something was on its way to it; zero when all is
+  // acknowledged, or when the link cannot tell. A program that stands still is not the same: its machine acknowledges. From
+  // any thread.
+  virtual Duration unacknowledged() const { return {}; }
+
   // Wakes anyone blocked above, who then gets kCancelled. Safe to call twice, and from any thread.
   virtual void close() = 0;
 

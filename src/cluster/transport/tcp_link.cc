@@ -1,5 +1,7 @@
 #include "cluster/transport/tcp_link.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -153,6 +155,18 @@ Status TcpLink::wait(Step step, const Deadline& deadline, std::atomic<int64_t>& 
 bool TcpLink::waiting() const {
   char first;
   return working_.load(std::memory_order_acquire) && ::recv(fd_, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+Duration TcpLink::unacknowledged() const {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (!working_.load(std::memory_order_acquire) ||
+      ::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+    return {};
+  // Segments that were sent once, or the probes of a window that is closed: a machine that is there answers both.
+  if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) return {};
+  const uint32_t ms = std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv);
+  return std::chrono::milliseconds(info.tcpi_retransmits > 0 || info.tcpi_backoff > 0 ? ms : 0);
 }
 
 void TcpLink::close() { (void)break_with(Errc::kCancelled, "closed on this side"); }

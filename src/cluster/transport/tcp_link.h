@@ -27,6 +27,7 @@ class TcpLink final : public Link {
   Result<MessageHead> receive_head(Duration timeout) override;
   Status receive_body(std::span<std::byte> into, Duration timeout) override;
   bool waiting() const override;
+  Duration unacknowledged() const override;
   void close() override;
   LinkCounters counters() const override;
 

@@ -45,7 +45,7 @@ Status StageRunner::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
     std::lock_guard lock(mutex_);
     BF_CHECK(!running_) << "one run at a time";
     running_ = true;
-    closed_ = false;
+    closed_ = cut_ = false;
     from_ = from;
     to_ = to;
     stats_.epoch = stats_.step = 0;
@@ -58,6 +58,8 @@ Status StageRunner::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
   from->close();
   to->close();
   std::lock_guard lock(mutex_);
+  blamed_ = cut_ ? to->peer() : cluster::NodeId();
+  if (cut_) why = Status(Errc::kPeerLost, fmt::format("[stage] {} acknowledges nothing any more", to->peer().name));
   from_.reset();
   to_.reset();
   running_ = false;
@@ -76,6 +78,28 @@ void StageRunner::close() {
   }
   from->close();
   to->close();
+}
+
+void StageRunner::watch(Duration limit) {
+  std::shared_ptr<Link> from, to;
+  {
+    std::lock_guard lock(mutex_);
+    if (!running_) return;
+    from = from_;
+    to = to_;
+  }
+  if (to->unacknowledged() < limit) return;
+  {
+    std::lock_guard lock(mutex_);
+    cut_ = true;
+  }
+  from->close();
+  to->close();
+}
+
+cluster::NodeId StageRunner::blamed() const {
+  std::lock_guard lock(mutex_);
+  return blamed_;
 }
 
 StageRunnerStats StageRunner::stats() const {

@@ -45,6 +45,11 @@ class StageRunner {
   void close();
 
   StageRunnerStats stats() const;
+  // Ends the run if the next stage's machine has acknowledged nothing for `limit`: the way to it is cut, which the system
+  // itself notices a minute later. From any thread, now and then.
+  void watch(Duration limit);
+  // Whom watch() ended the last run for. Nobody else: a neighbour whose link closes has often lost its own neighbour.
+  cluster::NodeId blamed() const;
   // Both for heartbeats, from any thread. progress() counts steps and moves only when work is done. pending()
   // is 1 while a step is here that this stage should work on: being computed, or arrived and not taken. Time
   // in which a neighbour is waited for (the rest of a message, room to send) is not this stage's.
@@ -86,6 +91,8 @@ class StageRunner {
   std::shared_ptr<cluster::Link> from_, to_;  // of the run under way
   bool running_ = false;
   bool closed_ = false;  // close() came during this run
+  bool cut_ = false;     // watch() ended it
+  cluster::NodeId blamed_;
   StageRunnerStats stats_;
   std::atomic<uint64_t> progress_{0};
   std::atomic<Doing> doing_{Doing::kWaiting};

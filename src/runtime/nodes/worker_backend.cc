@@ -13,6 +13,7 @@ namespace {
 
 constexpr Duration kLinkMax = std::chrono::seconds(8);     // to the next stage
 constexpr Duration kArriveMax = std::chrono::seconds(60);  // for the link of the stage before
+constexpr Duration kCutAfter = std::chrono::seconds(4);    // the machine of the next stage acknowledges nothing
 constexpr Duration kCloseAgain = std::chrono::milliseconds(1);
 constexpr const char* kThreadName = "bf-stage";  // for top and debuggers; tests look for it
 
@@ -94,7 +95,7 @@ void WorkerBackend::run(const cluster::Assignment& work, std::unique_ptr<cluster
   const Status status = runner->run(std::move(*from), std::move(to));
   if (stopping_) return;
   log_info("{}: stage {} ended: {}", work.model.name, work.stage + 1, status.text());
-  lost({}, status.text());
+  lost(runner->blamed(), status.text());
 }
 
 void WorkerBackend::end_run() {
@@ -132,6 +133,7 @@ void WorkerBackend::free_weights() {
 cluster::WorkerProgress WorkerBackend::progress() const {
   const std::lock_guard lock(mutex_);
   if (runner_ == nullptr) return stage_progress(loader_, 0, 0, {});
+  runner_->watch(kCutAfter);
   const StageRunnerStats stats = runner_->stats();
   cluster::WorkerProgress progress = stage_progress(loader_, stats.steps, stats.rows, stats.times);
   progress.pending = runner_->pending();
