@@ -11,7 +11,7 @@
 #include "base/testing/source_tree.h"
 #include "base/testing/temp_dir.h"
 #include "model/chat_template/chat_template.h"
-#include "model/chat_template/fixed_day.h"
+#include "model/testing/fixed_day.h"
 
 namespace butterfly::model {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/json_text.h"
 #include "base/testing/source_tree.h"
 #include "model/chat_template/chat_template.h"
-#include "model/chat_template/fixed_day.h"
+#include "model/testing/fixed_day.h"
 
 namespace butterfly::model {
 namespace {

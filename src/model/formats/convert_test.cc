@@ -9,8 +9,8 @@
 #include "base/json_text.h"
 #include "base/testing/temp_dir.h"
 #include "kernels/quant/quant.h"
-#include "model/formats/hf_test_folder.h"
 #include "model/synthetic/random_model.h"
+#include "model/testing/hf_test_folder.h"
 
 namespace butterfly::model {
 namespace {

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/testing/source_tree.h"
 #include "model/formats/gguf.h"
-#include "model/formats/gguf_test_bytes.h"
 #include "model/formats/model_file.h"
+#include "model/testing/gguf_test_bytes.h"
 
 namespace butterfly::model {
 namespace {

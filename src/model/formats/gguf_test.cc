@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "model/formats/gguf_test_bytes.h"
+#include "model/testing/gguf_test_bytes.h"
 
 namespace butterfly::model {
 namespace {

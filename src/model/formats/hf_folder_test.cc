@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "model/formats/hf_architecture.h"
-#include "model/formats/hf_test_folder.h"
+#include "model/testing/hf_test_folder.h"
 
 namespace butterfly::model {
 namespace {

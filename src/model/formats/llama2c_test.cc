@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/testing/source_tree.h"
-#include "model/formats/gguf_test_bytes.h"
+#include "model/testing/gguf_test_bytes.h"
 
 namespace butterfly::model {
 namespace {

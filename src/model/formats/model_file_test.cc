@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "model/formats/gguf_test_bytes.h"
+#include "model/testing/gguf_test_bytes.h"
 
 namespace butterfly::model {
 namespace {

@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "base/error.h"
-#include "model/formats/fuzz_parts.h"
 #include "model/formats/hf_architecture.h"
 #include "model/formats/hf_tensors.h"
 #include "model/formats/safetensors.h"
+#include "model/testing/fuzz_parts.h"
 
 namespace {
 

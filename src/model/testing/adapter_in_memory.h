@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "model/adapter/adapter.h"
-#include "model/formats/fuzz_parts.h"
 #include "model/formats/gguf.h"
+#include "model/testing/fuzz_parts.h"
 
 namespace butterfly::model::testing {
 

@@ -1,4 +1,4 @@
-#include "model/formats/hf_test_folder.h"
+#include "model/testing/hf_test_folder.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "model/formats/gguf_test_bytes.h"
+#include "model/testing/gguf_test_bytes.h"
 
 #include "base/error.h"
 #include "model/formats/gguf_writer.h"
