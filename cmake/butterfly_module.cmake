@@ -1,8 +1,25 @@
-# butterfly_module(name SOURCES … TESTS … SLOW_TESTS … BENCHES … FUZZERS … DEPS … TEST_DEPS …)
+# butterfly_module(name SOURCES … TESTS … SLOW_TESTS … BENCHES … FUZZERS … DEPS … TEST_DEPS … APART …)
 #
 # One folder, one static library butterfly::<name>, one test program, one benchmark program. Files are listed
-# beside what they are; src/base/arrows_test.cc says when a file is in no list.
+# beside what they are; src/base/arrows_test.cc says when a file is in no list. APART: files that BUTTERFLY_UNITY leaves
+# alone, because their private names are those of their neighbours.
 include(GoogleTest)
+
+# A clean build spends most of its time reading the same headers for one small file after the other. Files of several
+# instruction sets include themselves once for each, which works for one file at a time.
+function(butterfly_unity target)
+  if(NOT BUTTERFLY_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  get_target_property(sources ${target} SOURCES)
+  foreach(file ${sources})
+    file(STRINGS ${file} targets REGEX "HWY_TARGET_INCLUDE" LIMIT_COUNT 1)
+    if(targets OR file IN_LIST ARGN)
+      set_source_files_properties(${file} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()
 
 function(butterfly_test_options target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -37,16 +54,18 @@ function(butterfly_test_program target label)
   set(properties LABELS ${label} TIMEOUT ${timeout})
   target_precompile_headers(${target} REUSE_FROM butterfly_test_headers)
   butterfly_test_options(${target})
+  butterfly_unity(${target})
   # Names as GoogleTest has them, so that a failing one can be given to --gtest_filter.
   gtest_discover_tests(${target} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()
 
 function(butterfly_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;SLOW_TESTS;BENCHES;FUZZERS;DEPS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;SLOW_TESTS;BENCHES;FUZZERS;DEPS;TEST_DEPS;APART" ${ARGN})
   add_library(butterfly_${name} STATIC ${ARG_SOURCES})
   add_library(butterfly::${name} ALIAS butterfly_${name})
   target_include_directories(butterfly_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(butterfly_${name} PUBLIC ${ARG_DEPS})
+  butterfly_unity(butterfly_${name} ${ARG_APART})
 
   if(BUTTERFLY_TESTS AND ARG_TESTS)
     butterfly_test_program(${name}_test fast SOURCES ${ARG_TESTS} DEPS butterfly::${name} ${ARG_TEST_DEPS})

@@ -9,6 +9,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(BUTTERFLY_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=<this>")
 option(BUTTERFLY_TESTS "Build the tests" ON)
 option(BUTTERFLY_BENCHES "Build the benchmarks" ON)
+option(BUTTERFLY_UNITY "Compile several small files at once: fast from clean, slow for one changed file" OFF)
 option(BUTTERFLY_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 
 find_program(CCACHE ccache)
@@ -20,6 +21,12 @@ add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthr
                     -ffp-contract=off -fno-math-errno -fno-fast-math)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
+
+# What a program that reads files and requests of strangers should have; sanitizers bring checks of their own.
+if(NOT BUTTERFLY_SANITIZE)
+  add_compile_options($<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2> -fstack-protector-strong -fPIE)
+  add_link_options(-pie -Wl,-z,relro -Wl,-z,now)
+endif()
 
 if(BUTTERFLY_SANITIZE)
   add_compile_options(-fsanitize=${BUTTERFLY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
