@@ -2,7 +2,8 @@
 #
 # One folder, one static library butterfly::<name>, one test program, one benchmark program. Files are listed
 # beside what they are; src/base/arrows_test.cc says when a file is in no list. APART: files that BUTTERFLY_UNITY leaves
-# alone, because their private names are those of their neighbours.
+# alone, because their private names are those of their neighbours. Tests are
+# compiled one by one: their private names are alike everywhere.
 include(GoogleTest)
 
 # A clean build spends most of its time reading the same headers for one small file after the other. Files of several
@@ -54,7 +55,6 @@ function(butterfly_test_program target label)
   set(properties LABELS ${label} TIMEOUT ${timeout})
   target_precompile_headers(${target} REUSE_FROM butterfly_test_headers)
   butterfly_test_options(${target})
-  butterfly_unity(${target})
   # Names as GoogleTest has them, so that a failing one can be given to --gtest_filter.
   gtest_discover_tests(${target} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()

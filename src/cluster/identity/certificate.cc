@@ -13,7 +13,7 @@
 namespace butterfly::cluster {
 namespace {
 
-constexpr size_t kNameBytesMax = 63;
+constexpr size_t kCertificateNameMax = 63;
 constexpr std::chrono::seconds kClockSkew = std::chrono::hours(1);
 constexpr std::string_view kCoordinatorUri = "butterfly:coordinator:";
 
@@ -90,8 +90,8 @@ void sign(X509* x509, const PrivateKey& key) {
 std::string why_not_node_name(std::string_view name) {
   const auto plain = [](unsigned char c) { return c < 128 && std::isalnum(c) != 0; };
   if (name.empty()) return "a node needs a name";
-  if (name.size() > kNameBytesMax)
-    return fmt::format("a node's name has at most {} characters, this one has {}", kNameBytesMax,
+  if (name.size() > kCertificateNameMax)
+    return fmt::format("a node's name has at most {} characters, this one has {}", kCertificateNameMax,
                        name.size());
   if (!plain(name.front()) || !std::all_of(name.begin(), name.end(), [&](unsigned char c) {
         return plain(c) || c == '-' || c == '_' || c == '.';

@@ -13,8 +13,6 @@
 namespace butterfly::cluster {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::milliseconds kWindow{1000};  // ten of the usual periods
 constexpr std::chrono::milliseconds kRest{110};     // one of them at least
 constexpr std::chrono::milliseconds kBurstMax{200};
@@ -29,9 +27,11 @@ double process_cpu_s() {
 }
 
 double run_until_stopped() {
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   auto last = start;
-  for (auto now = start; now - last < kStop && now - start < kBurstMax; now = Clock::now()) last = now;
+  for (auto now = start; now - last < kStop && now - start < kBurstMax;
+       now = std::chrono::steady_clock::now())
+    last = now;
   return seconds_of(last - start);
 }
 
@@ -51,13 +51,14 @@ CpuShare measure_cpu_share(ThreadPool& pool) {
   // The middle one: now and then a stop is too short to be seen, and a burst seems to last for many periods.
   std::ranges::nth_element(bursts, bursts.begin() + kBursts / 2);
   found.burst_s = bursts[kBursts / 2];
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   const double cpu_start = process_cpu_s();
   pool.run([&](size_t) {
-    while (Clock::now() - start < kWindow) {
+    while (std::chrono::steady_clock::now() - start < kWindow) {
     }
   });
-  const double ran = (process_cpu_s() - cpu_start) / seconds_of(Clock::now() - start) / threads;
+  const double ran =
+      (process_cpu_s() - cpu_start) / seconds_of(std::chrono::steady_clock::now() - start) / threads;
   // The kernel may give a little more than the quota says, but over a second hardly less: then other programs
   // ran as well, which is not the quota's doing and may be over soon.
   found.share = std::clamp(std::max(ran, *quota / threads), 1e-3, 1.0);

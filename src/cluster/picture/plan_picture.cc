@@ -13,7 +13,7 @@ namespace {
 constexpr double kPlanWidth = 960, kMargin = 24, kPlanRow = 34, kNameColumn = 150;
 constexpr size_t kLeftOutMax = 8;  // named; more are counted
 
-std::string ms(double seconds) {
+std::string time_text(double seconds) {
   if (seconds >= 1) return fmt::format("{:.2f} s", seconds);
   if (seconds >= 1e-4) return fmt::format("{:.3g} ms", seconds * 1e3);
   return fmt::format("{:.2g} µs", seconds * 1e6);
@@ -66,9 +66,9 @@ void draw_stage(Svg& svg, const Problem& problem, const PlannedChain& planned, s
   const double time_x = kMargin + kNameColumn + 40, time_w = 260;
   svg.rect(time_x, y + 4, time_w, 16, "#eee", 2);
   svg.rect(time_x, y + 4, std::max(1.0, time_w * p.seconds / longest_s), 16, palette(i), 2);
-  svg.text(time_x + time_w + 6, y + 16, ms(p.seconds), 12);
+  svg.text(time_x + time_w + 6, y + 16, time_text(p.seconds), 12);
   if (p.hop_in.message_s > 0)
-    svg.text(time_x, y + 31, fmt::format("hop in {}", ms(p.hop_in.message_s)), 10, "start", "#666");
+    svg.text(time_x, y + 31, fmt::format("hop in {}", time_text(p.hop_in.message_s)), 10, "start", "#666");
   const double memory_x = time_x + time_w + 90, memory_w = 170;
   const auto room = static_cast<double>(std::max<uint64_t>(p.room_bytes, 1));
   const double weights_w = memory_w * std::min(1.0, static_cast<double>(p.weight_bytes) / room);
@@ -85,7 +85,7 @@ std::string headline(const Problem& problem, const PlannedChain& planned) {
   return fmt::format(
              "{} per token for one stream · {:.3g} tokens/s when full · {} hop{} · balance {:.2f} · gap "
              "{:.1f} %",
-             ms(p.latency_s), p.tokens_per_s, p.hops, p.hops == 1 ? "" : "s", p.load_balance,
+             time_text(p.latency_s), p.tokens_per_s, p.hops, p.hops == 1 ? "" : "s", p.load_balance,
              100 * planned.gap) +
          (problem.list().batch > 1 ? fmt::format(" · batches of {}", problem.list().batch) : "");
 }

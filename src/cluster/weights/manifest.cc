@@ -17,7 +17,7 @@ constexpr uint32_t kFilesMax = 4096;
 constexpr size_t kFileEntryBytesMin = 20;  // length of the name and two sizes
 constexpr uint64_t kFileBytesMax = uint64_t{1} << 44;
 constexpr uint32_t kChunkBytesMin = 512;  // small ones are for tests
-constexpr size_t kNameBytesMax = 255;
+constexpr size_t kFileNameMax = 255;
 
 Status corrupt(std::string text) { return {Errc::kCorrupt, "[manifest] " + std::move(text)}; }
 
@@ -34,7 +34,7 @@ Status check_file(const ManifestFile& file) {
 }  // namespace
 
 bool is_plain_file_name(std::string_view name) {
-  if (name.empty() || name.size() > kNameBytesMax || name.front() == '.') return false;
+  if (name.empty() || name.size() > kFileNameMax || name.front() == '.') return false;
   return std::all_of(name.begin(), name.end(), [](char c) {
     return c != '/' && c != '\\' && static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
   });
@@ -79,7 +79,7 @@ Result<Manifest> Manifest::parse(std::span<const std::byte> bytes) {
   std::set<std::string> names;
   uint64_t chunk_count = 0;
   for (ManifestFile& file : files) {
-    file.name = in.text(kNameBytesMax);
+    file.name = in.text(kFileNameMax);
     file.bytes = in.u64();
     file.head_bytes = in.u64();
     if (!in.ok()) break;

@@ -11,8 +11,6 @@
 namespace butterfly::model {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 [[noreturn]] void refuse(std::span<const float> logits) {
   for (size_t i = 0; i < logits.size(); ++i)
     if (std::isnan(logits[i]) || logits[i] == kInfinity)

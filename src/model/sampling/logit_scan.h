@@ -2,12 +2,15 @@
 // of them are numbers.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 #include "kernels/rows/weight_units.h"
 
 namespace butterfly::model {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Order everywhere: larger logit first, of equals (-0 equals 0) the smaller id.
 struct Candidate {

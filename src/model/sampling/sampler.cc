@@ -29,8 +29,6 @@ size_t checked_id(int32_t id, size_t vocab, const char* what) {
   return static_cast<size_t>(id);
 }
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 // How many of `units` top-p wants.
 uint64_t share_of(float share, uint64_t units) {
   return static_cast<uint64_t>(std::ceil(double{share} * static_cast<double>(units)));

@@ -10,7 +10,6 @@
 namespace butterfly::model {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr size_t kFew = 48;            // so many are sorted
 constexpr size_t kBuckets = 512;       // of equal width, for more
 constexpr size_t kSample = 2048;       // looked at to guess a range

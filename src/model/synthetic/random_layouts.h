@@ -34,6 +34,8 @@ class LayoutBuilder {
     plan.push_back(
         {std::move(name), Shape{options.expert_count, rows, columns}, options.matrix_type, 0.0f, deviation});
   }
+  // As Llama's are: larger where it is also the head.
+  void embedding_as_head() { embedding(options.tied ? 2 * size.from_dim : 1.0f); }
   void embedding(float deviation) {
     plan.push_back(
         {"token_embd.weight", Shape{size.vocabulary, size.dim}, options.vocabulary_type, 0.0f, deviation});

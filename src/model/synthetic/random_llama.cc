@@ -3,11 +3,7 @@
 #include "model/synthetic/random_layouts.h"
 
 namespace butterfly::model {
-namespace {
-
-void begin(LayoutBuilder& to) { to.embedding(to.options.tied ? 2 * to.size.from_dim : 1.0f); }
-
-}  // namespace
+namespace {}  // namespace
 
 void add_llama_metadata(const RandomModelOptions& o, Metadata& metadata) {
   add_rms_metadata(o, "llama", metadata);
@@ -15,7 +11,7 @@ void add_llama_metadata(const RandomModelOptions& o, Metadata& metadata) {
 
 std::vector<TensorPlan> plan_llama(const RandomModelOptions& o) {
   LayoutBuilder to(o);
-  begin(to);
+  to.embedding_as_head();
   for_each_block(o, [&](const std::string& block) {
     to.attention(block);
     to.gated_mlp(block);
@@ -42,7 +38,7 @@ void add_mixtral_metadata(const RandomModelOptions& o, Metadata& metadata) {
 
 std::vector<TensorPlan> plan_mixtral(const RandomModelOptions& o) {
   LayoutBuilder to(o);
-  begin(to);
+  to.embedding_as_head();
   for_each_block(o, [&](const std::string& block) {
     to.attention(block);
     to.moe(block);

@@ -4,8 +4,6 @@
 namespace butterfly::model {
 namespace {
 
-void begin(LayoutBuilder& to) { to.embedding(to.options.tied ? 2 * to.size.from_dim : 1.0f); }
-
 void head_norms(LayoutBuilder& to, const std::string& block) {
   to.norm(block + "attn_q_norm.weight", to.size.head_dim);
   to.norm(block + "attn_k_norm.weight", to.size.head_dim);
@@ -19,7 +17,7 @@ void add_qwen2_metadata(const RandomModelOptions& o, Metadata& metadata) {
 
 std::vector<TensorPlan> plan_qwen2(const RandomModelOptions& o) {
   LayoutBuilder to(o);
-  begin(to);
+  to.embedding_as_head();
   for_each_block(o, [&](const std::string& block) {
     to.attention(block);
     to.bias(block + "attn_q.bias", to.size.q_dim, 0.5f);
@@ -37,7 +35,7 @@ void add_qwen3_metadata(const RandomModelOptions& o, Metadata& metadata) {
 
 std::vector<TensorPlan> plan_qwen3(const RandomModelOptions& o) {
   LayoutBuilder to(o);
-  begin(to);
+  to.embedding_as_head();
   for_each_block(o, [&](const std::string& block) {
     to.attention(block);
     head_norms(to, block);
@@ -55,7 +53,7 @@ void add_qwen3moe_metadata(const RandomModelOptions& o, Metadata& metadata) {
 
 std::vector<TensorPlan> plan_qwen3moe(const RandomModelOptions& o) {
   LayoutBuilder to(o);
-  begin(to);
+  to.embedding_as_head();
   for_each_block(o, [&](const std::string& block) {
     to.attention(block);
     head_norms(to, block);

@@ -31,14 +31,6 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   text = std::move(result);
 }
 
-// "<0x0A>" in vocabularies that are not written in byte letters.
-int parse_byte_token(std::string_view text) {
-  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data() + 3, text.data() + 5, value, 16);
-  return error == std::errc() && end == text.data() + 5 ? value : -1;
-}
-
 }  // namespace
 
 BpeTokenizer::BpeTokenizer(Vocabulary vocabulary, std::span<const std::string> merges,

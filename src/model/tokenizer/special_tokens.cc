@@ -8,16 +8,6 @@
 namespace butterfly::model {
 namespace {
 
-std::string with_spaces(std::string_view text) {
-  std::string result;
-  while (!text.empty()) {
-    const bool mark = text.substr(0, kSpaceMark.size()) == kSpaceMark;
-    result += mark ? ' ' : text[0];
-    text.remove_prefix(mark ? kSpaceMark.size() : 1);
-  }
-  return result;
-}
-
 bool is_control(const Vocabulary& vocabulary, int32_t id) {
   return vocabulary.types[static_cast<size_t>(id)] != TokenType::kUserDefined;
 }

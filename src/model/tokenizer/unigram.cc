@@ -1,7 +1,6 @@
 #include "model/tokenizer/unigram.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "base/error.h"
@@ -11,23 +10,6 @@ namespace butterfly::model {
 namespace {
 
 constexpr double kUnknownPenalty = 10;  // SentencePiece's: below the worst piece
-
-std::string with_spaces(std::string_view text) {
-  std::string result;
-  while (!text.empty()) {
-    const bool mark = text.substr(0, kSpaceMark.size()) == kSpaceMark;
-    result += mark ? ' ' : text[0];
-    text.remove_prefix(mark ? kSpaceMark.size() : 1);
-  }
-  return result;
-}
-
-int parse_byte_token(std::string_view text) {
-  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data() + 3, text.data() + 5, value, 16);
-  return error == std::errc() && end == text.data() + 5 ? value : -1;
-}
 
 bool is_piece(TokenType type) {
   return type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kUnused;
