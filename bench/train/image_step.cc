@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   const size_t steps = number(2, 100), batch = number(3, 64), threads = number(4, 2);
   const train::ImageNetwork network = train::ImageNetwork::from_file(argv[1], 1);
   std::printf("%s", network.summary().c_str());
-  train::TrainerOptions options{.optimizer = {.kind = train::OptimizerKind::kAdam}, .schedule = {.lr = 1e-3}};
+  train::TrainerOptions options{.optimizer = {.name = "adam"}, .schedule = {.lr = 1e-3}};
   options.threads_per_worker = threads;
   train::Trainer trainer(network, options);
   std::vector<float> pixels(batch * network.height() * network.width() * network.channels());

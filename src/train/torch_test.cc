@@ -124,7 +124,7 @@ TEST(Torch, FiveLossesOfAConvolutionalNetworkAreEqual) {
                                          folder.path().string());
   if (torch.skipped) GTEST_SKIP() << "python3-torch is not installed: " << torch.text;
   ASSERT_TRUE(torch.good) << torch.text;
-  Trainer trainer(network, {.optimizer = {.kind = OptimizerKind::kAdam}, .schedule = {.lr = 1e-3}});
+  Trainer trainer(network, {.optimizer = {.name = "adam"}, .schedule = {.lr = 1e-3}});
   std::istringstream lines(torch.text);
   for (size_t step = 0; step < 5; ++step) {
     size_t number = 0;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <sstream>
 
 #include "base/check.h"
@@ -23,12 +24,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
   TrainerOptions options;
-  options.optimizer = {.kind = optimizer_by_name(config.optimizer),
-                       .beta1 = config.adam_beta1,
-                       .beta2 = config.adam_beta2,
-                       .eps = config.adam_epsilon,
-                       .momentum = config.momentum,
-                       .weight_decay = config.weight_decay};
+  options.optimizer = optimizer_options(config);
   options.schedule = {.kind = schedule_by_name(config.lr_scheduler),
                       .lr = config.learning_rate,
                       .warmup_steps = config.warmup_steps,
@@ -39,6 +35,7 @@ TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
   options.workers = config.workers;
   options.threads_per_worker = config.threads;
   options.recompute = config.gradient_checkpointing;
+  options.update_in_backward = config.update_in_backward;
   return options;
 }
 
@@ -46,9 +43,27 @@ TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
 bool is_free(std::string_view key) {
   for (const std::string_view free :
        {"output_dir", "logging_steps", "eval_steps", "save_steps", "save_total_limit", "export_type",
-        "workers", "threads", "dataloader_num_workers", "dataloader_prefetch_factor", "test_datasets"})
+        "workers", "threads", "gradient_checkpointing", "update_in_backward", "dataloader_num_workers",
+        "dataloader_prefetch_factor", "test_datasets"})
     if (key == free) return true;
   return false;
+}
+
+// What decides the result, by key.
+std::map<std::string, std::string> deciding_settings(const TrainConfig& config) {
+  std::map<std::string, std::string> settings;
+  std::istringstream lines(config_text(config));
+  std::string key;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) {  // a template of several lines goes on
+      if (!is_free(key)) settings[key] += "\n" + line;
+      continue;
+    }
+    key = line.substr(0, colon);
+    if (!is_free(key)) settings[key] = line.substr(colon + 2);
+  }
+  return settings;
 }
 
 double seconds_since(SteadyClock::time_point start) {
@@ -93,18 +108,7 @@ TrainRun::TrainRun(const TrainConfig& config, RunMode mode) : config_(config) {
 TrainRun::~TrainRun() = default;
 
 std::map<std::string, std::string> TrainRun::settings() const {
-  std::map<std::string, std::string> settings;
-  std::istringstream lines(config_text(config_));
-  std::string key;
-  for (std::string line; std::getline(lines, line);) {
-    const size_t colon = line.find(": ");
-    if (colon == std::string::npos) {  // a template of several lines goes on
-      if (!is_free(key)) settings[key] += "\n" + line;
-      continue;
-    }
-    key = line.substr(0, colon);
-    if (!is_free(key)) settings[key] = line.substr(colon + 2);
-  }
+  std::map<std::string, std::string> settings = deciding_settings(config_);
   settings["steps"] = fmt::format("{}", steps_);
   settings["data"] = fmt::format("{} items", task_.data->size());
   for (const auto& [name, value] : task_.settings) settings[name] = value;
@@ -115,9 +119,14 @@ void TrainRun::load_checkpoint() {
   auto loaded = checkpoints_->load_latest();
   if (!loaded) return;
   notes_ = loaded->refused;
+  // A key that came into the program after the checkpoint had its default then.
+  const std::map<std::string, std::string> defaults = deciding_settings(TrainConfig());
   for (const auto& [key, value] : settings()) {
     const auto there = loaded->state.settings.find(key);
-    const std::string before = there == loaded->state.settings.end() ? "not set" : there->second;
+    const auto absent = defaults.find(key);
+    const std::string before = there != loaded->state.settings.end() ? there->second
+                               : absent != defaults.end()            ? absent->second
+                                                                     : "not set";
     if (before != value)
       fail(Errc::kInvalidArgument, "{}/{}: was made with {} = {}, now it is {}; choose another output_dir",
            checkpoints_->folder().string(), loaded->name, key, before, value);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "base/error.h"
@@ -94,6 +95,86 @@ TEST_F(TrainRunTest, TheModelFileIsTheSameHoweverItWasMade) {
   other = config("seed");
   other.seed = 43;
   EXPECT_NE(read_file(train(other).model), expected);
+}
+
+// Each key of the optimizers reaches them, and a run with it goes on where it stopped.
+TEST_F(TrainRunTest, KeysOfOptimizersDecideTheWeights) {
+  struct Case {
+    const char* name;
+    void (*change)(TrainConfig& c);
+  };
+  const Case kCases[] = {
+      {"adamw", [](TrainConfig& c) { c.weight_decay = 0.1; }},
+      {"decay_vectors",
+       [](TrainConfig& c) {
+         c.weight_decay = 0.1;
+         c.decay_vectors = true;
+       }},
+      {"bf16_moments",
+       [](TrainConfig& c) {
+         c.weight_decay = 0.1;
+         c.bf16_moments = true;
+       }},
+      {"adam",
+       [](TrainConfig& c) {
+         c.weight_decay = 0.1;
+         c.optimizer = "adam";
+       }},
+      {"sgd",
+       [](TrainConfig& c) {
+         c.optimizer = "sgd";
+         c.momentum = 0.9;
+       }},
+      {"nesterov",
+       [](TrainConfig& c) {
+         c.optimizer = "sgd";
+         c.momentum = 0.9;
+         c.nesterov = true;
+       }},
+  };
+  std::map<std::string, std::string> made_by;  // model file -> case
+  for (const Case& each : kCases) {
+    TrainConfig c = config(each.name);
+    each.change(c);
+    const std::string whole = read_file(train(c).model);
+    const auto [other, is_new] = made_by.emplace(whole, each.name);
+    EXPECT_TRUE(is_new) << each.name << " gives what " << other->second << " gives";
+    c.output_dir = (dir / (std::string(each.name) + "-stopped")).string();
+    EXPECT_TRUE(read_file(train(c, {2, 5}).model) == whole) << each.name;
+  }
+}
+
+TEST_F(TrainRunTest, UpdatesInTheBackwardPassAreAMatterOfMemory) {
+  TrainConfig c = config("apart");
+  c.gradient_accumulation_steps = 1;
+  c.max_grad_norm = 0;
+  const std::string apart = read_file(train(c).model);
+  c.output_dir = (dir / "within").string();
+  c.update_in_backward = true;
+  EXPECT_TRUE(read_file(train(c).model) == apart);
+  // It may change when a run goes on.
+  c.output_dir = (dir / "both").string();
+  TrainRun(c).run([](const RunProgress& p) { return p.step < 3; });
+  c.update_in_backward = false;
+  EXPECT_TRUE(read_file(train(c).model) == apart);
+}
+
+TEST_F(TrainRunTest, CheckpointsFromBeforeAKeyGoOn) {
+  TrainConfig c = config("out");
+  const std::string expected = read_file(train(config("plain")).model);
+  TrainRun(c).run([](const RunProgress& p) { return p.step < 2; });
+  CheckpointStore store(real_file_system(), dir / "out/checkpoints");
+  auto loaded = store.load_latest();
+  ASSERT_TRUE(loaded);
+  for (const char* key : {"nesterov", "bf16_moments", "decay_vectors"})
+    ASSERT_EQ(loaded->state.settings.erase(key), 1u) << key;
+  std::vector<StatePart> parts;
+  for (const auto& [name, bytes] : loaded->parts) parts.push_back({name, bytes});
+  store.save(loaded->state, parts);
+  EXPECT_TRUE(read_file(train(c).model) == expected);
+  c = config("out");
+  c.max_steps = 7;  // the run is over; another one of it would be of other settings
+  EXPECT_THROW(TrainRun{c}, Error);
 }
 
 TEST_F(TrainRunTest, LeavesMetricsAndAPlot) {

@@ -209,7 +209,7 @@ TEST(ImageNetwork, LearnsAndDoesNotDependOnWorkers) {
   std::vector<std::vector<float>> results;
   for (const size_t workers : {1, 2, 3}) {
     const ImageNetwork network(kResidual, "residual.toml", 1);
-    TrainerOptions options{.optimizer = {.kind = OptimizerKind::kAdam}, .schedule = {.lr = 1e-2}};
+    TrainerOptions options{.optimizer = {.name = "adam"}, .schedule = {.lr = 1e-2}};
     options.workers = workers;
     options.threads_per_worker = 1;
     Trainer trainer(network, options);

@@ -1,24 +1,24 @@
-// Optimizers: what a gradient does to weights, and the state kept for it.
+// Optimizers: what a gradient does to weights, and the state kept for it. One file each, and a row in
+// optimizer_table.cc.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "graph/parameter.h"
 #include "tensor/buffer.h"
+#include "train/optim/parameter_layout.h"
 
 namespace butterfly::train {
 
-enum class OptimizerKind { kSgd, kAdam, kAdamW };
-
 struct OptimizerOptions {
-  OptimizerKind kind = OptimizerKind::kAdamW;
+  std::string name = "adamw";                     // a row of optimizer_table()
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  // Adam and AdamW
   double momentum = 0;                            // SGD
-  bool nesterov = false;
+  bool nesterov = false;                          // SGD: the gradient where the momentum leads to
   double weight_decay = 0;
   // Decay groups: matrices decay, vectors (norms, biases) do not, as is usual. True: all do.
   bool decay_vectors = false;
@@ -27,37 +27,20 @@ struct OptimizerOptions {
   bool bf16_moments = false;
 };
 
-// "sgd", "adam", "adamw". Throws Error kInvalidArgument naming the choices.
-OptimizerKind optimizer_by_name(std::string_view name);
-std::string_view optimizer_name(OptimizerKind kind);
-
-// Where every parameter stands in flat arrays of gradients and moments: each begins at a cache line, so that
-// one array holds all and a part of it can be sent as it is.
-class ParameterLayout {
- public:
-  explicit ParameterLayout(std::span<const graph::Parameter* const> parameters);
-  size_t size() const { return parameters_.size(); }
-  const graph::Parameter& parameter(size_t i) const { return *parameters_[i]; }
-  size_t offset(size_t i) const { return offsets_[i]; }  // in floats
-  size_t count(size_t i) const { return static_cast<size_t>(parameters_[i]->value.count()); }
-  size_t total() const { return total_; }  // floats of a flat array, gaps included
-
- private:
-  std::vector<const graph::Parameter*> parameters_;
-  std::vector<size_t> offsets_;
-  size_t total_ = 0;
-};
-
 // One named array of state, for checkpoints.
 struct StateArray {
   std::string name;  // "adam.m"
   std::span<std::byte> bytes;
 };
 
-// Weights are changed in place. Not thread-safe; each call uses the pool it is given.
+// Weights are changed in place. Borrows the layout. Not thread-safe; each call uses the pool it is given.
 class Optimizer {
  public:
-  Optimizer(const OptimizerOptions& options, const ParameterLayout& layout);
+  Optimizer(const OptimizerOptions& options, const ParameterLayout& layout)
+      : options_(options), layout_(layout) {}
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   // One parameter, with its gradient (as many floats as it has). `step` counts from 1; `lr` is its rate. A
   // statistic moves a tenth of the way to grad_scale * gradient instead.
@@ -68,19 +51,40 @@ class Optimizer {
                   ThreadPool& pool);
 
   const OptimizerOptions& options() const { return options_; }
-  std::vector<StateArray> state();
-  size_t state_bytes() const { return first_.size() + second_.size(); }
+  virtual std::vector<StateArray> state() = 0;
+  size_t state_bytes();
+
+ protected:
+  // One update of one parameter.
+  struct Update {
+    size_t parameter;  // its number
+    size_t offset;     // in flat arrays, in values
+    size_t count;
+    const float* gradient;
+    float* weights;
+    double lr, decay;
+    uint64_t step;
+    float grad_scale;
+  };
+  virtual void apply(const Update& update, ThreadPool& pool) = 0;
 
  private:
   OptimizerOptions options_;
   const ParameterLayout& layout_;
-  Buffer first_;   // momentum, or Adam's m
-  Buffer second_;  // Adam's v
 };
 
-// The norm of all gradients in a flat array: squares of fixed blocks, added in double in order.
-double gradient_norm(const ParameterLayout& layout, const float* gradients, ThreadPool& pool);
-// What a gradient is multiplied with so that the norm is at most `norm_max` (0: no bound).
-float clip_scale(double norm, double norm_max);
+struct OptimizerRow {
+  std::string_view name;  // as in configs
+  std::string_view words;
+  // Why these options cannot be, or nothing.
+  std::string (*why_not)(const OptimizerOptions& options);
+  std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options, const ParameterLayout& layout);
+};
+std::span<const OptimizerRow> optimizer_table();
+// "adamw, adam, sgd"
+std::string_view optimizer_names();
+// The row of the options. Throws Error kInvalidArgument naming the choices, or with the row's why_not.
+const OptimizerRow& checked_optimizer(const OptimizerOptions& options);
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const ParameterLayout& layout);
 
 }  // namespace butterfly::train

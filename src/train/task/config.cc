@@ -144,6 +144,18 @@ std::string config_text(const TrainConfig& config) {
   return text;
 }
 
+OptimizerOptions optimizer_options(const TrainConfig& config) {
+  return {.name = config.optimizer,
+          .beta1 = config.adam_beta1,
+          .beta2 = config.adam_beta2,
+          .eps = config.adam_epsilon,
+          .momentum = config.momentum,
+          .nesterov = config.nesterov,
+          .weight_decay = config.weight_decay,
+          .decay_vectors = config.decay_vectors,
+          .bf16_moments = config.bf16_moments};
+}
+
 void check_config(const TrainConfig& c) {
   const auto need = [](bool good, std::string_view key, std::string_view expected) {
     if (!good) fail(Errc::kInvalidArgument, "{}: expected {}", key, expected);
@@ -163,6 +175,13 @@ void check_config(const TrainConfig& c) {
   need(c.save_total_limit > 0, "save_total_limit", "1 or more");
   need(c.workers > 0 && c.workers <= 1024, "workers", "1 to 1024");
   need(c.dropout >= 0 && c.dropout < 1, "dropout", "0 to below 1");
+  checked_optimizer(optimizer_options(c));
+  if (c.update_in_backward) {
+    const std::string_view key = "update_in_backward";
+    need(c.max_grad_norm == 0, key, "max_grad_norm 0: the norm is known when all gradients are");
+    need(c.gradient_accumulation_steps == 1, key, "gradient_accumulation_steps 1: a gradient is whole then");
+    need(c.workers == 1, key, "workers 1: others would read weights that change");
+  }
   need(c.logging_steps > 0, "logging_steps", "1 or more");
   need(c.dataloader_prefetch_factor > 0, "dataloader_prefetch_factor", "1 or more");
 }

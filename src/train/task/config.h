@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "train/optim/optimizer.h"
+
 namespace butterfly::train {
 
 // One line here, one in visit_fields(): file, flags, help and print follow. Nested keys are joined with a
@@ -49,14 +51,18 @@ struct TrainConfig {
   uint64_t warmup_steps = 0;
   double cosine_min_lr_ratio = 0.1;
   double weight_decay = 0;
+  bool decay_vectors = false;  // true: norms and biases decay too
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
+  bool bf16_moments = false;  // of adam and adamw: half their memory
   double momentum = 0;
+  bool nesterov = false;
   double max_grad_norm = 1;
   double dropout = 0;
   uint64_t seed = 42;
   bool gradient_checkpointing = false;  // less memory, more arithmetic, the same weights
+  bool update_in_backward = false;      // less memory, the same weights; see TrainerOptions
 
   std::string output_dir = "out";
   uint64_t logging_steps = 1;
@@ -99,20 +105,24 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("gradient_accumulation_steps", c.gradient_accumulation_steps, "Micro-batches of a step");
   visit("num_epochs", c.num_epochs, "Passes over the data");
   visit("max_steps", c.max_steps, "Steps in all; 0: by num_epochs");
-  visit("optimizer", c.optimizer, "adamw, adam or sgd");
+  visit("optimizer", c.optimizer, optimizer_names());
   visit("learning_rate", c.learning_rate, "The highest rate");
   visit("lr_scheduler", c.lr_scheduler, "cosine, linear or constant");
   visit("warmup_steps", c.warmup_steps, "Steps in which the rate rises");
   visit("cosine_min_lr_ratio", c.cosine_min_lr_ratio, "What the rate ends at, as part of the highest");
   visit("weight_decay", c.weight_decay, "Of matrices");
+  visit("decay_vectors", c.decay_vectors, "Norms and biases decay too");
   visit("adam_beta1", c.adam_beta1, "");
   visit("adam_beta2", c.adam_beta2, "");
   visit("adam_epsilon", c.adam_epsilon, "");
+  visit("bf16_moments", c.bf16_moments, "Moments of adam and adamw as bf16: half their memory");
   visit("momentum", c.momentum, "Of sgd");
+  visit("nesterov", c.nesterov, "Of sgd with momentum");
   visit("max_grad_norm", c.max_grad_norm, "Gradients are scaled down to this norm; 0: never");
   visit("dropout", c.dropout, "Part of the values that are zeroed while learning");
   visit("seed", c.seed, "Of weights, order and dropout");
   visit("gradient_checkpointing", c.gradient_checkpointing, "Compute values again instead of keeping them");
+  visit("update_in_backward", c.update_in_backward, "Change weights as soon as their gradient is complete");
   visit("output_dir", c.output_dir, "Where checkpoints, metrics, plot and model go");
   visit("logging_steps", c.logging_steps, "Steps between lines of metrics.jsonl");
   visit("eval_steps", c.eval_steps, "Steps between validations; 0: at the end only");
@@ -135,5 +145,7 @@ void set_config_value(TrainConfig& config, std::string_view key, const std::stri
 std::string config_text(const TrainConfig& config);
 // Throws Error kInvalidArgument naming the key for values that cannot be.
 void check_config(const TrainConfig& config);
+
+OptimizerOptions optimizer_options(const TrainConfig& config);
 
 }  // namespace butterfly::train

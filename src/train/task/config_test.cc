@@ -103,5 +103,46 @@ TEST_F(ConfigTest, WhatCannotBeIsRefused) {
   EXPECT_THROW(check_config(config), Error);
 }
 
+TEST_F(ConfigTest, SettingsThatExcludeEachOtherAreNamed) {
+  const auto error = [](auto change) -> std::string {
+    TrainConfig config;
+    config.tokenizer = "t";
+    change(config);
+    try {
+      check_config(config);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "fine";
+  };
+  EXPECT_EQ(error([](TrainConfig&) {}), "fine");
+  EXPECT_THAT(error([](TrainConfig& c) { c.optimizer = "lion"; }),
+              HasSubstr("'lion': expected one of adamw"));
+  EXPECT_THAT(error([](TrainConfig& c) { c.nesterov = true; }),
+              HasSubstr("nesterov: expected optimizer sgd"));
+  EXPECT_THAT(error([](TrainConfig& c) {
+                c.optimizer = "sgd";
+                c.nesterov = true;
+              }),
+              HasSubstr("nesterov: expected a momentum above 0"));
+  EXPECT_THAT(error([](TrainConfig& c) {
+                c.optimizer = "sgd";
+                c.bf16_moments = true;
+              }),
+              HasSubstr("bf16_moments: sgd has no moments"));
+  const auto in_backward = [&](auto change) {
+    return error([&](TrainConfig& c) {
+      c.update_in_backward = true;
+      c.max_grad_norm = 0;
+      change(c);
+    });
+  };
+  EXPECT_EQ(in_backward([](TrainConfig&) {}), "fine");
+  EXPECT_THAT(in_backward([](TrainConfig& c) { c.max_grad_norm = 1; }), HasSubstr("max_grad_norm 0"));
+  EXPECT_THAT(in_backward([](TrainConfig& c) { c.workers = 2; }), HasSubstr("workers 1"));
+  EXPECT_THAT(in_backward([](TrainConfig& c) { c.gradient_accumulation_steps = 2; }),
+              HasSubstr("gradient_accumulation_steps 1"));
+}
+
 }  // namespace
 }  // namespace butterfly::train

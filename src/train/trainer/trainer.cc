@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "graph/gradients.h"
 #include "graph/recompute.h"
+#include "train/optim/clip.h"
 
 namespace butterfly::train {
 namespace {
@@ -65,7 +66,7 @@ Trainer::Trainer(const TrainableNetwork& network, const TrainerOptions& options)
   for (const auto& gradient : graph::gradients(probe, built.loss.loss).parameters)
     parameters.push_back(gradient.parameter);
   layout_ = std::make_unique<ParameterLayout>(parameters);
-  optimizer_ = std::make_unique<Optimizer>(options.optimizer, *layout_);
+  optimizer_ = make_optimizer(options.optimizer, *layout_);
   tree_ = std::make_unique<GradientTree>(layout_->total());
 
   size_t threads = options.threads_per_worker;
