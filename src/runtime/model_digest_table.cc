@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/digest/digest.h"
+#include "model/metadata/architecture_names.h"
 #include "model/synthetic/random_model.h"
 #include "runtime/layers/cached_layers.h"
 
@@ -24,6 +25,7 @@ constexpr ModelDigestRow kRows[] = {
     {"gpt2", DType::kF16, DType::kF16},    {"phi3", DType::kQ4_0, DType::kQ8_0},
     {"gemma2", DType::kQ4_K, DType::kF16}, {"gemma3", DType::kQ8_0, DType::kF32},
 };
+static_assert(model::covers_architectures(kRows, &ModelDigestRow::architecture));
 
 // A file of its own, gone at the end of the scope.
 struct TemporaryFile {

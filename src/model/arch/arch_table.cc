@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "model/arch/network.h"
+#include "model/metadata/architecture_names.h"
 
 namespace butterfly::model {
 namespace {
@@ -17,6 +18,7 @@ constexpr Architecture kArchitectures[] = {
     {"gemma2", "Gemma 2", load_gemma2},
     {"gemma3", "Gemma 3, text", load_gemma3},
 };
+static_assert(covers_architectures(kArchitectures, &Architecture::name));
 
 }  // namespace
 

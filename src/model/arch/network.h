@@ -53,24 +53,20 @@ class Network {
   virtual TrainingValues build_training(graph::Graph& graph, const TrainingShape& shape) const = 0;
 };
 
+using LoadNetwork = std::unique_ptr<Network>(const ModelConfig& config, WeightLoader& weights,
+                                             LayerRange range);
+
 // One architecture: files name it in general.architecture.
 struct Architecture {
   std::string_view name;
   std::string_view words;  // for people
-  std::unique_ptr<Network> (*load)(const ModelConfig& config, WeightLoader& weights, LayerRange range);
+  LoadNetwork* load;
 };
 std::span<const Architecture> architectures();
 // Throws Error kUnsupported naming the file, what was found and what exists.
 const Architecture& architecture_of(const ModelFile& file);
 
 // The rows' functions; each file says what is particular.
-std::unique_ptr<Network> load_gemma2(const ModelConfig& config, WeightLoader& weights, LayerRange range);
-std::unique_ptr<Network> load_gemma3(const ModelConfig& config, WeightLoader& weights, LayerRange range);
-std::unique_ptr<Network> load_gpt2(const ModelConfig& config, WeightLoader& weights, LayerRange range);
-std::unique_ptr<Network> load_llama(const ModelConfig& config, WeightLoader& weights, LayerRange range);
-std::unique_ptr<Network> load_phi3(const ModelConfig& config, WeightLoader& weights, LayerRange range);
-std::unique_ptr<Network> load_qwen2(const ModelConfig& config, WeightLoader& weights, LayerRange range);
-std::unique_ptr<Network> load_qwen3(const ModelConfig& config, WeightLoader& weights, LayerRange range);
-std::unique_ptr<Network> load_qwen3moe(const ModelConfig& config, WeightLoader& weights, LayerRange range);
+LoadNetwork load_gemma2, load_gemma3, load_gpt2, load_llama, load_phi3, load_qwen2, load_qwen3, load_qwen3moe;
 
 }  // namespace butterfly::model

@@ -39,10 +39,12 @@ struct HfConfig {
   std::vector<NamedTensor> tensors;
 };
 
+using ReadHfConfig = void(const JsonObject& config, const std::string& arch, HfConfig& to);
+
 struct HfArchitecture {
   std::string_view class_name;  // as in "architectures" of config.json
   std::string_view gguf_name;   // general.architecture
-  void (*read_config)(const JsonObject& config, const std::string& arch, HfConfig& to);
+  ReadHfConfig* read_config;
   std::array<std::span<const HfRule>, 4> rules;
   bool tied;  // whether output and embedding share a matrix when config.json does not say
 };
@@ -51,14 +53,10 @@ std::span<const HfArchitecture> hf_architectures();
 // The row for a config.json. Throws Error kUnsupported that names what was found and what exists.
 const HfArchitecture& hf_architecture_of(const JsonObject& config);
 
-// The readers of config.json, one per family.
-void read_llama_config(const JsonObject& config, const std::string& arch, HfConfig& to);
-void read_mistral_config(const JsonObject& config, const std::string& arch, HfConfig& to);  // also Mixtral
-void read_qwen2_config(const JsonObject& config, const std::string& arch, HfConfig& to);
-void read_qwen3_config(const JsonObject& config, const std::string& arch, HfConfig& to);  // also with experts
-void read_phi3_config(const JsonObject& config, const std::string& arch, HfConfig& to);
-void read_gemma_config(const JsonObject& config, const std::string& arch, HfConfig& to);  // 2 and 3
-void read_gpt2_config(const JsonObject& config, const std::string& arch, HfConfig& to);
+// The readers of config.json, one per family: Mistral's is Mixtral's too, Qwen 3's reads experts, Gemma's is
+// for 2 and 3.
+ReadHfConfig read_gemma_config, read_gpt2_config, read_llama_config, read_mistral_config, read_phi3_config,
+    read_qwen2_config, read_qwen3_config;
 
 // rope.freq_base and rope.scaling.*, and the tensors of per-pair factors (llama3, longrope). `rotated` is the
 // number of values of a head that turn.

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "model/formats/hf_architecture.h"
+#include "model/metadata/architecture_names.h"
 
 namespace butterfly::model {
 namespace {
@@ -134,6 +135,7 @@ constexpr HfArchitecture kArchitectures[] = {
      true},
     {"GPT2LMHeadModel", "gpt2", read_gpt2_config, {kGpt2}, true},
 };
+static_assert(covers_architectures(kArchitectures, &HfArchitecture::gguf_name));
 
 }  // namespace
 

@@ -65,25 +65,11 @@ void for_each_block(const RandomModelOptions& options, F&& fn) {
   for (uint32_t layer = 0; layer < options.block_count; ++layer) fn("blk." + std::to_string(layer) + ".");
 }
 
-void add_gemma2_metadata(const RandomModelOptions& options, Metadata& metadata);
-std::vector<TensorPlan> plan_gemma2(const RandomModelOptions& options);
-void add_gemma3_metadata(const RandomModelOptions& options, Metadata& metadata);
-std::vector<TensorPlan> plan_gemma3(const RandomModelOptions& options);
-void add_gpt2_metadata(const RandomModelOptions& options, Metadata& metadata);
-std::vector<TensorPlan> plan_gpt2(const RandomModelOptions& options);
-void add_llama_metadata(const RandomModelOptions& options, Metadata& metadata);
-std::vector<TensorPlan> plan_llama(const RandomModelOptions& options);
-void add_llama3_metadata(const RandomModelOptions& options, Metadata& metadata);
-std::vector<TensorPlan> plan_llama3(const RandomModelOptions& options);
-void add_mixtral_metadata(const RandomModelOptions& options, Metadata& metadata);
-std::vector<TensorPlan> plan_mixtral(const RandomModelOptions& options);
-void add_phi3_metadata(const RandomModelOptions& options, Metadata& metadata);
-std::vector<TensorPlan> plan_phi3(const RandomModelOptions& options);
-void add_qwen2_metadata(const RandomModelOptions& options, Metadata& metadata);
-std::vector<TensorPlan> plan_qwen2(const RandomModelOptions& options);
-void add_qwen3_metadata(const RandomModelOptions& options, Metadata& metadata);
-std::vector<TensorPlan> plan_qwen3(const RandomModelOptions& options);
-void add_qwen3moe_metadata(const RandomModelOptions& options, Metadata& metadata);
-std::vector<TensorPlan> plan_qwen3moe(const RandomModelOptions& options);
+// The rows' functions.
+AddMetadata add_gemma2_metadata, add_gemma3_metadata, add_gpt2_metadata, add_llama_metadata,
+    add_llama3_metadata, add_mixtral_metadata, add_phi3_metadata, add_qwen2_metadata, add_qwen3_metadata,
+    add_qwen3moe_metadata;
+PlanTensors plan_gemma2, plan_gemma3, plan_gpt2, plan_llama, plan_llama3, plan_mixtral, plan_phi3, plan_qwen2,
+    plan_qwen3, plan_qwen3moe;
 
 }  // namespace butterfly::model

@@ -9,6 +9,7 @@
 #include "kernels/quant/quant.h"
 #include "model/formats/file_type.h"
 #include "model/formats/gguf_writer.h"
+#include "model/metadata/architecture_names.h"
 #include "model/synthetic/random_layouts.h"
 #include "model/synthetic/synthetic_vocabulary.h"
 
@@ -27,6 +28,7 @@ constexpr RandomArchitecture kArchitectures[] = {
     {"gemma2", "gemma2", add_gemma2_metadata, plan_gemma2},
     {"gemma3", "gemma3", add_gemma3_metadata, plan_gemma3},
 };
+static_assert(covers_architectures(kArchitectures, &RandomArchitecture::architecture));
 
 // Values drawn and quantised at once: a few megabytes, and enough for every thread.
 constexpr size_t kChunkValues = size_t{1} << 19;

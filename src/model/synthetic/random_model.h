@@ -45,12 +45,15 @@ struct TensorPlan {
   float deviation = 0;
 };
 
+using AddMetadata = void(const RandomModelOptions& options, Metadata& metadata);
+using PlanTensors = std::vector<TensorPlan>(const RandomModelOptions& options);
+
 // How one architecture is laid out. Some are laid out in several ways: with or without experts, say.
 struct RandomArchitecture {
   std::string_view name;
   std::string_view architecture;  // as the file says
-  void (*add_metadata)(const RandomModelOptions& options, Metadata& metadata);
-  std::vector<TensorPlan> (*plan)(const RandomModelOptions& options);
+  AddMetadata* add_metadata;
+  PlanTensors* plan;
 };
 std::span<const RandomArchitecture> random_architectures();
 

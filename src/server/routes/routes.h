@@ -8,40 +8,19 @@
 
 namespace butterfly::server {
 
+using RouteFunction = void(ServerContext& context, ExchangePtr exchange);
+
 // OpenAI's.
-void list_models(ServerContext& context, ExchangePtr exchange);
-void show_model(ServerContext& context, ExchangePtr exchange);
-void chat_completions(ServerContext& context, ExchangePtr exchange);
-void completions(ServerContext& context, ExchangePtr exchange);
-void embeddings(ServerContext& context, ExchangePtr exchange);
-void responses(ServerContext& context, ExchangePtr exchange);
-
+RouteFunction list_models, show_model, chat_completions, completions, embeddings, responses;
 // llama.cpp's and vLLM's.
-void health(ServerContext& context, ExchangePtr exchange);
-void metrics(ServerContext& context, ExchangePtr exchange);
-void tokenize(ServerContext& context, ExchangePtr exchange);
-void detokenize(ServerContext& context, ExchangePtr exchange);
-
+RouteFunction health, metrics, tokenize, detokenize;
 // Ollama's.
-void ollama_root(ServerContext& context, ExchangePtr exchange);
-void ollama_version(ServerContext& context, ExchangePtr exchange);
-void ollama_tags(ServerContext& context, ExchangePtr exchange);
-void ollama_ps(ServerContext& context, ExchangePtr exchange);
-void ollama_show(ServerContext& context, ExchangePtr exchange);
-void ollama_chat(ServerContext& context, ExchangePtr exchange);
-void ollama_generate(ServerContext& context, ExchangePtr exchange);
-void ollama_embed(ServerContext& context, ExchangePtr exchange);
-
+RouteFunction ollama_root, ollama_version, ollama_tags, ollama_ps, ollama_show, ollama_chat, ollama_generate,
+    ollama_embed;
 // Of the cluster, where there is one.
-void cluster_status(ServerContext& context, ExchangePtr exchange);
-void cluster_events(ServerContext& context, ExchangePtr exchange);
-void cluster_remove(ServerContext& context, ExchangePtr exchange);
-
+RouteFunction cluster_status, cluster_events, cluster_remove;
 // For the operator, on the unix socket.
-void manage_ps(ServerContext& context, ExchangePtr exchange);
-void manage_stop(ServerContext& context, ExchangePtr exchange);
-void manage_load(ServerContext& context, ExchangePtr exchange);
-void manage_unload(ServerContext& context, ExchangePtr exchange);
+RouteFunction manage_ps, manage_stop, manage_load, manage_unload;
 
 // What several of them share.
 void respond_json(Exchange& exchange, const std::string& body);
