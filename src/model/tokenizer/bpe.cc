@@ -1,12 +1,12 @@
 #include "model/tokenizer/bpe.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "model/tokenizer/bpe_encoder.h"
 #include "model/tokenizer/byte_level.h"
+#include "model/tokenizer/piece_text.h"
 #include "model/tokenizer/unicode_text.h"
 
 namespace butterfly::model {
@@ -18,18 +18,6 @@ bool is_literal(TokenType type) {
 }
 
 bool is_plain(TokenType type) { return type != TokenType::kControl && type != TokenType::kUnknown; }
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  std::string result;
-  size_t done = 0;
-  for (size_t at; (at = text.find(from, done)) != std::string::npos; done = at + from.size()) {
-    result.append(text, done, at - done);
-    result += to;
-  }
-  if (done == 0) return;
-  result.append(text, done);
-  text = std::move(result);
-}
 
 }  // namespace
 
@@ -74,8 +62,7 @@ void BpeTokenizer::add_pieces() {
     }
     bool reachable = is_plain(v.types[i]);  // by merges
     if (row_.raw_text) {
-      pieces_[i] = text;
-      replace_all(pieces_[i], kSpaceMark, " ");
+      pieces_[i] = with_spaces(text);
     } else if (is_literal(v.types[i]) || !append_from_byte_letters(text, pieces_[i])) {
       pieces_[i] = text;
       // A user-defined token may be the joint of merges too (runs of spaces in some vocabularies).
@@ -114,12 +101,9 @@ void BpeTokenizer::add_merges(std::span<const std::string> merges) {
     if (good) {
       const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
       if (row_.raw_text) {
-        bytes = left;
-        replace_all(bytes, kSpaceMark, " ");
+        bytes = with_spaces(left);
         left_size = bytes.size();
-        std::string tail(right);
-        replace_all(tail, kSpaceMark, " ");
-        bytes += tail;
+        bytes += with_spaces(right);
       } else {
         good = append_from_byte_letters(left, bytes);
         left_size = bytes.size();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "model/tokenizer/piece_text.h"
 #include "model/tokenizer/unicode_text.h"
 
 namespace butterfly::model {
@@ -84,6 +85,22 @@ void SpecialTokens::split(const Vocabulary& vocabulary, std::string_view text, c
     done = from = end;
   }
   if (done < text.size()) plain(text.substr(done));
+}
+
+void SpecialTokens::split_prefixed(const Vocabulary& vocabulary, std::string_view text,
+                                   const ControlRule& control, bool space_prefix,
+                                   FunctionRef<void(std::string_view, bool)> plain,
+                                   std::vector<int32_t>& ids) const {
+  bool first = true;
+  const auto stretch = [&](std::string_view part) {
+    plain(part, space_prefix && (first || !vocabulary.rules.prefix_first));
+    first = false;
+  };
+  const auto token = [&](int32_t id) {
+    ids.push_back(id);
+    first = false;
+  };
+  split(vocabulary, text, control, stretch, token);
 }
 
 }  // namespace butterfly::model

@@ -23,6 +23,12 @@ class SpecialTokens {
   // Calls plain() and token() in the order of the text. Borrows the vocabulary's flags for the call.
   void split(const Vocabulary& vocabulary, std::string_view text, const ControlRule& control,
              FunctionRef<void(std::string_view)> plain, FunctionRef<void(int32_t)> token) const;
+  // As SentencePiece reads a text: every stretch of plain text begins with a space that is not in it, or, by
+  // the vocabulary's rules, only one that begins the text. Calls plain(stretch, prefixed); tokens go to
+  // `ids`.
+  void split_prefixed(const Vocabulary& vocabulary, std::string_view text, const ControlRule& control,
+                      bool space_prefix, FunctionRef<void(std::string_view, bool)> plain,
+                      std::vector<int32_t>& ids) const;
 
  private:
   TokenMatcher user_defined_;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/utf8.h"
+#include "model/tokenizer/piece_text.h"
 #include "model/tokenizer/spm_encoder.h"
 
 namespace butterfly::model {
@@ -160,16 +161,9 @@ void SpmTokenizer::add_merges(std::span<const std::string> merges,
 void SpmTokenizer::encode_text(std::string_view text, const ControlRule& control,
                                std::vector<int32_t>& ids) const {
   SpmEncoder encoder(*this, ids);
-  bool first = true;
-  const auto plain = [&](std::string_view stretch) {
-    encoder.encode(stretch, space_prefix_ && (first || !vocabulary_.rules.prefix_first));
-    first = false;
-  };
-  const auto token = [&](int32_t id) {
-    ids.push_back(id);
-    first = false;
-  };
-  special_.split(vocabulary_, text, control, plain, token);
+  special_.split_prefixed(
+      vocabulary_, text, control, space_prefix_,
+      [&](std::string_view stretch, bool prefixed) { encoder.encode(stretch, prefixed); }, ids);
 }
 
 }  // namespace butterfly::model

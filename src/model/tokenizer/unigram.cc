@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "model/tokenizer/piece_text.h"
 
 namespace butterfly::model {
 namespace {
@@ -146,16 +147,9 @@ void UnigramTokenizer::append_best(std::string_view text, std::vector<int32_t>& 
 
 void UnigramTokenizer::encode_text(std::string_view text, const ControlRule& control,
                                    std::vector<int32_t>& ids) const {
-  bool first = true;
-  const auto plain = [&](std::string_view stretch) {
-    append_best(normalize(stretch, space_prefix_ && (first || !vocabulary_.rules.prefix_first)), ids);
-    first = false;
-  };
-  const auto token = [&](int32_t id) {
-    ids.push_back(id);
-    first = false;
-  };
-  special_.split(vocabulary_, text, control, plain, token);
+  special_.split_prefixed(
+      vocabulary_, text, control, space_prefix_,
+      [&](std::string_view stretch, bool prefixed) { append_best(normalize(stretch, prefixed), ids); }, ids);
 }
 
 }  // namespace butterfly::model

@@ -1,7 +1,6 @@
 #include "model/tokenizer/vocabulary.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -126,23 +125,6 @@ Vocabulary Vocabulary::read(const Metadata& metadata) {
     fail(Errc::kCorrupt, "{}: key {}: expected {} as tokenizer.ggml.tokens has, found {}", v.source, size_key,
          v.size(), stated);
   return v;
-}
-
-std::string with_spaces(std::string_view piece) {
-  std::string text;
-  while (!piece.empty()) {
-    const bool mark = piece.starts_with(kSpaceMark);
-    text += mark ? ' ' : piece[0];
-    piece.remove_prefix(mark ? kSpaceMark.size() : 1);
-  }
-  return text;
-}
-
-int parse_byte_token(std::string_view piece) {
-  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
-  int value = -1;
-  const auto [end, error] = std::from_chars(piece.data() + 3, piece.data() + 5, value, 16);
-  return error == std::errc() && end == piece.data() + 5 ? value : -1;
 }
 
 }  // namespace butterfly::model

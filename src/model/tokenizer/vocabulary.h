@@ -12,11 +12,6 @@ namespace butterfly::model {
 
 inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  // U+2581: how SentencePiece writes a space
 
-// A piece of SentencePiece's as text: its marks are spaces.
-std::string with_spaces(std::string_view piece);
-// "<0x0A>" -> 10, -1 if the piece has another form.
-int parse_byte_token(std::string_view piece);
-
 // Numbered as in GGUF's tokenizer.ggml.token_type.
 enum class TokenType : uint8_t {
   kUndefined = 0,
