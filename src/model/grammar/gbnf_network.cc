@@ -1,115 +1,49 @@
 #include "model/grammar/gbnf_network.h"
 
 #include <algorithm>
-#include <map>
 
 #include "base/error.h"
 #include "model/grammar/limits.h"
+#include "model/grammar/thompson.h"
 
 namespace butterfly::model::grammar {
 
 namespace {
 
-using Kind = RegexNode::Kind;
-
+// What is particular to grammars: a rule is a part that is called.
 class Builder {
  public:
-  explicit Builder(const GbnfTree& tree) : tree_(tree) {}
-
-  GbnfNetwork build() {
-    for (const GbnfRule& rule : tree_.rules) {
+  GbnfNetwork build(const GbnfTree& tree) {
+    Thompson construction(std::span(tree.nodes), *this, "grammar:");
+    for (const GbnfRule& rule : tree.rules) {
       const uint32_t start = add_state();
       out_.starts.push_back(start);
-      out_.states[add(rule.root, start)].final = true;
+      const uint32_t end = construction.add(rule.root, start);
+      out_.states[end].final = true;
     }
-    out_.root = out_.starts[tree_.root];
+    out_.root = out_.starts[tree.root];
     return std::move(out_);
   }
 
- private:
   uint32_t add_state() {
     if (out_.states.size() >= kNfaStatesMax)
       fail(Errc::kOutOfMemory, "grammar: needs more than {} states", kNfaStatesMax);
     out_.states.emplace_back();
     return static_cast<uint32_t>(out_.states.size() - 1);
   }
-  void jump(uint32_t from, uint32_t to) { out_.states[from].jumps.push_back(to); }
-
-  // The recursion is as deep as the tree, which the parser bounds.
-  uint32_t add(uint32_t index, uint32_t from) {
-    if (++steps_ > 4 * kNfaStatesMax)
-      fail(Errc::kOutOfMemory, "grammar: needs more than {} steps to build", 4 * kNfaStatesMax);
-    const RegexNode& node = tree_.nodes[index];
-    switch (node.kind) {
-      case Kind::kSet: {
-        const uint32_t to = add_state();
-        add_set(from, to, node.set);
-        return to;
-      }
-      case Kind::kRule: {
-        const uint32_t to = add_state();
-        out_.states[from].calls.push_back({node.min, to});
-        return to;
-      }
-      case Kind::kConcat:
-        for (const uint32_t child : node.children) from = add(child, from);
-        return from;
-      case Kind::kAlternatives: {
-        const uint32_t to = add_state();
-        for (const uint32_t child : node.children) {
-          const uint32_t begin = add_state();
-          jump(from, begin);
-          jump(add(child, begin), to);
-        }
-        return to;
-      }
-      case Kind::kRepeat:
-        return add_repeat(node, from);
-      default:
-        return from;
-    }
+  void add_jump(uint32_t from, uint32_t to) { out_.states[from].jumps.push_back(to); }
+  void add_edge(uint32_t from, uint8_t first, uint8_t last, uint32_t to) {
+    out_.states[from].edges.push_back({first, last, to});
   }
-
-  uint32_t add_repeat(const RegexNode& node, uint32_t from) {
-    for (uint32_t i = 0; i < node.min; ++i) from = add(node.children[0], from);
+  uint32_t add_leaf(const RegexNode& node, uint32_t from) {
+    if (node.kind != RegexNode::Kind::kRule) return from;
     const uint32_t to = add_state();
-    if (node.max == RegexNode::kNoMax) {
-      const uint32_t loop = add_state();
-      jump(from, loop);
-      jump(add(node.children[0], loop), loop);
-      jump(loop, to);
-      return to;
-    }
-    jump(from, to);
-    for (uint32_t i = node.min; i < node.max; ++i) {
-      from = add(node.children[0], from);
-      jump(from, to);
-    }
+    out_.states[from].calls.push_back({node.min, to});
     return to;
   }
 
-  void add_set(uint32_t from, uint32_t to, const CodePointSet& set) {
-    std::map<std::vector<std::pair<uint8_t, uint8_t>>, uint32_t> endings;
-    for (const ByteSequence& sequence : utf8_sequences(set)) {
-      uint32_t target = to;
-      std::vector<std::pair<uint8_t, uint8_t>> ending;
-      for (int i = sequence.count - 1; i > 0; --i) {
-        const ByteRange range = sequence.bytes[static_cast<size_t>(i)];
-        ending.emplace_back(range.first, range.last);
-        auto [found, is_new] = endings.try_emplace(ending, 0);
-        if (is_new) {
-          found->second = add_state();
-          out_.states[found->second].edges.push_back({range.first, range.last, target});
-        }
-        target = found->second;
-      }
-      out_.states[from].edges.push_back({sequence.bytes[0].first, sequence.bytes[0].last, target});
-    }
-  }
-
-  const GbnfTree& tree_;
+ private:
   GbnfNetwork out_;
-  size_t steps_ = 0;
 };
 
 // A least fixed point over states: good if final, or if some way on is good. `through_edges`: bytes count as
@@ -200,7 +134,7 @@ void check_left_recursion(const GbnfNetwork& net, const GbnfTree& tree) {
 }  // namespace
 
 GbnfNetwork build_network(const GbnfTree& tree) {
-  GbnfNetwork net = Builder(tree).build();
+  GbnfNetwork net = Builder().build(tree);
   check_left_recursion(net, tree);
   const std::vector<uint8_t> good = reaches_end(net, true);
   if (!good[net.root]) fail(Errc::kInvalidArgument, "grammar: no text satisfies the rule 'root'");

@@ -18,24 +18,8 @@ uint32_t Nfa::add_state() {
 
 void Nfa::add_jump(uint32_t from, uint32_t to, When when) { states_[from].jumps.push_back({to, when}); }
 
-void Nfa::add_set(uint32_t from, uint32_t to, const CodePointSet& set) {
-  // Sequences with the same ending share its states.
-  std::map<std::vector<std::pair<uint8_t, uint8_t>>, uint32_t> endings;
-  for (const ByteSequence& sequence : utf8_sequences(set)) {
-    uint32_t target = to;
-    std::vector<std::pair<uint8_t, uint8_t>> ending;
-    for (int i = sequence.count - 1; i > 0; --i) {
-      const ByteRange range = sequence.bytes[static_cast<size_t>(i)];
-      ending.emplace_back(range.first, range.last);
-      auto [found, is_new] = endings.try_emplace(ending, 0);
-      if (is_new) {
-        found->second = add_state();
-        states_[found->second].edges.push_back({range.first, range.last, target});
-      }
-      target = found->second;
-    }
-    states_[from].edges.push_back({sequence.bytes[0].first, sequence.bytes[0].last, target});
-  }
+void Nfa::add_edge(uint32_t from, uint8_t first, uint8_t last, uint32_t to) {
+  states_[from].edges.push_back({first, last, to});
 }
 
 // The subset construction.

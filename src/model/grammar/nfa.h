@@ -1,14 +1,13 @@
 // A nondeterministic automaton over bytes, built piece by piece from a regular expression.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <vector>
 
-#include "model/grammar/code_points.h"
 #include "model/grammar/dfa.h"
 
 namespace butterfly::model::grammar {
 
+// A value. One thread builds it; determinize() changes nothing.
 class Nfa {
  public:
   enum class When : uint8_t { kAlways, kAtBegin, kAtEnd };
@@ -16,8 +15,8 @@ class Nfa {
   // Throws Error kOutOfMemory past the limit of states.
   uint32_t add_state();
   void add_jump(uint32_t from, uint32_t to, When when = When::kAlways);
-  // One character of the set leads from `from` to `to`.
-  void add_set(uint32_t from, uint32_t to, const CodePointSet& set);
+  // One byte from `first` to `last` leads from `from` to `to`.
+  void add_edge(uint32_t from, uint8_t first, uint8_t last, uint32_t to);
 
   // Texts that lead from `start` to `final`. `final` absorbs: once there, the rest of the text does not
   // matter. Throws Error kOutOfMemory past the limits.
