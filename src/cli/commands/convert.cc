@@ -47,11 +47,15 @@ int convert(ConvertCommand& command) {
   {
     Progress bar(command.options.type ? fmt::format("to {}", command.options.type->name) : "converting",
                  from.tensor_bytes(), ProgressUnit::kBytes);
-    result = model::convert_model(from, command.out, command.options, pool,
-                                  [&](uint64_t done, uint64_t, const std::string&) {
-                                    throw_if_interrupted();
-                                    bar.update(done);
-                                  });
+    try {
+      result = model::convert_model(from, command.out, command.options, pool,
+                                    [&](uint64_t done, uint64_t, const std::string&) {
+                                      throw_if_interrupted();
+                                      bar.update(done);
+                                    });
+    } catch (const model::RequantizeError& error) {
+      fail(error.code(), "{}; --allow-requantize does it all the same", error.what());
+    }
   }
   const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - start;
   fmt::print(stderr, "wrote {} ({}, {:.2f} bits per weight, from {}) in {}\n", command.out,

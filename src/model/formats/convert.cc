@@ -37,9 +37,9 @@ void check_tensor(const ModelFile& from, const NamedTensor& tensor, DType to, co
     refuse(Errc::kUnsupported, fmt::format("GGUF has no type {}", tensor.type_name()));
   if (tensor.dtype == to) return;
   if (dtype_info(tensor.dtype).quantised() && !options.allow_requantize)
-    refuse(Errc::kInvalidArgument,
-           fmt::format("is {} already and would lose more as {}; --allow-requantize does it all the same",
-                       dtype_name(tensor.dtype), dtype_name(to)));
+    throw RequantizeError(fmt::format("{}: tensor {}: is {} already and would lose more as {}",
+                                      from.path().string(), printable(tensor.name), dtype_name(tensor.dtype),
+                                      dtype_name(to)));
   if (!kernels::can_quantize(to))
     refuse(Errc::kUnsupported, fmt::format("this build cannot write {}", dtype_name(to)));
 }

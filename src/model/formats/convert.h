@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "base/error.h"
 #include "base/thread_pool.h"
 #include "model/formats/file_type.h"
 #include "model/formats/model_file.h"
@@ -18,6 +19,12 @@ struct ConvertOptions {
   bool allow_requantize = false;
 };
 
+// Values would be requantised without leave.
+class RequantizeError : public Error {
+ public:
+  explicit RequantizeError(const std::string& text) : Error(Errc::kInvalidArgument, text) {}
+};
+
 // Bytes read so far and in all, and the tensor being worked on. May throw to stop.
 using ConvertProgress = std::function<void(uint64_t done, uint64_t total, const std::string& tensor)>;
 
@@ -28,8 +35,7 @@ struct ConvertResult {
 };
 
 // Writes `to` whole or not at all; the same bytes for any number of threads. Throws Error: kInvalidArgument
-// when `to` is one of the model's own files, or values would be requantised without leave; kUnsupported for
-// values GGUF has no type for.
+// when `to` is one of the model's own files; RequantizeError; kUnsupported for values GGUF has no type for.
 ConvertResult convert_model(const ModelFile& from, const std::filesystem::path& to,
                             const ConvertOptions& options, ThreadPool& pool,
                             const ConvertProgress& progress = {});

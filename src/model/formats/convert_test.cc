@@ -119,7 +119,7 @@ TEST_F(Convert, FallbacksAreCounted) {
 TEST_F(Convert, RequantisingHasToBeAskedFor) {
   const fs::path from = make("in.gguf", DType::kQ8_0);
   EXPECT_THAT(error_of(from, folder_ / "out.gguf", "Q4_0"), HasSubstr("is Q8_0 already"));
-  EXPECT_THAT(error_of(from, folder_ / "out.gguf", "Q4_0"), HasSubstr("--allow-requantize"));
+  EXPECT_THAT(error_of(from, folder_ / "out.gguf", "Q4_0"), HasSubstr("already and would lose more as Q4_0"));
   EXPECT_FALSE(fs::exists(folder_ / "out.gguf"));
   run(from, folder_ / "out.gguf", "Q4_0", /*requantize=*/true);
   EXPECT_EQ(open_model(folder_ / "out.gguf").tensor("blk.0.attn_q.weight").dtype(), DType::kQ4_0);

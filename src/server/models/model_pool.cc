@@ -49,7 +49,8 @@ std::string_view model_state_name(ModelState state) {
 ModelPool::ModelPool(std::vector<ModelSpec> specs, Options options) : options_(std::move(options)) {
   for (ModelSpec& spec : specs) {
     if (find(spec.name) != nullptr)
-      fail(Errc::kInvalidArgument, "two models are called '{}'; name them: -m NAME=FILE", spec.name);
+      fail(Errc::kInvalidArgument, "two models are called '{}'; give each a name of its own (NAME=FILE)",
+           spec.name);
     entries_.emplace_back().info.spec = std::move(spec);
   }
 }
