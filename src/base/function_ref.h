@@ -9,6 +9,7 @@ namespace butterfly {
 template <typename Signature>
 class FunctionRef;
 
+// Borrows the callable, which must outlive every call; free to copy. As thread-safe as what it borrows.
 template <typename R, typename... Args>
 class FunctionRef<R(Args...)> {
  public:

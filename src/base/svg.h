@@ -8,6 +8,7 @@ namespace butterfly {
 // Escapes &, <, > and quotes.
 std::string svg_escape(std::string_view text);
 
+// A picture that grows by calls, in the order in which its shapes are drawn. One thread.
 class Svg {
  public:
   Svg(double width, double height);

@@ -15,6 +15,8 @@
 
 namespace butterfly {
 
+// Typed access to one table of a file, that remembers which keys were read. Borrows the table. One thread.
+// Every fault throws Error kInvalidArgument with file, line, key and what was expected.
 class TomlTable {
  public:
   TomlTable(const toml::table& table, std::string_view file) : table_(table), file_(file) {}

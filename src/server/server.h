@@ -21,6 +21,8 @@ struct ServerOptions {
   std::shared_ptr<runtime::ClusterStart> cluster = nullptr;
 };
 
+// Owns models, engines, threads and ports. One thread constructs and runs it; stop() may come from any.
+// Requests that fail are answered so and leave the rest as it is.
 class Server {
  public:
   // Checks everything, opens the ports and loads the models (unless `lazy`). Throws Error; for an address

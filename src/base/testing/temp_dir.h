@@ -12,6 +12,7 @@
 
 namespace butterfly::testing {
 
+// A folder of its own, removed with all that is in it by the destructor. One thread.
 class TempDir {
  public:
   TempDir() {

@@ -41,6 +41,8 @@ struct TrainingValues {
   graph::Loss loss;
 };
 
+// The layers of one stage, as functions that add them to a graph. Owns its weights, which may be shared with
+// others. Immutable: any thread may build from it.
 class Network {
  public:
   virtual ~Network() = default;

@@ -25,6 +25,8 @@ struct Scope {
 // range, namespace, raise_exception ...: known without being defined.
 bool is_global_function(std::string_view name);
 
+// One rendering of one template, by one thread. Owns every scope and namespace that the rendering makes;
+// borrows the tree. After an Error it is of no more use but for line().
 class Evaluator {
  public:
   // `budget` stays with the caller and has the last word on everything that is made.

@@ -7,6 +7,7 @@
 
 namespace butterfly::model::chat_template {
 
+// Held on the stack: the constructor opens the scope, the destructor goes back to the one before.
 class Evaluator::Inner {
  public:
   explicit Inner(Evaluator& evaluator) : Inner(evaluator, evaluator.scope_) {}

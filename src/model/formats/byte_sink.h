@@ -13,6 +13,7 @@ class ByteSink {
   virtual void write(std::span<const std::byte> bytes) = 0;
 };
 
+// Keeps all bytes. One thread.
 class MemorySink final : public ByteSink {
  public:
   void write(std::span<const std::byte> from) override {

@@ -72,6 +72,8 @@ std::shared_ptr<const TextTokens> TextTokenCache::get_or(uint64_t id, uint32_t s
   return made;
 }
 
+// Masks of one schema over one vocabulary. Shares matcher, index and cache with the constraints made from it.
+// Any thread: only the cache changes, and that has a lock.
 class JsonMasker {
  public:
   JsonMasker(std::shared_ptr<const JsonMatcher> matcher, std::shared_ptr<const TokenIndex> index,

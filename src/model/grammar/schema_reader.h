@@ -20,6 +20,8 @@ struct SchemaContext {
   uint32_t scope = 0;  // of dynamic anchors: index of a SchemaRefs::Scope
 };
 
+// Reads one schema into a graph, keyword by keyword. Borrows the document. One thread, one read(); after an
+// Error, which names the keyword and its place, it is of no more use.
 class SchemaReader {
  public:
   SchemaReader(const SchemaJson& document, const SchemaOptions& options);

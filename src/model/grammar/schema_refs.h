@@ -17,6 +17,8 @@ using SchemaJson = nlohmann::ordered_json;  // keeps the order of properties
 // "http://a/b/c.json" and "d.json#x" -> "http://a/b/d.json#x".
 std::string resolve_uri(std::string_view base, std::string_view reference);
 
+// Finds what $ref and $dynamicRef point at, in the schema and in the documents that are at hand; nothing is
+// ever fetched. Immutable after the constructor: any thread.
 class SchemaRefs {
  public:
   struct Place {

@@ -21,6 +21,8 @@ using LiteralSet = std::vector<Literal>;  // sorted, each once; all must hold
 
 struct Conjunction;
 
+// The sets of values that a schema speaks of, each once, numbered. All work is done in the constructor,
+// within the budget of the compilation; immutable then, so any thread may read it.
 class SchemaSets {
  public:
   // Throws Error: kUnsupported and kOutOfMemory name the keyword and place.

@@ -7,6 +7,7 @@
 
 namespace butterfly::model::grammar {
 
+// Base of a parser: borrows the text, and stands at one place of it. One thread. Errors name the place.
 class SourceReader {
  protected:
   explicit SourceReader(std::string_view text) : text_(text) {}

@@ -9,6 +9,7 @@
 
 namespace butterfly::model::grammar {
 
+// Owns copies of what it needs of the texts. Immutable after the constructor: any thread.
 class TokenTrie {
  public:
   struct Node {

@@ -18,6 +18,7 @@
 
 namespace butterfly::model {
 
+// Immutable but for a memo of words that is safe to race on: any thread.
 class BpeTokenizer final : public Tokenizer {
  public:
   // `merges` are "left right". Throws Error kCorrupt for a merge of another form.

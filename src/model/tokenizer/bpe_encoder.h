@@ -9,6 +9,7 @@
 
 namespace butterfly::model {
 
+// Borrows the tokenizer and appends to the ids of one call. One thread.
 class BpeEncoder {
  public:
   BpeEncoder(const BpeTokenizer& tokenizer, std::vector<int32_t>& ids)

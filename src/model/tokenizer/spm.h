@@ -20,6 +20,7 @@
 
 namespace butterfly::model {
 
+// Immutable: any thread.
 class SpmTokenizer final : public Tokenizer {
  public:
   // Throws Error kCorrupt for byte tokens that are not <0xNN> and pieces longer than kPieceBytesMax.

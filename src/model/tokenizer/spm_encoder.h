@@ -10,6 +10,7 @@
 
 namespace butterfly::model {
 
+// Borrows the tokenizer and appends to the ids of one call. One thread.
 class SpmEncoder {
  public:
   SpmEncoder(const SpmTokenizer& tokenizer, std::vector<int32_t>& ids) : t_(tokenizer), ids_(ids) {}

@@ -15,6 +15,7 @@
 
 namespace butterfly::model {
 
+// Immutable: any thread.
 class UnigramTokenizer final : public Tokenizer {
  public:
   UnigramTokenizer(Vocabulary vocabulary, CharsMap chars_map, bool remove_extra_spaces);

@@ -14,6 +14,7 @@
 
 namespace butterfly::model {
 
+// Immutable: any thread.
 class WordPieceTokenizer final : public Tokenizer {
  public:
   WordPieceTokenizer(Vocabulary vocabulary, bool lowercase, bool strip_accents);

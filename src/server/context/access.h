@@ -45,6 +45,7 @@ struct AccessOptions {
   std::vector<std::string> origins;  // "https://chat.example.org"; pages of this machine are allowed anyway
 };
 
+// What the options allow, asked for every request before its body is read. Immutable: any thread.
 class AccessPolicy {
  public:
   explicit AccessPolicy(AccessOptions options) : options_(std::move(options)) {}

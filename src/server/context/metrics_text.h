@@ -11,6 +11,7 @@ namespace butterfly::server {
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
+// Grows line by line: a family, then its values. One thread.
 class MetricsText {
  public:
   void family(std::string_view name, std::string_view type, std::string_view help);

@@ -7,6 +7,8 @@
 
 namespace butterfly::server {
 
+// Shared by whoever answers; any thread may call it. Calls for a connection that is gone do nothing, and one
+// that dies without an answer ends its request.
 class ConnectionExchange final : public Exchange {
  public:
   ConnectionExchange(std::shared_ptr<ConnectionShared> shared, std::shared_ptr<Connection> connection,

@@ -41,6 +41,8 @@ struct HttpCounters {
   std::array<std::atomic<uint64_t>, 6> responses{};  // by class of status: [2] are the 2xx
 };
 
+// Owns its sockets and connections. One thread runs it; what says so may be called from others. What goes
+// wrong on a connection ends that connection and nothing else.
 class HttpServer {
  public:
   // Opens the ports; nothing is accepted before run(). Throws Error that names address and reason.

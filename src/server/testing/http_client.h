@@ -14,6 +14,7 @@ struct Reply {
   std::string body;                           // without the framing of chunks
 };
 
+// One connection, closed by the destructor. One thread.
 class Client {
  public:
   explicit Client(uint16_t port);

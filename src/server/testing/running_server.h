@@ -13,6 +13,7 @@ namespace butterfly::server::testing {
 // Random weights, bytes as vocabulary, `context` positions; the same file for the same numbers.
 void write_test_model(const std::filesystem::path& path, uint32_t context = 512, uint64_t seed = 1);
 
+// Owns the server, its folder and the thread that runs it; ends them in the destructor.
 class RunningServer {
  public:
   // `change` edits the settings; without models in them the server has one called "tiny".

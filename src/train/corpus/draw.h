@@ -8,6 +8,7 @@
 
 namespace butterfly::train {
 
+// The choices of one item, one after the other. One thread.
 class Draw {
  public:
   Draw(uint64_t seed, uint64_t item) : seed_(seed), item_(item) {}

@@ -54,6 +54,7 @@ struct Document {
   size_t ignored = 0;  // leading ids that are given, not learned: their targets do not count
 };
 
+// Owns the packed windows. Immutable after the constructor: any thread may read.
 class DocumentDataset final : public Dataset {
  public:
   // A document needs two ids to have a target; shorter ones are left out and counted.

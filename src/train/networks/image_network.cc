@@ -171,7 +171,7 @@ ValueId add_layer(graph::Graph& g, const Layer& layer, ValueId x, ValueId other,
   return activate(g, x, type, layer.name);
 }
 
-// Which value a layer reads, where ways part and meet.
+// Which value a layer reads: the one before, or one that it names.
 class Ways {
  public:
   explicit Ways(ValueId pixels) : pixels_(pixels), entered_(pixels), before_(pixels) {}

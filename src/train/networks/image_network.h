@@ -1,4 +1,4 @@
-// Image networks described in TOML: layers one behind the other, with names where ways part and meet.
+// Image networks described in TOML: layers one behind the other, with names where branches begin and join.
 //
 //   input = [28, 28, 1]          # height, width, channels
 //   [[layer]]
@@ -18,7 +18,7 @@
 // the one before; "input" is the image. Sizes with two values are [height, width]. The last layer's values
 // are the classes' logits.
 //
-// Layers that come back again are a block: its name is a type, "$key" stands for what its use has there, and
+// Layers that repeat are a block: its name is a type, "$key" stands for what its use has there, and
 // inside it "input" is what comes in.
 //
 //   [[block.residual.layer]]
@@ -46,6 +46,7 @@
 
 namespace butterfly::train {
 
+// Owns its weights, which the trainer changes in place. Building graphs is for any thread; training for one.
 class ImageNetwork : public TrainableNetwork {
  public:
   // Throws Error kInvalidArgument with file, line, layer, expected and found. Weights are a function of

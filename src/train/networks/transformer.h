@@ -24,6 +24,8 @@ struct TransformerOptions {
   float dropout = 0;
 };
 
+// Owns its weights as floats, which the trainer changes in place. Building graphs is for any thread; training
+// for one.
 class Transformer : public TrainableNetwork {
  public:
   // All weights of the file become floats that learn. Floats in memory are taken as they are, so one

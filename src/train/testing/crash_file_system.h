@@ -20,6 +20,7 @@ enum class AfterCrash {
   kTornFiles,      // names as after the calls, but contents that were not synced are half there
 };
 
+// Files in memory, with what a crash would leave of them. One thread.
 class CrashFileSystem final : public FileSystem {
  public:
   CrashFileSystem() : root_(std::make_shared<Node>(Node{.folder = true})) {}

@@ -8,6 +8,7 @@
 
 namespace butterfly::train::testing {
 
+// Immutable: any thread.
 class CountingDataset final : public Dataset {
  public:
   explicit CountingDataset(uint64_t size) : size_(size) {}
