@@ -1,5 +1,5 @@
-// Gemma 3, its text part: normalised heads; of six layers five see a window and turn by a rope base of their
-// own.
+// Gemma 3, its text part: normalised heads; of six layers five see a window and rotate by a rope base of
+// their own.
 #include "model/arch/config_keys.h"
 #include "model/arch/gemma.h"
 

@@ -8,7 +8,7 @@
 namespace butterfly::model {
 namespace {
 
-// A vector of frequency divisors, one per turned pair.
+// A vector of frequency divisors, one per rotated pair.
 std::vector<float> read_factors(const ModelFile& file, const std::string& name, size_t pairs) {
   const Tensor factors = file.tensor(name, {static_cast<int64_t>(pairs)});
   if (factors.dtype() != DType::kF32)

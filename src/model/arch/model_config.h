@@ -17,8 +17,8 @@ struct ModelConfig {
   size_t head_dim = 0;
   size_t ff = 0;  // columns inside the feed-forward part
   size_t vocab = 0;
-  size_t context = 0;        // positions the model was trained for
-  size_t run_context = 0;    // positions this run will use: some models turn by other angles in long contexts
+  size_t context = 0;      // positions the model was trained for
+  size_t run_context = 0;  // positions this run will use: some models rotate by other angles in long contexts
   size_t positions_max = 0;  // with learned positions: how many there are; 0: no such bound
   float norm_eps = 1e-5f;
   kernels::RopeParams rope;

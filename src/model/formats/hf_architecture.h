@@ -59,7 +59,7 @@ ReadHfConfig read_gemma_config, read_gpt2_config, read_llama_config, read_mistra
     read_qwen2_config, read_qwen3_config;
 
 // rope.freq_base and rope.scaling.*, and the tensors of per-pair factors (llama3, longrope). `rotated` is the
-// number of values of a head that turn.
+// number of values of a head that are rotated.
 void read_rope_config(const JsonObject& config, const std::string& arch, uint32_t rotated,
                       double default_base, HfConfig& to);
 

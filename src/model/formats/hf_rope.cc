@@ -103,8 +103,8 @@ RopeSettings find_rope_settings(const JsonObject& config) {
 void read_rope_config(const JsonObject& config, const std::string& arch, uint32_t rotated,
                       double default_base, HfConfig& to) {
   if (rotated == 0 || rotated % 2 != 0 || rotated > kRotatedMax)
-    fail(Errc::kCorrupt, "{}: {} values of a head turn, expected an even number up to {}", config.file(),
-         rotated, kRotatedMax);
+    fail(Errc::kCorrupt, "{}: {} values of a head are rotated, expected an even number up to {}",
+         config.file(), rotated, kRotatedMax);
   const RopeSettings settings = find_rope_settings(config);
   const auto& scaling = settings.scaling;
   const double base = settings.base.value_or(default_base);
@@ -115,7 +115,7 @@ void read_rope_config(const JsonObject& config, const std::string& arch, uint32_
 
   const std::string type = scaling->string_or("rope_type", scaling->string_or("type", "default"));
   // "dynamic" changes the base with the length of the text, but only beyond max_position_embeddings, which is
-  // our context: up to there it is "default". Beyond, keys in a cache would have to turn again.
+  // our context: up to there it is "default". Beyond, keys in a cache would have to be rotated again.
   if (type == "default" || type == "dynamic") return;
   if (type == "llama3") {
     to.tensors.push_back(factors_tensor("rope_freqs.weight", llama3_factors(*scaling, base, rotated)));
