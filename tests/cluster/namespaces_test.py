@@ -178,6 +178,14 @@ class Events:
         assert numbers == list(range(1, len(numbers) + 1)), f"events are missing or twice: {numbers}"
 
 
+def complete(prompt):
+    body = json.dumps({"prompt": prompt, "max_tokens": 24, "logprobs": 3, "seed": 7, "ignore_eos": True, "temperature": 0})
+    answer = subprocess.run(["ip", "netns", "exec", f"{TAG}a", "curl", "-s", "http://127.0.0.1:8080/v1/completions",
+                             "-H", "Content-Type: application/json", "-d", body], capture_output=True, text=True, timeout=300)
+    choice = json.loads(answer.stdout)["choices"][0]
+    return choice["text"], choice["logprobs"]["tokens"], choice["logprobs"]["token_logprobs"]
+
+
 def same_bits():
     """Split evenly over three machines."""
     model = f"{WORK}/a/model.gguf"
@@ -209,13 +217,20 @@ def same_bits():
         assert end_of_certificate("b") > ends + datetime.timedelta(days=70), f"{end_of_certificate('b')} after {ends}"
         print("found on the local network; a certificate with ten days left was renewed")
         for prompt, wanted in zip(PROMPTS, expected):
-            body = json.dumps({"prompt": prompt, "max_tokens": 24, "logprobs": 3, "seed": 7, "ignore_eos": True, "temperature": 0})
-            answer = subprocess.run(["ip", "netns", "exec", f"{TAG}a", "curl", "-s", "http://127.0.0.1:8080/v1/completions",
-                                     "-H", "Content-Type: application/json", "-d", body], capture_output=True, text=True, timeout=300)
-            choice = json.loads(answer.stdout)["choices"][0]
-            found = (choice["text"], choice["logprobs"]["tokens"], choice["logprobs"]["token_logprobs"])
-            assert found == wanted, f"{found}\n{wanted}"
+            assert complete(prompt) == wanted
         print("three machines: the same tokens and logarithms as one")
+
+        # Two workers do not reach each other any more; everybody else reaches both. It is found, named and planned around.
+        for name, other in (("b", "10.77.0.3"), ("c", "10.77.0.2")):
+            ip("-n", f"{TAG}{name}", "route", "add", "blackhole", f"{other}/32")
+        start = time.monotonic()
+        assert complete(PROMPTS[0]) == expected[0]
+        print(f"a cut between two machines: the same tokens, {time.monotonic() - start:.1f} s after it")
+        named = [e for e in events.found if e["kind"] in ("halted", "load_failed") and "b" in e["text"] and "c" in e["text"]]
+        assert named, events.found
+        print("named:", named[0]["text"])
+        for name, other in (("b", "10.77.0.3"), ("c", "10.77.0.2")):
+            ip("-n", f"{TAG}{name}", "route", "del", "blackhole", f"{other}/32")
         nodes[1].end()
         events.wait_for("left", "c")
         print(f"{len(events.found)} events, none missing, up to the node that left")
