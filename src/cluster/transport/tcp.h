@@ -19,9 +19,9 @@ struct TcpOptions {
   Duration spin = std::chrono::microseconds(50);
   // A peer is lost when its machine acknowledges nothing for so long, or its program takes nothing while
   // there is something to take: the system does not tell the two apart, and a long prompt on a slow machine
-  // looks like the second. So this is the last resort; health notices silence after seconds and closes the
-  // links.
-  Duration user_timeout = std::chrono::seconds(60);
+  // looks like the second. So this is the last resort, and longer than any step; Link::unacknowledged() tells
+  // the first one after seconds, and health notices silence.
+  Duration user_timeout = std::chrono::seconds(150);
   // From the first byte to proof of identity.
   Duration handshake_timeout = std::chrono::seconds(10);
   // Connections that have not proved themselves. When one more comes, the oldest one from the address with

@@ -12,7 +12,7 @@ struct ChainOptions {
   PagedLayersOptions cache;
   const RowFormat* format = &row_formats()[0];
   // For a message to be taken by the next stage; one that computes does not read, so longer than any step.
-  Duration send_timeout = std::chrono::seconds(60);
+  Duration send_timeout = std::chrono::seconds(150);
   bool expect_steps = true;  // spin when the next step is about to come (see step_wait.h)
 };
 

@@ -16,8 +16,10 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr Duration kStepTimeout = std::chrono::seconds(60);  // of a step, and of a reset
-constexpr size_t kFailuresMax = 5;                           // steps that fail one after the other
+// Of a step, and of a reset. Longer than a stage may take without progress (two minutes, on machines that are
+// that slow): health, which knows whose step it is, decides first.
+constexpr Duration kStepTimeout = std::chrono::seconds(150);
+constexpr size_t kFailuresMax = 5;                       // steps that fail one after the other
 constexpr Duration kIdleWait = std::chrono::seconds(1);  // between looks at the clock while nothing happens
 constexpr Duration kLostWait = std::chrono::milliseconds(50);  // and while requests wait for a chain
 
