@@ -17,10 +17,10 @@ using testing::plain_generate;
 using testing::RandomModel;
 
 struct CompleteTest : ::testing::Test {
-  Completion ask(const RequestOptions& options, const TextSink& sink) {
+  Completion ask(const RequestOptions& options, const TextSink& to) {
     EngineRequest request(options);
     request.prompt = prompt;
-    return complete(*engine, std::move(request), sink);
+    return complete(*engine, std::move(request), to);
   }
   static RequestOptions greedy(size_t tokens) {
     RequestOptions options;
