@@ -20,7 +20,7 @@ enum class FileAccess {
 //
 // A file that is truncated while mapped makes touched pages raise SIGBUS. Reads inside guard() turn that into
 // an Error (kIo) that names the file; the process handles SIGBUS only for addresses of live mappings and
-// leaves others alone.
+// leaves others alone. Any thread may read it.
 class MappedFile {
  public:
   // Throws Error: kNotFound, kIo when it cannot be opened, mapped or read, or is not a regular file,

@@ -12,7 +12,8 @@
 
 namespace butterfly::graph {
 
-// Activation memory, shared by graphs that do not run at the same time. Grows to the largest.
+// Activation memory, shared by graphs that do not run at the same time. Grows to the largest. One thread at a
+// time.
 class Arena {
  public:
   std::byte* ensure(size_t bytes);
@@ -22,7 +23,8 @@ class Arena {
   Buffer memory_;
 };
 
-// What an op sees while it runs.
+// What an op sees while it runs. Borrows the executor's values for one op; for_rows() shares its rows out
+// over the pool, the rest is for the thread that runs.
 class RunContext {
  public:
   // `slots`: memory of bound values.

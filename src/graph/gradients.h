@@ -37,7 +37,7 @@ struct GradientOptions {
 Gradients gradients(Graph& graph, ValueId loss, const GradientOptions& options = {});
 
 // What an op's backward function works with. Gradients of one value are summed in the order in which they
-// come.
+// come. Borrows the graph. One thread.
 class GradientBuilder {
  public:
   explicit GradientBuilder(Graph& graph) : graph_(graph) {}

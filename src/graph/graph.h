@@ -63,7 +63,8 @@ struct Node {
   }
 };
 
-// Nodes are added in an order in which they can run; that order is the order of execution.
+// Nodes are added in an order in which they can run; that order is the order of execution. Owns nodes and
+// attributes; borrows weights. One thread builds it; once built it may be read by any.
 class Graph {
  public:
   ValueId input(std::string name, ValueType type);

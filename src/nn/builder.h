@@ -21,7 +21,7 @@ struct Training {
 };
 
 // Lives while one graph is being built. What a layer's weights are (packed, or plain floats that may be
-// trained) says which product it becomes; the rest of the mode is here.
+// trained) says which product it becomes; the rest of the mode is here. One thread.
 class Builder {
  public:
   explicit Builder(Graph& graph) : graph_(graph) {}

@@ -57,7 +57,7 @@ Adapter read_peft_adapter(const AdapterSpec& spec, std::string_view config, cons
                           const ModelFile& base);
 
 // Pairs from named tensors, in the order of their targets. Throws Error kCorrupt if one of a pair is missing
-// or their ranks differ. For the readers of adapter formats.
+// or their ranks differ. For the readers of adapter formats. One thread.
 class LoraPairs {
  public:
   explicit LoraPairs(std::string file) : file_(std::move(file)) {}

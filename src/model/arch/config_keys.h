@@ -12,7 +12,7 @@ namespace butterfly::model {
 inline constexpr uint64_t kLayersMax = 4096;
 inline constexpr uint64_t kSizeMax = uint64_t{1} << 24;
 
-// Borrows the file.
+// Borrows the file. Any thread. Every fault throws Error naming file and key.
 class ConfigKeys {
  public:
   explicit ConfigKeys(const ModelFile& file) : file_(file), prefix_(file.architecture() + ".") {}

@@ -23,7 +23,7 @@ using LoadProgress = std::function<void(uint64_t done, uint64_t total)>;
 using PackedWeights = std::map<std::string, kernels::PackedMatrix>;
 
 // Reads tensors by name. Every read is guarded, so a file that is cut off while loading gives an Error, not a
-// crash.
+// crash. Borrows the file and the pool. One thread; packing uses the pool.
 class WeightLoader {
  public:
   // Layers take up the adapters' matrices, in order. Borrows all of them.

@@ -20,7 +20,7 @@ inline constexpr int kValueDepthMax = 200;
 inline constexpr int kExpressionDepthMax = 500;
 inline constexpr int kNestingMax = 100;  // of brackets and of statements in the source
 
-// What is left of the limits during one rendering.
+// What is left of the limits during one rendering. One thread.
 class Budget {
  public:
   explicit Budget(const Limits& limits) : limits_(limits) {}

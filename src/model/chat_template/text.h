@@ -34,6 +34,7 @@ struct TextView {
 };
 
 // Owns its bytes. Texts of one origin, which most are, cost no more than their bytes; mixed ones twice that.
+// One thread appends; then any may read.
 class Text {
  public:
   Text() = default;

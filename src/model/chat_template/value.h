@@ -25,7 +25,8 @@ struct Undefined {
 };
 struct None {};
 
-// Cheap to copy: texts, lists and dicts are shared.
+// Cheap to copy: texts, lists and dicts are shared. One rendering, one thread: but for the constants of a
+// template, which never change.
 class Value {
  public:
   using SharedText = std::shared_ptr<const Text>;

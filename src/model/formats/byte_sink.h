@@ -6,7 +6,7 @@
 
 namespace butterfly::model {
 
-// Takes bytes in order. Throws Error kIo when the system refuses.
+// Takes bytes in order. Throws Error kIo when the system refuses. One thread.
 class ByteSink {
  public:
   virtual ~ByteSink() = default;

@@ -12,7 +12,7 @@
 
 namespace butterfly::model {
 
-// Collects keys and tensors, then writes them in one go.
+// Collects keys and tensors, then writes them in one go. Shares the memory of tensors. One thread.
 class GgufWriter {
  public:
   // Called once during write(); must hand exactly the tensor's bytes to the sink, in any number of pieces.

@@ -66,7 +66,7 @@ std::string meta_text(const MetaValue& value, size_t items_max = 6);
 // Getters throw Error that names file, key, expected and found type: kNotFound when the key is missing (the
 // _or forms return their default instead), kCorrupt when it has another type or the value does not fit.
 // Integers of any width are accepted where an integer is asked for, as long as the value fits: writers
-// disagree about widths.
+// disagree about widths. One thread changes it; any may read.
 class Metadata {
  public:
   struct Entry {

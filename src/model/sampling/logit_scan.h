@@ -45,7 +45,7 @@ class LogitList {
 };
 
 // One look at a row of logits, from which the largest and the k largest follow. Keeps its memory for the next
-// row.
+// row. One thread.
 class LogitScan {
  public:
   static constexpr size_t kBlock = 256;

@@ -18,7 +18,7 @@ namespace butterfly::model {
 // bucket is dealt out to lower ones when its turn comes. A key moves down at most 32 times, through memory in
 // sequence, where a binary heap of a million keys misses the cache at every level. Keys of one order become a
 // run, sorted by place, which it nearly is already. Keys that come too late for that, of the current order or
-// below it, are few here and go to a binary heap.
+// below it, are few here and go to a binary heap. One thread.
 class JoinQueue {
  public:
   void clear() {

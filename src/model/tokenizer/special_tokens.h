@@ -13,7 +13,7 @@ namespace butterfly::model {
 
 // User-defined tokens always; control and unknown tokens only where the rule says so: what a user typed must
 // not be able to forge them. A token may swallow the white space before or after it
-// (TokenFlag), as Hugging Face's lstrip and rstrip.
+// (TokenFlag), as Hugging Face's lstrip and rstrip. Immutable after the constructor: any thread.
 class SpecialTokens {
  public:
   SpecialTokens() = default;

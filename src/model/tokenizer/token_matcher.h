@@ -9,7 +9,8 @@
 
 namespace butterfly::model {
 
-// A trie over bytes. A search costs one table look-up per byte where no token begins.
+// A trie over bytes. A search costs one table look-up per byte where no token begins. One thread adds; then
+// any may search.
 class TokenMatcher {
  public:
   struct Match {

@@ -7,7 +7,8 @@
 
 namespace butterfly::model {
 
-// Borrows its tokenizer. What push() and flush() return, put together, is exactly the bytes of decode().
+// Borrows its tokenizer. What push() and flush() return, put together, is exactly the bytes of decode(). One
+// thread.
 class TokenStream {
  public:
   // `at_text_start`: no text comes before these tokens, so a dummy prefix space is left out as decode() does.

@@ -50,7 +50,7 @@ std::span<const FieldTable* const> field_tables();
 std::string fields_manual();
 
 // A request's object after it passed its table. `body` and `table` are borrowed. Fields that no row names are
-// let through and not looked at: clients send many.
+// let through and not looked at: clients send many. One thread.
 class Fields {
  public:
   // Throws ApiError 400 naming the field, what was expected and what was found.

@@ -14,6 +14,7 @@
 namespace butterfly::server {
 
 // API keys by their SHA-256: the keys themselves are not kept, so they cannot leak into a log or a core dump.
+// Filled by one thread at start; then any may ask.
 class KeySet {
  public:
   // Throws Error kInvalidArgument for a key that is too short to be secret (under 16 characters) or has

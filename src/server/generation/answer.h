@@ -46,7 +46,8 @@ struct Choice {
 runtime::EngineRequest request_for(const Generation& generation, const Choice& choice);
 
 // Gets the engine's events and hands them to a format (the derived classes), one at a time. Lives until its
-// last choice has ended; when the client goes, what still runs is cancelled.
+// last choice has ended; when the client goes, what still runs is cancelled. Shared by engine and network,
+// under a lock of its own; events come from the engine's thread.
 class Answer : public std::enable_shared_from_this<Answer> {
  public:
   Answer(ExchangePtr exchange, Generation generation, ErrorShape shape);

@@ -10,7 +10,7 @@
 
 namespace butterfly::train {
 
-// A file being written. Dropped without close(): the file stays as far as it was written.
+// A file being written. Dropped without close(): the file stays as far as it was written. One thread.
 class OutFile {
  public:
   virtual ~OutFile() = default;
@@ -20,6 +20,7 @@ class OutFile {
 };
 
 // All calls throw Error kIo that names the path, the call and the system's words ("No space left on device").
+// One thread at a time.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;

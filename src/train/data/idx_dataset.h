@@ -16,7 +16,8 @@ struct IdxArray {
 // Throws Error: kNotFound, kIo, kCorrupt (naming what is wrong), kUnsupported for other element types.
 IdxArray read_idx(const std::filesystem::path& path);
 
-// In memory as bytes; values become (byte / 255 - mean) / deviation when read.
+// In memory as bytes; values become (byte / 255 - mean) / deviation when read. Immutable after the
+// constructor: any thread may read.
 class IdxDataset final : public Dataset {
  public:
   // Images [count, height, width] or [count, channels, height, width], labels [count]. Throws Error as

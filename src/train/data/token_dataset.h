@@ -14,7 +14,8 @@ namespace butterfly::train {
 enum class TokenWidth { kU16, kU32 };
 
 // A long run of ids, cut into windows of `length`; the targets of a window are its ids moved by one, so the
-// last one is the first id of the window behind it. Ids behind the last whole window are not used.
+// last one is the first id of the window behind it. Ids behind the last whole window are not used. Owns the
+// ids or maps the file. Immutable: any thread may read.
 class TokenDataset final : public Dataset {
  public:
   // The file stays mapped. Throws Error: kCorrupt when its size is no multiple of the width, kInvalidArgument

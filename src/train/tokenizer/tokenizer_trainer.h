@@ -28,7 +28,8 @@ struct BpeVocabulary {
 };
 
 // Counts words, then joins the most frequent pair of neighbours again and again; of equally frequent pairs
-// the one that is greater byte by byte (left first). A function of the texts alone, not of their order.
+// the one that is greater byte by byte (left first). A function of the texts alone, not of their order. One
+// thread.
 class BpeTrainer {
  public:
   // Throws Error kInvalidArgument: an unknown pre-tokenizer, a vocabulary without room for bytes and special

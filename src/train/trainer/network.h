@@ -29,7 +29,8 @@ struct BuiltNetwork {
   size_t length = 1;  // targets per item
 };
 
-// Owns its weights, which the trainer changes in place.
+// Owns its weights, which the trainer changes in place. Graphs may be built by several threads at once;
+// nobody reads weights while they are changed.
 class TrainableNetwork {
  public:
   virtual ~TrainableNetwork() = default;
