@@ -2,8 +2,8 @@
 // neighbouring channels (or taps of few channels) by 32 outputs. A block of positions packs some panels of
 // dy, then tile by tile the pixels it needs. Threads split the tiles; each walks all positions.
 //
-// Few positions would not pay for turning the sums back. Where whole panels of channels allow it, lanes are
-// then channels, rows are outputs, and sums rest in the gradient itself.
+// Few positions would not pay for transposing the sums back. Where whole panels of channels allow it, lanes
+// are then channels, rows are outputs, and sums rest in the gradient itself.
 #include "kernels/conv2d/conv2d_weights.h"
 
 #include <algorithm>

@@ -26,12 +26,12 @@ void few_columns(const Gemm& job, size_t begin, size_t end) {
 #else
 namespace {
 
-// ---- B transposed, rows of k: kVF columns by four steps are turned in registers, then four FMAs per row of
-// A. Groups of columns go side by side, so that there are chains enough.
-inline constexpr size_t kTurnGroups = HWY_TARGET == HWY_SSE4 ? 1 : 4;
+// ---- B transposed, rows of k: kVF columns by four steps are transposed in registers, then four FMAs per row
+// of A. Groups of columns go side by side, so that there are chains enough.
+inline constexpr size_t kTransposedGroups = HWY_TARGET == HWY_SSE4 ? 1 : 4;
 
 template <size_t kRows, size_t kGroups>
-HWY_INLINE void TurnedColumns(const Gemm& job, size_t column) {
+HWY_INLINE void TransposedColumns(const Gemm& job, size_t column) {
   const DF d;
   const hn::Repartition<double, DF> dd;
   VF acc[kRows][kGroups];
@@ -114,11 +114,12 @@ HWY_NOINLINE void Columns(const Gemm& job, size_t begin, size_t end) {
     for (size_t m = 0; m < kRows; ++m)
       std::fill(job.c + m * job.c_stride + begin, job.c + m * job.c_stride + end, 0.0f);
   size_t j = begin;
-  if constexpr (kRows > kFewRowsTurned) {
+  if constexpr (kRows > kFewRowsTransposed) {
     BF_DCHECK(!job.b.transposed);
   } else if (job.b.transposed) {
-    for (; j + kTurnGroups * kVF <= end; j += kTurnGroups * kVF) TurnedColumns<kRows, kTurnGroups>(job, j);
-    for (; j + kVF <= end; j += kVF) TurnedColumns<kRows, 1>(job, j);
+    for (; j + kTransposedGroups * kVF <= end; j += kTransposedGroups * kVF)
+      TransposedColumns<kRows, kTransposedGroups>(job, j);
+    for (; j + kVF <= end; j += kVF) TransposedColumns<kRows, 1>(job, j);
     for (; j < end; ++j)
       for (size_t m = 0; m < kRows; ++m) Element(job, m, j, 0);
   }

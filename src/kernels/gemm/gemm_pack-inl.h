@@ -41,7 +41,8 @@ template <class Row>
 HWY_INLINE void PackFourSteps(Row row, size_t first, size_t last, size_t k, float* to, size_t to_step) {
   const DF d;
   const hn::Repartition<double, DF> dd;
-  // Rows r, r + 4, ... in the blocks of one vector: turning 4 x 4 inside the blocks puts all rows in order.
+  // Rows r, r + 4, ... in the blocks of one vector: transposing 4 x 4 inside the blocks puts all rows in
+  // order.
   const VF v0 = LoadBlocks(row, first, last, k), v1 = LoadBlocks(row, first + 1, last, k);
   const VF v2 = LoadBlocks(row, first + 2, last, k), v3 = LoadBlocks(row, first + 3, last, k);
   const auto lo01 = hn::BitCast(dd, hn::InterleaveLower(d, v0, v1));

@@ -52,7 +52,7 @@ HWY_NOINLINE void RunPlainTile(const PlainTile& tile, TilePrefetch<StridedRows>&
     const size_t steps = std::min(left, kPrefetchSteps);
     left -= steps;
     // Lines that will be needed all at once are prefetched one by one: those of the rows for the next
-    // question, and in the end the outputs.
+    // round, and in the end the outputs.
     const bool ends = left == 0;
     const float* line = ends ? tile.c : x[0] + kPrefetchSteps;
     const size_t apart = ends ? tile.c_stride : tile.a_stride;
