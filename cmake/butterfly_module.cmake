@@ -22,14 +22,18 @@ function(butterfly_unity target)
   endforeach()
 endfunction()
 
-function(butterfly_test_options target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+# Without these ccache does not keep files that use precompiled headers.
+function(butterfly_cache_precompiled target)
   if(CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # Without these ccache does not keep files that use precompiled headers.
     target_compile_options(${target} PRIVATE -fpch-preprocess)
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
       "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime;${CCACHE}")
   endif()
+endfunction()
+
+function(butterfly_test_options target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  butterfly_cache_precompiled(${target})
 endfunction()
 
 # Tests are compiled with less optimisation than what they test, and GoogleTest and rapidcheck are read once for all test
