@@ -37,7 +37,7 @@ int64_t unix_ms();
 
 inline double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// Stands still until told to move.
+// Stands still until told to move. Thread-safe.
 class ManualClock final : public Clock {
  public:
   enum class Sleep {

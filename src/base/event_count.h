@@ -12,7 +12,7 @@ namespace butterfly {
 // then looks for waiters. All of it in sequentially consistent order, so either the waiter sees the change or
 // the notifier sees the waiter. What is waited for must be read and written with seq_cst operations too.
 //
-// A notify without waiters costs one load.
+// A notify without waiters costs one load. Any thread may wait and notify.
 class EventCount {
  public:
   // Returns when ready() is true. ready() may be called any number of times.

@@ -63,7 +63,7 @@ class FieldWriter {
 };
 
 // Reads them, in the same order. After an error everything is zero or empty, and finish() of the reader says
-// what was wrong.
+// what was wrong. One thread.
 class FieldReader {
  public:
   template <typename T>

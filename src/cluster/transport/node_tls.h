@@ -20,12 +20,12 @@ inline constexpr std::string_view kJoinProtocol = "bf-join";
 
 using TlsContext = std::shared_ptr<SSL_CTX>;
 
-// Thread-safe. Links share it: it must outlive nothing.
 // Whether a link was refused because the other end has this node's certificate on its list of the removed.
 inline bool says_removed(const Status& refusal) {
   return refusal.text().find("certificate revoked") != std::string::npos;  // OpenSSL's name of the alert
 }
 
+// Thread-safe. Links share it: it must outlive nothing.
 class NodeTls {
  public:
   // `roster` may be null: then nobody is removed.

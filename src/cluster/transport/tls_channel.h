@@ -16,7 +16,7 @@
 namespace butterfly::cluster {
 
 // Records go out as OpenSSL makes them, in its own memory; small ones are held back until the next large one,
-// and both leave with one call of the system. Calls are serialised by the owner.
+// and both leave with one call of the system. Not thread-safe: calls are serialised by the owner.
 class TlsChannel {
  public:
   enum class Side { kServer, kClient };

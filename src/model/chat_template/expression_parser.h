@@ -10,7 +10,7 @@
 
 namespace butterfly::model::chat_template {
 
-// A position in the tokens and what both parsers do with it.
+// A position in the tokens and what both parsers do with it. One thread.
 class ExpressionParser {
  public:
   explicit ExpressionParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}

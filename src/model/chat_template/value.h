@@ -145,7 +145,7 @@ inline Value make_text(Budget& budget, TextView text) { return make_text(budget,
 // Of a text whose bytes were counted as they were put together.
 Value built_text(Budget& budget, Text text);
 
-// A later entry of the same key replaces the value of the earlier one and keeps its place.
+// A later entry of the same key replaces the value of the earlier one and keeps its place. One thread.
 class DictBuilder {
  public:
   explicit DictBuilder(Budget& budget) : budget_(budget), dict_(std::make_shared<Dict>()) {}

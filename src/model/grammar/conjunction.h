@@ -80,7 +80,7 @@ struct Conjunction {
   void only(uint8_t kinds) { types &= kinds; }
 };
 
-// Takes literals apart until only conditions are left; hands each way to satisfy them to `leaf`.
+// Takes literals apart until only conditions are left; hands each way to satisfy them to `leaf`. One thread.
 class Expander {
  public:
   Expander(SchemaSets& sets, std::function<void(const Conjunction&)> leaf)
@@ -108,7 +108,7 @@ class Expander {
 
 class ObjectBuilder;
 
-// Adds the shapes of one conjunction to a set of values.
+// Adds the shapes of one conjunction to a set of values. One thread.
 class ShapeBuilder {
  public:
   ShapeBuilder(SchemaSets& sets, ValueSet& to) : sets_(sets), to_(to) {}

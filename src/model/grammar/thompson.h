@@ -38,7 +38,7 @@ void add_utf8_edges(Automaton& automaton, uint32_t from, uint32_t to, const Code
 }
 
 // Adds parts of a tree to an automaton, which also has add_jump(from, to), and add_leaf(node, from) for kinds
-// of nodes that are its own: it returns the state in which the part ends.
+// of nodes that are its own: it returns the state in which the part ends. One thread.
 template <typename Automaton>
 class Thompson {
  public:

@@ -23,7 +23,7 @@ struct Candidate {
   }
 };
 
-// Some logits and their ids, in the order of ids. Keeps its memory.
+// Some logits and their ids, in the order of ids. Keeps its memory. One thread.
 class LogitList {
  public:
   void clear() { size_ = 0; }

@@ -16,7 +16,7 @@ struct RandomSizes {
   float from_dim, from_q, from_hidden, residual;
 };
 
-// Collects the tensors of a model.
+// Collects the tensors of a model. One thread.
 class LayoutBuilder {
  public:
   explicit LayoutBuilder(const RandomModelOptions& wanted) : options(wanted), size(wanted) {}

@@ -19,7 +19,7 @@ class ClusterStart {
   virtual std::shared_ptr<ClusterHost> make(ClusterHostOptions host) = 0;
 };
 
-// The cluster of `init` and `join`: nodes come by and by, and are found on the local network.
+// The cluster of `init` and `join`: nodes come by and by, and are found on the local network. One thread.
 class JoinedCluster final : public ClusterStart {
  public:
   struct Options {

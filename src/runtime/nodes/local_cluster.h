@@ -21,7 +21,7 @@ struct LocalNodeStart {
   size_t threads = 0;
 };
 
-// Its folder and its processes end with it, and it outlives the hosts it makes. One host at a time.
+// Its folder and its processes end with it, and it outlives the hosts it makes. One host at a time. One thread.
 class LocalCluster final : public ClusterStart {
  public:
   struct Options {

@@ -20,7 +20,7 @@ struct ChoicesForm {
   std::string_view id_prefix, object, chunk_object;
 };
 
-// Derived classes say what a choice looks like.
+// Derived classes say what a choice looks like. Threads as for Answer.
 class ChoicesAnswer : public Answer {
  protected:
   ChoicesAnswer(ExchangePtr exchange, Generation generation, const StreamOptions& options,

@@ -46,7 +46,7 @@ struct CheckpointOptions {
 // save() writes everything into a folder with another name: parts, each synced, then the manifest with sizes
 // and SHA-256 of all, synced too, then the folder. Only then it gets its real name, and the folder above is
 // synced. So whatever stops it, a folder named step-<number> is whole, and those before it are untouched.
-// Older ones are removed after that. One process at a time.
+// Older ones are removed after that. One process at a time, one thread.
 class CheckpointStore {
  public:
   CheckpointStore(FileSystem& files, std::filesystem::path folder, const CheckpointOptions& options = {});
