@@ -2,8 +2,7 @@
 #
 # One folder, one static library butterfly::<name>, one test program, one benchmark program. Files are listed
 # beside what they are; src/base/arrows_test.cc says when a file is in no list. APART: files that BUTTERFLY_UNITY leaves
-# alone, because their private names are those of their neighbours. Tests are
-# compiled one by one: their private names are alike everywhere.
+# alone, because their private names are those of their neighbours.
 include(GoogleTest)
 
 # A clean build spends most of its time reading the same headers for one small file after the other. Files of several
@@ -20,6 +19,37 @@ function(butterfly_unity target)
       set_source_files_properties(${file} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
   endforeach()
+endfunction()
+
+# Tests are joined by join_sources.cmake, which keeps their private names apart. Sets `result` to what is to be compiled.
+function(butterfly_joined_tests target result)
+  set(compiled "")
+  set(batch "")
+  foreach(file ${ARGN} "")
+    set(targets "")
+    if(file)
+      file(STRINGS ${file} targets REGEX "HWY_TARGET_INCLUDE" LIMIT_COUNT 1)
+    endif()
+    if(file AND (NOT BUTTERFLY_UNITY OR targets OR NOT file MATCHES "_test\\.cc$"))
+      list(APPEND compiled ${file})
+      continue()
+    endif()
+    if(file)
+      list(APPEND batch ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+    endif()
+    list(LENGTH batch count)
+    if(batch AND (count EQUAL 5 OR NOT file))
+      list(LENGTH compiled number)
+      set(joined ${CMAKE_CURRENT_BINARY_DIR}/${target}_${number}.cc)
+      list(JOIN batch "," sources)
+      add_custom_command(OUTPUT ${joined} DEPENDS ${batch} ${PROJECT_SOURCE_DIR}/cmake/join_sources.cmake VERBATIM
+        COMMAND ${CMAKE_COMMAND} -DOUTPUT=${joined} -DSOURCES=${sources} -P ${PROJECT_SOURCE_DIR}/cmake/join_sources.cmake
+        COMMENT "Joining tests: ${target}_${number}.cc")
+      list(APPEND compiled ${joined})
+      set(batch "")
+    endif()
+  endforeach()
+  set(${result} ${compiled} PARENT_SCOPE)
 endfunction()
 
 # Without these ccache does not keep files that use precompiled headers.
@@ -50,7 +80,8 @@ endif()
 
 function(butterfly_test_program target label)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
-  add_executable(${target} ${ARG_SOURCES})
+  butterfly_joined_tests(${target} sources ${ARG_SOURCES})
+  add_executable(${target} ${sources})
   target_link_libraries(${target} PRIVATE ${ARG_DEPS} butterfly_source_tree GTest::gmock GTest::gtest GTest::gtest_main rapidcheck)
   set(timeout 900)
   if(label STREQUAL "slow")

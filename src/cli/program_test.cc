@@ -15,10 +15,10 @@
 namespace butterfly::cli {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(Program, WithoutArgumentsIsHelp) {
   const Outcome bare = run({});

@@ -15,13 +15,13 @@ namespace butterfly::cli {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-class Commands : public testing::Test {
+class Commands : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) / fmt::format("butterfly_commands_{}", getpid());
+    folder_ = std::filesystem::path(::testing::TempDir()) / fmt::format("butterfly_commands_{}", getpid());
     std::filesystem::create_directories(folder_);
     model_ = (folder_ / "small.gguf").string();
     const Outcome made =

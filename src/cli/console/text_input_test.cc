@@ -18,7 +18,7 @@ TEST(TextInput, PromptIsTakenAsItIs) {
 }
 
 TEST(TextInput, FileIsReadWholeAndUnchanged) {
-  const auto path = std::filesystem::path(testing::TempDir()) / "text_input_test.txt";
+  const auto path = std::filesystem::path(::testing::TempDir()) / "text_input_test.txt";
   std::string text(200'001, 'x');  // more than one chunk
   text += std::string("\0\r\n\n", 4);
   std::ofstream(path, std::ios::binary) << text;
@@ -32,12 +32,12 @@ TEST(TextInput, MissingFileIsNamed) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::kNotFound);
-    EXPECT_THAT(error.what(), testing::HasSubstr("/nonexistent/prompt.txt"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("/nonexistent/prompt.txt"));
   }
 }
 
 TEST(TextInput, DirectoryIsAnError) {
-  EXPECT_THROW((TextInput{.prompt = {}, .file = testing::TempDir()}.read()), Error);
+  EXPECT_THROW((TextInput{.prompt = {}, .file = ::testing::TempDir()}.read()), Error);
 }
 
 TEST(TextInput, DashIsStdin) {

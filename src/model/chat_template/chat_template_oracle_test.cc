@@ -100,7 +100,7 @@ TEST(ChatTemplateOracle, JinjaGivesTheSameTexts) {
   if (!fs::exists(kFolder)) GTEST_SKIP() << "no " << kFolder;
   const std::string python = find_python();
   if (python.empty()) GTEST_SKIP() << "no python3-jinja2";
-  const testing::TempDir folder;
+  const butterfly::testing::TempDir folder;
   std::ofstream(folder.path() / "oracle.py") << kScript;
   const fs::path lines = folder.path() / "lines.json";
   const std::string command = python + " '" + (folder.path() / "oracle.py").string() + "' '" +

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
-using testing::TempDir;
+using butterfly::testing::TempDir;
 
 // Long enough for any machine; tests end when what they wait for is there.
 constexpr Duration kLong = std::chrono::minutes(2);
