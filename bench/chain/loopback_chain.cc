@@ -71,8 +71,10 @@ LoopbackChain::LoopbackChain(const std::filesystem::path& path, const LoopbackOp
   (void)cluster::spin_until_readable(-1, std::chrono::microseconds(1));
   if (options_.cut == 0) options_.cut = balanced_cut(path);
   const size_t layers = model::read_config(model::open_model(path)).layers;
-  first_ = load(path, first_pool_, model::range_of_pieces(0, options_.cut, layers), options.context);
-  last_ = load(path, last_pool_, model::range_of_pieces(options_.cut, layers + 2, layers), options.context);
+  first_ = load(path, first_compute_.take().pool(), model::range_of_pieces(0, options_.cut, layers),
+                options.context);
+  last_ = load(path, last_compute_.take().pool(), model::range_of_pieces(options_.cut, layers + 2, layers),
+               options.context);
 }
 
 LoopbackChain::~LoopbackChain() { end(); }
@@ -87,7 +89,7 @@ std::unique_ptr<runtime::LinkedChain> LoopbackChain::start(std::shared_ptr<runti
                                                            bool expect) {
   end();
   options_.chain.expect_steps = expect;
-  worker_ = std::make_unique<runtime::StageRunner>(*first_, first_pool_, 0, options_.chain);
+  worker_ = std::make_unique<runtime::StageRunner>(*first_, first_compute_, 0, options_.chain);
   cluster::TcpOptions tcp;
   tcp.spin = options_.spin;
   std::tie(here_, there_) = loopback_pair(tcp);
@@ -95,7 +97,7 @@ std::unique_ptr<runtime::LinkedChain> LoopbackChain::start(std::shared_ptr<runti
     if (options_.pin) pin_to(1);
     (void)worker_->run(there_, there_);
   });
-  return std::make_unique<runtime::LinkedChain>(*last_, last_pool_, 1, here_, here_, options_.chain,
+  return std::make_unique<runtime::LinkedChain>(*last_, last_compute_, 1, here_, here_, options_.chain,
                                                 std::move(times));
 }
 

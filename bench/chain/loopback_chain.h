@@ -45,7 +45,7 @@ class LoopbackChain {
   void end();
 
   LoopbackOptions options_;
-  ThreadPool first_pool_{1}, last_pool_{1};
+  Compute first_compute_{1}, last_compute_{1};
   std::unique_ptr<runtime::LoadedModel> first_, last_;
   std::unique_ptr<runtime::StageRunner> worker_;
   std::shared_ptr<cluster::Link> here_, there_;

@@ -150,16 +150,16 @@ double decode_rate(runtime::Engine& engine, const Settings& settings, size_t cou
 
 // The whole model with one thread.
 struct Whole {
-  explicit Whole(const Settings& settings) : pool(1) {
+  explicit Whole(const Settings& settings) : compute(1) {
     runtime::LoadOptions load;
     load.with_tokenizer = false;
     load.context = settings.prompt + settings.generate + 64;
-    model = runtime::load_model(settings.model, pool, load);
+    model = runtime::load_model(settings.model, compute.take().pool(), load);
   }
   std::unique_ptr<runtime::LocalChain> chain(const Settings& settings, size_t streams) const {
-    return std::make_unique<runtime::LocalChain>(*model, pool, chain_options(settings, streams).cache);
+    return std::make_unique<runtime::LocalChain>(*model, compute, chain_options(settings, streams).cache);
   }
-  mutable ThreadPool pool;
+  mutable Compute compute;
   std::unique_ptr<runtime::LoadedModel> model;
 };
 

@@ -37,7 +37,7 @@ void measure_gap(const Setup& setup) {
   fmt::print("{} streams, then a prompt of {}\n", setup.streams, setup.prompt);
   fmt::print("{:>16} {:>8} {:>10} {:>10} {:>10} {:>22} {:>16}\n", "", "gaps", "median ms", "p99 ms", "max ms",
              "p99 / median alone", "p99 / median");
-  const auto engine = runtime::make_local_engine(setup.model, setup.pool, options);
+  const auto engine = runtime::make_local_engine(setup.model, setup.compute, options);
   const size_t vocab = setup.model.config.vocab;
   std::vector<std::shared_ptr<Recorder>> streams;
   for (size_t i = 0; i < setup.streams; ++i)

@@ -90,7 +90,7 @@ inline std::shared_ptr<Recorder> start(runtime::Engine& engine, runtime::EngineR
 // Models and what the commands were told.
 struct Setup {
   const runtime::LoadedModel& model;
-  ThreadPool& pool;
+  Compute& compute;
   size_t rounds;
   size_t streams;
   size_t prompt;

@@ -46,15 +46,15 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   CLI11_PARSE(app, argc, argv);
   try {
-    ThreadPool pool(threads == 0 ? default_thread_count() : threads);
+    Compute compute(threads == 0 ? default_thread_count() : threads);
     runtime::LoadOptions load;
     load.with_tokenizer = false;
     load.context = (prompt == 0 ? mode->prompt : prompt) + (generate == 0 ? mode->generate : generate) + 64;
-    const auto model = runtime::load_model(path, pool, load);
+    const auto model = runtime::load_model(path, compute.take().pool(), load);
     std::string command;
     for (int i = 0; i < argc; ++i) command += fmt::format("{}{}", i == 0 ? "" : " ", argv[i]);
-    fmt::print("{}\n{}, {} threads, {}\n", command, cpu_model_name(), pool.size(), kernels::target_name());
-    mode->run({*model, pool, rounds, streams == 0 ? mode->streams : streams,
+    fmt::print("{}\n{}, {} threads, {}\n", command, cpu_model_name(), compute.size(), kernels::target_name());
+    mode->run({*model, compute, rounds, streams == 0 ? mode->streams : streams,
                prompt == 0 ? mode->prompt : prompt, generate == 0 ? mode->generate : generate, temperature});
     return 0;
   } catch (const Error& error) {

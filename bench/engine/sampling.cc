@@ -85,7 +85,7 @@ void measure_sampling(const Setup& setup) {
     // Everything between steps: planning and sending too, which a greedy choice shows alone.
     double step = 0, between = 0;
     for (size_t round = 0; round <= setup.rounds; ++round) {  // the first is not counted
-      const auto engine = runtime::make_local_engine(setup.model, setup.pool, options);
+      const auto engine = runtime::make_local_engine(setup.model, setup.compute, options);
       std::vector<std::shared_ptr<Recorder>> streams;
       for (size_t i = 0; i < setup.streams; ++i) {
         auto request = plain_request(random_prompt(setup.prompt, setup.model.config.vocab, 100 * round + i),

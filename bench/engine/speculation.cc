@@ -81,7 +81,7 @@ struct Contender {
     runtime::EngineOptions options;
     options.scheduler.running_max = setup.streams;
     options.scheduler.speculate = speculate;
-    auto local = std::make_unique<runtime::LocalChain>(setup.model, setup.pool, layers);
+    auto local = std::make_unique<runtime::LocalChain>(setup.model, setup.compute, layers);
     engine_ = std::make_unique<runtime::Engine>(
         std::make_unique<TurnChain>(std::move(local), turns, party, clock_), nullptr, options, clock_);
   }

@@ -18,7 +18,7 @@ void measure_streams(const Setup& setup) {
   options.engine.scheduler.speculate = false;
   options.layers.positions = setup.streams * (setup.prompt + setup.generate + 64);
   for (size_t round = 0; round <= setup.rounds; ++round) {  // the first is not counted
-    const auto engine = runtime::make_local_engine(setup.model, setup.pool, options);
+    const auto engine = runtime::make_local_engine(setup.model, setup.compute, options);
     const Seconds begin = seconds_now();
     std::vector<std::shared_ptr<Recorder>> streams;
     for (size_t i = 0; i < setup.streams; ++i) {

@@ -30,17 +30,28 @@ void RunContext::for_rows(size_t rows, size_t values_per_row, FunctionRef<void(s
 }
 
 Executor::Executor(Graph graph, Arena& arena, ThreadPool& pool)
+    : Executor(std::move(graph), arena, pool.size()) {
+  pool_ = &pool;
+}
+
+Executor::Executor(Graph graph, Arena& arena, size_t threads)
     : graph_(std::move(graph)),
       arena_(arena),
-      pool_(pool),
-      plan_(plan_memory(graph_, pool.size())),
+      threads_(threads),
+      plan_(plan_memory(graph_, threads)),
       slots_(graph_.slot_count(), nullptr),
       node_ns_(graph_.nodes().size(), 0) {}
 
 void Executor::run(const KvStep* kv) {
+  BF_CHECK(pool_ != nullptr) << "this executor gets its pool with each run";
+  run(kv, *pool_);
+}
+
+void Executor::run(const KvStep* kv, ThreadPool& pool) {
+  BF_CHECK(pool.size() == threads_) << pool.size() << " threads, memory was planned for " << threads_;
   base_ = arena_.ensure(plan_.arena_bytes);
   for (const std::byte* slot : slots_) BF_CHECK(slot != nullptr) << "a bound value has no memory";
-  const RunContext context(graph_, plan_, base_, pool_, kv, slots_.data());
+  const RunContext context(graph_, plan_, base_, pool, kv, slots_.data());
   if (!profiling_) {
     for (const Node& node : graph_.nodes()) node.op->forward(node, context);
     return;

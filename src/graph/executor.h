@@ -58,10 +58,13 @@ class RunContext {
   std::byte* const* slots_;
 };
 
-// One graph with its plan. Not thread-safe; the arena and pool are borrowed and must outlive it.
+// One graph with its plan. Not thread-safe; the arena and, where it has one, the pool are borrowed and must
+// outlive it.
 class Executor {
  public:
   Executor(Graph graph, Arena& arena, ThreadPool& pool);
+  // For pools of so many threads, which come with each run.
+  Executor(Graph graph, Arena& arena, size_t threads);
 
   const Graph& graph() const { return graph_; }
   const MemoryPlan& plan() const { return plan_; }
@@ -73,6 +76,7 @@ class Executor {
   void bind(int32_t slot, std::byte* memory) { slots_[static_cast<size_t>(slot)] = memory; }
   // `kv` may be null for graphs without cached attention.
   void run(const KvStep* kv);
+  void run(const KvStep* kv, ThreadPool& pool);
   const float* output(ValueId value) const {
     return reinterpret_cast<const float*>(base_ + plan_.value_offsets[value.index]);
   }
@@ -84,7 +88,8 @@ class Executor {
  private:
   Graph graph_;
   Arena& arena_;
-  ThreadPool& pool_;
+  ThreadPool* pool_ = nullptr;
+  const size_t threads_;
   MemoryPlan plan_;
   std::byte* base_ = nullptr;
   std::vector<std::byte*> slots_;

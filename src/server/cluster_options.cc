@@ -26,8 +26,7 @@ void check_cluster_settings(const Settings& settings) {
 }
 
 runtime::ClusterHostOptions cluster_options(const Settings& settings, const ModelSpec& spec,
-                                            const ModelOptions& options, ThreadPool& pool,
-                                            std::mutex& pool_mutex) {
+                                            const ModelOptions& options, Compute& compute) {
   runtime::ClusterHostOptions host;
   host.model = std::filesystem::absolute(spec.path);
   host.model_name = spec.name;
@@ -38,8 +37,7 @@ runtime::ClusterHostOptions cluster_options(const Settings& settings, const Mode
   if (!settings.memory.empty()) host.memory_bytes = parse_bytes(settings.memory).or_throw();
   host.nodes_wanted = settings.nodes;
   host.nodes_wait = std::chrono::seconds(settings.nodes_seconds);
-  host.pool = &pool;
-  host.pool_mutex = &pool_mutex;
+  host.compute = &compute;
   return host;
 }
 

@@ -11,9 +11,8 @@ namespace butterfly::server {
 // Throws Error for settings that do not go together.
 void check_cluster_settings(const Settings& settings);
 
-// Model, placement and what the coordinator waits for. Borrows the pool and its lock.
+// Model, placement and what the coordinator waits for. Borrows what computes.
 runtime::ClusterHostOptions cluster_options(const Settings& settings, const ModelSpec& spec,
-                                            const ModelOptions& options, ThreadPool& pool,
-                                            std::mutex& pool_mutex);
+                                            const ModelOptions& options, Compute& compute);
 
 }  // namespace butterfly::server

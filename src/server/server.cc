@@ -113,13 +113,13 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   context.access = AccessPolicy(access_options(context.settings));
   const ModelOptions model_settings = model_options(context.settings);
   std::vector<ModelSpec> specs = model_specs(context.settings, options.resolve_model);
-  context.pool = std::make_unique<ThreadPool>(context.settings.threads);
+  context.compute = std::make_unique<Compute>(context.settings.threads);
   ModelPool::Options pool;
   if (!context.settings.memory.empty()) pool.memory_bytes = parse_bytes(context.settings.memory).or_throw();
   if (options.cluster != nullptr) {
     impl_->cluster = std::move(options.cluster);
     runtime::ClusterHostOptions host =
-        cluster_options(context.settings, specs.front(), model_settings, *context.pool, context.pool_mutex);
+        cluster_options(context.settings, specs.front(), model_settings, *context.compute);
     host.version = context.version;
     context.cluster = impl_->cluster->make(std::move(host));
     context.cluster->start();
@@ -129,7 +129,7 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
                                                      const ModelPool::WeightsPtr& weights) {
     if (context.cluster != nullptr && spec.name == on_cluster)
       return std::make_shared<ServedModel>(spec, model_settings, *context.cluster);
-    return std::make_shared<ServedModel>(spec, model_settings, *context.pool, context.pool_mutex, weights);
+    return std::make_shared<ServedModel>(spec, model_settings, *context.compute, weights);
   };
   pool.forecast = [model_settings, on_cluster](const ModelSpec& spec) {
     return !on_cluster.empty() && spec.name == on_cluster ? MemoryForecast{}

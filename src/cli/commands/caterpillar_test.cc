@@ -37,10 +37,11 @@ runtime::RequestOptions greedy() {
 
 struct Caterpillar : ::testing::Test {
   std::unique_ptr<runtime::Engine> engine() {
-    return runtime::make_local_engine(*model, pool, runtime::one_stream(model->config.context));
+    return runtime::make_local_engine(*model, compute, runtime::one_stream(model->config.context));
   }
   butterfly::testing::TempDir dir;
   ThreadPool pool{1};
+  Compute compute{1};
   std::unique_ptr<runtime::LoadedModel> model = runtime::load_model(kModel, pool);
 };
 

@@ -52,12 +52,12 @@ int eval_config(const EvalCommand& command) {
 
 int eval_questions(const EvalCommand& command) {
   const auto questions = read_questions(command.questions);
-  ThreadPool pool(command.threads);
+  Compute compute(command.threads);
   ModelInput input;
   input.path = command.model;
-  const auto model = input.load(pool);
+  const auto model = input.load(compute.take().pool());
   const auto engine = runtime::make_local_engine(
-      *model, pool, runtime::one_stream(std::min<size_t>(model->config.context, 1024)));
+      *model, compute, runtime::one_stream(std::min<size_t>(model->config.context, 1024)));
   QuestionResult result;
   {
     Progress bar("asking", questions.size());

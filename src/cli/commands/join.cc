@@ -150,7 +150,7 @@ int join(const JoinOptions& options) {
   const cluster::StateFolder folder = cluster::StateFolder::make(state_path(options.state));
   const std::string address = coordinator_address(folder, enrol(folder, options));
   if (options.enrol_only) return kExitOk;
-  ThreadPool pool(options.threads);
+  Compute compute(options.threads);
   runtime::ClusterNodeOptions node;
   node.state = folder.path();
   node.coordinator = address;
@@ -158,11 +158,11 @@ int join(const JoinOptions& options) {
   node.advertise = options.advertise;
   node.version = build_info().version;
   node.places = weight_places(options.cache, options.models);
-  node.capabilities =
-      runtime::node_capabilities(capability_source(options.capabilities), folder, node.places.cache, pool);
+  node.capabilities = runtime::node_capabilities(capability_source(options.capabilities), folder,
+                                                 node.places.cache, compute.take().pool());
   node.memory_bytes = bytes_of(options.memory);
   node.fetch_bytes_per_s = bytes_of(options.fetch_rate);
-  node.pool = &pool;
+  node.compute = &compute;
   std::atomic<bool> given_up{false};
   node.on_given_up = [&](const std::string&) { given_up = true; };
   runtime::ClusterNode running(std::move(node));

@@ -154,11 +154,12 @@ int run(RunOptions& options) {
   options.request.sampling.check();
   if (options.tokens >= 0) options.request.tokens_max = static_cast<size_t>(options.tokens);
 
-  ThreadPool pool(options.threads);
+  Compute compute(options.threads);
   runtime::LoadOptions load;
   load.context = options.context;
   for (const std::string& text : options.adapters) load.adapters.push_back(model::parse_adapter_spec(text));
-  const std::unique_ptr<runtime::LoadedModel> model = options.model.load(pool, std::move(load));
+  const std::unique_ptr<runtime::LoadedModel> model =
+      options.model.load(compute.take().pool(), std::move(load));
   const model::Tokenizer& tokenizer = model->tokenizer_or_throw();
   // Without a template there is nothing to talk through: then a text is missing, and read() says so.
   if (talk && !options.chat && !model->file.metadata().has("tokenizer.chat_template")) options.text.read();
@@ -168,7 +169,7 @@ int run(RunOptions& options) {
     fmt::print(stderr, "butterfly: note: -c {} is beyond the {} positions the model was trained for\n",
                context, model->config.context);
   const auto engine =
-      runtime::make_local_engine(*model, pool,
+      runtime::make_local_engine(*model, compute,
                                  runtime::one_stream(context, cache_type(options.cache_type),
                                                      std::clamp<size_t>(options.batch, 1, 512)));
   std::optional<Conversation> conversation;

@@ -17,10 +17,10 @@ struct ConversationTest : ::testing::Test {
     const Outcome made = run({"make-model", path, "--dim", "64", "--hidden", "96", "--layers", "2", "--heads",
                               "4", "--vocab", "400", "--context", "512", "--type", "q8_0", "--seed", "7"});
     ASSERT_EQ(made.status, kExitOk) << made.err;
-    model = runtime::load_model(path, pool);
+    model = runtime::load_model(path, compute.take().pool());
   }
   std::unique_ptr<runtime::Engine> engine(size_t context) {
-    return runtime::make_local_engine(*model, pool, runtime::one_stream(context));
+    return runtime::make_local_engine(*model, compute, runtime::one_stream(context));
   }
   const model::Tokenizer& tokenizer() const { return model->tokenizer_or_throw(); }
   static runtime::RequestOptions greedy(size_t tokens) {
@@ -33,7 +33,7 @@ struct ConversationTest : ::testing::Test {
   static constexpr auto kNowhere = [](std::string_view) { return true; };
 
   butterfly::testing::TempDir dir;
-  ThreadPool pool{1};
+  Compute compute{1};
   std::unique_ptr<runtime::LoadedModel> model;
 };
 

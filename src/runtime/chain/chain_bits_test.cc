@@ -46,13 +46,15 @@ struct ModelOnDisk {
 // Logits after every token, in two pieces and then one by one, through parts cut at these pieces.
 std::vector<uint32_t> chain_logits(const std::filesystem::path& path, const std::vector<size_t>& cuts) {
   std::vector<std::unique_ptr<LoadedPart>> parts;
+  std::vector<Compute::Turn> turns;
   std::vector<std::unique_ptr<CachedLayers>> stages;
   for (size_t i = 0; i <= cuts.size(); ++i) {
     const size_t begin = i == 0 ? 0 : cuts[i - 1], end = i == cuts.size() ? kPieces : cuts[i];
     parts.push_back(
         std::make_unique<LoadedPart>(path, model::range_of_pieces(begin, end, kLayers), 1 + i % 2));
+    turns.push_back(parts.back()->compute.take());
     stages.push_back(
-        std::make_unique<CachedLayers>(*parts.back()->model, parts.back()->pool, CachedLayersOptions{}));
+        std::make_unique<CachedLayers>(*parts.back()->model, turns.back().pool(), CachedLayersOptions{}));
   }
   const auto tokens = some_tokens(37, 320);
   std::vector<uint32_t> bits;
@@ -129,9 +131,8 @@ Texts run(Engine& engine) {
 }
 
 Texts run_whole(const std::filesystem::path& path, const EngineOptions& options) {
-  const LoadedPart whole(path, {0, kLayers}, 1);
-  const auto engine =
-      make_local_engine(*whole.model, const_cast<ThreadPool&>(whole.pool), {.engine = options});
+  LoadedPart whole(path, {0, kLayers}, 1);
+  const auto engine = make_local_engine(*whole.model, whole.compute, {.engine = options});
   return run(*engine);
 }
 
@@ -199,7 +200,7 @@ TEST(ChainEngine, EmbeddingsHaveTheBitsOfOneMachine) {
     return bits;
   };
   LoadedPart whole(model.path, {0, kLayers}, 1);
-  const auto local = make_local_engine(*whole.model, whole.pool);
+  const auto local = make_local_engine(*whole.model, whole.compute);
   InprocChain chain(model.path, {4});
   Engine engine(chain.start(), nullptr);
   const auto want = embed(*local);
@@ -317,7 +318,7 @@ TEST_F(ChainLoss, AModelThatIsNoLongerSplitGoesOnToo) {
   EngineOptions options;
   // Replaced from the engine's own thread, and before anybody had to wait.
   options.on_chain_lost = [&](const Status&) {
-    self->replace_chain(std::make_unique<LocalChain>(*whole.model, whole.pool, PagedLayersOptions{}));
+    self->replace_chain(std::make_unique<LocalChain>(*whole.model, whole.compute, PagedLayersOptions{}));
   };
   Engine engine(chain.start(), chain.part(1).tokenizer.get(), options);
   self = &engine;

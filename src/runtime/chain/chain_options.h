@@ -7,7 +7,7 @@
 
 namespace butterfly::runtime {
 
-// The coordinator tells every stage the same `cache` (but for `pool_mutex`) and the same `format`.
+// The coordinator tells every stage the same `cache` and the same `format`.
 struct ChainOptions {
   PagedLayersOptions cache;
   const RowFormat* format = &row_formats()[0];

@@ -36,10 +36,10 @@ Status corrupt(const MessageHead& head, const std::string& what) {
 
 }  // namespace
 
-LinkedChain::LinkedChain(const LoadedModel& model, ThreadPool& pool, size_t workers,
+LinkedChain::LinkedChain(const LoadedModel& model, Compute& compute, size_t workers,
                          std::shared_ptr<Link> to_first, std::shared_ptr<Link> from_last,
                          const ChainOptions& options, std::shared_ptr<ChainTimes> times)
-    : layers_(checked(model, workers, options), pool, options.cache),
+    : layers_(checked(model, workers, options), compute, options.cache),
       info_(with_steps(layers_.info(), workers + 1)),
       workers_(workers),
       to_first_(std::move(to_first)),

@@ -24,7 +24,7 @@ class LinkedChain final : public Chain {
  public:
   // `workers`: stages before this one. `to_first` and `from_last` may be one and the same link: one worker.
   // `times` may be null. Throws Error as StageRunner does.
-  LinkedChain(const LoadedModel& model, ThreadPool& pool, size_t workers,
+  LinkedChain(const LoadedModel& model, Compute& compute, size_t workers,
               std::shared_ptr<cluster::Link> to_first, std::shared_ptr<cluster::Link> from_last,
               const ChainOptions& options, std::shared_ptr<ChainTimes> times = nullptr);
   ~LinkedChain() override;  // close()

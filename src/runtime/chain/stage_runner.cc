@@ -32,9 +32,9 @@ Status corrupt(const MessageHead& head, const std::string& what) {
 
 }  // namespace
 
-StageRunner::StageRunner(const LoadedModel& model, ThreadPool& pool, size_t place,
+StageRunner::StageRunner(const LoadedModel& model, Compute& compute, size_t place,
                          const ChainOptions& options)
-    : layers_(checked(model, place, options), pool, options.cache),
+    : layers_(checked(model, place, options), compute, options.cache),
       place_(place),
       options_(options),
       limits_(chain_limits(layers_.info(), *options.format)),
@@ -59,7 +59,8 @@ Status StageRunner::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
   to->close();
   std::lock_guard lock(mutex_);
   blamed_ = cut_ ? to->peer() : cluster::NodeId();
-  if (cut_) why = Status(Errc::kPeerLost, fmt::format("[stage] {} acknowledges nothing any more", to->peer().name));
+  if (cut_)
+    why = Status(Errc::kPeerLost, fmt::format("[stage] {} acknowledges nothing any more", to->peer().name));
   from_.reset();
   to_.reset();
   running_ = false;

@@ -34,7 +34,7 @@ class StageRunner {
   // `place`: stages before this one. At place 0 the model must have its embedding, later ones must not.
   // Throws Error kInvalidArgument when layers and place do not fit or rows cannot travel in the format,
   // kOutOfMemory when the cache cannot be reserved.
-  StageRunner(const LoadedModel& model, ThreadPool& pool, size_t place, const ChainOptions& options);
+  StageRunner(const LoadedModel& model, Compute& compute, size_t place, const ChainOptions& options);
 
   // Serves one chain until a link ends, and says why: kPeerLost, kCancelled after close(), kCorrupt when a
   // peer sent what it should not. Then both links are closed, so that the neighbours know at once. The links
@@ -45,10 +45,11 @@ class StageRunner {
   void close();
 
   StageRunnerStats stats() const;
-  // Ends the run if the next stage's machine has acknowledged nothing for `limit`: the way to it is cut, which the system
-  // itself notices a minute later. From any thread, now and then.
+  // Ends the run if the next stage's machine has acknowledged nothing for `limit`: the way to it is cut,
+  // which the system itself notices a minute later. From any thread, now and then.
   void watch(Duration limit);
-  // Whom watch() ended the last run for. Nobody else: a neighbour whose link closes has often lost its own neighbour.
+  // Whom watch() ended the last run for. Nobody else: a neighbour whose link closes has often lost its own
+  // neighbour.
   cluster::NodeId blamed() const;
   // Both for heartbeats, from any thread. progress() counts steps and moves only when work is done. pending()
   // is 1 while a step is here that this stage should work on: being computed, or arrived and not taken. Time

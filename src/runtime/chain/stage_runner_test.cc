@@ -114,8 +114,8 @@ struct StageRunnerTest : ::testing::Test {
     write_random_model(path, options);
     first_part = std::make_unique<LoadedPart>(path, model::range_of_pieces(0, 2, kLayers), 1);
     middle_part = std::make_unique<LoadedPart>(path, model::range_of_pieces(2, 3, kLayers), 1);
-    first = std::make_unique<StageRunner>(*first_part->model, first_part->pool, 0, small_chain());
-    middle = std::make_unique<StageRunner>(*middle_part->model, middle_part->pool, 1, small_chain());
+    first = std::make_unique<StageRunner>(*first_part->model, first_part->compute, 0, small_chain());
+    middle = std::make_unique<StageRunner>(*middle_part->model, middle_part->compute, 1, small_chain());
   }
   butterfly::testing::TempDir folder;
   std::filesystem::path path = folder.path() / "model.gguf";
@@ -137,21 +137,18 @@ bool stays(const std::function<bool()>& holds) {
 
 // Heartbeats carry this: a step that does not end is seen while it stands still, and not before or after.
 TEST_F(StageRunnerTest, AStepThatStandsStillIsPending) {
-  std::mutex pool_mutex;
-  ChainOptions options = small_chain();
-  options.cache.pool_mutex = &pool_mutex;
-  StageRunner runner(*first_part->model, first_part->pool, 0, options);
+  StageRunner runner(*first_part->model, first_part->compute, 0, small_chain());
   EXPECT_EQ(runner.pending(), 0u);
   Bench bench(runner);
   bench.reset(7);
   EXPECT_EQ(runner.pending(), 0u) << "idle";
-  std::unique_lock hung(pool_mutex);
+  std::optional<Compute::Turn> hung(first_part->compute.take());
   bench.send(MessageKind::kTokens, 7, 1, body_of(step_of(kGoodRows), 0));
   bench.send(MessageKind::kTokens, 7, 2, body_of(step_of({{7, 1, 2, RowOutput::kLogits}}), 0));
   const uint64_t before = runner.progress();
   EXPECT_TRUE(stays([&] { return runner.pending() == 1; }));
   EXPECT_EQ(runner.progress(), before);
-  hung.unlock();
+  hung.reset();
   (void)bench.receive();
   (void)bench.receive();
   EXPECT_TRUE(stays([&] { return runner.pending() == 0 && runner.progress() == before + 2; }));
@@ -404,10 +401,10 @@ TEST_F(StageRunnerTest, ALostNeighbourEndsTheRunAndTheOtherLink) {
 }
 
 TEST_F(StageRunnerTest, PlacesAndPartsMustFit) {
-  EXPECT_THROW(StageRunner(*first_part->model, first_part->pool, 1, small_chain()), Error);
-  EXPECT_THROW(StageRunner(*middle_part->model, middle_part->pool, 0, small_chain()), Error);
+  EXPECT_THROW(StageRunner(*first_part->model, first_part->compute, 1, small_chain()), Error);
+  EXPECT_THROW(StageRunner(*middle_part->model, middle_part->compute, 0, small_chain()), Error);
   LoadedPart last(path, model::range_of_pieces(3, 4, kLayers), 1);
-  EXPECT_THROW(StageRunner(*last.model, last.pool, 2, small_chain()), Error);
+  EXPECT_THROW(StageRunner(*last.model, last.compute, 2, small_chain()), Error);
 }
 
 // The coordinator's end of a chain whose last worker is the test.
@@ -415,7 +412,7 @@ struct LinkedChainTest : StageRunnerTest {
   LinkedChainTest() {
     std::tie(to_first, first_in) = cluster::inproc_pair({"a", "coordinator"}, {"b", "first"});
     std::tie(last_out, from_last) = cluster::inproc_pair({"b", "last"}, {"a", "coordinator"});
-    chain = std::make_unique<LinkedChain>(*last_part.model, last_part.pool, 1, to_first, from_last,
+    chain = std::make_unique<LinkedChain>(*last_part.model, last_part.compute, 1, to_first, from_last,
                                           small_chain());
   }
   // Reads what the first worker got.
@@ -521,7 +518,7 @@ TEST_F(LinkedChainTest, WhatWasNotAskedForEndsTheChain) {
   for (const Case& c : kCases) {
     std::tie(to_first, first_in) = cluster::inproc_pair({"a", "coordinator"}, {"b", "first"});
     std::tie(last_out, from_last) = cluster::inproc_pair({"b", "last"}, {"a", "coordinator"});
-    chain = std::make_unique<LinkedChain>(*last_part.model, last_part.pool, 1, to_first, from_last,
+    chain = std::make_unique<LinkedChain>(*last_part.model, last_part.compute, 1, to_first, from_last,
                                           small_chain());
     reset(1);
     ASSERT_TRUE(chain->submit(numbered(1, 1)).ok());

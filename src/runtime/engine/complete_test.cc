@@ -31,7 +31,7 @@ struct CompleteTest : ::testing::Test {
   }
   RandomModel model{DType::kQ8_0};
   std::unique_ptr<Engine> engine =
-      make_local_engine(*model.loaded().model, model.loaded().pool, one_stream(64));
+      make_local_engine(*model.loaded().model, model.loaded().compute, one_stream(64));
   std::vector<int32_t> prompt = {1, 40, 50};
   std::string text;
   TextSink sink = [this](std::string_view piece) {

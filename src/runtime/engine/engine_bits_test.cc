@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <thread>
 
 #include "runtime/engine/local_engine.h"
 #include "runtime/engine/testing/mixed_requests.h"
@@ -21,7 +22,7 @@ constexpr size_t kRequests = 16;
 
 std::vector<Bits> run(RandomModel& model, const LocalEngineOptions& options, bool together,
                       EngineStats* stats = nullptr) {
-  const auto engine = make_local_engine(*model.loaded().model, model.loaded().pool, options);
+  const auto engine = make_local_engine(*model.loaded().model, model.loaded().compute, options);
   std::vector<std::shared_ptr<Collector>> sinks;
   for (size_t i = 0; i < kRequests; ++i) {
     sinks.push_back(std::make_shared<Collector>());
@@ -56,11 +57,24 @@ TEST_P(EngineBits, CompanyReuseGuessesAndShortageChangeNothing) {
   EXPECT_EQ(run(model, {.layers = {.positions = 480, .rows_max = 40}}, true), want) << "and few pages";
 }
 
+// Without a turn for each step the pool would end the program: run() from two threads.
+TEST_P(EngineBits, TwoEnginesOnOnePoolTakeTurns) {
+  RandomModel model(GetParam());
+  const std::vector<Bits> want = run(model, {}, false);
+  std::vector<std::vector<Bits>> got(2);
+  {
+    std::vector<std::jthread> both;
+    for (std::vector<Bits>& bits : got) both.emplace_back([&] { bits = run(model, {}, true); });
+  }
+  EXPECT_EQ(got[0], want);
+  EXPECT_EQ(got[1], want);
+}
+
 TEST_P(EngineBits, WhoLosesItsPlaceGoesOnAsIfNothingHadHappened) {
   RandomModel model(GetParam());
   const auto run_crowd = [&](size_t positions, EngineStats* stats) {
-    const auto engine =
-        make_local_engine(*model.loaded().model, model.loaded().pool, {.layers = {.positions = positions}});
+    const auto engine = make_local_engine(*model.loaded().model, model.loaded().compute,
+                                          {.layers = {.positions = positions}});
     std::vector<std::shared_ptr<Collector>> sinks;
     for (size_t i = 0; i < 6; ++i) {
       EngineRequest r = mixed_request(i);
@@ -90,7 +104,7 @@ TEST_P(EngineBits, WhoLosesItsPlaceGoesOnAsIfNothingHadHappened) {
 TEST_P(EngineBits, EqualsThePlainLoop) {
   RandomModel model(GetParam());
   for (size_t i : {0, 1, 5}) {
-    const auto engine = make_local_engine(*model.loaded().model, model.loaded().pool);
+    const auto engine = make_local_engine(*model.loaded().model, model.loaded().compute);
     auto sink = std::make_shared<Collector>();
     ASSERT_TRUE(engine->submit(mixed_request(i), sink).ok());
     sink->wait();
@@ -103,7 +117,7 @@ TEST_P(EngineBits, EqualsThePlainLoop) {
 
 TEST_P(EngineBits, StopStringsEndTextsAsInThePlainLoop) {
   RandomModel model(GetParam());
-  const auto engine = make_local_engine(*model.loaded().model, model.loaded().pool);
+  const auto engine = make_local_engine(*model.loaded().model, model.loaded().compute);
   auto whole = std::make_shared<Collector>();
   ASSERT_TRUE(engine->submit(mixed_request(1), whole).ok());
   whole->wait();
@@ -125,7 +139,7 @@ TEST_P(EngineBits, EmbeddingsDoNotDependOnPiecesOrCompany) {
   RandomModel model(GetParam());
   const auto embed = [&](size_t rows_max, size_t company) {
     const auto engine =
-        make_local_engine(*model.loaded().model, model.loaded().pool, {.layers = {.rows_max = rows_max}});
+        make_local_engine(*model.loaded().model, model.loaded().compute, {.layers = {.rows_max = rows_max}});
     std::vector<std::shared_ptr<Collector>> sinks;
     for (size_t i = 0; i <= company; ++i) {
       sinks.push_back(std::make_shared<Collector>());

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstddef>
 #include <functional>
-#include <mutex>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -42,8 +41,7 @@ struct PagedLayersOptions {
   size_t positions = 0;  // of the cache; 0: the model's context
   size_t sequences = 16;
   DType kv_type = DType::kF16;
-  size_t rows_max = 512;             // per step
-  std::mutex* pool_mutex = nullptr;  // held while a step computes, where several stages share a pool
+  size_t rows_max = 512;  // per step
 };
 
 }  // namespace butterfly::runtime

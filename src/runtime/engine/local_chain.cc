@@ -6,8 +6,8 @@
 
 namespace butterfly::runtime {
 
-LocalChain::LocalChain(const LoadedModel& model, ThreadPool& pool, const PagedLayersOptions& options)
-    : layers_(model, pool, options) {
+LocalChain::LocalChain(const LoadedModel& model, Compute& compute, const PagedLayersOptions& options)
+    : layers_(model, compute, options) {
   BF_CHECK(model.is_whole()) << to_string(model.range, model.config.layers);
 }
 

@@ -4,11 +4,11 @@
 
 namespace butterfly::runtime {
 
-// Computes in receive(), on the caller's thread and the pool. Borrows model and pool.
+// Computes in receive(), on the caller's thread and the pool. Borrows both parameters.
 class LocalChain final : public Chain {
  public:
   // BF_CHECKs that the model is whole.
-  LocalChain(const LoadedModel& model, ThreadPool& pool, const PagedLayersOptions& options);
+  LocalChain(const LoadedModel& model, Compute& compute, const PagedLayersOptions& options);
 
   const ChainInfo& info() const override { return layers_.info(); }
   Status submit(const StepRequest& request) override;

@@ -27,12 +27,12 @@ LocalEngineOptions one_stream(size_t context, DType kv_type, size_t rows_max) {
   return options;
 }
 
-std::unique_ptr<Engine> make_local_engine(const LoadedModel& model, ThreadPool& pool,
+std::unique_ptr<Engine> make_local_engine(const LoadedModel& model, Compute& compute,
                                           const LocalEngineOptions& options) {
   PagedLayersOptions layers = options.layers;
   if (layers.positions == 0) layers.positions = default_positions(model, layers.kv_type);
   layers.sequences = options.engine.scheduler.running_max;
-  return std::make_unique<Engine>(std::make_unique<LocalChain>(model, pool, layers), model.tokenizer.get(),
+  return std::make_unique<Engine>(std::make_unique<LocalChain>(model, compute, layers), model.tokenizer.get(),
                                   options.engine);
 }
 

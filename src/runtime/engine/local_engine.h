@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 
+#include "base/compute.h"
 #include "runtime/engine/engine.h"
 #include "runtime/layers/loaded_model.h"
 #include "tensor/dtype.h"
@@ -11,7 +12,7 @@ namespace butterfly::runtime {
 struct LocalEngineOptions {
   EngineOptions engine = {};
   // Positions of the cache are shared by all requests; 0: four times the model's context, at most 2 GiB of
-  // it. Sequences are those of the scheduler. Engines that share a thread pool share `pool_mutex` too.
+  // it. Sequences are those of the scheduler.
   PagedLayersOptions layers = {};
 };
 
@@ -19,9 +20,9 @@ struct LocalEngineOptions {
 // may take as long as it takes.
 LocalEngineOptions one_stream(size_t context, DType kv_type = DType::kF16, size_t rows_max = 512);
 
-// Borrows model and pool; both must outlive the engine. Throws Error kOutOfMemory when the cache cannot be
-// reserved.
-std::unique_ptr<Engine> make_local_engine(const LoadedModel& model, ThreadPool& pool,
+// Borrows the model and what computes; both must outlive the engine, and engines may share either. Throws
+// Error kOutOfMemory when the cache cannot be reserved.
+std::unique_ptr<Engine> make_local_engine(const LoadedModel& model, Compute& compute,
                                           const LocalEngineOptions& options = {});
 
 }  // namespace butterfly::runtime

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <optional>
 
 #include "base/checked.h"
 #include "runtime/layers/cached_layers.h"
@@ -36,12 +37,11 @@ ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options
           .pools_last = model.file.metadata().u64_or(pooling, 0) == kPoolLast};
 }
 
-PagedLayers::PagedLayers(const LoadedModel& model, ThreadPool& pool, const PagedLayersOptions& options)
+PagedLayers::PagedLayers(const LoadedModel& model, Compute& compute, const PagedLayersOptions& options)
     : info_(chain_info(model, options)),
       memory_(kv_shape(model, options.kv_type), info_.pages),
-      runner_(model, pool),
-      pool_(pool),
-      pool_mutex_(options.pool_mutex),
+      runner_(model, compute.size()),
+      compute_(compute),
       sequences_(options.sequences),
       page_views_(options.sequences) {}
 
@@ -126,11 +126,11 @@ Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const
 }
 
 Result<BatchRunner::Output> PagedLayers::run(std::span<const float> hidden) {
-  std::unique_lock<std::mutex> lock;
-  if (pool_mutex_ != nullptr) lock = std::unique_lock(*pool_mutex_);
+  const Compute::Turn turn = compute_.take();
   try {
     for (size_t s = 0; s < sequences_.size(); ++s) page_views_[s] = sequences_[s].pages;
-    return runner_.run({.tokens = tokens_, .hidden = hidden, .selected = selected_, .normed = normed_},
+    return runner_.run(turn.pool(),
+                       {.tokens = tokens_, .hidden = hidden, .selected = selected_, .normed = normed_},
                        memory_.step(page_views_, rows_));
   } catch (const Error& error) {
     return Status(error.code(), error.what());
@@ -140,15 +140,14 @@ Result<BatchRunner::Output> PagedLayers::run(std::span<const float> hidden) {
 }
 
 void PagedLayers::for_each(size_t count, FunctionRef<void(size_t)> fn) {
-  std::unique_lock<std::mutex> lock;
-  if (pool_mutex_ != nullptr) lock = std::unique_lock(*pool_mutex_, std::try_to_lock);
-  // Alone for one, for which no thread need wake up, and while the pool computes somebody else's step.
-  if (count <= 1 || (pool_mutex_ != nullptr && !lock.owns_lock())) {
+  // Alone for one, for which no thread need wake up, and while somebody else's step is computed.
+  const std::optional<Compute::Turn> turn = count > 1 ? compute_.try_take() : std::nullopt;
+  if (!turn) {
     for (size_t i = 0; i < count; ++i) fn(i);
     return;
   }
   std::atomic<size_t> next = 0;
-  pool_.run([&](size_t) {
+  turn->pool().run([&](size_t) {
     for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) fn(i);
   });
 }

@@ -1,10 +1,10 @@
 // A range of a model's layers on this machine with a paged cache: places pages as it is told, checks rows,
 // runs them.
 #pragma once
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "base/compute.h"
 #include "model/cache/kv_memory.h"
 #include "runtime/engine/chain.h"
 #include "runtime/engine/engine_options.h"
@@ -15,11 +15,12 @@ namespace butterfly::runtime {
 // What an engine may know of a chain: of the model, and of the options.
 ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options);
 
-// Trusts nobody: what it is told may come from another machine. One thread at a time. Borrows model and pool.
+// Trusts nobody: what it is told may come from another machine. One thread at a time. Borrows the model and
+// what computes.
 class PagedLayers {
  public:
   // Throws Error kOutOfMemory when the cache cannot be reserved.
-  PagedLayers(const LoadedModel& model, ThreadPool& pool, const PagedLayersOptions& options);
+  PagedLayers(const LoadedModel& model, Compute& compute, const PagedLayersOptions& options);
 
   const ChainInfo& info() const { return info_; }
   const LoadedModel& model() const { return runner_.model(); }
@@ -35,10 +36,10 @@ class PagedLayers {
 
   // The rows of the last prepare(), with their values [rows, dim] where the embedding is elsewhere. Hidden
   // rows come out where the head is elsewhere. Valid until the next run. kOutOfMemory when there is no room
-  // for the activations.
+  // for the activations. Takes a turn of the pool for it.
   Result<BatchRunner::Output> run(std::span<const float> hidden);
 
-  // Chain::for_each() by the pool, unless others use it.
+  // Chain::for_each() by the pool, unless others compute.
   void for_each(size_t count, FunctionRef<void(size_t)> fn);
 
  private:
@@ -53,8 +54,7 @@ class PagedLayers {
   ChainInfo info_;
   model::KvMemory memory_;
   BatchRunner runner_;
-  ThreadPool& pool_;
-  std::mutex* pool_mutex_;
+  Compute& compute_;
   std::vector<Placed> sequences_;
   std::vector<std::span<const uint32_t>> page_views_;
   uint64_t prepared_ = 0;

@@ -30,7 +30,7 @@ BatchRunner::Built& BatchRunner::built(size_t rows, size_t output_rows, size_t n
     graph::Graph graph;
     const model::StageValues values = model_.network->build(graph, rows, output_rows, normed_rows);
     built_.push_front({rows, output_rows, normed_rows, values,
-                       std::make_unique<graph::Executor>(std::move(graph), arena_, pool_), 0});
+                       std::make_unique<graph::Executor>(std::move(graph), arena_, threads_), 0});
     if (built_.size() > kBuiltMax) built_.pop_back();
   } else {
     built_.splice(built_.begin(), built_, it);
@@ -38,7 +38,7 @@ BatchRunner::Built& BatchRunner::built(size_t rows, size_t output_rows, size_t n
   return built_.front();
 }
 
-BatchRunner::Output BatchRunner::run(const Input& input, const graph::KvStep& kv) {
+BatchRunner::Output BatchRunner::run(ThreadPool& pool, const Input& input, const graph::KvStep& kv) {
   const size_t rows = kv.rows.size(), dim = model_.config.dim;
   const bool embeds = model_.has_embedding(), ends = model_.has_head();
   BF_CHECK(rows > 0 && (embeds ? input.tokens.size() == rows : input.hidden.size() == rows * dim))
@@ -63,7 +63,7 @@ BatchRunner::Output BatchRunner::run(const Input& input, const graph::KvStep& kv
   if (!normed.empty()) std::ranges::copy(normed, ints(b.values.normed_selected));
   b.executor->set_profiling(profiling_);
   b.runs += profiling_;
-  b.executor->run(&kv);
+  b.executor->run(&kv, pool);
   const float* values = b.executor->output(b.values.output);
   if (!ends) return {.hidden = {values, rows * dim}, .logits = {}, .normed = {}};
   Output output{.hidden = {}, .logits = {values, wanted * model_.config.vocab}, .normed = {}};

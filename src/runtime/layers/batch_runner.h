@@ -13,10 +13,11 @@
 
 namespace butterfly::runtime {
 
-// One thread at a time. Borrows model and pool. Graphs are kept for the last few batch shapes.
+// One thread at a time. Borrows the model. Graphs are kept for the last few batch shapes.
 class BatchRunner {
  public:
-  BatchRunner(const LoadedModel& model, ThreadPool& pool) : model_(model), pool_(pool) {}
+  // `threads`: of the pools that run() gets.
+  BatchRunner(const LoadedModel& model, size_t threads) : model_(model), threads_(threads) {}
 
   // Throws Error kInvalidArgument for a token outside the vocabulary or a position the model does not have.
   void check(int32_t token, size_t position) const;
@@ -34,7 +35,7 @@ class BatchRunner {
     std::span<const float> normed;  // [normed, dim]
   };
   // At least one row. The output is valid until the next run.
-  Output run(const Input& input, const graph::KvStep& kv);
+  Output run(ThreadPool& pool, const Input& input, const graph::KvStep& kv);
 
   size_t activation_bytes() const { return arena_.bytes(); }
   const LoadedModel& model() const { return model_; }
@@ -58,7 +59,7 @@ class BatchRunner {
   Built& built(size_t rows, size_t output_rows, size_t normed_rows);
 
   const LoadedModel& model_;
-  ThreadPool& pool_;
+  const size_t threads_;
   graph::Arena arena_;
   std::list<Built> built_;  // most recently used first
   bool profiling_ = false;

@@ -23,7 +23,8 @@ model::KvShape kv_shape(const LoadedModel& model, DType kv_type) {
 CachedLayers::CachedLayers(const LoadedModel& model, ThreadPool& pool, const CachedLayersOptions& options)
     : options_(with_defaults(options, model)),
       cache_(kv_shape(model, options.kv_type), options_.positions, options_.sequences),
-      runner_(model, pool) {}
+      pool_(pool),
+      runner_(model, pool.size()) {}
 
 std::span<const float> CachedLayers::run(std::span<const BatchRow> rows, std::span<const float> hidden) {
   if (rows.empty()) return {};
@@ -45,7 +46,7 @@ std::span<const float> CachedLayers::run(std::span<const BatchRow> rows, std::sp
     if (row.wants_logits) selected.push_back(static_cast<int32_t>(i));
   }
   const BatchRunner::Output output = runner_.run(
-      {.tokens = tokens, .hidden = hidden, .selected = selected, .normed = {}}, cache_.step(kv_rows));
+      pool_, {.tokens = tokens, .hidden = hidden, .selected = selected, .normed = {}}, cache_.step(kv_rows));
   return model().has_head() ? output.logits : output.hidden;
 }
 

@@ -56,6 +56,7 @@ class CachedLayers {
  private:
   CachedLayersOptions options_;
   model::KvCache cache_;
+  ThreadPool& pool_;
   BatchRunner runner_;
 };
 

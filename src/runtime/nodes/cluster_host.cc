@@ -82,7 +82,7 @@ void ClusterHost::open_transport(const cluster::StateFolder& folder,
 void ClusterHost::share_weights() {
   cluster::HashCounts counts;
   const auto files = files_to_share(file_);
-  ThreadPool threads = background_pool(options_.pool->size());  // another model may be served meanwhile
+  ThreadPool threads = background_pool(options_.compute->size());  // another model may be served meanwhile
   const cluster::Manifest manifest =
       cluster::hash_files(files, options_.places.cache / "hashes", threads, &counts);
   if (counts.hashed_bytes > 0)
@@ -102,9 +102,9 @@ void ClusterHost::make_backend(const cluster::Hello& hello) {
                             .hello = hello,
                             .places = options_.places,
                             .library = library_,
-                            .pool = options_.pool,
+                            .compute = options_.compute,
                             .memory_bytes = options_.memory_bytes};
-  backend_ = std::make_shared<CoordinatorBackend>(loader, stage_links_, options_.pool_mutex);
+  backend_ = std::make_shared<CoordinatorBackend>(loader, stage_links_);
 }
 
 void ClusterHost::open_door(const cluster::Hello& hello) {

@@ -30,8 +30,7 @@ struct ClusterHostOptions {
   Duration nodes_wait = std::chrono::seconds(10);  // but not longer than this
   bool measure_links = true;
   bool discoverable = false;   // answers those who look for clusters on the local network
-  ThreadPool* pool = nullptr;  // borrowed
-  std::mutex* pool_mutex = nullptr;
+  Compute* compute = nullptr;  // borrowed
 };
 
 // Made, started, then used from any thread. Throws Error where the model cannot be opened, the port not had,

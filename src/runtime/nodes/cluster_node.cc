@@ -107,7 +107,7 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
                             .hello = hello,
                             .places = options.places,
                             .library = library_,
-                            .pool = options.pool,
+                            .compute = options.compute,
                             .fetch_bytes_per_s = options.fetch_bytes_per_s,
                             .memory_bytes = options.memory_bytes};
   NodeShell::Options shell;

@@ -21,7 +21,7 @@ struct ClusterNodeOptions {
   WeightPlaces places;
   uint64_t memory_bytes = 0;  // bound for its stage; 0: what is free
   uint64_t fetch_bytes_per_s = 0;
-  ThreadPool* pool = nullptr;  // borrowed
+  Compute* compute = nullptr;  // borrowed
   std::function<void(const std::string& why)> on_given_up;
 };
 

@@ -40,14 +40,14 @@ class ClusterNodeTest : public ::testing::Test {
     options.version = "test";
     options.capabilities = cluster::testing::capabilities(1 << 20);
     options.places.cache = dir_ / "cache";
-    options.pool = &pool_;
+    options.compute = &compute_;
     return std::make_unique<ClusterNode>(std::move(options));
   }
 
   butterfly::testing::TempDir dir_;
   cluster::StateFolder hub_ = cluster::StateFolder::make(dir_ / "hub");
   cluster::Credentials founder_ = cluster::found_cluster(hub_, "home", "hub", cluster::wall_now());
-  ThreadPool pool_{1};
+  Compute compute_{1};
 };
 
 // Accepts links as a coordinator does, and says who came for control.

@@ -12,7 +12,7 @@ std::shared_ptr<ClusterHost> JoinedCluster::make(ClusterHostOptions host) {
                                         : cluster::with_port(options_.listen);
   host.places = options_.places;
   host.capabilities = node_capabilities(options_.capabilities, cluster::StateFolder::open(options_.state),
-                                        options_.places.cache, *host.pool);
+                                        options_.places.cache, host.compute->take().pool());
   host.discoverable = true;
   return std::make_shared<ClusterHost>(std::move(host));
 }

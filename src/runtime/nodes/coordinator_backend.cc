@@ -35,8 +35,8 @@ class Owning final : public Chain {
 
 }  // namespace
 
-CoordinatorBackend::CoordinatorBackend(RangeLoaderOptions options, StageLinks& links, std::mutex* pool_mutex)
-    : options_(options), loader_(std::move(options)), links_(links), pool_mutex_(pool_mutex) {}
+CoordinatorBackend::CoordinatorBackend(RangeLoaderOptions options, StageLinks& links)
+    : options_(options), loader_(std::move(options)), links_(links) {}
 
 StageBackend::Preparation CoordinatorBackend::prepare(const cluster::Assignment& work,
                                                       const std::atomic<bool>& cancelled) {
@@ -91,11 +91,10 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
     model = model_;
     options = settings_.chain_options();
   }
-  options.cache.pool_mutex = pool_mutex_;
   const size_t workers = placement.stages.size() - 1;
   return reported([&]() -> PlacedChain {
     if (workers == 0)
-      return {epoch, std::make_unique<Owning<LocalChain>>(model, *options_.pool, options.cache)};
+      return {epoch, std::make_unique<Owning<LocalChain>>(model, *options_.compute, options.cache)};
     cluster::Hello hello = options_.hello;
     hello.purpose = cluster::LinkPurpose::kStage;
     hello.tag = epoch;
@@ -107,8 +106,8 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
     std::shared_ptr<cluster::Link> from_last =
         links_.take(epoch, placement.stages[workers - 1].node, kLinkMax).or_throw();
     to_blame = {};
-    return {epoch, std::make_unique<Owning<LinkedChain>>(model, *options_.pool, workers, to_first, from_last,
-                                                         options, times_)};
+    return {epoch, std::make_unique<Owning<LinkedChain>>(model, *options_.compute, workers, to_first,
+                                                         from_last, options, times_)};
   });
 }
 

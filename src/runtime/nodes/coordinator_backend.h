@@ -17,8 +17,8 @@ namespace butterfly::runtime {
 // does. After a failed load() there is none, and chain() says kCancelled.
 class CoordinatorBackend final : public StageBackend {
  public:
-  // Borrows the links that come in. `pool_mutex` is held while a step computes (see PagedLayersOptions).
-  CoordinatorBackend(RangeLoaderOptions options, StageLinks& links, std::mutex* pool_mutex);
+  // Borrows the links that come in.
+  CoordinatorBackend(RangeLoaderOptions options, StageLinks& links);
 
   Preparation prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
   Result<uint64_t> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) override;
@@ -37,7 +37,6 @@ class CoordinatorBackend final : public StageBackend {
   const RangeLoaderOptions options_;
   RangeLoader loader_;
   StageLinks& links_;
-  std::mutex* pool_mutex_;
   const std::shared_ptr<ChainTimes> times_ = std::make_shared<ChainTimes>();
 
   mutable std::mutex mutex_;

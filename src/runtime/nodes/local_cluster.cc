@@ -81,7 +81,8 @@ std::shared_ptr<ClusterHost> LocalCluster::make(ClusterHostOptions host) {
   host.state = found(folder_.path() / node_name(1), node.token_file, options_.nodes - 1).path();
   host.listen = "127.0.0.1:0";
   host.places = options_.places;
-  host.capabilities = measure_local_node(*host.pool, model::open_model(host.model), options_.program);
+  host.capabilities =
+      measure_local_node(host.compute->take().pool(), model::open_model(host.model), options_.program);
   write_private(node.capabilities_file, cluster::to_json(host.capabilities));
   // All take part, unless a strategy was asked for: that is what it is for.
   if (host.placement.strategy == nullptr)

@@ -67,7 +67,7 @@ PreparedWeights RangeLoader::prepare(const cluster::Assignment& work, const std:
   fetch.bytes_per_s = options_.fetch_bytes_per_s;
   fetch.cancelled = &cancelled;
   fetch.progress = [this](uint64_t done, uint64_t total) { moved(done, total); };
-  ThreadPool threads = background_pool(options_.pool->size());
+  ThreadPool threads = background_pool(options_.compute->size());
   PreparedWeights prepared =
       prepare_weights(id, work.begin, work.end, peers_of(work), options_.places, threads, fetch);
   options_.library->add(prepared.source);
@@ -95,7 +95,7 @@ std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& 
       fail(Errc::kCorrupt, "pieces {} to {} of {}: the model has {}", work.begin, work.end, work.pieces,
            layers + 2);
     range = model::range_of_pieces(work.begin, work.end, layers);
-    const MemoryForecast forecast = forecast_memory(file, range, settings, options_.pool->size());
+    const MemoryForecast forecast = forecast_memory(file, range, settings, options_.compute->size());
     check_fits(forecast, usable_memory_bytes(),
                fmt::format("{} of {}", to_string(range, layers), work.model.name))
         .or_throw();
@@ -109,7 +109,7 @@ std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& 
     throw_if(cancelled);
     moved(done, total);
   };
-  ThreadPool threads = background_pool(options_.pool->size());
+  ThreadPool threads = background_pool(options_.compute->size());
   loaded_ = load_model(path, threads, load);
   loaded_for_ = wanted;
   loaded_bytes_ = loaded_->resident_bytes;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/compute.h"
 #include "cluster/member/control_message.h"
 #include "cluster/transport/hello.h"
 #include "cluster/transport/transport_table.h"
@@ -20,9 +21,8 @@ struct RangeLoaderOptions {
   cluster::Hello hello;
   WeightPlaces places;
   std::shared_ptr<cluster::WeightLibrary>
-      library;  // what this node can give to others: grows by what it fetched
-  ThreadPool* pool =
-      nullptr;  // borrowed; of the one who computes steps: loading has as many threads of its own
+      library;                     // what this node can give to others: grows by what it fetched
+  Compute* compute = nullptr;      // borrowed; what runs the steps: loading has as many threads of its own
   uint64_t fetch_bytes_per_s = 0;  // 0: as fast as it goes
   uint64_t memory_bytes = 0;       // bound for this node's stage; 0: what is free
 };

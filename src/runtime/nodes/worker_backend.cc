@@ -13,7 +13,7 @@ namespace {
 
 constexpr Duration kLinkMax = std::chrono::seconds(8);     // to the next stage
 constexpr Duration kArriveMax = std::chrono::seconds(60);  // for the link of the stage before
-constexpr Duration kCutAfter = std::chrono::seconds(4);    // the machine of the next stage acknowledges nothing
+constexpr Duration kCutAfter = std::chrono::seconds(4);  // the machine of the next stage acknowledges nothing
 constexpr Duration kCloseAgain = std::chrono::milliseconds(1);
 constexpr const char* kThreadName = "bf-stage";  // for top and debuggers; tests look for it
 
@@ -51,7 +51,7 @@ Result<uint64_t> WorkerBackend::load(const cluster::Assignment& work, const std:
     model_ = loader_.load(work, cancelled);
     const StageSettings settings = RangeLoader::settings_of(work).or_throw();
     auto runner =
-        std::make_shared<StageRunner>(*model_, *options_.pool, work.stage, settings.chain_options());
+        std::make_shared<StageRunner>(*model_, *options_.compute, work.stage, settings.chain_options());
     epoch_ = work.epoch;
     const uint64_t bytes = model_->resident_bytes + runner->cache_bytes();
     const std::lock_guard lock(mutex_);

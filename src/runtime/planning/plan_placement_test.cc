@@ -160,17 +160,17 @@ TEST(MemoryForecastTest, WeightsAreWhatLoadingTakes) {
   const LoadedModel& whole = *random.loaded().model;
   const StageSettings settings = small_settings();
   for (const size_t cut : {0, 1, 2, 3}) {
-    ThreadPool pool(1);
+    Compute compute(1);
     LoadOptions load;
     load.with_tokenizer = false;
     load.context = settings.context;
     load.range = model::range_of_pieces(cut, whole.config.layers + 2, whole.config.layers);
-    const auto part = load_model(random.path(), pool, load);
+    const auto part = load_model(random.path(), compute.take().pool(), load);
     const MemoryForecast forecast = forecast_memory(whole.file, *load.range, settings, 1);
     const auto weights = static_cast<double>(part->resident_bytes);
     EXPECT_NEAR(static_cast<double>(forecast.weight_bytes), weights, 0.02 * weights) << cut;
     EXPECT_GT(forecast.activation_bytes, 0u);
-    const PagedLayers layers(*part, pool, settings.chain_options().cache);
+    const PagedLayers layers(*part, compute, settings.chain_options().cache);
     EXPECT_EQ(forecast.cache_bytes, layers.cache_bytes()) << cut;
   }
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/compute.h"
 #include "base/testing/source_tree.h"
 #include "model/synthetic/random_model.h"
 #include "runtime/layers/cached_layers.h"
@@ -21,13 +22,15 @@ inline const std::filesystem::path kModels = shared_data("models");
 
 std::string read_text(const std::filesystem::path& path);
 
-// A model with its pool.
+// A model with its threads: for layers that run by themselves, and for engines and stages.
 struct Loaded {
   ThreadPool pool;
+  Compute compute;
   std::unique_ptr<LoadedModel> model;
   explicit Loaded(const std::filesystem::path& path, size_t threads = 2, bool with_tokenizer = true,
                   FileAccess access = FileAccess::kMap)
       : pool(threads),
+        compute(threads),
         model(load_model(path, pool,
                          {.tokenizer_path = {},
                           .access = access,

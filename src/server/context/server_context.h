@@ -22,8 +22,7 @@ struct ServerContext {
   std::string version;      // "0.1.0"
   std::string fingerprint;  // of the program: equal ones give equal bits
   AccessPolicy access{AccessOptions{}};
-  std::unique_ptr<ThreadPool> pool;
-  std::mutex pool_mutex;                          // of the engines
+  std::unique_ptr<Compute> compute;               // of the engines
   std::shared_ptr<runtime::ClusterHost> cluster;  // null: this server has none
   std::unique_ptr<ModelPool> models;
   std::unique_ptr<HttpServer> http;

@@ -58,8 +58,8 @@ runtime::StageSettings stage_settings(const ModelSpec& spec, const ModelOptions&
   return settings;
 }
 
-ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, ThreadPool& pool,
-                         std::mutex& pool_mutex, std::shared_ptr<runtime::SharedWeights> weights)
+ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Compute& compute,
+                         std::shared_ptr<runtime::SharedWeights> weights)
     : spec_(spec) {
   grammar_options_.documents = options.schemas;
   runtime::LoadOptions load;
@@ -73,9 +73,8 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Thr
     loaded_ = runtime::load_model(spec.path, loaders, load);
   }
   read_template();
-  runtime::LocalEngineOptions run = engine_options(options, loaded_->config);
-  run.layers.pool_mutex = &pool_mutex;
-  engine_ = runtime::make_local_engine(*loaded_, pool, run);
+  const runtime::LocalEngineOptions run = engine_options(options, loaded_->config);
+  engine_ = runtime::make_local_engine(*loaded_, compute, run);
   bytes_ = cache_bytes(options, loaded_->config);
   weight_bytes_ = loaded_->file.tensor_bytes();
   log_info("{}: loaded in {}: {} and {} tokens of context", spec.name, format_duration(loaded_->load_time),

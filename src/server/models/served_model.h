@@ -43,9 +43,9 @@ inline constexpr size_t kDefaultContext = 4096;  // where the model's is longer 
 // the engine and the compiler look after themselves.
 class ServedModel {
  public:
-  // Borrows the pool; `pool_mutex` is held by the engine that computes. Throws Error.
+  // Borrows what computes, which models share. Throws Error.
   // `weights`: of a model over the same file, or new ones.
-  ServedModel(const ModelSpec& spec, const ModelOptions& options, ThreadPool& pool, std::mutex& pool_mutex,
+  ServedModel(const ModelSpec& spec, const ModelOptions& options, Compute& compute,
               std::shared_ptr<runtime::SharedWeights> weights);
   // The weights are on the cluster's nodes; here are vocabulary, template and engine. Borrows the cluster.
   ServedModel(const ModelSpec& spec, const ModelOptions& options, runtime::ClusterHost& cluster);

@@ -12,11 +12,11 @@ cluster::NodeId node(size_t index) { return {fmt::format("{:064}", index), fmt::
 }  // namespace
 
 LoadedPart::LoadedPart(const std::filesystem::path& path, const model::LayerRange& range, size_t threads)
-    : pool(ThreadPool::Options{.threads = threads, .pin = false}) {
+    : compute(ThreadPool::Options{.threads = threads, .pin = false}) {
   LoadOptions options;
   options.with_tokenizer = !range.without_head;
   options.range = range;
-  model = load_model(path, pool, options);
+  model = load_model(path, compute.take().pool(), options);
 }
 
 InprocChain::InprocChain(const std::filesystem::path& path, const std::vector<size_t>& cuts,
@@ -28,7 +28,7 @@ InprocChain::InprocChain(const std::filesystem::path& path, const std::vector<si
     parts_.push_back(std::make_unique<LoadedPart>(path, model::range_of_pieces(begin, end, layers), threads));
   }
   for (size_t i = 0; i < cuts.size(); ++i)
-    workers_.push_back(std::make_unique<StageRunner>(*parts_[i]->model, parts_[i]->pool, i, options_));
+    workers_.push_back(std::make_unique<StageRunner>(*parts_[i]->model, parts_[i]->compute, i, options_));
 }
 
 InprocChain::~InprocChain() { (void)ends(); }
@@ -52,8 +52,8 @@ std::unique_ptr<LinkedChain> InprocChain::start(std::shared_ptr<ChainTimes> time
     threads_.emplace_back([this, i, from, to] { ends_[i] = workers_[i]->run(from, to); });
     from = from_last = next;
   }
-  return std::make_unique<LinkedChain>(*parts_.back()->model, parts_.back()->pool, workers_.size(), to_first,
-                                       from_last, options_, std::move(times));
+  return std::make_unique<LinkedChain>(*parts_.back()->model, parts_.back()->compute, workers_.size(),
+                                       to_first, from_last, options_, std::move(times));
 }
 
 void InprocChain::lose(size_t worker) {

@@ -10,10 +10,10 @@
 
 namespace butterfly::runtime::testing {
 
-// A range of a model with a pool of its own.
+// A range of a model with threads of its own.
 struct LoadedPart {
   LoadedPart(const std::filesystem::path& path, const model::LayerRange& range, size_t threads);
-  ThreadPool pool;
+  Compute compute;
   std::unique_ptr<LoadedModel> model;
 };
 
