@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <type_traits>
 
 #include "cluster/member/message_fields.h"
@@ -24,6 +25,15 @@ void task_fields(F& f, Of<F, ModelTask>& task) {
 }
 
 template <typename F>
+void share_fields(F& f, Of<F, Share>& share) {
+  for (auto& range : share.ranges) {
+    f.u32(range.begin);
+    f.u32(range.end);
+    f.u32(range.units);
+  }
+}
+
+template <typename F>
 void assignment_fields(F& f, Of<F, Assignment>& work) {
   f.u64(work.epoch);
   task_fields(f, work.model);
@@ -32,6 +42,12 @@ void assignment_fields(F& f, Of<F, Assignment>& work) {
   f.u32(work.pieces);
   f.u32(work.stage);
   f.u32(work.stages);
+  f.list(work.members, kMembersMax, 60, [&](auto& member) {
+    f.node(member.node);
+    f.text(member.address, kAddressBytesMax);
+    share_fields(f, member.share);
+  });
+  f.u32(work.member);
   f.node(work.previous);
   f.node(work.next);
   f.text(work.next_address, kAddressBytesMax);
@@ -193,6 +209,15 @@ void check_work(const Assignment& work, WireReader& in) {
     in.refuse(fmt::format("pieces {} to {} of {}", work.begin, work.end, work.pieces));
   if (work.stage >= work.stages || work.stages > kNodesMax)
     in.refuse(fmt::format("stage {} of {}", work.stage, work.stages));
+  if (work.member >= work.members.size())
+    return in.refuse(fmt::format("member {} of {}", work.member, work.members.size()));
+  std::vector<Share> shares;
+  std::set<std::string_view> keys;
+  for (const Assignment::Member& member : work.members) {
+    shares.push_back(member.share);
+    if (!keys.insert(member.node.key).second) in.refuse(fmt::format("{} is two members", member.node.name));
+  }
+  if (const std::string why = why_not_covered(shares); !why.empty()) in.refuse("the members' shares: " + why);
 }
 template <typename M>
 void check(const M& m, WireReader& in) {

@@ -16,7 +16,7 @@
 
 namespace butterfly::cluster {
 
-inline constexpr uint32_t kMemberProtocol = 3;
+inline constexpr uint32_t kMemberProtocol = 4;
 inline constexpr size_t kControlBytesMax = 64 << 10;  // of an encoded message
 inline constexpr size_t kNodesMax = 256;              // of a cluster
 inline constexpr size_t kSourcesMax = 16;             // of weights, named in one assignment
@@ -29,7 +29,18 @@ struct Assignment {
   uint32_t begin = 0, end = 0;  // pieces, of
   uint32_t pieces = 0;
   uint32_t stage = 0, stages = 0;
-  NodeId previous, next;          // of the first and the last stage: the coordinator
+  // Of this stage, this node among them; mostly it is alone.
+  struct Member {
+    NodeId node = {};
+    std::string address = {};  // where it accepts links
+    Share share = {};
+    bool operator==(const Member&) const = default;
+  };
+  std::vector<Member> members = {};
+  uint32_t member = 0;  // which of them is meant
+  const Member& self() const { return members[member]; }
+  // First members of the stages beside it; of the first and the last stage: the coordinator.
+  NodeId previous, next;
   std::string next_address = {};  // where `next` accepts links
   struct Source {
     NodeId node;

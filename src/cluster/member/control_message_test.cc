@@ -64,6 +64,7 @@ TEST(ControlMessage, ComesBackAsItWas) {
   EXPECT_EQ(work.epoch, 12u);
   EXPECT_EQ(work.model, assignment(12).model);
   EXPECT_EQ(work.end, 7u);
+  EXPECT_EQ(work.members, assignment(12).members);
   EXPECT_EQ(work.next.name, "node-3");
   EXPECT_EQ(work.next_address, "10.0.0.3:4711");
   EXPECT_EQ(work.sources, assignment(12).sources);
@@ -102,6 +103,21 @@ TEST(ControlMessage, RulesBeyondSingleFields) {
   work = assignment(1);
   work.stage = 3;
   EXPECT_FALSE(decode_to_worker(encode(ToWorker(Prepare{1, work}))).ok());
+  const auto refused = [](const Assignment& one) {
+    return decode_to_worker(encode(ToWorker(Assign{1, one}))).status().text();
+  };
+  work = assignment(1);
+  work.members.clear();
+  EXPECT_THAT(refused(work), HasSubstr("member 0 of 0"));
+  work = assignment(1);
+  work.member = 1;
+  EXPECT_THAT(refused(work), HasSubstr("member 1 of 1"));
+  work = assignment(1);
+  work.members[0].share.of(ShareKind::kColumns) = {0, 4, 8};
+  EXPECT_THAT(refused(work), HasSubstr("columns 4: nobody"));
+  work = assignment(1);
+  work.members.push_back(work.members[0]);
+  EXPECT_THAT(refused(work), HasSubstr("is two members"));
   Join join = join_message(1);
   join.capabilities.memory.all = -1;
   EXPECT_FALSE(decode_to_coordinator(encode(ToCoordinator(join))).ok());

@@ -272,7 +272,7 @@ void Coordinator::handle(Member& member, const Started& message, TimePoint now) 
   NodeId next = config_.self;
   if (change_ && change_->epoch == message.epoch)
     for (size_t i = 0; i + 1 < change_->placement.stages.size(); ++i)
-      if (change_->placement.stages[i].node == member.id) next = change_->placement.stages[i + 1].node;
+      if (change_->placement.stages[i].first() == member.id) next = change_->placement.stages[i + 1].first();
   trouble(message.epoch, member.id, next, message.text, now);
 }
 

@@ -114,7 +114,7 @@ struct HaltSteps {
 struct ServeSteps {
   Epoch epoch = 0;
   Placement placement = {};
-  std::vector<std::string> addresses = {};  // of the stages, in order
+  std::vector<std::string> addresses = {};  // of the stages' first members, in order
 };
 using CoordinatorAction = std::variant<SendToWorker, CloseLink, MakePlan, PauseSteps, HaltSteps, ServeSteps>;
 
@@ -263,7 +263,8 @@ class Coordinator {
   size_t nodes_here() const;
   size_t nodes_wanted() const;
   bool may_use(const Member& member, bool with_held, TimePoint now) const;
-  Assignment assignment(size_t stage) const;
+  std::vector<Assignment> assignments() const;
+  Assignment assignment(size_t stage, size_t member) const;
   bool is_broken(const BrokenPair& pair, TimePoint now) const;
   void note_broken(const NodeId& from, const NodeId& to, bool unreachable, TimePoint now);
   void give_up_change(const std::string& why, const std::string& node, TimePoint now);

@@ -86,7 +86,7 @@ struct CoordinatorTest : ::testing::Test {
     out.tokens_per_s = tokens_per_s;
     for (uint32_t i = 0; i < nodes.size(); ++i) {
       StagePlacement stage;
-      stage.node = node_id(nodes[i]);
+      stage.members = {{.node = node_id(nodes[i])}};
       stage.begin = i;
       stage.end = i + 1;
       out.stages.push_back(stage);

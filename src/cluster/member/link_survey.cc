@@ -47,8 +47,8 @@ void Coordinator::survey(const Member& member, TimePoint now) {
 void Coordinator::survey_chain(const Placement& placement, TimePoint now) {
   if (!config_.measure_links) return;
   for (size_t i = 0; i + 1 < placement.stages.size(); ++i) {
-    const auto from = members_.find(placement.stages[i].node.key),
-               to = members_.find(placement.stages[i + 1].node.key);
+    const auto from = members_.find(placement.stages[i].first().key),
+               to = members_.find(placement.stages[i + 1].first().key);
     if (from != members_.end() && to != members_.end()) survey_pair(from->second, to->second, now);
   }
 }

@@ -7,13 +7,13 @@ namespace butterfly::cluster {
 std::vector<LossForecast> forecast_losses(const PlanQuestion& question, const Placement& current,
                                           const PlanFunction& plan) {
   std::vector<LossForecast> out;
-  for (const StagePlacement& stage : current.stages) {
+  for (const NodeId& node : current.nodes()) {
     LossForecast row;
-    row.node = stage.node;
+    row.node = node;
     PlanQuestion rest = question;
-    std::erase_if(rest.nodes, [&](const PlanNode& node) { return node.id == stage.node; });
+    std::erase_if(rest.nodes, [&](const PlanNode& other) { return other.id == node; });
     const Result<Placement> placement =
-        stage.node == question.coordinator
+        node == question.coordinator
             ? Result<Placement>(Errc::kPeerLost, "it is the coordinator: nothing is served without it")
             : plan(rest);
     row.fits = placement.ok();

@@ -11,25 +11,35 @@
 #include "base/result.h"
 #include "cluster/identity/node_id.h"
 #include "cluster/member/epoch.h"
+#include "cluster/member/share.h"
 #include "cluster/node/capabilities.h"
 #include "cluster/node/link_figures.h"
 
 namespace butterfly::cluster {
 
-// Pieces [begin, end) of the chain, on one node.
-struct StagePlacement {
+inline constexpr size_t kMembersMax = 32;  // of a stage
+
+// One node's part of a stage.
+struct StageMember {
   NodeId node = {};
-  uint32_t begin = 0;
-  uint32_t end = 0;
+  Share share = {};           // of every piece of the stage
   uint64_t memory_bytes = 0;  // weights and cache
   double predicted_s = 0;     // of one decode step; 0: not known
+};
+
+// Pieces [begin, end) of the chain. Mostly on one node, which has all of them; several share each piece.
+struct StagePlacement {
+  // Together they have everything once. The first one has the links from and to other stages.
+  std::vector<StageMember> members = {};
+  uint32_t begin = 0;
+  uint32_t end = 0;
   // How long the stage may work without progress before it counts as stalled; at least the time of its
   // longest unit of work. Zero: the coordinator's own bound.
   Duration stall_after{};
 
-  bool same_work(const StagePlacement& other) const {
-    return node == other.node && begin == other.begin && end == other.end;
-  }
+  const NodeId& first() const { return members.front().node; }
+  const StageMember* find(const NodeId& node) const;
+  bool same_work(const StagePlacement& other) const;
 };
 
 struct Placement {
@@ -41,16 +51,19 @@ struct Placement {
   double current_tokens_per_s = 0;
   std::string words = {};  // why it is so, for people
 
-  const StagePlacement* find(const NodeId& node) const {
-    for (const StagePlacement& stage : stages)
-      if (stage.node == node) return &stage;
-    return nullptr;
-  }
+  const StagePlacement* find(const NodeId& node) const;      // the stage it has a part of
+  const StageMember* find_member(const NodeId& node) const;  // and the part
+  std::vector<NodeId> nodes() const;                         // all members of all stages, in order
   bool same_work(const Placement& other) const;
 };
 
-// Empty, or in words why the stages do not cover [0, pieces) once and in order on different nodes.
+// Empty, or in words why the stages do not cover [0, pieces) once and in order, or the members of one its
+// pieces, each on a node of its own.
 std::string why_not_whole(const Placement& placement);
+
+// Whether `a` talks to `b` in this chain: of the same stage, the first ones of stages next to each other, or
+// the coordinator with anybody. `b` without a key: with somebody.
+bool are_neighbours(const Placement& placement, const NodeId& coordinator, const NodeId& a, const NodeId& b);
 
 // What runs over the cluster. Opaque to membership but for its name.
 struct ModelTask {

@@ -18,17 +18,6 @@ constexpr Duration kProved = std::chrono::seconds(10);
 // A pair of nodes that failed so often, the last time not long ago, is avoided.
 constexpr uint32_t kBroken = 2;
 
-// Whether `a` talks to `b` in this chain: next to it, or the coordinator with anybody.
-bool are_neighbours(const Placement& placement, const NodeId& coordinator, const NodeId& a, const NodeId& b) {
-  if (a == coordinator) return b.key.empty() || placement.find(b) != nullptr;
-  const auto& stages = placement.stages;
-  for (size_t i = 0; i < stages.size(); ++i)
-    if (stages[i].node == a)
-      return (i == 0 ? coordinator : stages[i - 1].node) == b ||
-             (i + 1 == stages.size() ? coordinator : stages[i + 1].node) == b || b.key.empty();
-  return false;
-}
-
 }  // namespace
 
 std::string_view change_phase_name(ChangePhase phase) {
@@ -45,27 +34,6 @@ std::string_view change_phase_name(ChangePhase phase) {
       return "starting";
   }
   return "unknown";
-}
-
-bool Placement::same_work(const Placement& other) const {
-  return pieces == other.pieces &&
-         std::equal(stages.begin(), stages.end(), other.stages.begin(), other.stages.end(),
-                    [](const StagePlacement& a, const StagePlacement& b) { return a.same_work(b); });
-}
-
-std::string why_not_whole(const Placement& placement) {
-  uint32_t next = 0;
-  std::set<std::string> seen;
-  if (placement.stages.empty()) return "it has no stages";
-  for (const StagePlacement& stage : placement.stages) {
-    if (stage.begin != next || stage.end <= stage.begin)
-      return fmt::format("a stage has pieces {} to {}, expected to begin at {}", stage.begin, stage.end,
-                         next);
-    if (!seen.insert(stage.node.key).second) return fmt::format("node {} has two stages", stage.node.name);
-    next = stage.end;
-  }
-  if (next != placement.pieces) return fmt::format("it ends at piece {} of {}", next, placement.pieces);
-  return {};
 }
 
 std::optional<ChangePhase> Coordinator::change_phase() const {
@@ -221,9 +189,9 @@ void Coordinator::planned(Epoch epoch, Result<Placement> placement, TimePoint no
   }
   if (!placement.ok()) return no_plan(placement.status(), now);
   std::string problem = why_not_whole(*placement);
-  for (const StagePlacement& stage : placement->stages)
-    if (problem.empty() && !change_->asked.contains(stage.node.key))
-      problem = fmt::format("it uses node {}, which is not available", stage.node.name);
+  for (const NodeId& node : placement->nodes())
+    if (problem.empty() && !change_->asked.contains(node.key))
+      problem = fmt::format("it uses node {}, which is not available", node.name);
   if (!problem.empty()) return no_plan({Errc::kInvalidArgument, "the plan is not usable: " + problem}, now);
   if (serving_) {
     // By today's figures, where the planner gives them: links may have been measured since.
@@ -239,18 +207,30 @@ void Coordinator::planned(Epoch epoch, Result<Placement> placement, TimePoint no
   }
   change_->placement = *std::move(placement);
   std::string words;
-  for (const StagePlacement& stage : change_->placement.stages)
-    words += fmt::format("{}{} {}-{}", words.empty() ? "" : ", ", stage.node.name, stage.begin, stage.end);
+  for (const StagePlacement& stage : change_->placement.stages) {
+    std::string names;
+    for (const StageMember& member : stage.members) names += (names.empty() ? "" : "+") + member.node.name;
+    words += fmt::format("{}{} {}-{}", words.empty() ? "" : ", ", names, stage.begin, stage.end);
+  }
   note(now, EventKind::kPlanned, "", epoch, std::move(words));
   if (!serving_) return begin_loading(now);
   begin_phase(ChangePhase::kPreparing, now);
-  for (size_t i = 0; i < change_->placement.stages.size(); ++i)
-    send(members_.at(change_->placement.stages[i].node.key), Prepare{config_.incarnation, assignment(i)});
+  for (const Assignment& work : assignments())
+    send(members_.at(work.self().node.key), Prepare{config_.incarnation, work});
 }
 
 // ---- The phases ----
 
-Assignment Coordinator::assignment(size_t stage) const {
+// One for every member of every stage.
+std::vector<Assignment> Coordinator::assignments() const {
+  std::vector<Assignment> all;
+  for (size_t stage = 0; stage < change_->placement.stages.size(); ++stage)
+    for (size_t member = 0; member < change_->placement.stages[stage].members.size(); ++member)
+      all.push_back(assignment(stage, member));
+  return all;
+}
+
+Assignment Coordinator::assignment(size_t stage, size_t member) const {
   const auto& stages = change_->placement.stages;
   Assignment work;
   work.epoch = change_->epoch;
@@ -260,14 +240,17 @@ Assignment Coordinator::assignment(size_t stage) const {
   work.pieces = change_->placement.pieces;
   work.stage = static_cast<uint32_t>(stage);
   work.stages = static_cast<uint32_t>(stages.size());
-  work.previous = stage == 0 ? config_.self : stages[stage - 1].node;
-  work.next = stage + 1 == stages.size() ? config_.self : stages[stage + 1].node;
+  work.member = static_cast<uint32_t>(member);
+  for (const StageMember& row : stages[stage].members)
+    work.members.push_back({row.node, members_.at(row.node.key).address, row.share});
+  work.previous = stage == 0 ? config_.self : stages[stage - 1].first();
+  work.next = stage + 1 == stages.size() ? config_.self : stages[stage + 1].first();
   work.next_address = stage + 1 == stages.size() ? config_.address : members_.at(work.next.key).address;
   work.sources.push_back({config_.self, config_.address});
-  for (const auto& [key, member] : members_)
-    if (work.sources.size() < kSourcesMax && member.here() && !member.address.empty() &&
-        key != config_.self.key && key != stages[stage].node.key)
-      work.sources.push_back({member.id, member.address});
+  for (const auto& [key, other] : members_)
+    if (work.sources.size() < kSourcesMax && other.here() && !other.address.empty() &&
+        key != config_.self.key && key != work.self().node.key)
+      work.sources.push_back({other.id, other.address});
   return work;
 }
 
@@ -277,9 +260,9 @@ void Coordinator::begin_phase(ChangePhase phase, TimePoint now) {
   change_->began_at = now;
   change_->waiting_for.clear();
   if (phase == ChangePhase::kPausing) return;
-  for (const StagePlacement& stage : change_->placement.stages) {
-    change_->waiting_for.insert(stage.node.key);
-    members_.at(stage.node.key).pulse.expect_progress(now);
+  for (const NodeId& node : change_->placement.nodes()) {
+    change_->waiting_for.insert(node.key);
+    members_.at(node.key).pulse.expect_progress(now);
   }
 }
 
@@ -295,20 +278,19 @@ void Coordinator::begin_loading(TimePoint now) {
   if (serving_) actions_.emplace_back(HaltSteps{serving_->epoch, "a new plan takes its place"});
   serving_.reset();
   begin_phase(ChangePhase::kLoading, now);
-  const auto& stages = change_->placement.stages;
   for (const auto& [key, member] : members_)
     if (member.here() && change_->placement.find(member.id) == nullptr)
       send(member, Release{config_.incarnation, change_->epoch});
-  for (size_t i = 0; i < stages.size(); ++i)
-    send(members_.at(stages[i].node.key), Assign{config_.incarnation, assignment(i)});
+  for (const Assignment& work : assignments())
+    send(members_.at(work.self().node.key), Assign{config_.incarnation, work});
 }
 
 void Coordinator::begin_starting(TimePoint now) {
   begin_phase(ChangePhase::kStarting, now);
   // From the back, so that who links to the next stage is likely to find it started.
-  const auto& stages = change_->placement.stages;
-  for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage)
-    send(members_.at(stage->node.key), Go{config_.incarnation, change_->epoch});
+  const std::vector<NodeId> nodes = change_->placement.nodes();
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
+    send(members_.at(node->key), Go{config_.incarnation, change_->epoch});
 }
 
 void Coordinator::serve(TimePoint now) {
@@ -318,7 +300,7 @@ void Coordinator::serve(TimePoint now) {
   why_waiting_.clear();
   ServeSteps action{serving_->epoch, serving_->placement, {}};
   for (const StagePlacement& stage : serving_->placement.stages)
-    action.addresses.push_back(members_.at(stage.node.key).address);
+    action.addresses.push_back(members_.at(stage.first().key).address);
   actions_.emplace_back(std::move(action));
 }
 
@@ -369,15 +351,15 @@ void Coordinator::cancel_change(TimePoint) {
   const bool paused = change_->phase == ChangePhase::kPausing;
   // Who still fetches or loads for it would count as working, and then as stuck.
   if (change_->phase != ChangePhase::kPlanning)
-    for (const StagePlacement& stage : change_->placement.stages)
-      if (const auto member = members_.find(stage.node.key); member != members_.end())
+    for (const NodeId& node : change_->placement.nodes())
+      if (const auto member = members_.find(node.key); member != members_.end())
         send(member->second, Abandon{config_.incarnation, change_->epoch});
   change_.reset();
   if (!paused || !serving_) return;
   // No node has dropped its stage yet: the steps go on as before.
   ServeSteps action{serving_->epoch, serving_->placement, {}};
   for (const StagePlacement& stage : serving_->placement.stages)
-    action.addresses.push_back(members_.at(stage.node.key).address);
+    action.addresses.push_back(members_.at(stage.first().key).address);
   actions_.emplace_back(std::move(action));
 }
 

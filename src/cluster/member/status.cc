@@ -46,12 +46,13 @@ NodeStatus node_status(const Coordinator& coordinator, const Member& member, Tim
   if (const Placement* placement = coordinator.serving_placement()) {
     for (size_t i = 0; i < placement->stages.size(); ++i) {
       const StagePlacement& stage = placement->stages[i];
-      if (!(stage.node == member.id)) continue;
+      const StageMember* part = stage.find(member.id);
+      if (part == nullptr) continue;
       row.role = fmt::format("stage {} of {}", i + 1, placement->stages.size());
       row.begin = stage.begin;
       row.end = stage.end;
-      row.stage_bytes = stage.memory_bytes;
-      row.predicted_s = stage.predicted_s;
+      row.stage_bytes = part->memory_bytes;
+      row.predicted_s = part->predicted_s;
     }
   }
   if (member.here()) {
@@ -107,6 +108,13 @@ ClusterStatus status_of(const Coordinator& coordinator, const std::vector<LossFo
     status.serving_s = seconds(now - coordinator.serving_since());
     status.pieces = placement->pieces;
     status.predicted_tokens_per_s = placement->tokens_per_s;
+    for (const StagePlacement& stage : placement->stages) {
+      StageStatus row{stage.begin, stage.end, {}};
+      for (const StageMember& part : stage.members)
+        row.members.push_back(
+            {part.node.name, part.node.key, part.share, part.memory_bytes, part.predicted_s});
+      status.stages.push_back(std::move(row));
+    }
   }
   status.last_failure = coordinator.last_failure();
   status.counters = coordinator.counters();

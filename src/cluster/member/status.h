@@ -37,6 +37,18 @@ struct NodeStatus {
   std::optional<LossForecast> loss = {};  // if it has a stage
 };
 
+// A stage of the plan that is served, and who has a part of it.
+struct StageStatus {
+  uint32_t begin = 0, end = 0;  // pieces
+  struct Member {
+    std::string name, key;
+    Share share = {};
+    uint64_t bytes = 0;
+    double predicted_s = 0;  // of a decode step
+  };
+  std::vector<Member> members = {};
+};
+
 struct LinkStatus {
   std::string from, to;  // names
   LinkFigures figures = {};
@@ -61,7 +73,8 @@ struct ClusterStatus {
   uint32_t pieces = 0;
   double predicted_tokens_per_s = 0;
   std::string last_failure = {};
-  std::vector<NodeStatus> nodes = {};  // the coordinator's first, then by name
+  std::vector<StageStatus> stages = {};  // of the plan that is served
+  std::vector<NodeStatus> nodes = {};    // the coordinator's first, then by name
   std::vector<LinkStatus> links = {};
   CoordinatorCounters counters = {};
   std::vector<EventStatus> events = {};  // oldest first

@@ -1,6 +1,7 @@
 // The JSON of docs/cluster.md, both ways.
 #include <fmt/format.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "cluster/member/status.h"
@@ -56,6 +57,27 @@ Json node_json(const NodeStatus& n) {
   return json;
 }
 
+// By kind: first unit, the one after the last, and how many there are.
+Json share_json(const Share& share) {
+  Json json = Json::object();
+  for (size_t k = 0; k < kShareKinds; ++k) {
+    const ShareRange& range = share.ranges[k];
+    json[std::string(share_kind_name(static_cast<ShareKind>(k)))] = {range.begin, range.end, range.units};
+  }
+  return json;
+}
+
+Json stage_json(const StageStatus& stage) {
+  Json members = Json::array();
+  for (const StageStatus::Member& member : stage.members)
+    members.push_back({{"node", member.name},
+                       {"key", member.key},
+                       {"share", share_json(member.share)},
+                       {"bytes", member.bytes},
+                       {"predicted_s", member.predicted_s}});
+  return {{"begin", stage.begin}, {"end", stage.end}, {"members", std::move(members)}};
+}
+
 Json link_json(const LinkStatus& link) {
   Json points = Json::array();
   for (const LinkPoint& point : link.figures.points)
@@ -99,6 +121,11 @@ void take(const Json& json, const char* key, T& value) {
 Json part(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_object() ? *found : Json::object();
+}
+
+Json rows_of(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_array() ? *found : Json::array();
 }
 
 NodeStatus read_node(const Json& json) {
@@ -152,13 +179,42 @@ NodeStatus read_node(const Json& json) {
   return n;
 }
 
+Share read_share(const Json& json) {
+  Share share;
+  for (size_t k = 0; k < kShareKinds; ++k) {
+    const auto found = json.find(std::string(share_kind_name(static_cast<ShareKind>(k))));
+    if (found == json.end() || !found->is_array() || found->size() != 3) continue;
+    ShareRange& range = share.ranges[k];
+    for (size_t i = 0; i < 3; ++i)
+      if ((*found)[i].is_number_unsigned())
+        *std::array{&range.begin, &range.end, &range.units}[i] = (*found)[i].get<uint32_t>();
+  }
+  return share;
+}
+
+StageStatus read_stage(const Json& json) {
+  StageStatus stage;
+  take(json, "begin", stage.begin);
+  take(json, "end", stage.end);
+  for (const Json& row : rows_of(json, "members")) {
+    StageStatus::Member member;
+    take(row, "node", member.name);
+    take(row, "key", member.key);
+    member.share = read_share(part(row, "share"));
+    take(row, "bytes", member.bytes);
+    take(row, "predicted_s", member.predicted_s);
+    stage.members.push_back(std::move(member));
+  }
+  return stage;
+}
+
 LinkStatus read_link(const Json& json) {
   LinkStatus link;
   take(json, "from", link.from);
   take(json, "to", link.to);
   take(json, "rtt_s", link.figures.rtt_s);
   take(json, "bytes_per_s", link.figures.bandwidth);
-  for (const Json& row : json.value("points", Json::array())) {
+  for (const Json& row : rows_of(json, "points")) {
     LinkPoint point;
     take(row, "bytes", point.bytes);
     take(row, "seconds", point.seconds);
@@ -195,10 +251,12 @@ std::string to_json(const ClusterStatus& s) {
                {"layers", s.pieces},
                {"predicted_tokens_per_s", s.predicted_tokens_per_s},
                {"last_failure", s.last_failure},
+               {"stages", Json::array()},
                {"nodes", Json::array()},
                {"links", Json::array()},
                {"counters", counters_json(s.counters)},
                {"events", Json::array()}};
+  for (const StageStatus& stage : s.stages) json["stages"].push_back(stage_json(stage));
   for (const NodeStatus& node : s.nodes) json["nodes"].push_back(node_json(node));
   for (const LinkStatus& link : s.links) json["links"].push_back(link_json(link));
   for (const EventStatus& event : s.events) json["events"].push_back(event_json(event));
@@ -230,9 +288,10 @@ Result<ClusterStatus> parse_status(std::string_view text) {
   take(counters, "unexpected", s.counters.unexpected);
   take(counters, "plans", s.counters.plans);
   take(counters, "halts", s.counters.halts);
+  for (const Json& row : rows_of(json, "stages")) s.stages.push_back(read_stage(row));
   for (const Json& row : json["nodes"]) s.nodes.push_back(read_node(row));
-  for (const Json& row : json.value("links", Json::array())) s.links.push_back(read_link(row));
-  for (const Json& row : json.value("events", Json::array())) s.events.push_back(read_event(row));
+  for (const Json& row : rows_of(json, "links")) s.links.push_back(read_link(row));
+  for (const Json& row : rows_of(json, "events")) s.events.push_back(read_event(row));
   return s;
 }
 

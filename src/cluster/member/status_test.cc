@@ -55,9 +55,9 @@ TEST(ChainPlanner, FillsNodesWithinTheirMemory) {
   EXPECT_EQ(placement->stages.size(), 3u);
   EXPECT_EQ(placement->pieces, 10u);
   for (const StagePlacement& stage : placement->stages) {
-    EXPECT_LE(stage.memory_bytes, uint64_t{4} << 30);
-    EXPECT_EQ(stage.memory_bytes, (stage.end - stage.begin) * (uint64_t{1} << 30));
-    EXPECT_GT(stage.predicted_s, 0);
+    EXPECT_LE(stage.members.front().memory_bytes, uint64_t{4} << 30);
+    EXPECT_EQ(stage.members.front().memory_bytes, (stage.end - stage.begin) * (uint64_t{1} << 30));
+    EXPECT_GT(stage.members.front().predicted_s, 0);
     EXPECT_GT(stage.stall_after, Duration{});
   }
   EXPECT_GT(placement->tokens_per_s, 0);
@@ -75,7 +75,7 @@ TEST(ChainPlanner, AvoidsBrokenPairs) {
   const Result<Placement> placement = chain_planner(chain(), DType::kQ4_0)(asked);
   ASSERT_TRUE(placement.ok());
   for (size_t i = 0; i + 1 < placement->stages.size(); ++i) {
-    const std::set<std::string> pair{placement->stages[i].node.name, placement->stages[i + 1].node.name};
+    const std::set<std::string> pair{placement->stages[i].first().name, placement->stages[i + 1].first().name};
     EXPECT_NE(pair, (std::set<std::string>{"node-0", "node-1"}));
   }
 }
@@ -108,10 +108,11 @@ struct StatusTest : ::testing::Test {
       if (const MakePlan* make = std::get_if<MakePlan>(&action)) epoch = make->question.epoch;
     coordinator.planned(epoch, placement, now);
     for (const StagePlacement& stage : placement->stages)
-      coordinator.received(coordinator.members().at(stage.node.key).link, Ready{epoch, Errc::kOk, "", 1, 2},
-                           now);
+      coordinator.received(coordinator.members().at(stage.first().key).link,
+                           Ready{epoch, Errc::kOk, "", 1, 2}, now);
     for (const StagePlacement& stage : placement->stages)
-      coordinator.received(coordinator.members().at(stage.node.key).link, Started{epoch, Errc::kOk, ""}, now);
+      coordinator.received(coordinator.members().at(stage.first().key).link, Started{epoch, Errc::kOk, ""},
+                           now);
     coordinator.steps_connected(epoch, now);
   }
   static CoordinatorConfig config() {
@@ -150,6 +151,13 @@ TEST_F(StatusTest, JsonSaysWhatIsAndComesBack) {
       EXPECT_TRUE(node.contains("if_lost"));
     }
   EXPECT_EQ(covered, 10u);
+  covered = 0;
+  for (const auto& stage : json["stages"]) {
+    covered += stage["end"].get<uint32_t>() - stage["begin"].get<uint32_t>();
+    ASSERT_EQ(stage["members"].size(), 1u);
+    EXPECT_EQ(stage["members"][0]["share"]["heads"], (std::vector{0, 1, 1}));
+  }
+  EXPECT_EQ(covered, 10u);
   const Result<ClusterStatus> back = parse_status(text);
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(to_json(*back), text);
@@ -168,6 +176,7 @@ TEST(StatusJson, OtherTextsAreRefused) {
   for (const char* text : {"", "[]", "{}", "{\"nodes\": 3}", "{\"nodes\": [", "nonsense"})
     EXPECT_FALSE(parse_status(text).ok()) << text;
   EXPECT_TRUE(parse_status("{\"nodes\": [{\"name\": 3}]}").ok());
+  EXPECT_TRUE(parse_status("{\"nodes\": [], \"links\": [7], \"stages\": [1, {\"members\": 3}]}").ok());
 }
 
 TEST(Incarnation, GrowsWhateverTheClockSays) {

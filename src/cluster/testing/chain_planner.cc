@@ -48,11 +48,11 @@ Placement placement_of(const PlanQuestion& question, const Problem& problem, con
     const Stage& stage = planned.plan.stages[i];
     const StagePrediction& predicted = planned.prediction.stages[i];
     StagePlacement row;
-    row.node = question.nodes[stage.nodes.front()].id;
+    row.members = {{.node = question.nodes[stage.nodes.front()].id,
+                    .memory_bytes = predicted.weight_bytes + predicted.kv_bytes,
+                    .predicted_s = predicted.seconds}};
     row.begin = static_cast<uint32_t>(stage.begin);
     row.end = static_cast<uint32_t>(stage.end);
-    row.memory_bytes = predicted.weight_bytes + predicted.kv_bytes;
-    row.predicted_s = predicted.seconds;
     const double longest_s = std::max(predicted.seconds, predicted.prefill_s) * kStallFactor;
     const double most_s = std::chrono::duration<double>(kStallMax).count();
     row.stall_after =

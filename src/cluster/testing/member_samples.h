@@ -46,6 +46,7 @@ inline Assignment assignment(Epoch epoch) {
   work.pieces = 12;
   work.stage = 1;
   work.stages = 3;
+  work.members = {{node_id(2), "10.0.0.2:4711", {}}};
   work.previous = node_id(1);
   work.next = node_id(3);
   work.next_address = "10.0.0.3:4711";

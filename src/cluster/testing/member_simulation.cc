@@ -244,14 +244,14 @@ void MemberSimulation::act(const ServeSteps& action) {
   }
   if (action.epoch <= last_served_) broke("an epoch that is not newer is served");
   if (const std::string why = why_not_whole(action.placement); !why.empty()) broke(why);
-  for (const StagePlacement& stage : action.placement.stages)
-    if (removed_.contains(stage.node.key)) broke("a removed node has a stage");
+  for (const NodeId& node : action.placement.nodes())
+    if (removed_.contains(node.key)) broke("a removed node has a stage");
   last_served_ = action.epoch;
   ++result_.epochs;
   *chain_ = {};
   chain_->epoch = action.epoch;
   chain_->placement = action.placement;
-  const NodeId first = action.placement.stages.front().node;
+  const NodeId first = action.placement.stages.front().first();
   in_coordinator(delay(Duration{}, milliseconds(20)), [this, epoch = action.epoch, first] {
     if (chain_->epoch != epoch) return;
     if (!reaches(0, index_of(first))) return coordinator_->steps_failed(epoch, first, "cannot connect", now_);
@@ -440,10 +440,10 @@ void MemberSimulation::step_at(Epoch epoch, uint64_t step, size_t stage) {
     ++result_.steps;
     return in_coordinator(Duration{}, [this, epoch] { step_ended(epoch, true); });
   }
-  const NodeId id = chain_->placement.stages[stage].node;
+  const NodeId id = chain_->placement.stages[stage].first();
   const size_t node = index_of(id);
   Node& n = *nodes_[node];
-  const size_t from = stage == 0 ? 0 : index_of(chain_->placement.stages[stage - 1].node);
+  const size_t from = stage == 0 ? 0 : index_of(chain_->placement.stages[stage - 1].first());
   if (from != SIZE_MAX && cut_until_.contains({from, node}) && cut_until_.at({from, node}) > now_)
     return step_is_lost(epoch, step, from, id);
   if (n.cut_off_until > now_)
@@ -511,7 +511,7 @@ Result<Placement> MemberSimulation::plan(const PlanQuestion& question) const {
       if (take == 0) continue;
       before = node.id.key;
       StagePlacement stage;
-      stage.node = node.id;
+      stage.members = {{.node = node.id}};
       stage.begin = next;
       stage.end = next += take;
       placement.stages.push_back(stage);

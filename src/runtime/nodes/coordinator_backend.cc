@@ -98,13 +98,13 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
     cluster::Hello hello = options_.hello;
     hello.purpose = cluster::LinkPurpose::kStage;
     hello.tag = epoch;
-    to_blame = placement.stages.front().node;
-    std::shared_ptr<cluster::Link> to_first =
-        open_link(*options_.transport, addresses.front(), placement.stages.front().node.key, hello, kLinkMax)
-            .or_throw();
-    to_blame = placement.stages[workers - 1].node;
+    to_blame = placement.stages.front().first();
+    std::shared_ptr<cluster::Link> to_first = open_link(*options_.transport, addresses.front(),
+                                                        placement.stages.front().first().key, hello, kLinkMax)
+                                                  .or_throw();
+    to_blame = placement.stages[workers - 1].first();
     std::shared_ptr<cluster::Link> from_last =
-        links_.take(epoch, placement.stages[workers - 1].node, kLinkMax).or_throw();
+        links_.take(epoch, placement.stages[workers - 1].first(), kLinkMax).or_throw();
     to_blame = {};
     return {epoch, std::make_unique<Owning<LinkedChain>>(model, *options_.compute, workers, to_first,
                                                          from_last, options, times_)};

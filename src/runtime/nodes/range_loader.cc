@@ -27,6 +27,14 @@ cluster::Digest model_id(const cluster::Assignment& work) {
   return *id;
 }
 
+// Stages of several members can be planned and said, and not run yet.
+void check_whole(const cluster::Assignment& work) {
+  const cluster::Share& share = work.self().share;
+  if (!share.whole())
+    fail(Errc::kUnsupported, "this program runs whole layers, and was given {}: plan stages of one node each",
+         to_string(share));
+}
+
 }  // namespace
 
 void RangeLoader::moved(uint64_t done, uint64_t total) {
@@ -59,6 +67,7 @@ std::vector<cluster::WeightPeer> RangeLoader::peers_of(const cluster::Assignment
 }
 
 PreparedWeights RangeLoader::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+  check_whole(work);
   const cluster::Digest id = model_id(work);
   if (const auto here = options_.library->find(id); here != nullptr)
     if (dynamic_cast<const cluster::WholeFiles*>(here.get()) != nullptr)
@@ -79,6 +88,7 @@ PreparedWeights RangeLoader::prepare(const cluster::Assignment& work, const std:
 
 std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& work,
                                                      const std::atomic<bool>& cancelled) {
+  check_whole(work);
   const StageSettings settings = settings_of(work).or_throw();
   const std::string wanted =
       fmt::format("{} {}-{} {}", work.model.id, work.begin, work.end, work.model.settings);

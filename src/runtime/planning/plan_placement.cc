@@ -121,11 +121,11 @@ cluster::Placement placement_of(const cluster::Plan& plan, const cluster::Proble
     expected.seconds -= saved;
     const auto longest = std::chrono::duration_cast<Duration>(
         std::chrono::duration<double>(std::min(kStallFactor * (expected.prefill_s + expected.seconds), 1e3)));
-    placement.stages.push_back({.node = question.nodes[stage.nodes[0]].id,
+    placement.stages.push_back({.members = {{.node = question.nodes[stage.nodes[0]].id,
+                                             .memory_bytes = expected.weight_bytes + expected.kv_bytes,
+                                             .predicted_s = expected.seconds}},
                                 .begin = static_cast<uint32_t>(stage.begin),
                                 .end = static_cast<uint32_t>(stage.end),
-                                .memory_bytes = expected.weight_bytes + expected.kv_bytes,
-                                .predicted_s = expected.seconds,
                                 .stall_after = std::clamp<Duration>(longest, kStallLeast, kStallMost)});
   }
   latency_s = std::max(latency_s, longest_s);
@@ -136,12 +136,12 @@ cluster::Placement placement_of(const cluster::Plan& plan, const cluster::Proble
 }
 
 // The plan that is served, in the numbers of this question; nothing if one of its nodes is not asked any
-// more.
+// more, or has a share only.
 std::optional<cluster::Plan> plan_of(const cluster::Placement& placement, const Question& question) {
   cluster::Plan plan;
   for (const cluster::StagePlacement& stage : placement.stages) {
-    const auto node = std::ranges::find(question.nodes, stage.node, &PlanNode::id);
-    if (node == question.nodes.end()) return std::nullopt;
+    const auto node = std::ranges::find(question.nodes, stage.first(), &PlanNode::id);
+    if (node == question.nodes.end() || stage.members.size() != 1) return std::nullopt;
     plan.stages.push_back(
         {{static_cast<size_t>(node - question.nodes.begin())}, stage.begin, stage.end, {1.0}});
   }
@@ -153,10 +153,10 @@ std::optional<std::pair<cluster::NodeId, cluster::NodeId>> broken_neighbours(
     const cluster::Placement& placement, const PlanQuestion& question) {
   cluster::NodeId before = question.coordinator;
   for (const cluster::StagePlacement& stage : placement.stages) {
-    const std::pair<std::string, std::string> pair(before.key, stage.node.key);
+    const std::pair<std::string, std::string> pair(before.key, stage.first().key);
     if (std::ranges::find(question.broken, pair) != question.broken.end())
-      return std::pair(before, stage.node);
-    before = stage.node;
+      return std::pair(before, stage.first());
+    before = stage.first();
   }
   return std::nullopt;
 }

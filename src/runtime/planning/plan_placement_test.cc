@@ -38,7 +38,7 @@ struct PlanPlacementTest : ::testing::Test {
   void expect_usable(const cluster::Placement& placement, const cluster::PlanQuestion& asked) {
     EXPECT_EQ(cluster::why_not_whole(placement), "");
     EXPECT_EQ(placement.pieces, 34u);
-    EXPECT_EQ(placement.stages.back().node, asked.coordinator) << "the head is where the engine is";
+    EXPECT_EQ(placement.stages.back().first(), asked.coordinator) << "the head is where the engine is";
     for (const auto& stage : placement.stages) EXPECT_GE(stage.stall_after, std::chrono::seconds(3));
   }
 };
@@ -62,7 +62,8 @@ TEST_F(PlanPlacementTest, AModelTooLargeForOneNodeIsSplit) {
     ASSERT_TRUE(placement.ok()) << strategy << ": " << placement.status().text();
     expect_usable(*placement, asked);
     EXPECT_EQ(placement->stages.size(), 3u);
-    for (const auto& stage : placement->stages) EXPECT_LE(stage.memory_bytes, uint64_t{2} << 30);
+    for (const auto& stage : placement->stages)
+      EXPECT_LE(stage.members.front().memory_bytes, uint64_t{2} << 30);
   }
 }
 
@@ -72,7 +73,7 @@ TEST_F(PlanPlacementTest, AQuotaHalvesWhatIsSustainedAndLeavesAFirstBurst) {
   const auto stage_s = [&](size_t stage) {
     const auto placement = plan_placement(file, asked, options);
     EXPECT_TRUE(placement.ok()) << placement.status().text();
-    return placement->stages.at(stage).predicted_s;
+    return placement->stages.at(stage).members.front().predicted_s;
   };
   const double whole = stage_s(0);
   auto& first = asked.nodes[1].capabilities;  // the coordinator's own is the last stage
@@ -109,11 +110,11 @@ TEST_F(PlanPlacementTest, BrokenPairsAreAvoided) {
   const auto first = plan_placement(file, asked, options);
   ASSERT_TRUE(first.ok()) << first.status().text();
   ASSERT_EQ(first->stages.size(), 3u);
-  asked.broken.emplace_back(first->stages[0].node.key, first->stages[1].node.key);
+  asked.broken.emplace_back(first->stages[0].first().key, first->stages[1].first().key);
   const auto second = plan_placement(file, asked, options);
   ASSERT_TRUE(second.ok()) << second.status().text();
   expect_usable(*second, asked);
-  EXPECT_EQ(second->stages[0].node, first->stages[1].node) << "the other way round";
+  EXPECT_EQ(second->stages[0].first(), first->stages[1].first()) << "the other way round";
 }
 
 // A laptop that nobody can reach, with strategies that give every node a part.
