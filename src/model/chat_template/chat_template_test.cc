@@ -145,6 +145,22 @@ TEST(ChatTemplateHostile, Memory) {
       error_of("{% set a = 'a ' * 999999 %}{% for i in range(99) %}{% set b = a.rsplit() %}{% endfor %}"),
       HasSubstr("bytes of values"));
   EXPECT_THAT(error_of("{{ 'a'.rjust(999999999999) }}"), HasSubstr("bytes of values"));
+  // Products of sizes that are small again modulo 2^64.
+  EXPECT_THAT(error_of("{{ 'a'.ljust(4611686018427387915, '\xf0\x9f\x90\x9b') }}"),
+              HasSubstr("bytes of values"));
+  EXPECT_THAT(error_of("{{ [1] | batch(768614336404564651, 0) | list }}"), HasSubstr("bytes of values"));
+  EXPECT_EQ(render("{{ 'a'.ljust(-9223372036854775807) }}"), "a");
+  // What looks through texts pays for what it looks at.
+  const std::string_view lines[] = {
+      "{% set b = (a + 'b') in a + a %}",        "{% set b = a | trim('bcdefghijklmnopqrstuvwxyza') %}",
+      "{% set b = a.strip('bcdefghijklmna') %}", "{% set b = a.startswith((a, a, a, a, a, a, a, a)) %}",
+      "{% set b = a.rfind('b' + a[1:]) %}",      "{% set b = a.count('b') %}",
+      "{% set b = a.replace('b', '') %}",        "{% set b = a.partition('b') %}"};
+  for (const std::string_view line : lines)
+    EXPECT_THAT(
+        error_of("{% set a = 'a' * 200000 %}{% for i in range(9999) %}" + std::string(line) + "{% endfor %}"),
+        HasSubstr("more than"))
+        << line;
 }
 
 TEST(ChatTemplateHostile, Source) {

@@ -36,6 +36,12 @@ class Budget {
     bytes_ += bytes;
     step(bytes / 64);
   }
+  // So many of this size.
+  void allocate(size_t count, size_t each) {
+    if (each != 0 && count > limits_.value_bytes / each)
+      fail(Errc::kOutOfMemory, "more than {} bytes of values", limits_.value_bytes);
+    allocate(count * each);
+  }
   void output(size_t bytes) {
     output_ += bytes;
     if (output_ > limits_.output_bytes)

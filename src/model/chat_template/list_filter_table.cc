@@ -233,7 +233,7 @@ Value batch(Budget& budget, const Value& value, Args arguments) {
   }
   if (!row.empty()) {
     const bool fill = bound[1] != nullptr && !bound[1]->is_none();
-    if (fill) budget.allocate(size * sizeof(Value));
+    if (fill) budget.allocate(size, sizeof(Value));
     while (fill && row.size() < size) row.push_back(*bound[1]);
     rows.push_back(make_list(budget, std::move(row)));
   }

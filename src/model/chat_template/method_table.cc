@@ -30,9 +30,8 @@ Value strip(Budget& budget, const Value& self, Args arguments) {
     if (right) text = python_strip_right(text);
   } else {
     const std::string_view set = text_argument(bound[0], "strip: chars", "");
-    budget.step(set.size() * text.size() / 64);
-    if (left) text = python_strip_left(text, set);
-    if (right) text = python_strip_right(text, set);
+    if (left) text = python_strip_left(budget, text, set);
+    if (right) text = python_strip_right(budget, text, set);
   }
   return make_text(budget, self.view().part(text));
 }
@@ -63,11 +62,11 @@ std::vector<std::string_view> split_space(std::string_view text, int64_t most, b
   return words;
 }
 
-std::vector<std::string_view> split_by(std::string_view text, std::string_view by, int64_t most,
-                                       bool from_right) {
+std::vector<std::string_view> split_by(Budget& budget, std::string_view text, std::string_view by,
+                                       int64_t most, bool from_right) {
   std::vector<std::string_view> parts;
   while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
-    const size_t found = from_right ? text.rfind(by) : text.find(by);
+    const size_t found = from_right ? find_last_text(budget, text, by) : find_text(budget, text, by);
     if (found == text.npos) break;
     parts.push_back(from_right ? text.substr(found + by.size()) : text.substr(0, found));
     text = from_right ? text.substr(0, found) : text.substr(found + by.size());
@@ -94,7 +93,7 @@ Value split(Budget& budget, const Value& self, Args arguments) {
   }
   const std::string_view by = text_argument(bound[0], "split: sep", "");
   if (by.empty()) fail(Errc::kInvalidArgument, "split: sep is empty");
-  return list_of(budget, self, split_by(self.text(), by, most, from_right));
+  return list_of(budget, self, split_by(budget, self.text(), by, most, from_right));
 }
 
 template <bool from_right>
@@ -103,7 +102,7 @@ Value partition(Budget& budget, const Value& self, Args arguments) {
   const TextView whole = self.view();
   const std::string_view by = text_argument(arguments.bind("partition", {"sep"})[0], "partition: sep", "");
   if (by.empty()) fail(Errc::kInvalidArgument, "partition: sep is empty");
-  const size_t found = from_right ? text.rfind(by) : text.find(by);
+  const size_t found = from_right ? find_last_text(budget, text, by) : find_text(budget, text, by);
   TextView parts[3];
   if (found == text.npos) {
     parts[from_right ? 2 : 0] = whole;
@@ -118,20 +117,21 @@ Value partition(Budget& budget, const Value& self, Args arguments) {
 }
 
 // The part of the text that start and end leave.
-std::string part_of(Budget& budget, const Value& self, const Value* start, const Value* end) {
-  if (start == nullptr && end == nullptr) return self.text();
+Value part_of(Budget& budget, const Value& self, const Value* start, const Value* end) {
+  if (start == nullptr && end == nullptr) return self;
   return slice_of(budget, self, start == nullptr ? Value(None()) : *start,
-                  end == nullptr ? Value(None()) : *end, Value(None()))
-      .text();
+                  end == nullptr ? Value(None()) : *end, Value(None()));
 }
 
 template <bool at_end>
 Value has_affix(Budget& budget, const Value& self, Args arguments) {
   const auto bound = arguments.bind("startswith or endswith", {"affix", "start", "end"});
   if (bound[0] == nullptr) fail(Errc::kInvalidArgument, "startswith and endswith need a text");
-  const std::string text = part_of(budget, self, bound[1], bound[2]);
+  const Value part = part_of(budget, self, bound[1], bound[2]);
+  const std::string_view text = part.text();
   const auto matches = [&](const Value& affix) {
     const std::string_view wanted = text_argument(&affix, "startswith or endswith: the argument", "");
+    budget.step(1 + wanted.size() / 64);
     return at_end ? text.ends_with(wanted) : text.starts_with(wanted);
   };
   if (const List* list = bound[0]->list(); list != nullptr && list->kind == ListKind::kTuple)
@@ -142,17 +142,17 @@ Value has_affix(Budget& budget, const Value& self, Args arguments) {
 template <bool from_right, bool must>
 Value find(Budget& budget, const Value& self, Args arguments) {
   const auto bound = arguments.bind("find", {"sub", "start", "end"});
-  const std::string text = part_of(budget, self, bound[1], bound[2]);
+  const Value part = part_of(budget, self, bound[1], bound[2]);
+  const std::string_view text = part.text();
   const std::string_view wanted = text_argument(bound[0], "find: sub", "");
-  budget.step(text.size() / 16);
-  const size_t place = from_right ? text.rfind(wanted) : text.find(wanted);
+  const size_t place = from_right ? find_last_text(budget, text, wanted) : find_text(budget, text, wanted);
   if (place == std::string::npos) {
     if (must) fail(Errc::kInvalidArgument, "index: the text is not found");
     return -1;
   }
   int64_t skipped = bound[1] == nullptr || bound[1]->is_none() ? 0 : bound[1]->integer();
   if (skipped < 0) skipped = std::max<int64_t>(0, skipped + length(self));
-  return static_cast<int64_t>(character_count(std::string_view(text).substr(0, place))) + skipped;
+  return static_cast<int64_t>(character_count(text.substr(0, place))) + skipped;
 }
 
 Value count(Budget& budget, const Value& self, Args arguments) {
@@ -160,7 +160,7 @@ Value count(Budget& budget, const Value& self, Args arguments) {
   const std::string_view wanted = text_argument(bound[0], "count: sub", "");
   budget.step(self.text().size() / 16);
   if (wanted.empty()) return length(self) + 1;
-  return static_cast<int64_t>(split_by(self.text(), wanted, -1, false).size()) - 1;
+  return static_cast<int64_t>(split_by(budget, self.text(), wanted, -1, false).size()) - 1;
 }
 
 Value replace(Budget& budget, const Value& self, Args arguments) {
@@ -199,13 +199,14 @@ Value remove_affix(Budget& budget, const Value& self, Args arguments) {
 template <int side>
 Value justify(Budget& budget, const Value& self, Args arguments) {
   const auto bound = arguments.bind("ljust, rjust or zfill", {"width", "fillchar"});
-  const int64_t missing = integer_argument(bound[0], "width", 0) - length(self);
+  const int64_t width = integer_argument(bound[0], "width", 0);
   if (side != 0) text_argument(bound[1], "fillchar", "");
   const TextView fill = side != 0 && bound[1] != nullptr ? bound[1]->view()
                                                          : TextView(side == 0 ? "0" : " ", Origin::kTemplate);
   if (character_count(fill.bytes) != 1) fail(Errc::kInvalidArgument, "fillchar must be one character");
-  if (missing <= 0) return self;
-  budget.allocate(static_cast<size_t>(missing) * fill.size());
+  if (width <= length(self)) return self;
+  const int64_t missing = width - length(self);
+  budget.allocate(static_cast<size_t>(missing), fill.size());
   const bool sign = side == 0 && (self.text().starts_with('-') || self.text().starts_with('+'));
   const size_t before = side < 0 ? self.text().size() : sign ? 1 : 0;
   Text text(self.view().substr(0, before));

@@ -192,8 +192,7 @@ bool contains(Budget& budget, const Value& container, const Value& item) {
     require_defined(item);
     if (!item.is_text())
       fail(Errc::kInvalidArgument, "'in' a text needs a text on its left, found {}", item.type_name());
-    budget.step(container.text().size() / 64);
-    return container.text().find(item.text()) != std::string::npos;
+    return find_text(budget, container.text(), item.text()) != std::string::npos;
   }
   if (const Dict* dict = container.dict()) return dict_find(budget, *dict, item) != nullptr;
   const Values items = iterate(budget, container);

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 #include "model/tokenizer/unicode_text.h"
 
@@ -130,11 +131,30 @@ bool is_cased(uint32_t c) {
 
 std::string_view python_strip_left(std::string_view text) { return strip_left_if(text, is_space_text); }
 std::string_view python_strip_right(std::string_view text) { return strip_right_if(text, is_space_text); }
-std::string_view python_strip_left(std::string_view text, std::string_view set) {
-  return strip_left_if(text, [&](std::string_view c) { return set.find(c) != set.npos; });
+std::string_view python_strip_left(Budget& budget, std::string_view text, std::string_view set) {
+  return strip_left_if(text, [&](std::string_view c) { return find_text(budget, set, c) != set.npos; });
 }
-std::string_view python_strip_right(std::string_view text, std::string_view set) {
-  return strip_right_if(text, [&](std::string_view c) { return set.find(c) != set.npos; });
+std::string_view python_strip_right(Budget& budget, std::string_view text, std::string_view set) {
+  return strip_right_if(text, [&](std::string_view c) { return find_text(budget, set, c) != set.npos; });
+}
+
+size_t find_text(Budget& budget, std::string_view text, std::string_view wanted, size_t from) {
+  if (wanted.size() > text.size() - from) return std::string_view::npos;
+  // memmem of glibc takes linear time whatever the texts are; std::string's does not.
+  const void* found = wanted.empty()
+                          ? text.data() + from
+                          : ::memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
+  const size_t place =
+      found == nullptr ? text.size() : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+  budget.step(1 + (place - from + wanted.size()) / 16);
+  return found == nullptr ? std::string_view::npos : place;
+}
+
+size_t find_last_text(Budget& budget, std::string_view text, std::string_view wanted) {
+  const size_t place = text.rfind(wanted);
+  const size_t seen = text.size() - (place == text.npos ? 0 : place);
+  budget.step(1 + seen / 16 + seen * (wanted.size() / 16) / 64);
+  return place;
 }
 
 std::string python_unescape(std::string_view literal, int line) {
@@ -234,7 +254,7 @@ Text python_replace(Budget& budget, TextView text, std::string_view from, TextVi
   size_t place = 0;
   budget.allocate(text.size());
   while (count != 0) {
-    const size_t found = from.empty() ? place : text.bytes.find(from, place);
+    const size_t found = from.empty() ? place : find_text(budget, text.bytes, from, place);
     if (found == std::string_view::npos) break;
     budget.allocate(to.size());
     result.append(text.substr(place, found - place));

@@ -14,8 +14,13 @@ inline std::string_view python_strip(std::string_view text) {
   return python_strip_left(python_strip_right(text));
 }
 // Of any of the characters of `set`.
-std::string_view python_strip_left(std::string_view text, std::string_view set);
-std::string_view python_strip_right(std::string_view text, std::string_view set);
+std::string_view python_strip_left(Budget& budget, std::string_view text, std::string_view set);
+std::string_view python_strip_right(Budget& budget, std::string_view text, std::string_view set);
+
+// The first place of `wanted` from `from` on, and the last one; npos: none. Charged as it is spent: the first
+// takes time in proportion to the text, the second to both lengths multiplied where they are long.
+size_t find_text(Budget& budget, std::string_view text, std::string_view wanted, size_t from = 0);
+size_t find_last_text(Budget& budget, std::string_view text, std::string_view wanted);
 
 // What the inside of a string literal means.
 std::string python_unescape(std::string_view literal, int line);

@@ -77,7 +77,8 @@ Value trim(Budget& budget, const Value& value, Args arguments) {
   if (bound[0] == nullptr || bound[0]->is_none())
     return make_text(budget, text.part(python_strip(text.bytes())));
   const std::string_view set = text_argument(bound[0], "trim: chars", "");
-  return make_text(budget, text.part(python_strip_left(python_strip_right(text.bytes(), set), set)));
+  return make_text(budget,
+                   text.part(python_strip_left(budget, python_strip_right(budget, text.bytes(), set), set)));
 }
 
 Value replace(Budget& budget, const Value& value, Args arguments) {
