@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 #include "base/utf8.h"
 #include "server/api/api_error.h"
@@ -63,28 +65,78 @@ size_t first_invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
-// Builds the value and refuses a key that comes twice in one object.
-class Builder : public nlohmann::detail::json_sax_dom_parser<Json> {
+// Builds the value, and refuses a key that comes twice in one object. The library's own builder looks through
+// all keys before each one, which a body of many keys turns into minutes; here the set knows, and keys are
+// appended.
+class Builder {
  public:
-  explicit Builder(Json& to) : json_sax_dom_parser(to, true) {}
+  explicit Builder(Json& to) : slot_(&to) {}
 
-  bool start_object(size_t size) {
-    keys_.emplace_back();
-    return json_sax_dom_parser::start_object(size);
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(Json::number_integer_t value) { return put(value); }
+  bool number_unsigned(Json::number_unsigned_t value) { return put(value); }
+  bool number_float(Json::number_float_t value, const std::string&) {
+    if (!std::isfinite(value)) bad_json("a number is too large");
+    return put(value);
+  }
+  bool string(std::string& value) { return put(std::move(value)); }
+  bool binary(Json::binary_t&) { return false; }  // not of texts
+
+  bool start_object(size_t) {
+    open_.push_back({open(Json::object()), {}});
+    return true;
   }
   bool key(std::string& name) {
-    // Few keys: looking at each is cheap. Many: the text is hostile or data, and a set pays.
-    if (!keys_.back().insert(name).second)
+    auto& object = open_.back().value->get_ref<Json::object_t&>();
+    if (object.size() == kJsonKeysMax) bad_json(fmt::format("an object of more than {} keys", kJsonKeysMax));
+    if (!open_.back().keys.insert(name).second)
       bad_json(fmt::format("the key '{:.100}' comes twice in one object", name));
-    return json_sax_dom_parser::key(name);
+    slot_ = &static_cast<Entries&>(object).emplace_back(std::move(name), nullptr).second;
+    return true;
   }
-  bool end_object() {
-    keys_.pop_back();
-    return json_sax_dom_parser::end_object();
+  bool end_object() { return close(); }
+  bool start_array(size_t) {
+    open_.push_back({open(Json::array()), {}});
+    return true;
+  }
+  bool end_array() { return close(); }
+
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) {
+    std::string words = error.what();
+    if (const size_t end = words.find("] "); end != std::string::npos) words.erase(0, end + 2);
+    if (words.size() > 300) words.resize(utf8_whole_bytes(words.substr(0, 300)));
+    bad_json(words);
   }
 
  private:
-  std::vector<std::set<std::string>> keys_;
+  using Entries = std::vector<std::pair<const std::string, Json>>;
+  // Holders of open values do not move: what grows is always the innermost one.
+  struct Open {
+    Json* value;
+    std::set<std::string> keys;
+  };
+
+  // Where the next value belongs.
+  Json* open(Json value) {
+    if (!open_.empty() && open_.back().value->is_array()) {
+      auto& array = open_.back().value->get_ref<Json::array_t&>();
+      return &array.emplace_back(std::move(value));
+    }
+    *slot_ = std::move(value);
+    return slot_;
+  }
+  bool put(Json value) {
+    open(std::move(value));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Json* slot_;  // the root, or the value of the last key
+  std::vector<Open> open_;
 };
 
 }  // namespace
@@ -96,14 +148,7 @@ Json parse_json(std::string_view text) {
     bad_json(fmt::format("byte {} is not UTF-8", at));
   Json json;
   Builder builder(json);
-  try {
-    Json::sax_parse(text, &builder);
-  } catch (const nlohmann::json::exception& error) {
-    std::string words = error.what();
-    if (const size_t end = words.find("] "); end != std::string::npos) words.erase(0, end + 2);
-    if (words.size() > 300) words.resize(utf8_whole_bytes(words.substr(0, 300)));
-    bad_json(words);
-  }
+  Json::sax_parse(text, &builder);
   return json;
 }
 

@@ -12,8 +12,11 @@ using Json = nlohmann::ordered_json;
 inline constexpr size_t kJsonDepthMax = 64;
 inline constexpr size_t kJsonValuesMax = 500'000;  // a value takes up to 100 bytes in memory
 
-// Checked before anything is built: depth, number of values, UTF-8. Throws ApiError 400 that says where.
-// Duplicate keys are refused too: two readers of the same text must see the same.
+inline constexpr size_t kJsonKeysMax = 16'384;  // of one object: every look-up passes them one by one
+
+// Checked before anything is built: depth, number of values, UTF-8. Takes time in proportion to the text.
+// Throws ApiError 400 that says where. Duplicate keys are refused too: two readers of the same text must see
+// the same.
 Json parse_json(std::string_view text);
 
 // On one line. Bytes that are not UTF-8 become U+FFFD: models may write them.

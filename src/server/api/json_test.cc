@@ -1,5 +1,6 @@
 #include "server/api/json.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,6 +45,16 @@ TEST(ParseJson, TheNumberOfValuesIsBounded) {
   std::string many = "[0";
   for (size_t i = 1; i < kJsonValuesMax; ++i) many += ",0";
   EXPECT_THAT(refusal(many + "]"), HasSubstr("values, at most"));
+}
+
+TEST(ParseJson, TheNumberOfKeysOfAnObjectIsBounded) {
+  std::string many = "{";
+  for (size_t i = 0; i < kJsonKeysMax; ++i) many += fmt::format("\"k{}\":[{{}}],", i);
+  many.back() = '}';
+  const Json json = parse_json(many);
+  EXPECT_EQ(to_text(json), many);
+  many.back() = ',';
+  EXPECT_THAT(refusal(many + "\"more\":1}"), HasSubstr("more than 16384 keys"));
 }
 
 TEST(ParseJson, SaysWhatIsWrong) {
