@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <new>
 
 #include "base/error.h"
@@ -17,13 +19,24 @@ std::unique_ptr<HttpResponse> refusal(const ApiError& error, const HttpRequest& 
   return std::make_unique<HttpResponse>(error_response(error, shape));
 }
 
-// A browser asks before it sends JSON from an allowed page.
-std::unique_ptr<HttpResponse> preflight() {
+// A browser asks before it sends JSON from an allowed page, and names the fields it will send: SDKs add many
+// of their own (x-stainless-*, x-api-key, anthropic-*). Only names are repeated.
+std::string allowed_fields(const HttpRequest& request) {
+  const std::string* asked = request.field("access-control-request-headers");
+  const auto is_name = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == ',' || c == ' ';
+  };
+  if (asked == nullptr || asked->empty() || asked->size() > 2048 || !std::ranges::all_of(*asked, is_name))
+    return "Authorization, Content-Type";
+  return *asked;
+}
+
+std::unique_ptr<HttpResponse> preflight(const HttpRequest& request) {
   auto response = std::make_unique<HttpResponse>();
   response->status = 204;
   response->content_type.clear();
   response->fields = {{"Access-Control-Allow-Methods", "GET, POST"},
-                      {"Access-Control-Allow-Headers", "Authorization, Content-Type"},
+                      {"Access-Control-Allow-Headers", allowed_fields(request)},
                       {"Access-Control-Max-Age", "600"}};
   return response;
 }
@@ -57,7 +70,7 @@ void run_route(ServerContext& context, const Route& route, ExchangePtr exchange)
 std::unique_ptr<HttpResponse> check_head(ServerContext& context, const HttpRequest& request, Door door) {
   if (door == Door::kNetwork) {
     if (const auto error = context.access.check_site(request)) return refusal(*error, request);
-    if (request.method == "OPTIONS" && request.field("origin") != nullptr) return preflight();
+    if (request.method == "OPTIONS" && request.field("origin") != nullptr) return preflight(request);
   }
   const RouteMatch match = find_route(request.method, request.path, door);
   const bool open = match.route != nullptr && (match.route->flags & kPublic) != 0;
@@ -78,6 +91,11 @@ std::unique_ptr<HttpResponse> check_head(ServerContext& context, const HttpReque
     return refusal(ApiError(404, "invalid_request_error",
                             fmt::format("there is nothing at {:.200}", request.path), {}, "unknown_url"),
                    request, shape);
+  // What nobody reads nobody may send: bodies take memory, and public routes take them from anybody.
+  if (match.route->method == "GET" && request.promises_body())
+    return refusal(
+        ApiError(400, "invalid_request_error", fmt::format("{} takes no body; leave it out", request.method)),
+        request, shape);
   if (context.draining && (match.route->flags & (kQuick | kManagement)) == 0)
     return refusal(api_error_of(Errc::kCancelled, "the server is shutting down"), request, shape);
   return nullptr;

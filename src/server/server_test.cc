@@ -409,6 +409,24 @@ TEST_F(ServerTest, SitesAndPagesOfOthersAreRefusedForEveryMethod) {
   EXPECT_EQ(preflight.status, 204);
   EXPECT_EQ(preflight.fields.at("access-control-allow-origin"), "http://localhost:3000");
   EXPECT_FALSE(running->get("/health").fields.contains("access-control-allow-origin"));
+  // The fields that SDKs add are the page's to send.
+  const Reply sdk = ask(running->port(), "OPTIONS", "/v1/chat/completions", {},
+                        "Origin: http://localhost:3000\r\nAccess-Control-Request-Headers: "
+                        "authorization,content-type,x-stainless-os,x-api-key,anthropic-version\r\n");
+  EXPECT_EQ(sdk.fields.at("access-control-allow-headers"),
+            "authorization,content-type,x-stainless-os,x-api-key,anthropic-version");
+}
+
+// Public routes are for everybody: what they take in nobody has to pay for with a key.
+TEST_F(ServerTest, GetTakesNoBody) {
+  for (const char* head : {"Content-Length: 8388608\r\n", "Transfer-Encoding: chunked\r\n"}) {
+    Client client(running->port());
+    client.send("GET /health HTTP/1.1\r\nHost: localhost\r\n" + std::string(head) + "\r\n");
+    const Reply reply = client.read();
+    EXPECT_EQ(reply.status, 400) << head;
+    EXPECT_THAT(reply.body, HasSubstr("takes no body"));
+  }
+  EXPECT_EQ(ask(running->port(), "GET", "/health", {}, "Content-Length: 0\r\n").status, 200);
 }
 
 TEST_F(ServerTest, ManagementIsOnTheUnixSocketOnly) {

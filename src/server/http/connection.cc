@@ -200,6 +200,14 @@ void Connection::respond(uint64_t serial, HttpResponse response) {
 
 void Connection::begin(uint64_t serial, HttpResponse head, std::string ping) {
   if (!is_current(serial) || streaming_ || ending_) return;
+  if (head_only_) {  // whoever would write the stream is told that nobody reads it
+    ending_ = true;
+    finish_head(head);
+    send(response_head(
+        head, {chunks_ ? Framing::kChunks : Framing::kUntilClose, keep_alive_ = keep_alive_ && chunks_}));
+    if (const auto exchange = exchange_.lock()) exchange->set_gone();
+    return;
+  }
   streaming_ = true;
   keep_alive_ = keep_alive_ && chunks_ && !shared_->draining;
   ping_ = std::move(ping);

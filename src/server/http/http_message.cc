@@ -28,6 +28,11 @@ size_t HttpRequest::count(std::string_view name) const {
   return count;
 }
 
+bool HttpRequest::promises_body() const {
+  const std::string* length = field("content-length");
+  return field("transfer-encoding") != nullptr || (length != nullptr && *length != "0");
+}
+
 std::string_view status_words(int status) {
   switch (status) {
     case 200:

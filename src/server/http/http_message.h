@@ -22,6 +22,8 @@ struct HttpRequest {
   // The first field of this name (lower case), or null.
   const std::string* field(std::string_view name) const;
   size_t count(std::string_view name) const;
+  // The head says that a body follows.
+  bool promises_body() const;
 };
 
 struct HttpResponse {

@@ -9,6 +9,7 @@ namespace butterfly::server {
 struct HttpLimits {
   size_t head_bytes = size_t{16} << 10;  // request line and fields
   size_t field_count = 100;
+  size_t chunk_line_bytes = 1024;  // the length of a chunk with its extensions; all trailers together
   size_t body_bytes = size_t{8} << 20;
   // Bodies that are being received or worked on, of all connections: half-sent bodies cannot fill the memory.
   size_t bodies_bytes = size_t{64} << 20;

@@ -20,6 +20,11 @@ std::string lower(string_view text) {
   return out;
 }
 
+std::string chunk_line_words(const HttpLimits& limits) {
+  return "a chunk's length line or the trailers are longer than " + std::to_string(limits.chunk_line_bytes) +
+         " bytes";
+}
+
 // Collects what the library's parser finds.
 class Collector : public http::basic_parser<true> {
  public:
@@ -78,7 +83,8 @@ class Collector : public http::basic_parser<true> {
     return body.size();
   }
 
-  void on_chunk_header_impl(uint64_t size, string_view, error_code& ec) override {
+  void on_chunk_header_impl(uint64_t size, string_view extension, error_code& ec) override {
+    if (extension.size() > limits_.chunk_line_bytes) return fail(400, chunk_line_words(limits_), ec);
     if (size > limits_.body_bytes || request.body.size() + size > limits_.body_bytes)
       ec = http::error::body_limit;
   }
@@ -110,6 +116,11 @@ struct RequestParser::Impl {
       parser.failure = {400, "this is not HTTP/1.1: " + ec.message()};
   }
 
+  void failed_line() {
+    state = State::kFailed;
+    parser.failure = {400, chunk_line_words(limits)};
+  }
+
   HttpLimits limits;
   Collector parser;
   State state = State::kHead;
@@ -129,8 +140,10 @@ RequestParser::State RequestParser::feed(std::string& buffer) {
         impl.parser.put(boost::asio::const_buffer(buffer.data() + used, buffer.size() - used), ec);
     used += n;
     if (ec == http::error::need_more) {
-      // The library counts only whole lines: a line without end counts here.
+      // The library counts only whole lines: a line without end counts here. In a body what is left is the
+      // line between two chunks, or the fields behind the last: their content was taken.
       if (in_head && buffer.size() - used > impl.limits.head_bytes) impl.failed(http::error::header_limit);
+      if (!in_head && buffer.size() - used > impl.limits.chunk_line_bytes) impl.failed_line();
       break;
     }
     if (ec) {

@@ -72,6 +72,7 @@ TEST_P(RequestParserRefuses, WithAStatus) {
   limits.head_bytes = 512;
   limits.field_count = 4;
   limits.body_bytes = 16;
+  limits.chunk_line_bytes = 64;
   RequestParser parser(limits);
   ASSERT_EQ(feed_in_steps(parser, GetParam().text, 7), State::kFailed) << GetParam().text;
   EXPECT_EQ(parser.failure().status, GetParam().status) << parser.failure().words;
@@ -79,6 +80,11 @@ TEST_P(RequestParserRefuses, WithAStatus) {
 }
 
 const std::string kLongLine = "GET /" + std::string(600, 'a');
+const std::string kChunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+// Neither line ever ends; then whole ones.
+const std::string kLongExtension = kChunked + "1;" + std::string(600, 'a');
+const std::string kWholeExtension = kChunked + "1;" + std::string(100, 'a') + "\r\nx\r\n0\r\n\r\n";
+const std::string kLongTrailer = kChunked + "0\r\nX: " + std::string(600, 'a');
 const std::string kLongField = "GET / HTTP/1.1\r\nX: " + std::string(600, 'a');
 INSTANTIATE_TEST_SUITE_P(
     All, RequestParserRefuses,
@@ -96,6 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n123456789\r\n9\r\n123456789\r\n", 413},
         Bad{"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 400},
         Bad{"GET / HTTP/1.1\r\na: 1\r\nb: 1\r\nc: 1\r\nd: 1\r\ne: 1\r\n\r\n", 431},
+        Bad{kLongExtension.c_str(), 400}, Bad{kWholeExtension.c_str(), 400}, Bad{kLongTrailer.c_str(), 400},
         Bad{kLongLine.c_str(), 431}, Bad{kLongField.c_str(), 431}));
 
 // Whatever comes, in whatever pieces: the same verdict, and no crash.
