@@ -193,10 +193,12 @@ std::string ClusterHost::status_json(uint64_t events_after) const {
   return cluster::to_json(coordinator_->status(events_after));
 }
 
-void ClusterHost::subscribe(EventCallback callback) {
+bool ClusterHost::subscribe(EventCallback callback) {
   tell(nullptr);
   const std::lock_guard lock(callbacks_mutex_);
+  if (callbacks_.size() >= kSubscribersMax) return false;
   callbacks_.push_back(std::move(callback));
+  return true;
 }
 
 void ClusterHost::forget_subscribers() {

@@ -60,9 +60,10 @@ class ClusterHost {
   std::string status_json(uint64_t events_after = 0) const;
 
   // Calls back with every event from now on, on the shell's thread: be quick. A callback that returns false
-  // is forgotten; null asks whether it is still wanted.
+  // is forgotten; null asks whether it is still wanted. False: so many listen already.
   using EventCallback = std::function<bool(const cluster::EventStatus* event)>;
-  void subscribe(EventCallback callback);
+  static constexpr size_t kSubscribersMax = 64;
+  bool subscribe(EventCallback callback);
   void forget_subscribers();
   // By name or key: acts at once, and the node is not let in again.
   Status remove_node(const std::string& name_or_key);

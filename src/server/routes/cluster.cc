@@ -1,4 +1,6 @@
 // GET /cluster: the state of the cluster; GET /cluster/events: what happens in it, as it happens.
+#include <fmt/format.h>
+
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -46,7 +48,6 @@ void cluster_events(ServerContext& context, ExchangePtr exchange) {
   uint64_t after = after_of(exchange->request());
   if (const std::string* last = exchange->request().field("last-event-id"))
     std::from_chars(last->data(), last->data() + last->size(), after);
-  exchange->begin(sse_head(), ": ping\n\n");
   // Events between the two calls below come in both of them: the stream keeps the last number. What comes by
   // the first waits until the second has said what was before.
   struct Stream {
@@ -65,10 +66,15 @@ void cluster_events(ServerContext& context, ExchangePtr exchange) {
     return true;
   };
   const std::lock_guard lock(stream->mutex);
-  cluster.subscribe([stream, send](const cluster::EventStatus* event) {
+  const bool taken = cluster.subscribe([stream, send](const cluster::EventStatus* event) {
     const std::lock_guard in_turn(stream->mutex);
     return send(event);
   });
+  if (!taken)
+    throw api_error_of(Errc::kQueueFull,
+                       fmt::format("{} clients listen to events already; ask /cluster instead",
+                                   runtime::ClusterHost::kSubscribersMax));
+  stream->exchange->begin(sse_head(), ": ping\n\n");
   for (const cluster::EventStatus& event : cluster.coordinator().events(after, kEventsAtOnce)) send(&event);
 }
 

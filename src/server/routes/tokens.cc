@@ -19,17 +19,19 @@ void tokenize(ServerContext& context, ExchangePtr exchange) {
   if (!fields.boolean("add_special")) options.add_bos = options.add_eos = false;
   const auto ids =
       model->tokenizer().encode(fields.string(fields.has("content") ? "content" : "prompt"), options);
-  Json tokens = Json::array();
+  // As text, token by token: a value for each would take a hundred times what they are.
+  const bool pieces = fields.boolean("with_pieces");
+  std::string tokens;
   for (const int32_t id : ids) {
-    if (fields.boolean("with_pieces")) {
-      tokens.push_back({{"id", id}, {"piece", model->tokenizer().piece(id)}});
+    const std::string_view comma = tokens.empty() ? "" : ",";
+    if (pieces) {
+      tokens += fmt::format(R"({}{{"id":{},"piece":{}}})", comma, id, to_text(model->tokenizer().piece(id)));
     } else {
-      tokens.push_back(id);
+      tokens += fmt::format("{}{}", comma, id);
     }
   }
-  respond_json(*exchange, to_text({{"tokens", std::move(tokens)},
-                                   {"count", ids.size()},
-                                   {"max_model_len", model->engine().context()}}));
+  respond_json(*exchange, fmt::format(R"({{"tokens":[{}],"count":{},"max_model_len":{}}})", tokens,
+                                      ids.size(), model->engine().context()));
 }
 
 void detokenize(ServerContext& context, ExchangePtr exchange) {
