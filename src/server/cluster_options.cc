@@ -25,15 +25,18 @@ void check_cluster_settings(const Settings& settings) {
          settings.cluster ? "cluster" : "local-nodes");
 }
 
-runtime::ClusterHostOptions cluster_options(const Settings& settings, const ModelSpec& spec,
+runtime::ClusterHostOptions cluster_options(const Settings& settings, const std::vector<ModelSpec>& specs,
                                             const ModelOptions& options, Compute& compute) {
   runtime::ClusterHostOptions host;
-  host.model = std::filesystem::absolute(spec.path);
-  host.model_name = spec.name;
-  if (!settings.strategy.empty()) host.placement.strategy = &cluster::find_strategy(settings.strategy);
-  host.placement.objective = objective_of(settings);
-  host.placement.settings = stage_settings(spec, options);
-  host.placement.settings.wire = std::string(runtime::find_row_format(settings.wire).name);
+  for (const ModelSpec& spec : specs) {
+    runtime::HostedModelOptions& model = host.models.emplace_back();
+    model.path = std::filesystem::absolute(spec.path);
+    model.name = spec.name;
+    if (!settings.strategy.empty()) model.placement.strategy = &cluster::find_strategy(settings.strategy);
+    model.placement.objective = objective_of(settings);
+    model.placement.settings = stage_settings(spec, options);
+    model.placement.settings.wire = std::string(runtime::find_row_format(settings.wire).name);
+  }
   if (!settings.memory.empty()) host.memory_bytes = parse_bytes(settings.memory).or_throw();
   host.nodes_wanted = settings.nodes;
   host.nodes_wait = std::chrono::seconds(settings.nodes_seconds);

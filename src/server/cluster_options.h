@@ -1,6 +1,7 @@
 // A server on a cluster: what its settings mean to the coordinator.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "runtime/nodes/cluster_host.h"
 #include "server/models/served_model.h"
@@ -11,8 +12,8 @@ namespace butterfly::server {
 // Throws Error for settings that do not go together.
 void check_cluster_settings(const Settings& settings);
 
-// Model, placement and what the coordinator waits for. Borrows what computes.
-runtime::ClusterHostOptions cluster_options(const Settings& settings, const ModelSpec& spec,
+// Models, their placement and what the coordinator waits for. Borrows what computes.
+runtime::ClusterHostOptions cluster_options(const Settings& settings, const std::vector<ModelSpec>& specs,
                                             const ModelOptions& options, Compute& compute);
 
 }  // namespace butterfly::server

@@ -119,21 +119,20 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   if (options.cluster != nullptr) {
     impl_->cluster = std::move(options.cluster);
     runtime::ClusterHostOptions host =
-        cluster_options(context.settings, specs.front(), model_settings, *context.compute);
+        cluster_options(context.settings, specs, model_settings, *context.compute);
     host.version = context.version;
     context.cluster = impl_->cluster->make(std::move(host));
     context.cluster->start();
   }
-  const std::string on_cluster = context.cluster != nullptr ? specs.front().name : "";
+  // All models are the cluster's, or all are here.
+  const bool on_cluster = context.cluster != nullptr;
   pool.load = [&context, model_settings, on_cluster](const ModelSpec& spec,
                                                      const ModelPool::WeightsPtr& weights) {
-    if (context.cluster != nullptr && spec.name == on_cluster)
-      return std::make_shared<ServedModel>(spec, model_settings, *context.cluster);
+    if (on_cluster) return std::make_shared<ServedModel>(spec, model_settings, *context.cluster);
     return std::make_shared<ServedModel>(spec, model_settings, *context.compute, weights);
   };
   pool.forecast = [model_settings, on_cluster](const ModelSpec& spec) {
-    return !on_cluster.empty() && spec.name == on_cluster ? MemoryForecast{}
-                                                          : forecast_memory(spec, model_settings);
+    return on_cluster ? MemoryForecast{} : forecast_memory(spec, model_settings);
   };
   std::vector<std::string> names;
   for (const ModelSpec& spec : specs) names.push_back(spec.name);

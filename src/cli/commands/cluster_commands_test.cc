@@ -167,6 +167,20 @@ TEST(StatusOutput, ANarrowTerminalGetsTheColumnsThatMatter) {
   EXPECT_THAT(narrow, Not(HasSubstr("VERSION")));
 }
 
+TEST(StatusOutput, SeveralJobsHaveALineEach) {
+  cluster::ClusterStatus status = sample();
+  status.jobs.resize(2);
+  status.jobs[0] = {.id = 1, .model = "tiny", .model_id = "", .serving = true, .plan = 2, .serving_s = 61};
+  status.jobs[0].stages.resize(2);
+  status.jobs[1] = {.id = 2, .model = "large", .model_id = "", .reason = "loading plan 3"};
+  status.nodes[0].jobs.resize(2);
+  status.nodes[0].jobs[0] = {.job = 1, .begin = 0, .end = 5};
+  status.nodes[0].jobs[1] = {.job = 2, .begin = 7, .end = 9};
+  const std::string text = status_text(status);
+  EXPECT_THAT(text, HasSubstr("  1: tiny for 1 min 01 s, plan 2, 2 stages\n  2: large: loading plan 3\n"));
+  EXPECT_THAT(text, HasSubstr("1: 0-4, 2: 7-8"));
+}
+
 TEST(StatusOutput, AnIdleNodeIsExplained) {
   cluster::ClusterStatus status = sample();
   EXPECT_THAT(status_text(status), Not(HasSubstr("idle:")));

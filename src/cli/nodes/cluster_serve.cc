@@ -27,15 +27,19 @@ std::shared_ptr<runtime::ClusterStart> joined_cluster(const server::Settings& se
 
 // `butterfly join` as the process of a local node.
 std::vector<std::string> join_arguments(const runtime::LocalNodeStart& node) {
-  return {"join",           node.coordinator,
-          "--token-file",   node.token_file.string(),
-          "--state",        node.state.string(),
-          "--name",         node.name,
-          "--threads",      std::to_string(node.threads),
-          "--memory",       std::to_string(node.memory_bytes),
-          "--model",        node.model.string(),
-          "--capabilities", node.capabilities_file.string(),
-          "--quiet"};
+  std::vector<std::string> words = {"join",           node.coordinator,
+                                    "--token-file",   node.token_file.string(),
+                                    "--state",        node.state.string(),
+                                    "--name",         node.name,
+                                    "--threads",      std::to_string(node.threads),
+                                    "--memory",       std::to_string(node.memory_bytes),
+                                    "--capabilities", node.capabilities_file.string(),
+                                    "--quiet"};
+  for (const std::filesystem::path& model : node.models) {
+    words.push_back("--model");
+    words.push_back(model.string());
+  }
+  return words;
 }
 
 }  // namespace

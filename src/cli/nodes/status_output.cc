@@ -43,6 +43,31 @@ std::string first_line(const ClusterStatus& s) {
   return out + "\n";
 }
 
+// Where there are several, each has a plan of its own.
+std::string job_lines(const ClusterStatus& s) {
+  if (s.jobs.size() < 2) return {};
+  std::string out;
+  for (const cluster::JobStatus& job : s.jobs) {
+    if (job.serving)
+      out += fmt::format("  {}: {} for {}, plan {}, {} stage{}\n", job.id, job.model,
+                         seconds_text(job.serving_s), job.plan, job.stages.size(),
+                         job.stages.size() == 1 ? "" : "s");
+    else
+      out += fmt::format("  {}: {}: {}\n", job.id, job.model, job.reason);
+  }
+  return out;
+}
+
+// "0-3", or of several jobs "1: 0-3, 2: 5-8".
+std::string layers_text(const NodeStatus& n) {
+  if (n.jobs.size() < 2) return n.begin && n.end ? fmt::format("{}-{}", *n.begin, *n.end - 1) : "-";
+  std::string out;
+  for (const cluster::NodeJobStatus& job : n.jobs)
+    if (job.begin && job.end)
+      out += fmt::format("{}{}: {}-{}", out.empty() ? "" : ", ", job.job, *job.begin, *job.end - 1);
+  return out.empty() ? "-" : out;
+}
+
 std::vector<std::string> cells(const NodeStatus& n) {
   const bool loading = n.load_total > 0 && (n.phase == "loading" || n.phase == "preparing");
   std::string role = n.role.empty() ? "-" : n.role;
@@ -57,7 +82,7 @@ std::vector<std::string> cells(const NodeStatus& n) {
               ? fmt::format("{} of {}", format_bytes(n.ram_free_bytes), format_bytes(n.ram_bytes))
               : format_bytes(n.ram_bytes),
           n.disk_bytes_per_s > 0 ? rate_text(n.disk_bytes_per_s) : "-",
-          n.begin && n.end ? fmt::format("{}-{}", *n.begin, *n.end - 1) : "-",
+          layers_text(n),
           n.begin ? fmt::format("{:.1f}", n.rows_per_s) : "-",
           n.link_bandwidth > 0
               ? fmt::format("{}, {}", seconds_text(n.link_rtt_s), rate_text(n.link_bandwidth))
@@ -127,7 +152,8 @@ std::string events(const ClusterStatus& s, size_t events_max) {
 }  // namespace
 
 std::string status_text(const ClusterStatus& status, size_t events_max, size_t columns) {
-  std::string out = first_line(status) + table(status, columns) + idle(status) + losses(status);
+  std::string out =
+      first_line(status) + job_lines(status) + table(status, columns) + idle(status) + losses(status);
   if (!status.last_failure.empty()) out += fmt::format("last failure: {}\n", status.last_failure);
   return out + events(status, events_max);
 }

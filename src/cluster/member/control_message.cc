@@ -35,6 +35,7 @@ void share_fields(F& f, Of<F, Share>& share) {
 
 template <typename F>
 void assignment_fields(F& f, Of<F, Assignment>& work) {
+  f.u32(work.job);
   f.u64(work.epoch);
   task_fields(f, work.model);
   f.u32(work.begin);
@@ -82,6 +83,7 @@ void capability_fields(F& f, Of<F, Capabilities>& c) {
 
 template <typename F, typename M>
 void outcome_fields(F& f, M& m) {
+  f.u32(m.job);
   f.u64(m.epoch);
   f.choice(m.code, Errc::kCancelled);
   f.text(m.text, kTextBytesMax);
@@ -99,13 +101,17 @@ void fields(F& f, Of<F, Join>& m) {
 }
 template <typename F>
 void fields(F& f, Of<F, Beat>& m) {
-  f.u64(m.epoch);
-  f.choice(m.phase, WorkerPhase::kRunning);
-  f.u64(m.progress);
-  f.u32(m.pending);
-  for (auto* number : {&m.load_done, &m.load_total, &m.ram_free_bytes, &m.steps, &m.rows, &m.compute_us,
-                       &m.wait_us, &m.wire_us})
-    f.u64(*number);
+  f.u64(m.ram_free_bytes);
+  f.list(m.jobs, kJobsMax, 81, [&](auto& job) {
+    f.u32(job.job);
+    f.u64(job.epoch);
+    f.choice(job.phase, WorkerPhase::kRunning);
+    f.u64(job.progress);
+    f.u32(job.pending);
+    for (auto* number : {&job.load_done, &job.load_total, &job.steps, &job.rows, &job.compute_us,
+                         &job.wait_us, &job.wire_us})
+      f.u64(*number);
+  });
 }
 template <typename F>
 void fields(F& f, Of<F, Prepared>& m) {
@@ -124,6 +130,7 @@ void fields(F& f, Of<F, Started>& m) {
 }
 template <typename F>
 void fields(F& f, Of<F, Trouble>& m) {
+  f.u32(m.job);
   f.u64(m.epoch);
   f.node(m.peer);
   f.text(m.text, kTextBytesMax);
@@ -167,11 +174,12 @@ void fields(F& f, Of<F, Refuse>& m) {
 template <typename F, typename M>
 void plan_fields(F& f, M& m) {
   f.u64(m.incarnation);
+  f.u32(m.job);
   f.u64(m.epoch);
 }
 template <typename F>
 void fields(F& f, Of<F, Alive>& m) {
-  plan_fields(f, m);
+  f.u64(m.incarnation);
 }
 template <typename F>
 void fields(F& f, Of<F, Go>& m) {
@@ -204,7 +212,11 @@ void fields(F& f, Of<F, Measure>& m) {
 
 // ---- Rules that no single field can check ----
 
+void check_job(JobId job, WireReader& in) {
+  if (job == 0 || job > kJobsMax) in.refuse(fmt::format("job {}, expected 1 to {}", job, kJobsMax));
+}
 void check_work(const Assignment& work, WireReader& in) {
+  check_job(work.job, in);
   if (work.begin >= work.end || work.end > work.pieces)
     in.refuse(fmt::format("pieces {} to {} of {}", work.begin, work.end, work.pieces));
   if (work.stage >= work.stages || work.stages > kNodesMax)
@@ -222,6 +234,14 @@ void check_work(const Assignment& work, WireReader& in) {
 template <typename M>
 void check(const M& m, WireReader& in) {
   if constexpr (requires { m.work; }) check_work(m.work, in);
+  if constexpr (requires { m.job; }) check_job(m.job, in);
+  if constexpr (requires { m.jobs; }) {
+    std::set<JobId> seen;
+    for (const JobBeat& job : m.jobs) {
+      check_job(job.job, in);
+      if (!seen.insert(job.job).second) in.refuse(fmt::format("job {} twice", job.job));
+    }
+  }
   if constexpr (requires { m.figures; })
     if (m.figures.rtt_s > 3600) in.refuse("a round trip of more than an hour");
 }

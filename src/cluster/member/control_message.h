@@ -16,14 +16,16 @@
 
 namespace butterfly::cluster {
 
-inline constexpr uint32_t kMemberProtocol = 4;
+inline constexpr uint32_t kMemberProtocol = 5;
 inline constexpr size_t kControlBytesMax = 64 << 10;  // of an encoded message
 inline constexpr size_t kNodesMax = 256;              // of a cluster
 inline constexpr size_t kSourcesMax = 16;             // of weights, named in one assignment
 inline constexpr size_t kRemovedMax = 512;            // keys in one message: the newest
 
-// The work of one node in one epoch. Everything it needs to load its pieces and to find its neighbours.
+// The work of one node in one epoch of a job. Everything it needs to load its pieces and to find its
+// neighbours.
 struct Assignment {
+  JobId job = kFirstJob;
   Epoch epoch = 0;
   ModelTask model = {};
   uint32_t begin = 0, end = 0;  // pieces, of
@@ -51,7 +53,7 @@ struct Assignment {
 };
 
 // Every message has a type, its first byte on the wire, and a name for logs and errors. Without either it
-// does not compile.
+// does not compile. What belongs to a job says which, and in which epoch of it.
 
 // ---- Worker to coordinator ----
 
@@ -68,21 +70,26 @@ struct Join {
 
 enum class WorkerPhase : uint8_t { kIdle, kPreparing, kLoading, kReady, kRunning };
 
-// What a node says of itself every beat. `progress` grows with every unit of work done (a layer of a step, a
-// block of a file); `pending` is work that has arrived and is not done. Both together are health: see
-// health.h.
-struct Beat {
-  static constexpr uint8_t kType = 2;
-  static constexpr std::string_view kName = "beat";
+// What a node does for one job. `progress` grows with every unit of work done (a layer of a step, a block of
+// a file); `pending` is work that has arrived and is not done. Both together are health: see health.h.
+struct JobBeat {
+  JobId job = kFirstJob;
   Epoch epoch = 0;  // of the stage it has; 0: none
   WorkerPhase phase = WorkerPhase::kIdle;
   uint64_t progress = 0;
   uint32_t pending = 0;
   uint64_t load_done = 0, load_total = 0;  // bytes, while preparing or loading
-  uint64_t ram_free_bytes = 0;             // for weights and cache; what its own stage holds counts as free
   // Since the stage started.
   uint64_t steps = 0, rows = 0;
   uint64_t compute_us = 0, wait_us = 0, wire_us = 0;
+};
+
+// What a node says of itself every beat.
+struct Beat {
+  static constexpr uint8_t kType = 2;
+  static constexpr std::string_view kName = "beat";
+  uint64_t ram_free_bytes = 0;     // for weights and cache of all jobs: what its stages hold counts as free
+  std::vector<JobBeat> jobs = {};  // those it has work of, each once
 };
 
 // The weights of a Prepare are on this node's disk and the next stage answers, or why not. `peer`: who does
@@ -94,6 +101,7 @@ struct Prepared {
   Errc code = Errc::kOk;
   std::string text = {};
   NodeId peer = {};
+  JobId job = kFirstJob;
 };
 
 // The pieces of an Assign are in memory, or why not.
@@ -105,6 +113,7 @@ struct Ready {
   std::string text = {};
   uint64_t bytes = 0;  // in memory
   uint32_t ms = 0;     // it took
+  JobId job = kFirstJob;
 };
 
 // After a Go: linked to the next stage and taking steps, or why not.
@@ -114,6 +123,7 @@ struct Started {
   Epoch epoch = 0;
   Errc code = Errc::kOk;
   std::string text = {};
+  JobId job = kFirstJob;
 };
 
 // A running stage cannot go on because of `peer`.
@@ -123,6 +133,7 @@ struct Trouble {
   Epoch epoch = 0;
   NodeId peer = {};
   std::string text = {};
+  JobId job = kFirstJob;
 };
 
 // The answer to a Measure.
@@ -165,7 +176,6 @@ struct Alive {
   static constexpr uint8_t kType = 35;
   static constexpr std::string_view kName = "alive";
   Incarnation incarnation = 0;
-  Epoch epoch = 0;  // being served
 };
 
 // These nodes were taken out of the cluster: their certificates are good for nothing from now on.
@@ -176,12 +186,14 @@ struct Removed {
   std::vector<std::string> keys = {};
 };
 
-// The change to `epoch` was given up: stop preparing or loading for it. What runs in another epoch goes on.
+// The job's change to `epoch` was given up: stop preparing or loading for it. What runs in another epoch goes
+// on.
 struct Abandon {
   static constexpr uint8_t kType = 42;
   static constexpr std::string_view kName = "abandon";
   Incarnation incarnation = 0;
   Epoch epoch = 0;
+  JobId job = kFirstJob;
 };
 
 // Have these weights on disk, and see whether the next stage can be reached. What runs goes on.
@@ -192,7 +204,7 @@ struct Prepare {
   Assignment work = {};
 };
 
-// Drop what runs, and load this.
+// Drop what runs of this job, and load this.
 struct Assign {
   static constexpr uint8_t kType = 37;
   static constexpr std::string_view kName = "assign";
@@ -206,14 +218,16 @@ struct Go {
   static constexpr std::string_view kName = "go";
   Incarnation incarnation = 0;
   Epoch epoch = 0;
+  JobId job = kFirstJob;
 };
 
-// This node has no part in `epoch`: drop what is older, and free its memory.
+// This node has no part in `epoch` of the job: drop what is older, and free its memory.
 struct Release {
   static constexpr uint8_t kType = 39;
   static constexpr std::string_view kName = "release";
   Incarnation incarnation = 0;
   Epoch epoch = 0;
+  JobId job = kFirstJob;
 };
 
 // Measure the link to this peer.

@@ -16,15 +16,16 @@ using testing::join_message;
 using testing::node_id;
 
 std::vector<ToCoordinator> to_coordinator() {
-  Beat beat{.epoch = 5, .phase = WorkerPhase::kRunning, .progress = 77, .pending = 2};
-  beat.wire_us = 9;
+  Beat beat{.ram_free_bytes = 5};
+  beat.jobs = {{.job = 2, .epoch = 5, .phase = WorkerPhase::kRunning, .progress = 77, .pending = 2},
+               {.job = 3, .epoch = 6, .wire_us = 9}};
   LinkReport report{.peer = node_id(2)};
   report.figures = {1e-4, 1e9, {{1024, 2e-4}, {65536, 3e-4}}};
   return {join_message(1),
           beat,
           Prepared{3, Errc::kOk, ""},
           Ready{4, Errc::kOutOfMemory, "needs 5 GiB, 4 are free", 0, 12},
-          Started{5, Errc::kOk, ""},
+          Started{5, Errc::kOk, "", 4},
           Trouble{6, node_id(3), "reset"},
           report,
           Leave{"going"}};
@@ -33,14 +34,14 @@ std::vector<ToCoordinator> to_coordinator() {
 std::vector<ToWorker> to_worker() {
   return {Welcome{9, std::chrono::milliseconds(250)},
           Refuse{true, "no"},
-          Alive{9, 10},
+          Alive{9},
           Prepare{9, assignment(11)},
           Assign{9, assignment(12)},
           Go{9, 12},
           Release{9, 13},
           Measure{9, node_id(4), "10.0.0.4:1"},
           Removed{9, {"key-a", "key-b"}},
-          Abandon{9, 14}};
+          Abandon{9, 14, 3}};
 }
 
 // Equal bytes are equal messages, for every field is in them.
@@ -71,8 +72,8 @@ TEST(ControlMessage, ComesBackAsItWas) {
 }
 
 TEST(ControlMessage, HeadsCarryKindAndEpoch) {
-  EXPECT_EQ(head_of(ToCoordinator(Beat{.epoch = 5})).kind, MessageKind::kHealth);
-  EXPECT_EQ(head_of(ToWorker(Alive{1, 5})).kind, MessageKind::kHealth);
+  EXPECT_EQ(head_of(ToCoordinator(Beat{})).kind, MessageKind::kHealth);
+  EXPECT_EQ(head_of(ToWorker(Alive{1})).kind, MessageKind::kHealth);
   EXPECT_EQ(head_of(ToWorker(Assign{9, assignment(12)})).epoch, 12u);
   EXPECT_EQ(head_of(ToWorker(Assign{9, assignment(12)})).kind, MessageKind::kControl);
   EXPECT_EQ(head_of(ToCoordinator(Leave{})).epoch, 0u);
@@ -118,6 +119,14 @@ TEST(ControlMessage, RulesBeyondSingleFields) {
   work = assignment(1);
   work.members.push_back(work.members[0]);
   EXPECT_THAT(refused(work), HasSubstr("is two members"));
+  work = assignment(1);
+  work.job = 0;
+  EXPECT_THAT(refused(work), HasSubstr("job 0"));
+  EXPECT_FALSE(decode_to_worker(encode(ToWorker(Go{1, 2, kJobsMax + 1}))).ok());
+  EXPECT_FALSE(decode_to_coordinator(encode(ToCoordinator(Trouble{1, node_id(2), "", 0}))).ok());
+  Beat twice;
+  twice.jobs = {{.job = 2}, {.job = 2}};
+  EXPECT_THAT(decode_to_coordinator(encode(ToCoordinator(twice))).status().text(), HasSubstr("job 2 twice"));
   Join join = join_message(1);
   join.capabilities.memory.all = -1;
   EXPECT_FALSE(decode_to_coordinator(encode(ToCoordinator(join))).ok());

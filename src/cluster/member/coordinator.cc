@@ -15,68 +15,36 @@ bool within_bounds(const NodeId& id) {
   return !id.key.empty() && id.key.size() <= kKeyBytesMax && id.name.size() <= kNameBytesMax;
 }
 
-// A step that takes this many times the longest one before it stands still; but nothing may take for ever.
-constexpr int kStallSteps = 6;
-constexpr Duration kStallMost = std::chrono::minutes(2);
-
 bool positive(const ThreadedRate& rate) { return rate.one > 0 && rate.all > 0; }
 
 }  // namespace
 
-std::string_view node_state_name(NodeState state) {
-  switch (state) {
-    case NodeState::kUp:
-      return "up";
-    case NodeState::kSuspect:
-      return "suspect";
-    case NodeState::kDead:
-      return "dead";
-    case NodeState::kLeft:
-      return "left";
-    case NodeState::kRemoved:
-      return "removed";
-  }
-  return "unknown";
-}
-
 Coordinator::Coordinator(CoordinatorConfig config, TimePoint now)
-    : config_(std::move(config)),
-      started_at_(now),
-      model_at_(now),
-      last_epoch_(first_epoch(config_.incarnation)),
-      survey_since_(now),
-      beat_at_(now),
-      ticked_at_(now),
-      events_(config_.events_max) {
-  BF_CHECK(within_bounds(config_.self)) << "[coordinator] the key or name of its own node is too long";
-  BF_CHECK(config_.address.size() <= kAddressBytesMax) << "[coordinator] address " << config_.address;
-}
-
-std::vector<CoordinatorAction> Coordinator::take_actions() { return std::exchange(actions_, {}); }
-
-void Coordinator::send(const Member& member, ToWorker message) {
-  if (member.link != 0) actions_.emplace_back(SendToWorker{member.link, std::move(message)});
-}
-
-void Coordinator::note(TimePoint now, EventKind kind, const std::string& node, Epoch epoch,
-                       std::string text) {
-  events_.add(now, kind, node, epoch, std::move(text));
+    : started_at_(now), cluster_(std::move(config), now), beat_at_(now), ticked_at_(now) {
+  BF_CHECK(within_bounds(cluster_.config().self))
+      << "[coordinator] the key or name of its own node is too long";
+  BF_CHECK(cluster_.config().address.size() <= kAddressBytesMax)
+      << "[coordinator] address " << cluster_.config().address;
 }
 
 Member* Coordinator::member_of(LinkNumber link) {
   const auto open = links_.find(link);
   if (open == links_.end() || !open->second.joined) return nullptr;
-  const auto member = members_.find(open->second.peer.key);
-  return member != members_.end() && member->second.link == link ? &member->second : nullptr;
+  const auto member = cluster_.members().find(open->second.peer.key);
+  return member != cluster_.members().end() && member->second.link == link ? &member->second : nullptr;
+}
+
+const Job* Coordinator::job(JobId id) const {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : &found->second;
 }
 
 // ---- Links ----
 
 void Coordinator::link_opened(LinkNumber link, const NodeId& peer, TimePoint now) {
-  if (links_.size() >= config_.links_max || !within_bounds(peer)) {
-    ++counters_.refused;
-    actions_.emplace_back(
-        CloseLink{link, links_.size() >= config_.links_max ? "too many links" : "its name"});
+  if (links_.size() >= config().links_max || !within_bounds(peer)) {
+    ++cluster_.counters().refused;
+    cluster_.act(CloseLink{link, links_.size() >= config().links_max ? "too many links" : "its name"});
     return;
   }
   links_[link] = {peer, now, false};
@@ -84,7 +52,7 @@ void Coordinator::link_opened(LinkNumber link, const NodeId& peer, TimePoint now
 }
 
 void Coordinator::close(LinkNumber link, std::string why) {
-  if (links_.erase(link) > 0) actions_.emplace_back(CloseLink{link, std::move(why)});
+  if (links_.erase(link) > 0) cluster_.act(CloseLink{link, std::move(why)});
 }
 
 void Coordinator::link_closed(LinkNumber link, std::string_view why, TimePoint now) {
@@ -96,18 +64,18 @@ void Coordinator::link_closed(LinkNumber link, std::string_view why, TimePoint n
 void Coordinator::received(LinkNumber link, const ToCoordinator& message, TimePoint now) {
   const auto open = links_.find(link);
   if (open == links_.end()) {
-    ++counters_.unknown_links;
+    ++cluster_.counters().unknown_links;
     return;
   }
   if (!open->second.joined) {
     if (const Join* first = std::get_if<Join>(&message)) return join(link, *first, now);
-    ++counters_.unexpected;
+    ++cluster_.counters().unexpected;
     close(link, fmt::format("'{}' before 'join'", name_of(message)));
     return;
   }
   Member* member = member_of(link);
   if (member == nullptr) {
-    ++counters_.unknown_links;
+    ++cluster_.counters().unknown_links;
     return;
   }
   std::visit([&](const auto& m) { handle(*member, m, now); }, message);
@@ -115,7 +83,7 @@ void Coordinator::received(LinkNumber link, const ToCoordinator& message, TimePo
 
 void Coordinator::received_garbage(LinkNumber link, std::string_view why, TimePoint now) {
   Member* member = member_of(link);
-  ++counters_.unexpected;
+  ++cluster_.counters().unexpected;
   close(link, std::string(why));
   if (member != nullptr)
     lose(*member, NodeState::kDead, EventKind::kDead, fmt::format("it broke the protocol: {}", why), now);
@@ -124,7 +92,7 @@ void Coordinator::received_garbage(LinkNumber link, std::string_view why, TimePo
 void Coordinator::check_links(TimePoint now) {
   std::vector<LinkNumber> late;
   for (const auto& [link, open] : links_)
-    if (!open.joined && now - open.opened_at >= config_.join_wait) late.push_back(link);
+    if (!open.joined && now - open.opened_at >= config().join_wait) late.push_back(link);
   for (const LinkNumber link : late) close(link, "no 'join' came");
 }
 
@@ -133,9 +101,9 @@ void Coordinator::check_links(TimePoint now) {
 void Coordinator::refuse(LinkNumber link, std::string text, bool forever, TimePoint now) {
   const auto open = links_.find(link);
   if (open == links_.end()) return;
-  ++counters_.refused;
-  note(now, EventKind::kRefused, open->second.peer.name, 0, text);
-  actions_.emplace_back(SendToWorker{link, Refuse{forever, shorten(text)}});
+  ++cluster_.counters().refused;
+  cluster_.note(now, EventKind::kRefused, open->second.peer.name, 0, text);
+  cluster_.act(SendToWorker{link, Refuse{forever, shorten(text)}});
   close(link, std::move(text));
 }
 
@@ -147,16 +115,16 @@ Coordinator::Refusal Coordinator::why_refuse(const NodeId& peer, const Join& mes
                         "program on both",
                         message.protocol, kMemberProtocol),
             true};
-  if (c.numerics_id != config_.numerics_id)
+  if (c.numerics_id != config().numerics_id)
     return {fmt::format("its numerics id is {}, this cluster's is {}: results would differ; install the same "
                         "program on both",
-                        c.numerics_id, config_.numerics_id),
+                        c.numerics_id, config().numerics_id),
             true};
   if (c.threads == 0 || !positive(c.memory) || !positive(c.f32) || !positive(c.int8))
     return {"its capabilities are not measured", true};
-  const auto known = members_.find(peer.key);
-  if (known == members_.end()) {
-    if (members_.size() >= kNodesMax && !make_room())
+  const auto known = cluster_.members().find(peer.key);
+  if (known == cluster_.members().end()) {
+    if (cluster_.members().size() >= kNodesMax && !make_room())
       return {fmt::format("the cluster is full: {} nodes", kNodesMax), false};
     return {};
   }
@@ -164,8 +132,8 @@ Coordinator::Refusal Coordinator::why_refuse(const NodeId& peer, const Join& mes
   // A half-open link of the same process, or of the one before it, is silent. A second machine with a copied
   // key is not the same node: the one that is here stays.
   if (member.here() && member.instance != message.instance &&
-      now - member.pulse.heard_at() < config_.health.suspect_after) {
-    ++counters_.duplicate_ids;
+      now - member.pulse.heard_at() < config().health.suspect_after) {
+    ++cluster_.counters().duplicate_ids;
     return {fmt::format("a node with this identity ('{}') is here already; a copied state folder needs its "
                         "own 'butterfly join'",
                         member.id.name),
@@ -176,14 +144,14 @@ Coordinator::Refusal Coordinator::why_refuse(const NodeId& peer, const Join& mes
 
 // Forgets the member that has been away longest.
 bool Coordinator::make_room() {
-  auto oldest = members_.end();
-  for (auto it = members_.begin(); it != members_.end(); ++it)
+  auto oldest = cluster_.members().end();
+  for (auto it = cluster_.members().begin(); it != cluster_.members().end(); ++it)
     if (!it->second.here() &&
-        (oldest == members_.end() || it->second.pulse.heard_at() < oldest->second.pulse.heard_at()))
+        (oldest == cluster_.members().end() || it->second.pulse.heard_at() < oldest->second.pulse.heard_at()))
       oldest = it;
-  if (oldest == members_.end()) return false;
-  forget_links(oldest->first);
-  members_.erase(oldest);
+  if (oldest == cluster_.members().end()) return false;
+  cluster_.forget_links(oldest->first);
+  cluster_.members().erase(oldest);
   return true;
 }
 
@@ -191,13 +159,14 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
   const NodeId peer = links_.at(link).peer;
   if (Refusal refusal = why_refuse(peer, message, now); !refusal.text.empty())
     return refuse(link, std::move(refusal.text), refusal.forever, now);
-  const auto known = members_.find(peer.key);
-  const bool returned = known != members_.end();
-  if (returned && known->second.address != message.address) forget_links(peer.key);  // another network
+  const auto known = cluster_.members().find(peer.key);
+  const bool returned = known != cluster_.members().end();
+  if (returned && known->second.address != message.address)
+    cluster_.forget_links(peer.key);  // another network
   if (returned && known->second.here())
     lose(known->second, NodeState::kDead, EventKind::kDead, "it came back over a new link", now);
   links_.at(link).joined = true;
-  Member& member = members_[peer.key];
+  Member& member = cluster_.members()[peer.key];
   member.id = peer;
   member.state = NodeState::kUp;
   member.link = link;
@@ -207,22 +176,21 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
   member.pulse = Pulse(now);
   member.joined_at = now;
   const auto here_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - started_at_).count();
-  if (config_.unix_ms != 0 && message.unix_ms != 0)
-    member.clock_ahead_s = (static_cast<double>(message.unix_ms) - static_cast<double>(config_.unix_ms) -
+  if (config().unix_ms != 0 && message.unix_ms != 0)
+    member.clock_ahead_s = (static_cast<double>(message.unix_ms) - static_cast<double>(config().unix_ms) -
                             static_cast<double>(here_ms)) /
                            1000;
-  std::erase_if(broken_,
-                [&](const auto& row) { return row.first.first == peer.key || row.first.second == peer.key; });
-  note(now, returned ? EventKind::kReturned : EventKind::kJoined, peer.name, 0,
-       fmt::format("{}, {} thread{}, {}", member.capabilities.cpu, member.capabilities.threads,
-                   member.capabilities.threads == 1 ? "" : "s",
-                   format_bytes(member.capabilities.ram_limit_bytes)));
-  Welcome welcome{config_.incarnation, config_.beat_every, {}};
+  cluster_.forget_troubles(peer.key);
+  cluster_.note(now, returned ? EventKind::kReturned : EventKind::kJoined, peer.name, 0,
+                fmt::format("{}, {} thread{}, {}", member.capabilities.cpu, member.capabilities.threads,
+                            member.capabilities.threads == 1 ? "" : "s",
+                            format_bytes(member.capabilities.ram_limit_bytes)));
+  Welcome welcome{config().incarnation, config().beat_every, {}};
   for (const std::string& key : removed_)
     if (welcome.removed.size() < kRemovedMax) welcome.removed.push_back(key);
-  send(member, std::move(welcome));
-  survey(member, now);
-  want_plan(now + config_.settle);
+  cluster_.send(member, std::move(welcome));
+  cluster_.survey(member, now);
+  want_plans(now + config().settle);
 }
 
 // ---- What members say ----
@@ -232,52 +200,54 @@ void Coordinator::handle(Member& member, const Join&, TimePoint now) {
 }
 
 void Coordinator::handle(Member& member, const Beat& message, TimePoint now) {
-  const Beat& before = member.pulse.last();
   const double passed = std::chrono::duration<double>(now - member.pulse.heard_at()).count();
-  const bool counts = message.epoch == before.epoch && message.rows >= before.rows && passed > 0;
-  const double rate = counts ? static_cast<double>(message.rows - before.rows) / passed : 0;
+  uint64_t rows = 0;
+  bool counts = passed > 0 && !message.jobs.empty();
+  for (const JobBeat& job : message.jobs) {
+    const JobBeat& before = member.pulse.last(job.job);
+    counts = counts && job.epoch == before.epoch && job.rows >= before.rows;
+    if (counts) rows += job.rows - before.rows;
+  }
+  const double rate = counts ? static_cast<double>(rows) / passed : 0;
   const double weight = std::min(1.0, passed / 2);  // an average over some two seconds
   member.rows_per_s = counts ? member.rows_per_s + weight * (rate - member.rows_per_s) : 0;
   member.pulse.beat(message, now);
 }
 
+Job* Coordinator::job_at(JobId id, Epoch epoch) {
+  const auto found = jobs_.find(id);
+  if (found != jobs_.end() && found->second.has_epoch(epoch)) return &found->second;
+  ++cluster_.counters().old_epochs;
+  return nullptr;
+}
+
+Job* Coordinator::job_at(Epoch epoch) {
+  for (auto& [id, job] : jobs_)
+    if (job.has_epoch(epoch)) return &job;
+  ++cluster_.counters().old_epochs;
+  return nullptr;
+}
+
 void Coordinator::handle(Member& member, const Prepared& message, TimePoint now) {
-  const bool current =
-      change_ && change_->epoch == message.epoch && change_->phase == ChangePhase::kPreparing;
-  const auto peer = members_.find(message.peer.key);
-  if (current && message.code != Errc::kOk && peer != members_.end()) {
-    // Its weights are there, the way to the next stage is not. What is served goes on.
-    note_broken(member.id, peer->second.id, true, now);
-    give_up_change(fmt::format("{} cannot reach {}: {}", member.id.name, peer->second.id.name, message.text),
-                   member.id.name, now);
-    return want_plan(now + retry_delay());
-  }
-  reported(member, message.epoch, ChangePhase::kPreparing, message.code, message.text, now);
+  if (Job* job = job_at(message.job, message.epoch)) job->prepared(member, message, now);
 }
 
 void Coordinator::handle(Member& member, const Ready& message, TimePoint now) {
-  const bool current =
-      change_ && change_->epoch == message.epoch && change_->waiting_for.contains(member.id.key);
-  if (current && message.code == Errc::kOk)
-    note(now, EventKind::kLoaded, member.id.name, message.epoch,
-         fmt::format("{} in {}", format_bytes(message.bytes),
-                     format_duration(std::chrono::milliseconds(message.ms))));
-  reported(member, message.epoch, ChangePhase::kLoading, message.code, message.text, now);
+  if (Job* job = job_at(message.job, message.epoch)) job->ready(member, message, now);
 }
 
 void Coordinator::handle(Member& member, const Started& message, TimePoint now) {
-  if (message.code == Errc::kOk)
-    return reported(member, message.epoch, ChangePhase::kStarting, message.code, message.text, now);
-  // It could not reach the next stage: who of the two is to blame is not known.
-  NodeId next = config_.self;
-  if (change_ && change_->epoch == message.epoch)
-    for (size_t i = 0; i + 1 < change_->placement.stages.size(); ++i)
-      if (change_->placement.stages[i].first() == member.id) next = change_->placement.stages[i + 1].first();
-  trouble(message.epoch, member.id, next, message.text, now);
+  if (Job* job = job_at(message.job, message.epoch)) job->started(member, message, now);
 }
 
 void Coordinator::handle(Member& member, const Trouble& message, TimePoint now) {
-  trouble(message.epoch, member.id, message.peer, message.text, now);
+  if (Job* job = job_at(message.job, message.epoch))
+    job->trouble(message.epoch, member.id, message.peer, message.text, now);
+}
+
+void Coordinator::handle(Member& member, const LinkReport& message, TimePoint now) {
+  // Plans that were made without these figures may be improved.
+  if (cluster_.link_report(member, message, now)) want_plans(now + config().settle);
 }
 
 void Coordinator::handle(Member& member, const Leave& message, TimePoint now) {
@@ -286,29 +256,27 @@ void Coordinator::handle(Member& member, const Leave& message, TimePoint now) {
 
 // ---- Leaving ----
 
-void Coordinator::lose(Member& member, NodeState state, EventKind kind, std::string why, TimePoint now) {
+void Coordinator::lose(Member& member, NodeState state, EventKind kind, const std::string& why,
+                       TimePoint now) {
   if (!member.here()) return;
   const LinkNumber link = std::exchange(member.link, LinkNumber{0});
   member.state = state;
   close(link, why);
-  stop_survey(member.id);
-  const bool served = serving_ && serving_->placement.find(member.id) != nullptr;
-  const bool planned =
-      change_ && (change_->phase == ChangePhase::kPlanning ? change_->asked.contains(member.id.key)
-                                                           : change_->placement.find(member.id) != nullptr);
-  note(now, kind, member.id.name, served ? serving_->epoch : 0, why);
-  if (state == NodeState::kDead) {
-    hold(member, false, why, now);
-    if (served || planned) last_failure_ = fmt::format("{}: {}", member.id.name, why);
-  }
-  if (planned) cancel_change(now);
-  if (served) halt(fmt::format("node {} is lost: {}", member.id.name, why), now);
-  if (!serving_ && !change_) want_plan(now);
+  cluster_.stop_survey(member.id);
+  Epoch epoch = 0;  // of what it had a part in
+  for (const auto& [id, job] : jobs_)
+    if (epoch == 0 && job.serving_placement() != nullptr &&
+        job.serving_placement()->find(member.id) != nullptr)
+      epoch = job.serving_epoch();
+  cluster_.note(now, kind, member.id.name, epoch, why);
+  const bool dead = state == NodeState::kDead;
+  if (dead) cluster_.hold(member, false, why, now);
+  for (auto& [id, job] : jobs_) job.node_lost(member, dead, why, now);
 }
 
 Status Coordinator::remove_node(std::string_view name_or_key, TimePoint now) {
   Member* found = nullptr;
-  for (auto& [key, member] : members_) {
+  for (auto& [key, member] : cluster_.members()) {
     if (key != name_or_key && member.id.name != name_or_key) continue;
     if (found != nullptr)
       return {Errc::kInvalidArgument, fmt::format("two nodes are called '{}': use the key, one of {} and {}",
@@ -316,61 +284,61 @@ Status Coordinator::remove_node(std::string_view name_or_key, TimePoint now) {
     found = &member;
   }
   if (found == nullptr) return {Errc::kNotFound, fmt::format("no node '{}' in this cluster", name_or_key)};
-  if (found->id == config_.self)
+  if (found->id == config().self)
     return {Errc::kInvalidArgument, "the coordinator's own node cannot be removed"};
   forbid(found->id.key);
   if (found->here()) {
-    send(*found, Refuse{true, "this node was removed from the cluster"});
+    cluster_.send(*found, Refuse{true, "this node was removed from the cluster"});
     lose(*found, NodeState::kRemoved, EventKind::kRemoved, "removed by the operator", now);
   } else {
     found->state = NodeState::kRemoved;
-    note(now, EventKind::kRemoved, found->id.name, 0, "removed by the operator");
+    cluster_.note(now, EventKind::kRemoved, found->id.name, 0, "removed by the operator");
   }
   return {};
 }
 
 void Coordinator::forbid(const std::string& key) {
   if (!removed_.insert(key).second) return;
-  const Removed message{config_.incarnation, {key}};
-  for (const auto& [other, member] : members_)
-    if (member.here() && other != key) send(member, message);
+  const Removed message{config().incarnation, {key}};
+  for (const auto& [other, member] : cluster_.members())
+    if (member.here() && other != key) cluster_.send(member, message);
 }
 
 void Coordinator::process_ended(const std::string& name, const std::string& how,
                                 const std::string& what_follows, bool for_good, TimePoint now) {
-  if (for_good) ++nodes_given_up_;
-  for (auto& [key, member] : members_)
+  if (for_good) cluster_.give_up_node();
+  for (auto& [key, member] : cluster_.members())
     if (member.id.name == name) member.last_failure = how;
-  last_failure_ = fmt::format("{}: {}", name, for_good ? fmt::format("{}; {}", how, what_follows) : how);
-  note(now, for_good ? EventKind::kGivenUp : EventKind::kEnded, name, 0,
-       fmt::format("{}; {}", how, what_follows));
+  for (auto& [id, job] : jobs_)
+    job.set_last_failure(
+        fmt::format("{}: {}", name, for_good ? fmt::format("{}; {}", how, what_follows) : how));
+  cluster_.note(now, for_good ? EventKind::kGivenUp : EventKind::kEnded, name, 0,
+                fmt::format("{}; {}", how, what_follows));
 }
 
 // ---- Time ----
 
-// The plan predicts the longest step; where steps take longer than that, what they took counts.
+// Stages of one node compute in turns: each may have to wait for a step of every other.
 Duration Coordinator::stall_limit(const Member& member) const {
   Duration limit{};
-  if (serving_)
-    if (const StagePlacement* stage = serving_->placement.find(member.id))
-      limit = std::max(stage->stall_after, std::min(kStallSteps * member.pulse.longest_step(), kStallMost));
-  if (change_ && change_->waiting_for.contains(member.id.key)) limit = std::max(limit, config_.load_stall);
+  for (const auto& [id, job] : jobs_) limit += job.stall_limit(member);
   return limit;
 }
 
 void Coordinator::check_health(TimePoint now) {
-  for (auto& [key, member] : members_) {
+  for (auto& [key, member] : cluster_.members()) {
     if (!member.here()) continue;
-    const Verdict verdict = member.pulse.judge(config_.health, stall_limit(member), now);
+    const Verdict verdict = member.pulse.judge(config().health, stall_limit(member), now);
     if (verdict == Verdict::kDead) {
       lose(member, NodeState::kDead, EventKind::kDead, member.pulse.words(now), now);
     } else if (verdict == Verdict::kSuspect && member.state == NodeState::kUp) {
       member.state = NodeState::kSuspect;
-      note(now, EventKind::kSuspect, member.id.name, 0, member.pulse.words(now));
+      cluster_.note(now, EventKind::kSuspect, member.id.name, 0, member.pulse.words(now));
     } else if (verdict == Verdict::kUp && member.state == NodeState::kSuspect) {
       member.state = NodeState::kUp;
-      note(now, EventKind::kRecovered, member.id.name, 0, "");
-      if (!serving_ && !change_) want_plan(now);
+      cluster_.note(now, EventKind::kRecovered, member.id.name, 0, "");
+      for (auto& [id, job] : jobs_)
+        if (job.serving_epoch() == 0 && !job.change_phase()) job.want_plan(now);
     }
   }
 }
@@ -378,25 +346,88 @@ void Coordinator::check_health(TimePoint now) {
 // This process stood still (a stopped process, a suspended laptop): what others said in the meantime waits in
 // the sockets, so no time has passed as far as they are concerned.
 void Coordinator::forgive(Duration gap) {
-  for (auto& [key, member] : members_) member.pulse.forgive(gap);
+  cluster_.forgive(gap);
   for (auto& [link, open] : links_) open.opened_at += gap;
-  if (change_) change_->began_at += gap;
-  if (measuring_) measuring_->second += gap;
+  for (auto& [id, job] : jobs_) job.forgive(gap);
+}
+
+// ---- Jobs ----
+
+void Coordinator::set_job(JobId id, ModelTask model, TimePoint now) {
+  BF_CHECK(id >= kFirstJob && id <= kJobsMax) << "[coordinator] job " << id;
+  const auto found = jobs_.find(id);
+  if (model.id.empty()) {
+    if (found == jobs_.end()) return;
+    found->second.end(now);
+    jobs_.erase(found);
+    return want_plans(now);  // others may use what it had
+  }
+  if (found != jobs_.end()) return found->second.set_model(std::move(model), now);
+  const OtherJobs& others = *this;
+  jobs_.try_emplace(id, id, std::move(model), cluster_, others, now);
+}
+
+void Coordinator::planned(Epoch epoch, Result<Placement> placement, TimePoint now) {
+  if (Job* job = job_at(epoch)) job->planned(epoch, std::move(placement), now);
+}
+
+void Coordinator::steps_paused(Epoch next, TimePoint now) {
+  if (Job* job = job_at(next)) job->steps_paused(next, now);
+}
+
+void Coordinator::steps_connected(Epoch epoch, TimePoint now) {
+  if (Job* job = job_at(epoch)) job->steps_connected(epoch, now);
+}
+
+void Coordinator::steps_failed(Epoch epoch, const NodeId& peer, std::string_view why, TimePoint now) {
+  if (Job* job = job_at(epoch)) job->trouble(epoch, config().self, peer, std::string(why), now);
+}
+
+uint64_t Coordinator::reserved_bytes(JobId asking, const NodeId& node) const {
+  uint64_t bytes = 0;
+  for (const auto& [id, job] : jobs_)
+    if (id != asking) bytes += job.reserved_bytes(node);
+  return bytes;
+}
+
+std::vector<JobId> Coordinator::without_part(JobId asking, const NodeId& node) const {
+  std::vector<JobId> found;
+  for (const auto& [id, job] : jobs_)
+    if (id != asking && !job.has_part(node)) found.push_back(id);
+  return found;
+}
+
+void Coordinator::want_plans(TimePoint at) {
+  for (auto& [id, job] : jobs_) job.want_plan(at);
+}
+
+void Coordinator::check_jobs(TimePoint now) {
+  for (auto& [id, job] : jobs_) job.tick(now);
+  // Who was left out for a while may be tried again.
+  for (auto& [key, member] : cluster_.members())
+    if (member.here() && member.hold.ends(now)) want_plans(now);
+  // One plans at a time: the next one has to know what this one takes.
+  for (const auto& [id, job] : jobs_)
+    if (job.change_phase() == ChangePhase::kPlanning) return;
+  // What is not served goes before what could be served better.
+  for (const bool serving : {false, true})
+    for (auto& [id, job] : jobs_)
+      if ((job.serving_epoch() != 0) == serving && job.may_plan(now)) return job.begin_change(false, now);
 }
 
 void Coordinator::tick(TimePoint now) {
   const Duration gap = now - std::exchange(ticked_at_, now);
   // Only what is beyond a late tick, so that a busy machine still finds its dead.
-  if (const Duration late = gap - config_.health.suspect_after / 2; late > Duration{}) forgive(late);
-  if (now - beat_at_ >= config_.beat_every) {
+  if (const Duration late = gap - config().health.suspect_after / 2; late > Duration{}) forgive(late);
+  if (now - beat_at_ >= config().beat_every) {
     beat_at_ = now;
-    for (const auto& [key, member] : members_)
-      if (member.here()) send(member, Alive{config_.incarnation, serving_epoch()});
+    for (const auto& [key, member] : cluster_.members())
+      if (member.here()) cluster_.send(member, Alive{config().incarnation});
   }
   check_links(now);
   check_health(now);
-  check_survey(now);
-  check_change(now);
+  cluster_.check_survey(now);
+  check_jobs(now);
 }
 
 }  // namespace butterfly::cluster

@@ -28,7 +28,7 @@ struct CoordinatorTest : ::testing::Test {
   CoordinatorTest() { restart(config()); }
   void restart(const CoordinatorConfig& with) {
     machine.emplace(with, now);
-    machine->set_model({"m", "model", ""}, now);
+    machine->set_job(kFirstJob, {"m", "model", ""}, now);
   }
 
   void open(int node, LinkNumber link = 0) {
@@ -93,6 +93,7 @@ struct CoordinatorTest : ::testing::Test {
     }
     return out;
   }
+  const Job& job(JobId id = kFirstJob) const { return *coordinator.job(id); }
   Epoch asked() { return all<MakePlan>().back().question.epoch; }
   void ready(const std::vector<int>& nodes, Epoch epoch) {
     for (const int node : nodes) say(node, Ready{epoch, Errc::kOk, "", 1000, 5});
@@ -112,7 +113,7 @@ struct CoordinatorTest : ::testing::Test {
     coordinator.planned(epoch, placement(nodes, 10), now);
     ready(nodes, epoch);
     started(nodes, epoch);
-    EXPECT_EQ(coordinator.serving_epoch(), epoch);
+    EXPECT_EQ(job().serving_epoch(), epoch);
     coordinator.steps_connected(epoch, now);
     clear();
     return epoch;
@@ -145,7 +146,7 @@ TEST_F(CoordinatorTest, FromJoinsToServing) {
   EXPECT_EQ(first.next_address, "10.0.0.0:4711");
   EXPECT_EQ(first.sources.front().node, node_id(0));
   EXPECT_EQ(orders[1].second.work.next_address, "10.0.0.0:4711");  // results go to the coordinator
-  EXPECT_EQ(coordinator.why_not_serving(), "loading plan 1");
+  EXPECT_EQ(job().why_not_serving(), "loading plan 1");
   ready({1}, question.epoch);
   EXPECT_TRUE(sent<Go>().empty());
   ready({0}, question.epoch);
@@ -161,14 +162,14 @@ TEST_F(CoordinatorTest, FromJoinsToServing) {
       count += event.kind == EventKind::kServing;
     return count;
   };
-  EXPECT_FALSE(coordinator.connected());
-  EXPECT_EQ(coordinator.why_not_serving(), "connecting the stages of plan 1");
+  EXPECT_FALSE(job().connected());
+  EXPECT_EQ(job().why_not_serving(), "connecting the stages of plan 1");
   EXPECT_EQ(serving_events(), 0u);
   coordinator.steps_connected(question.epoch - 1, now);
-  EXPECT_FALSE(coordinator.connected()) << "the chain of another plan";
+  EXPECT_FALSE(job().connected()) << "the chain of another plan";
   coordinator.steps_connected(question.epoch, now);
-  EXPECT_TRUE(coordinator.connected());
-  EXPECT_EQ(coordinator.why_not_serving(), "");
+  EXPECT_TRUE(job().connected());
+  EXPECT_EQ(job().why_not_serving(), "");
   EXPECT_EQ(serving_events(), 1u);
 }
 
@@ -179,7 +180,7 @@ TEST_F(CoordinatorTest, FirstPlanWaitsForTheNodesThatAreWanted) {
   join(0);
   pass(seconds(5));
   EXPECT_TRUE(all<MakePlan>().empty());
-  EXPECT_EQ(coordinator.why_not_serving(), "waiting for nodes, 1 of 2 are here");
+  EXPECT_EQ(job().why_not_serving(), "waiting for nodes, 1 of 2 are here");
   join(1);
   pass(milliseconds(400));
   EXPECT_EQ(all<MakePlan>().size(), 1u);
@@ -195,7 +196,7 @@ TEST_F(CoordinatorTest, LinkClosedIsDeathAtOnce) {
   ASSERT_EQ(all<MakePlan>().size(), 1u);
   EXPECT_EQ(all<MakePlan>()[0].question.nodes.size(), 2u);
   EXPECT_GT(asked(), before);
-  EXPECT_THAT(coordinator.last_failure(), HasSubstr("reset"));
+  EXPECT_THAT(job().last_failure(), HasSubstr("reset"));
 }
 
 TEST_F(CoordinatorTest, SilenceIsSuspectAfterOneSecondAndDeathAfterThree) {
@@ -220,7 +221,7 @@ TEST_F(CoordinatorTest, BeatsWithoutProgressAreFound) {
   for (int i = 0; i < 70; ++i) {
     pass(milliseconds(50), {1});
     if (coordinator.members().at(node_id(1).key).here())
-      say(1, Beat{.phase = WorkerPhase::kRunning, .progress = 9, .pending = 1});
+      say(1, Beat{.jobs = {{.phase = WorkerPhase::kRunning, .progress = 9, .pending = 1}}});
   }
   EXPECT_EQ(coordinator.members().at(node_id(1).key).state, NodeState::kDead);
   EXPECT_THAT(coordinator.members().at(node_id(1).key).last_failure, HasSubstr("no progress"));
@@ -229,21 +230,21 @@ TEST_F(CoordinatorTest, BeatsWithoutProgressAreFound) {
 // A machine under load: its steps take two seconds each, so one of five is no death, and one of thirteen is.
 TEST_F(CoordinatorTest, SlowStepsHaveTheTimeThatSlowStepsTake) {
   const Epoch epoch = serve(2);
-  Beat beat{.epoch = epoch, .phase = WorkerPhase::kRunning, .progress = 1, .pending = 1};
+  JobBeat beat{.epoch = epoch, .phase = WorkerPhase::kRunning, .progress = 1, .pending = 1};
   const auto stand_still = [&](Duration duration) {
     for (Duration done{}; done < duration; done += milliseconds(50)) {
       pass(milliseconds(50), {1});
-      if (coordinator.members().at(node_id(1).key).here()) say(1, beat);
+      if (coordinator.members().at(node_id(1).key).here()) say(1, Beat{.jobs = {beat}});
     }
     return coordinator.members().at(node_id(1).key).state;
   };
   EXPECT_EQ(stand_still(milliseconds(2000)), NodeState::kSuspect);
   beat.progress = beat.steps = 2;
   beat.compute_us = 2'000'000;
-  say(1, beat);
+  say(1, Beat{.jobs = {beat}});
   beat.progress = beat.steps = 3;
   beat.compute_us = 4'000'000;
-  say(1, beat);
+  say(1, Beat{.jobs = {beat}});
   EXPECT_NE(stand_still(seconds(10)), NodeState::kDead);
   EXPECT_EQ(stand_still(seconds(3)), NodeState::kDead);
 }
@@ -254,7 +255,7 @@ TEST_F(CoordinatorTest, ItsOwnPauseKillsNobody) {
   coordinator.tick(now);
   EXPECT_TRUE(all<HaltSteps>().empty());
   pass(seconds(2));
-  EXPECT_NE(coordinator.serving_epoch(), 0u);
+  EXPECT_NE(job().serving_epoch(), 0u);
 }
 
 TEST_F(CoordinatorTest, FailedLoadLeadsToAPlanWithoutTheNode) {
@@ -275,10 +276,10 @@ TEST_F(CoordinatorTest, FailedLoadLeadsToAPlanWithoutTheNode) {
   EXPECT_EQ(coordinator.counters().old_epochs, 1u);
   // Without it there is no plan: it is tried again when its time is over, not before.
   coordinator.planned(asked(), Result<Placement>(Errc::kOutOfMemory, "does not fit"), now);
-  EXPECT_EQ(coordinator.why_not_serving(), "does not fit");
+  EXPECT_EQ(job().why_not_serving(), "does not fit");
   while (all<MakePlan>().back().question.nodes.size() == 1 && now - failed_at < seconds(10)) {
     pass(milliseconds(50));
-    if (coordinator.change_phase())
+    if (job().change_phase())
       coordinator.planned(asked(), Result<Placement>(Errc::kOutOfMemory, "does not fit"), now);
   }
   EXPECT_EQ(now - failed_at, config().hold_min);
@@ -300,9 +301,9 @@ TEST_F(CoordinatorTest, ReportsOfAnOlderPlanDoNotCount) {
   ready({0, 1}, second);
   EXPECT_EQ(sent<Go>().size(), 2u);
   started({0, 1}, first);
-  EXPECT_EQ(coordinator.serving_epoch(), 0u);
+  EXPECT_EQ(job().serving_epoch(), 0u);
   started({0, 1}, second);
-  EXPECT_EQ(coordinator.serving_epoch(), second);
+  EXPECT_EQ(job().serving_epoch(), second);
 }
 
 TEST_F(CoordinatorTest, LostNodeIsTakenBackAtOnceWhenItIsNeeded) {
@@ -310,7 +311,7 @@ TEST_F(CoordinatorTest, LostNodeIsTakenBackAtOnceWhenItIsNeeded) {
   coordinator.link_closed(11, "killed", now);
   pass(milliseconds(50));
   coordinator.planned(asked(), Result<Placement>(Errc::kOutOfMemory, "does not fit"), now);
-  EXPECT_EQ(coordinator.why_not_serving(), "does not fit");
+  EXPECT_EQ(job().why_not_serving(), "does not fit");
   join(1, 21, 999);
   clear();
   pass(milliseconds(500));
@@ -329,7 +330,7 @@ TEST_F(CoordinatorTest, BetterPlanIsPreparedWhileTheOldOneRuns) {
   coordinator.planned(next, placement({0, 1, 2}, 20), now);
   EXPECT_EQ(sent<Prepare>().size(), 3u);
   EXPECT_TRUE(all<PauseSteps>().empty());
-  EXPECT_EQ(coordinator.serving_epoch(), before);
+  EXPECT_EQ(job().serving_epoch(), before);
   for (const int node : {0, 1, 2}) say(node, Prepared{next, Errc::kOk, ""});
   ASSERT_EQ(all<PauseSteps>().size(), 1u);
   EXPECT_EQ(all<PauseSteps>()[0].epoch, before);
@@ -338,10 +339,10 @@ TEST_F(CoordinatorTest, BetterPlanIsPreparedWhileTheOldOneRuns) {
   EXPECT_EQ(sent<Assign>().size(), 3u);
   ASSERT_EQ(all<HaltSteps>().size(), 1u);  // of the old plan nothing is left
   EXPECT_EQ(all<HaltSteps>()[0].epoch, before);
-  EXPECT_EQ(coordinator.serving_epoch(), 0u);
+  EXPECT_EQ(job().serving_epoch(), 0u);
   ready({0, 1, 2}, next);
   started({0, 1, 2}, next);
-  EXPECT_EQ(coordinator.serving_epoch(), next);
+  EXPECT_EQ(job().serving_epoch(), next);
   EXPECT_EQ(coordinator.counters().halts, 0u);
 }
 
@@ -352,7 +353,7 @@ TEST_F(CoordinatorTest, PlanThatIsHardlyBetterIsNotWorthIt) {
   coordinator.planned(asked(), placement({0, 1, 2}, 10.5), now);
   pass(seconds(1));
   EXPECT_TRUE(sent<Prepare>().empty());
-  EXPECT_EQ(coordinator.serving_epoch(), before);
+  EXPECT_EQ(job().serving_epoch(), before);
 }
 
 TEST_F(CoordinatorTest, ChangeThatFailsWhilePausingLetsTheOldPlanGoOn) {
@@ -365,7 +366,7 @@ TEST_F(CoordinatorTest, ChangeThatFailsWhilePausingLetsTheOldPlanGoOn) {
   coordinator.link_closed(12, "gone", now);
   ASSERT_EQ(all<ServeSteps>().size(), 1u);
   EXPECT_EQ(all<ServeSteps>()[0].epoch, before);
-  EXPECT_EQ(coordinator.serving_epoch(), before);
+  EXPECT_EQ(job().serving_epoch(), before);
   coordinator.steps_paused(next, now);  // too late
   EXPECT_TRUE(sent<Assign>().empty());
 }
@@ -391,11 +392,11 @@ TEST_F(CoordinatorTest, PairThatFailsTwiceIsAvoidedForAWhile) {
     coordinator.planned(epoch, placement({0, 1, 2}, 10), now);
     ready({0, 1, 2}, epoch);
     started({0, 1, 2}, epoch);
-    ASSERT_EQ(coordinator.serving_epoch(), epoch);
+    ASSERT_EQ(job().serving_epoch(), epoch);
   }
-  ASSERT_EQ(coordinator.question(now).broken.size(), 1u);
-  EXPECT_EQ(coordinator.question(now).broken[0], std::pair(node_id(1).key, node_id(2).key));
-  EXPECT_TRUE(coordinator.question(now + config().hold_max).broken.empty());
+  ASSERT_EQ(job().question(now).broken.size(), 1u);
+  EXPECT_EQ(job().question(now).broken[0], std::pair(node_id(1).key, node_id(2).key));
+  EXPECT_TRUE(job().question(now + config().hold_max).broken.empty());
 }
 
 TEST_F(CoordinatorTest, RemovalActsAtOnceAndLasts) {
@@ -437,7 +438,7 @@ TEST_F(CoordinatorTest, SecondNodeWithTheSameIdentityIsRefused) {
   ASSERT_EQ(sent<Refuse>().size(), 1u);
   EXPECT_FALSE(sent<Refuse>()[0].second.forever);
   EXPECT_EQ(coordinator.counters().duplicate_ids, 1u);
-  EXPECT_NE(coordinator.serving_epoch(), 0u);
+  EXPECT_NE(job().serving_epoch(), 0u);
   // But the same process over a new link, and anyone after a second of silence, is the node itself.
   clear();
   join(1, 22);
@@ -469,7 +470,7 @@ TEST_F(CoordinatorTest, SlowPauseAndSlowStartHaveAnEnd) {
   ready({0, 1, 2}, next);
   started({0, 1}, next);
   pass(milliseconds(10'100));
-  EXPECT_EQ(coordinator.serving_epoch(), 0u);
+  EXPECT_EQ(job().serving_epoch(), 0u);
   EXPECT_GT(asked(), next);
   const PlanQuestion question = all<MakePlan>().back().question;
   for (const PlanNode& node : question.nodes) EXPECT_NE(node.id, node_id(2));
@@ -500,11 +501,11 @@ TEST_F(CoordinatorTest, AProcessThatEndsIsToldWithItsReason) {
   serve(2);
   coordinator.link_closed(link_of(1), "reset", now);
   coordinator.process_ended(node_id(1).name, "killed by signal 9", "it is started again", false, now);
-  EXPECT_EQ(coordinator.last_failure(), node_id(1).name + ": killed by signal 9");
+  EXPECT_EQ(job().last_failure(), node_id(1).name + ": killed by signal 9");
   EXPECT_EQ(coordinator.members().at(node_id(1).key).last_failure, "killed by signal 9");
   EXPECT_EQ(coordinator.events().since(0).back().kind, EventKind::kEnded);
   coordinator.process_ended(node_id(1).name, "killed by signal 9", "it is not started again", true, now);
-  EXPECT_EQ(coordinator.last_failure(), node_id(1).name + ": killed by signal 9; it is not started again");
+  EXPECT_EQ(job().last_failure(), node_id(1).name + ": killed by signal 9; it is not started again");
   EXPECT_EQ(coordinator.events().since(0).back().kind, EventKind::kGivenUp);
 }
 
@@ -517,7 +518,7 @@ TEST_F(CoordinatorTest, TheFirstPlanDoesNotWaitForWhoIsGivenUp) {
   join(1);
   pass(seconds(5));
   EXPECT_TRUE(all<MakePlan>().empty());
-  EXPECT_THAT(coordinator.why_not_serving(), HasSubstr("2 of 3"));
+  EXPECT_THAT(job().why_not_serving(), HasSubstr("2 of 3"));
   coordinator.process_ended("third", "ended with status 1", "it is started again", false, now);
   pass(seconds(1));
   EXPECT_TRUE(all<MakePlan>().empty());
@@ -561,10 +562,10 @@ TEST_F(CoordinatorTest, AChainThatWorksIsNotLeftForOneThatCannotBeConnected) {
   say(0, Prepared{epoch, Errc::kOk, "", {}});
   say(2, Prepared{epoch, Errc::kOk, "", {}});
   say(1, Prepared{epoch, Errc::kPeerLost, "connection refused", node_id(2)});
-  EXPECT_EQ(coordinator.serving_epoch(), old_epoch);
+  EXPECT_EQ(job().serving_epoch(), old_epoch);
   EXPECT_TRUE(all<PauseSteps>().empty());
   EXPECT_TRUE(all<HaltSteps>().empty());
-  EXPECT_THAT(coordinator.last_failure(), HasSubstr("node-1 cannot reach node-2"));
+  EXPECT_THAT(job().last_failure(), HasSubstr("node-1 cannot reach node-2"));
   EXPECT_EQ(sent<Abandon>().size(), 3u) << "nobody goes on preparing";
   clear();
   pass(seconds(2));
@@ -601,8 +602,8 @@ TEST_F(CoordinatorTest, PlansAreComparedByTodaysFigures) {
   better.current_tokens_per_s = 5;
   coordinator.planned(asked(), better, now);
   EXPECT_EQ(sent<Prepare>().size(), 3u);
-  EXPECT_EQ(coordinator.serving_epoch(), epoch);
-  EXPECT_EQ(coordinator.serving_placement()->tokens_per_s, 5);
+  EXPECT_EQ(job().serving_epoch(), epoch);
+  EXPECT_EQ(job().serving_placement()->tokens_per_s, 5);
 }
 
 TEST_F(CoordinatorTest, EverybodyHearsOfARemovedNode) {
@@ -622,10 +623,10 @@ TEST_F(CoordinatorTest, OnlyNeighboursCanSayThatAChainIsBroken) {
   join(4);  // has no part in it
   say(4, Trouble{epoch, node_id(1), "I do not like it"});
   say(1, Trouble{epoch, node_id(3), "not next to it"});
-  EXPECT_EQ(coordinator.serving_epoch(), epoch);
+  EXPECT_EQ(job().serving_epoch(), epoch);
   EXPECT_EQ(coordinator.counters().unfounded, 2u);
   say(1, Trouble{epoch, node_id(2), "reset"});
-  EXPECT_EQ(coordinator.serving_epoch(), 0u);
+  EXPECT_EQ(job().serving_epoch(), 0u);
 }
 
 TEST_F(CoordinatorTest, WhoHasTroubleWithEverybodyIsTheTrouble) {
@@ -665,7 +666,7 @@ TEST_F(CoordinatorTest, LargeClustersMeasureAFewLinksOfEachNode) {
   }
   EXPECT_GE(measured.size(), 99u);
   EXPECT_LE(measured.size(), 99u * 9);
-  const PlanQuestion question = coordinator.question(now);
+  const PlanQuestion question = job().question(now);
   EXPECT_EQ(question.links.size(), 100u * 99) << "the others are estimated";
 }
 

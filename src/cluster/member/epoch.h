@@ -4,11 +4,17 @@
 
 namespace butterfly::cluster {
 
+// Something that a cluster runs: a model that is served, a training run. Small numbers, given by whoever
+// starts them; smaller ones are planned first. 0: none.
+using JobId = uint32_t;
+inline constexpr JobId kFirstJob = 1;
+inline constexpr JobId kJobsMax = 64;  // the largest number
+
 // One life of the coordinator's process. A later life has a larger number: next_incarnation().
 using Incarnation = uint64_t;
 
-// One attempt to place the model. Epochs only grow, over restarts of the coordinator too, so a message of an
-// old plan is known by this number alone. 0: none.
+// One attempt to place a job. All jobs draw from one row of numbers, which only grows, over restarts of the
+// coordinator too: a message of an old plan is known by this number alone. 0: none.
 using Epoch = uint64_t;
 
 // The epochs of an incarnation start here. There is room for 1024 plans in every millisecond it lives.

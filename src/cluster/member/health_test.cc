@@ -30,47 +30,61 @@ TEST(Pulse, SilenceIsSuspectThenDead) {
 TEST(Pulse, BeatsWithoutProgressAreNoLife) {
   Pulse pulse(kStart);
   TimePoint now = kStart;
-  for (int i = 0; i < 12; ++i) pulse.beat({.progress = 5, .pending = 1}, now += milliseconds(250));
+  for (int i = 0; i < 12; ++i)
+    pulse.beat({.jobs = {{.progress = 5, .pending = 1}}}, now += milliseconds(250));
   EXPECT_EQ(pulse.judge(kLimits, {}, now), Verdict::kSuspect);
-  pulse.beat({.progress = 5, .pending = 1}, now += milliseconds(500));
+  pulse.beat({.jobs = {{.progress = 5, .pending = 1}}}, now += milliseconds(500));
   EXPECT_EQ(pulse.judge(kLimits, {}, now), Verdict::kDead);
   EXPECT_EQ(pulse.words(now), "no progress for 3.25 s with 1 waiting");
   // A stage whose steps may take long has longer.
   EXPECT_EQ(pulse.judge(kLimits, seconds(9), now), Verdict::kSuspect);
   EXPECT_EQ(pulse.judge(kLimits, seconds(12), now), Verdict::kUp);
-  pulse.beat({.progress = 6, .pending = 1}, now);
+  pulse.beat({.jobs = {{.progress = 6, .pending = 1}}}, now);
   EXPECT_EQ(pulse.judge(kLimits, {}, now), Verdict::kUp);
 }
 
 TEST(Pulse, RemembersTheLongestStepOfItsStage) {
   Pulse pulse(kStart);
   const auto beat = [&](Epoch epoch, uint64_t steps, uint64_t compute_us) {
-    Beat message{.epoch = epoch};
-    message.steps = steps;
-    message.compute_us = compute_us;
-    pulse.beat(message, kStart);
+    pulse.beat({.jobs = {{.epoch = epoch, .steps = steps, .compute_us = compute_us}}}, kStart);
   };
   beat(5, 10, 1'000'000);
-  EXPECT_EQ(pulse.longest_step(), Duration{}) << "nothing is known of the time before";
+  EXPECT_EQ(pulse.longest_step(kFirstJob), Duration{}) << "nothing is known of the time before";
   beat(5, 12, 5'000'000);
-  EXPECT_EQ(pulse.longest_step(), seconds(2));
+  EXPECT_EQ(pulse.longest_step(kFirstJob), seconds(2));
   beat(5, 20, 5'800'000);
-  EXPECT_EQ(pulse.longest_step(), seconds(2)) << "shorter ones do not count";
+  EXPECT_EQ(pulse.longest_step(kFirstJob), seconds(2)) << "shorter ones do not count";
   beat(5, 20, 5'800'000);
-  EXPECT_EQ(pulse.longest_step(), seconds(2));
+  EXPECT_EQ(pulse.longest_step(kFirstJob), seconds(2));
   beat(6, 21, 9'000'000);
-  EXPECT_EQ(pulse.longest_step(), Duration{}) << "another stage";
+  EXPECT_EQ(pulse.longest_step(kFirstJob), Duration{}) << "another stage";
 }
 
 TEST(Pulse, IdleNodesNeedNotMove) {
   Pulse pulse(kStart);
   TimePoint now = kStart;
-  for (int i = 0; i < 100; ++i) pulse.beat({.progress = 5}, now += milliseconds(250));
+  for (int i = 0; i < 100; ++i) pulse.beat({.jobs = {{.progress = 5}}}, now += milliseconds(250));
   EXPECT_EQ(pulse.judge(kLimits, {}, now), Verdict::kUp);
   // Work that has just come has all its time.
-  pulse.beat({.progress = 5, .pending = 3}, now += milliseconds(250));
+  pulse.beat({.jobs = {{.progress = 5, .pending = 3}}}, now += milliseconds(250));
   EXPECT_EQ(pulse.judge(kLimits, {}, now), Verdict::kUp);
   EXPECT_EQ(pulse.judge(kLimits, {}, now + milliseconds(900)), Verdict::kUp);
+}
+
+// A stage that hangs beside one that works is no life either.
+TEST(Pulse, EveryJobMustMove) {
+  Pulse pulse(kStart);
+  TimePoint now = kStart;
+  for (uint64_t i = 0; i < 20; ++i)
+    pulse.beat({.jobs = {{.job = 1, .progress = i, .pending = 1}, {.job = 2, .progress = 7, .pending = 2}}},
+               now += milliseconds(250));
+  EXPECT_EQ(pulse.judge(kLimits, {}, now), Verdict::kDead);
+  EXPECT_EQ(pulse.words(now), "no progress for 4.75 s with 2 waiting");
+  EXPECT_EQ(pulse.last(2).pending, 2u);
+  // The job is over: what it had is nobody's work.
+  pulse.beat({.jobs = {{.job = 1, .progress = 20, .pending = 1}}}, now);
+  EXPECT_EQ(pulse.judge(kLimits, {}, now), Verdict::kUp);
+  EXPECT_EQ(pulse.last(2).pending, 0u);
 }
 
 TEST(EventLog, KeepsTheNewest) {

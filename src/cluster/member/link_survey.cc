@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 #include "base/units.h"
-#include "cluster/member/coordinator.h"
+#include "cluster/member/membership.h"
 
 namespace butterfly::cluster {
 namespace {
@@ -19,18 +19,18 @@ uint64_t rank_of(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-void Coordinator::survey_pair(const Member& from, const Member& to, TimePoint now) {
+void Membership::survey_pair(const Member& from, const Member& to, TimePoint now) {
   if (!from.here() || !to.here() || from.id == to.id) return;
   // The coordinator's node asks, where it is one of the two: it is the one that all can reach.
-  Pair pair{from.id.key, to.id.key};
-  if (to.id == config_.self) std::swap(pair.from, pair.to);
-  const auto measured = measured_at_.find({pair.from, pair.to});
+  Pair pair(from.id.key, to.id.key);
+  if (to.id == config_.self) std::swap(pair.first, pair.second);
+  const auto measured = measured_at_.find(pair);
   if (measured != measured_at_.end() && now - measured->second < config_.figures_age) return;
   if (measuring_ && measuring_->first == pair) return;
   if (std::find(survey_.begin(), survey_.end(), pair) == survey_.end()) survey_.push_back(std::move(pair));
 }
 
-void Coordinator::survey(const Member& member, TimePoint now) {
+void Membership::survey(const Member& member, TimePoint now) {
   if (!config_.measure_links) return;
   if (survey_.empty() && !measuring_) survey_since_ = now;
   std::vector<const Member*> others;
@@ -44,7 +44,7 @@ void Coordinator::survey(const Member& member, TimePoint now) {
   for (const Member* other : others) survey_pair(*other, member, now);
 }
 
-void Coordinator::survey_chain(const Placement& placement, TimePoint now) {
+void Membership::survey_chain(const Placement& placement, TimePoint now) {
   if (!config_.measure_links) return;
   for (size_t i = 0; i + 1 < placement.stages.size(); ++i) {
     const auto from = members_.find(placement.stages[i].first().key),
@@ -53,25 +53,24 @@ void Coordinator::survey_chain(const Placement& placement, TimePoint now) {
   }
 }
 
-void Coordinator::stop_survey(const NodeId& node) {
-  const auto has = [&](const Pair& pair) { return pair.from == node.key || pair.to == node.key; };
+void Membership::stop_survey(const NodeId& node) {
+  const auto has = [&](const Pair& pair) { return pair.first == node.key || pair.second == node.key; };
   std::erase_if(survey_, has);
   if (measuring_ && has(measuring_->first)) measuring_.reset();
 }
 
-void Coordinator::forget_links(const std::string& key) {
+void Membership::forget_links(const std::string& key) {
   const auto has = [&](const auto& row) { return row.first.first == key || row.first.second == key; };
   std::erase_if(figures_, has);
   std::erase_if(measured_at_, has);
-  std::erase_if(broken_, has);
+  forget_troubles(key);
 }
 
-bool Coordinator::survey_done(TimePoint now) const {
+bool Membership::survey_done(TimePoint now) const {
   return (survey_.empty() && !measuring_) || now - survey_since_ >= config_.measure_wait;
 }
 
-// Two nodes that were never measured with each other: no faster than each is to the coordinator.
-std::optional<LinkFigures> Coordinator::estimate(const std::string& a, const std::string& b) const {
+std::optional<LinkFigures> Membership::estimate(const std::string& a, const std::string& b) const {
   const auto to_a = figures_.find({config_.self.key, a}), to_b = figures_.find({config_.self.key, b});
   if (to_a == figures_.end() || to_b == figures_.end()) return std::nullopt;
   const LinkFigures &x = to_a->second, &y = to_b->second;
@@ -80,7 +79,7 @@ std::optional<LinkFigures> Coordinator::estimate(const std::string& a, const std
   return estimated;
 }
 
-void Coordinator::check_survey(TimePoint now) {
+void Membership::check_survey(TimePoint now) {
   if (measuring_ && now - measuring_->second >= config_.measure_wait) measuring_.reset();
   // What could not be reached a while ago is asked again, before a plan would try it.
   for (auto& [pair, failed] : broken_) {
@@ -93,7 +92,7 @@ void Coordinator::check_survey(TimePoint now) {
   while (!measuring_ && !survey_.empty()) {
     const Pair pair = survey_.front();
     survey_.erase(survey_.begin());
-    const auto from = members_.find(pair.from), to = members_.find(pair.to);
+    const auto from = members_.find(pair.first), to = members_.find(pair.second);
     if (from == members_.end() || to == members_.end() || !from->second.here() || !to->second.here() ||
         to->second.address.empty())
       continue;
@@ -102,33 +101,32 @@ void Coordinator::check_survey(TimePoint now) {
   }
 }
 
-void Coordinator::handle(Member& member, const LinkReport& message, TimePoint now) {
-  const Pair pair{member.id.key, message.peer.key};
-  if (!measuring_ || !(measuring_->first == pair)) {
+bool Membership::link_report(const Member& member, const LinkReport& message, TimePoint now) {
+  const Pair pair(member.id.key, message.peer.key);
+  if (!measuring_ || measuring_->first != pair) {
     ++counters_.old_epochs;
-    return;
+    return false;
   }
   measuring_.reset();
-  const auto peer = members_.find(pair.to);
-  if (peer == members_.end()) return;
+  const Member* peer = find(message.peer);
+  if (peer == nullptr) return false;
   if (message.code != Errc::kOk || !(message.figures.bandwidth > 0)) {
-    note_broken(member.id, peer->second.id, true, now);
+    note_broken(member.id, peer->id, true, now);
     note(now, EventKind::kUnreachable, member.id.name, 0,
-         fmt::format("cannot reach {} at {}: {}", peer->second.id.name, peer->second.address, message.text));
+         fmt::format("cannot reach {} at {}: {}", peer->id.name, peer->address, message.text));
   } else {
-    broken_.erase({pair.from, pair.to});
-    for (const auto& both : {std::pair(pair.from, pair.to), std::pair(pair.to, pair.from)}) {
+    broken_.erase(pair);
+    for (const Pair& both : {pair, Pair(pair.second, pair.first)}) {
       figures_[both] = message.figures;
       measured_at_[both] = now;
     }
     note(now, EventKind::kMeasured, member.id.name, 0,
          fmt::format(
-             "to {}: {} and back, {}/s", peer->second.id.name,
+             "to {}: {} and back, {}/s", peer->id.name,
              format_duration(std::chrono::nanoseconds(static_cast<int64_t>(message.figures.rtt_s * 1e9))),
              format_bytes(static_cast<uint64_t>(message.figures.bandwidth))));
   }
-  // A plan that was made without these figures may be improved.
-  if (survey_.empty()) want_plan(now + config_.settle);
+  return survey_.empty();
 }
 
 }  // namespace butterfly::cluster

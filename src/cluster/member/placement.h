@@ -76,11 +76,13 @@ struct ModelTask {
 struct PlanNode {
   NodeId id = {};
   Capabilities capabilities = {};
-  uint64_t ram_free_bytes = 0;  // for weights and cache, as the node says now
+  uint64_t ram_free_bytes =
+      0;  // for weights and cache of this job, as the node says now; others' are taken off
 };
 
 // Asked for when members come or go. Figures of links that nobody measured are not in `links`.
 struct PlanQuestion {
+  JobId job = 0;
   Epoch epoch = 0;
   ModelTask model = {};
   NodeId coordinator = {};

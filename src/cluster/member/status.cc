@@ -25,25 +25,14 @@ std::string_view phase_name(WorkerPhase phase) {
   return "unknown";
 }
 
-NodeStatus node_status(const Coordinator& coordinator, const Member& member, TimePoint now) {
-  const Capabilities& c = member.capabilities;
-  const Beat& beat = member.pulse.last();
-  NodeStatus row;
-  row.name = member.id.name;
-  row.key = member.id.key;
-  row.state = node_state_name(member.state);
-  row.role = !member.here() ? "" : now < member.held_until ? "held back" : "idle";
+using Losses = std::map<JobId, std::vector<LossForecast>>;
+
+NodeJobStatus node_job_status(const Job& job, const Member& member, const Losses& losses) {
+  const JobBeat& beat = member.pulse.last(job.id());
+  NodeJobStatus row;
+  row.job = job.id();
   row.phase = phase_name(beat.phase);
-  row.cpu = c.cpu;
-  row.target = c.target;
-  row.program = c.program;
-  row.address = member.address;
-  row.cores = c.cores;
-  row.threads = c.threads;
-  row.ram_bytes = c.ram_limit_bytes;
-  row.ram_free_bytes = beat.ram_free_bytes;
-  row.disk_bytes_per_s = c.disk;
-  if (const Placement* placement = coordinator.serving_placement()) {
+  if (const Placement* placement = job.serving_placement()) {
     for (size_t i = 0; i < placement->stages.size(); ++i) {
       const StagePlacement& stage = placement->stages[i];
       const StageMember* part = stage.find(member.id);
@@ -56,11 +45,7 @@ NodeStatus node_status(const Coordinator& coordinator, const Member& member, Tim
     }
   }
   if (member.here()) {
-    row.rows_per_s = member.rows_per_s;
-    row.silent_s = seconds(now - member.pulse.heard_at());
-    row.held_s = std::max(0.0, seconds(member.held_until - now));
     row.pending = beat.pending;
-    row.clock_ahead_s = member.clock_ahead_s;
     row.load_done = beat.load_done;
     row.load_total = beat.load_total;
     row.steps = beat.steps;
@@ -69,6 +54,64 @@ NodeStatus node_status(const Coordinator& coordinator, const Member& member, Tim
     row.wait_us = beat.wait_us;
     row.wire_us = beat.wire_us;
   }
+  if (const auto forecast = losses.find(job.id()); forecast != losses.end() && row.begin)
+    for (const LossForecast& loss : forecast->second)
+      if (loss.node == member.id) row.loss = loss;
+  return row;
+}
+
+// What a node does for its jobs, for readers who expect one.
+void sum_up(NodeStatus& row) {
+  row.phase = phase_name(WorkerPhase::kIdle);
+  for (const NodeJobStatus& job : row.jobs) {
+    if (row.phase == phase_name(WorkerPhase::kIdle)) row.phase = job.phase;
+    if (!row.begin && job.begin) {
+      row.role = job.role;
+      row.begin = job.begin;
+      row.end = job.end;
+      row.stage_bytes = job.stage_bytes;
+      row.predicted_s = job.predicted_s;
+      row.loss = job.loss;
+    }
+    row.pending += job.pending;
+    row.load_done += job.load_done;
+    row.load_total += job.load_total;
+    row.steps += job.steps;
+    row.rows += job.rows;
+    row.compute_us += job.compute_us;
+    row.wait_us += job.wait_us;
+    row.wire_us += job.wire_us;
+  }
+}
+
+NodeStatus node_status(const Coordinator& coordinator, const Member& member, const Losses& losses,
+                       TimePoint now) {
+  const Capabilities& c = member.capabilities;
+  NodeStatus row;
+  row.name = member.id.name;
+  row.key = member.id.key;
+  row.state = node_state_name(member.state);
+  TimePoint held_until = member.hold.until;
+  for (const auto& [id, job] : coordinator.jobs())
+    held_until = std::max(held_until, job.held_until(member.id));
+  row.role = !member.here() ? "" : now < held_until ? "held back" : "idle";
+  row.cpu = c.cpu;
+  row.target = c.target;
+  row.program = c.program;
+  row.address = member.address;
+  row.cores = c.cores;
+  row.threads = c.threads;
+  row.ram_bytes = c.ram_limit_bytes;
+  row.ram_free_bytes = member.pulse.last().ram_free_bytes;
+  row.disk_bytes_per_s = c.disk;
+  if (member.here()) {
+    row.rows_per_s = member.rows_per_s;
+    row.silent_s = seconds(now - member.pulse.heard_at());
+    row.held_s = std::max(0.0, seconds(held_until - now));
+    row.clock_ahead_s = member.clock_ahead_s;
+  }
+  for (const auto& [id, job] : coordinator.jobs()) row.jobs.push_back(node_job_status(job, member, losses));
+  sum_up(row);
   const auto link = coordinator.links().find({coordinator.config().self.key, member.id.key});
   if (link != coordinator.links().end()) {
     row.link_rtt_s = link->second.rtt_s;
@@ -76,6 +119,58 @@ NodeStatus node_status(const Coordinator& coordinator, const Member& member, Tim
   }
   row.last_failure = member.last_failure;
   return row;
+}
+
+JobStatus job_status(const Job& job, Incarnation incarnation, TimePoint now) {
+  JobStatus row;
+  row.id = job.id();
+  row.model = job.model().name;
+  row.model_id = job.model().id;
+  row.reason = job.why_not_serving();
+  if (const auto phase = job.change_phase()) row.change = change_phase_name(*phase);
+  row.last_failure = job.last_failure();
+  const Placement* placement = job.serving_placement();
+  if (placement == nullptr) return row;
+  row.serving = job.connected();
+  row.epoch = job.serving_epoch();
+  row.plan = plan_number(incarnation, row.epoch);
+  row.serving_s = seconds(now - job.serving_since());
+  row.pieces = placement->pieces;
+  row.predicted_tokens_per_s = placement->tokens_per_s;
+  for (const StagePlacement& stage : placement->stages) {
+    StageStatus part{stage.begin, stage.end, {}};
+    for (const StageMember& member : stage.members)
+      part.members.push_back(
+          {member.node.name, member.node.key, member.share, member.memory_bytes, member.predicted_s});
+    row.stages.push_back(std::move(part));
+  }
+  return row;
+}
+
+// All jobs in the words for one.
+void sum_up(ClusterStatus& status) {
+  if (status.jobs.empty()) {
+    status.reason = "no model is chosen";
+    return;
+  }
+  const JobStatus& first = status.jobs.front();
+  status.serving = true;
+  for (const JobStatus& job : status.jobs) {
+    status.model += (status.model.empty() ? "" : ", ") + job.model;
+    if (status.last_failure.empty()) status.last_failure = job.last_failure;
+    if (job.serving) continue;
+    if (status.serving)
+      status.reason = status.jobs.size() == 1 ? job.reason : fmt::format("{}: {}", job.model, job.reason);
+    status.serving = false;
+  }
+  status.model_id = first.model_id;
+  status.change = first.change;
+  status.plan = first.plan;
+  status.epoch = first.epoch;
+  status.serving_s = first.serving_s;
+  status.pieces = first.pieces;
+  status.predicted_tokens_per_s = first.predicted_tokens_per_s;
+  status.stages = first.stages;
 }
 
 }  // namespace
@@ -93,36 +188,16 @@ std::vector<EventStatus> events_of(const Coordinator& coordinator, TimePoint now
   return out;
 }
 
-ClusterStatus status_of(const Coordinator& coordinator, const std::vector<LossForecast>& losses,
-                        TimePoint now, int64_t unix_ms, uint64_t events_after, size_t events_max) {
+ClusterStatus status_of(const Coordinator& coordinator, const Losses& losses, TimePoint now, int64_t unix_ms,
+                        uint64_t events_after, size_t events_max) {
   ClusterStatus status;
-  status.model = coordinator.model().name;
-  status.model_id = coordinator.model().id;
   status.incarnation = coordinator.config().incarnation;
-  status.reason = coordinator.why_not_serving();
-  if (const auto phase = coordinator.change_phase()) status.change = change_phase_name(*phase);
-  if (const Placement* placement = coordinator.serving_placement()) {
-    status.serving = coordinator.connected();
-    status.epoch = coordinator.serving_epoch();
-    status.plan = plan_number(status.incarnation, status.epoch);
-    status.serving_s = seconds(now - coordinator.serving_since());
-    status.pieces = placement->pieces;
-    status.predicted_tokens_per_s = placement->tokens_per_s;
-    for (const StagePlacement& stage : placement->stages) {
-      StageStatus row{stage.begin, stage.end, {}};
-      for (const StageMember& part : stage.members)
-        row.members.push_back(
-            {part.node.name, part.node.key, part.share, part.memory_bytes, part.predicted_s});
-      status.stages.push_back(std::move(row));
-    }
-  }
-  status.last_failure = coordinator.last_failure();
+  for (const auto& [id, job] : coordinator.jobs())
+    status.jobs.push_back(job_status(job, status.incarnation, now));
+  sum_up(status);
   status.counters = coordinator.counters();
-  for (const auto& [key, member] : coordinator.members()) {
-    status.nodes.push_back(node_status(coordinator, member, now));
-    for (const LossForecast& loss : losses)
-      if (loss.node == member.id && status.nodes.back().begin) status.nodes.back().loss = loss;
-  }
+  for (const auto& [key, member] : coordinator.members())
+    status.nodes.push_back(node_status(coordinator, member, losses, now));
   const std::string& self = coordinator.config().self.key;
   std::stable_sort(status.nodes.begin(), status.nodes.end(), [&](const NodeStatus& a, const NodeStatus& b) {
     return std::pair(a.key != self, a.name) < std::pair(b.key != self, b.name);

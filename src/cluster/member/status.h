@@ -13,18 +13,33 @@
 
 namespace butterfly::cluster {
 
+// What a node does for one job.
+struct NodeJobStatus {
+  JobId job = 0;
+  std::string role = {};               // "stage 2 of 3"; empty: it has no part in what is served
+  std::string phase = {};              // "idle", "preparing", "loading", "ready", "running"
+  std::optional<uint32_t> begin, end;  // pieces, of the plan that is served
+  uint64_t stage_bytes = 0;
+  double predicted_s = 0;  // of a decode step
+  uint64_t load_done = 0, load_total = 0;
+  uint64_t steps = 0, rows = 0, compute_us = 0, wait_us = 0, wire_us = 0;  // since the stage started
+  uint32_t pending = 0;
+  std::optional<LossForecast> loss = {};  // if it has a stage
+};
+
 struct NodeStatus {
   std::string name, key;
   std::string state = {};  // "up", "suspect", "dead", "left", "removed"
-  std::string role = {};   // "coordinator", "stage 2 of 3", "idle", "held back"
+  std::string role = {};   // "stage 2 of 3", "idle", "held back"; of the first job that it has a part of
   std::string phase = {};  // what its process does: "idle", "preparing", "loading", "ready", "running"
   std::string cpu, target, program, address;
   uint32_t cores = 0, threads = 0;
   uint64_t ram_bytes = 0, ram_free_bytes = 0;
-  double disk_bytes_per_s = 0;         // read; 0: not measured
-  std::optional<uint32_t> begin, end;  // pieces, of the plan that is served
+  double disk_bytes_per_s = 0;  // read; 0: not measured
+  // Of the first job that it has a part of; `jobs` has all.
+  std::optional<uint32_t> begin, end;
   uint64_t stage_bytes = 0;
-  double predicted_s = 0;                     // of a decode step
+  double predicted_s = 0;
   double rows_per_s = 0;                      // worked on now
   double link_rtt_s = 0, link_bandwidth = 0;  // to the coordinator's node; 0: not measured, or itself
   uint64_t load_done = 0, load_total = 0;
@@ -35,6 +50,7 @@ struct NodeStatus {
   double held_s = 0;         // left out of plans for so long
   std::string last_failure = {};
   std::optional<LossForecast> loss = {};  // if it has a stage
+  std::vector<NodeJobStatus> jobs = {};
 };
 
 // A stage of the plan that is served, and who has a part of it.
@@ -61,20 +77,40 @@ struct EventStatus {
   uint64_t plan = 0;
 };
 
-struct ClusterStatus {
+// One thing that the cluster runs.
+struct JobStatus {
+  JobId id = 0;
   std::string model, model_id;
   bool serving = false;
   std::string reason = {};  // why not
   std::string change = {};  // phase of a plan on its way; empty: none
   uint64_t plan = 0;        // being served
   Epoch epoch = 0;
-  Incarnation incarnation = 0;
   double serving_s = 0;
   uint32_t pieces = 0;
   double predicted_tokens_per_s = 0;
   std::string last_failure = {};
   std::vector<StageStatus> stages = {};  // of the plan that is served
-  std::vector<NodeStatus> nodes = {};    // the coordinator's first, then by name
+};
+
+struct ClusterStatus {
+  std::vector<JobStatus> jobs = {};
+  // Of all jobs together: names in a row, served when all are, the first reason why one is not.
+  std::string model = {};
+  bool serving = false;
+  std::string reason = {};
+  // Of the first job.
+  std::string model_id = {};
+  std::string change = {};  // phase of a plan on its way; empty: none
+  uint64_t plan = 0;        // being served
+  Epoch epoch = 0;
+  double serving_s = 0;
+  uint32_t pieces = 0;
+  double predicted_tokens_per_s = 0;
+  std::vector<StageStatus> stages = {};
+  std::string last_failure = {};  // of any job
+  Incarnation incarnation = 0;
+  std::vector<NodeStatus> nodes = {};  // the coordinator's first, then by name
   std::vector<LinkStatus> links = {};
   CoordinatorCounters counters = {};
   std::vector<EventStatus> events = {};  // oldest first
@@ -82,8 +118,9 @@ struct ClusterStatus {
 
 // `unix_ms` is the time of day at `now`. Events with numbers above `events_after`, the last `events_max` of
 // them.
-ClusterStatus status_of(const Coordinator& coordinator, const std::vector<LossForecast>& losses,
-                        TimePoint now, int64_t unix_ms, uint64_t events_after = 0, size_t events_max = 100);
+ClusterStatus status_of(const Coordinator& coordinator,
+                        const std::map<JobId, std::vector<LossForecast>>& losses, TimePoint now,
+                        int64_t unix_ms, uint64_t events_after = 0, size_t events_max = 100);
 
 std::vector<EventStatus> events_of(const Coordinator& coordinator, TimePoint now, int64_t unix_ms,
                                    uint64_t events_after, size_t events_max);

@@ -22,6 +22,27 @@ Json loss_json(const LossForecast& loss) {
           {"words", loss.words}};
 }
 
+// What both a node and a node's part of a job have.
+template <typename Row>
+void part_json(const Row& n, Json& json) {
+  if (n.begin && n.end)
+    json["layers"] = {
+        {"begin", *n.begin}, {"end", *n.end}, {"bytes", n.stage_bytes}, {"predicted_s", n.predicted_s}};
+  if (n.load_total > 0) json["load"] = {{"done_bytes", n.load_done}, {"total_bytes", n.load_total}};
+  json["work"] = {{"steps", n.steps},
+                  {"rows", n.rows},
+                  {"compute_us", n.compute_us},
+                  {"wait_us", n.wait_us},
+                  {"wire_us", n.wire_us}};
+  if (n.loss) json["if_lost"] = loss_json(*n.loss);
+}
+
+Json node_job_json(const NodeJobStatus& n) {
+  Json json = {{"job", n.job}, {"role", n.role}, {"phase", n.phase}, {"pending", n.pending}};
+  part_json(n, json);
+  return json;
+}
+
 Json node_json(const NodeStatus& n) {
   Json json = {{"name", n.name},
                {"key", n.key},
@@ -44,16 +65,9 @@ Json node_json(const NodeStatus& n) {
                {"pending", n.pending},
                {"last_failure", n.last_failure}};
   if (n.link_bandwidth > 0) json["link"] = {{"rtt_s", n.link_rtt_s}, {"bytes_per_s", n.link_bandwidth}};
-  if (n.begin && n.end)
-    json["layers"] = {
-        {"begin", *n.begin}, {"end", *n.end}, {"bytes", n.stage_bytes}, {"predicted_s", n.predicted_s}};
-  if (n.load_total > 0) json["load"] = {{"done_bytes", n.load_done}, {"total_bytes", n.load_total}};
-  json["work"] = {{"steps", n.steps},
-                  {"rows", n.rows},
-                  {"compute_us", n.compute_us},
-                  {"wait_us", n.wait_us},
-                  {"wire_us", n.wire_us}};
-  if (n.loss) json["if_lost"] = loss_json(*n.loss);
+  part_json(n, json);
+  json["jobs"] = Json::array();
+  for (const NodeJobStatus& job : n.jobs) json["jobs"].push_back(node_job_json(job));
   return json;
 }
 
@@ -76,6 +90,24 @@ Json stage_json(const StageStatus& stage) {
                        {"bytes", member.bytes},
                        {"predicted_s", member.predicted_s}});
   return {{"begin", stage.begin}, {"end", stage.end}, {"members", std::move(members)}};
+}
+
+Json job_json(const JobStatus& job) {
+  Json json = {{"job", job.id},
+               {"model", job.model},
+               {"model_id", job.model_id},
+               {"serving", job.serving},
+               {"reason", job.reason},
+               {"change", job.change},
+               {"plan", job.plan},
+               {"epoch", job.epoch},
+               {"serving_s", job.serving_s},
+               {"layers", job.pieces},
+               {"predicted_tokens_per_s", job.predicted_tokens_per_s},
+               {"last_failure", job.last_failure},
+               {"stages", Json::array()}};
+  for (const StageStatus& stage : job.stages) json["stages"].push_back(stage_json(stage));
+  return json;
 }
 
 Json link_json(const LinkStatus& link) {
@@ -128,6 +160,34 @@ Json rows_of(const Json& json, const char* key) {
   return found != json.end() && found->is_array() ? *found : Json::array();
 }
 
+template <typename Row>
+void read_part(const Json& json, Row& n, const NodeId& node) {
+  const Json layers = part(json, "layers"), load = part(json, "load"), work = part(json, "work"),
+             loss = part(json, "if_lost");
+  if (!layers.empty()) {
+    n.begin = n.end = 0;
+    take(layers, "begin", *n.begin);
+    take(layers, "end", *n.end);
+    take(layers, "bytes", n.stage_bytes);
+    take(layers, "predicted_s", n.predicted_s);
+  }
+  take(load, "done_bytes", n.load_done);
+  take(load, "total_bytes", n.load_total);
+  take(work, "steps", n.steps);
+  take(work, "rows", n.rows);
+  take(work, "compute_us", n.compute_us);
+  take(work, "wait_us", n.wait_us);
+  take(work, "wire_us", n.wire_us);
+  if (!loss.empty()) {
+    n.loss = LossForecast{};
+    n.loss->node = node;
+    take(loss, "fits", n.loss->fits);
+    take(loss, "tokens_per_s", n.loss->tokens_per_s);
+    take(loss, "times_slower", n.loss->slower);
+    take(loss, "words", n.loss->words);
+  }
+}
+
 NodeStatus read_node(const Json& json) {
   NodeStatus n;
   take(json, "name", n.name);
@@ -150,31 +210,18 @@ NodeStatus read_node(const Json& json) {
   take(json, "held_s", n.held_s);
   take(json, "pending", n.pending);
   take(json, "last_failure", n.last_failure);
-  const Json link = part(json, "link"), layers = part(json, "layers"), load = part(json, "load"),
-             work = part(json, "work"), loss = part(json, "if_lost");
+  const Json link = part(json, "link");
   take(link, "rtt_s", n.link_rtt_s);
   take(link, "bytes_per_s", n.link_bandwidth);
-  if (!layers.empty()) {
-    n.begin = n.end = 0;
-    take(layers, "begin", *n.begin);
-    take(layers, "end", *n.end);
-    take(layers, "bytes", n.stage_bytes);
-    take(layers, "predicted_s", n.predicted_s);
-  }
-  take(load, "done_bytes", n.load_done);
-  take(load, "total_bytes", n.load_total);
-  take(work, "steps", n.steps);
-  take(work, "rows", n.rows);
-  take(work, "compute_us", n.compute_us);
-  take(work, "wait_us", n.wait_us);
-  take(work, "wire_us", n.wire_us);
-  if (!loss.empty()) {
-    n.loss = LossForecast{};
-    n.loss->node = {n.key, n.name};
-    take(loss, "fits", n.loss->fits);
-    take(loss, "tokens_per_s", n.loss->tokens_per_s);
-    take(loss, "times_slower", n.loss->slower);
-    take(loss, "words", n.loss->words);
+  read_part(json, n, {n.key, n.name});
+  for (const Json& row : rows_of(json, "jobs")) {
+    NodeJobStatus job;
+    take(row, "job", job.job);
+    take(row, "role", job.role);
+    take(row, "phase", job.phase);
+    take(row, "pending", job.pending);
+    read_part(row, job, {n.key, n.name});
+    n.jobs.push_back(std::move(job));
   }
   return n;
 }
@@ -206,6 +253,24 @@ StageStatus read_stage(const Json& json) {
     stage.members.push_back(std::move(member));
   }
   return stage;
+}
+
+JobStatus read_job(const Json& json) {
+  JobStatus job;
+  take(json, "job", job.id);
+  take(json, "model", job.model);
+  take(json, "model_id", job.model_id);
+  take(json, "serving", job.serving);
+  take(json, "reason", job.reason);
+  take(json, "change", job.change);
+  take(json, "plan", job.plan);
+  take(json, "epoch", job.epoch);
+  take(json, "serving_s", job.serving_s);
+  take(json, "layers", job.pieces);
+  take(json, "predicted_tokens_per_s", job.predicted_tokens_per_s);
+  take(json, "last_failure", job.last_failure);
+  for (const Json& row : rows_of(json, "stages")) job.stages.push_back(read_stage(row));
+  return job;
 }
 
 LinkStatus read_link(const Json& json) {
@@ -251,11 +316,13 @@ std::string to_json(const ClusterStatus& s) {
                {"layers", s.pieces},
                {"predicted_tokens_per_s", s.predicted_tokens_per_s},
                {"last_failure", s.last_failure},
+               {"jobs", Json::array()},
                {"stages", Json::array()},
                {"nodes", Json::array()},
                {"links", Json::array()},
                {"counters", counters_json(s.counters)},
                {"events", Json::array()}};
+  for (const JobStatus& job : s.jobs) json["jobs"].push_back(job_json(job));
   for (const StageStatus& stage : s.stages) json["stages"].push_back(stage_json(stage));
   for (const NodeStatus& node : s.nodes) json["nodes"].push_back(node_json(node));
   for (const LinkStatus& link : s.links) json["links"].push_back(link_json(link));
@@ -288,6 +355,7 @@ Result<ClusterStatus> parse_status(std::string_view text) {
   take(counters, "unexpected", s.counters.unexpected);
   take(counters, "plans", s.counters.plans);
   take(counters, "halts", s.counters.halts);
+  for (const Json& row : rows_of(json, "jobs")) s.jobs.push_back(read_job(row));
   for (const Json& row : rows_of(json, "stages")) s.stages.push_back(read_stage(row));
   for (const Json& row : json["nodes"]) s.nodes.push_back(read_node(row));
   for (const Json& row : rows_of(json, "links")) s.links.push_back(read_link(row));

@@ -75,7 +75,8 @@ TEST(ChainPlanner, AvoidsBrokenPairs) {
   const Result<Placement> placement = chain_planner(chain(), DType::kQ4_0)(asked);
   ASSERT_TRUE(placement.ok());
   for (size_t i = 0; i + 1 < placement->stages.size(); ++i) {
-    const std::set<std::string> pair{placement->stages[i].first().name, placement->stages[i + 1].first().name};
+    const std::set<std::string> pair{placement->stages[i].first().name,
+                                     placement->stages[i + 1].first().name};
     EXPECT_NE(pair, (std::set<std::string>{"node-0", "node-1"}));
   }
 }
@@ -96,13 +97,13 @@ TEST(ChainPlanner, ForecastsLosses) {
 
 struct StatusTest : ::testing::Test {
   StatusTest() : coordinator(config(), now) {
-    coordinator.set_model({"sha256:1", "a model", ""}, now);
+    coordinator.set_job(kFirstJob, {"sha256:1", "a model", ""}, now);
     for (int node = 0; node < 3; ++node) {
       coordinator.link_opened(static_cast<LinkNumber>(node) + 1, node_id(node), now);
       coordinator.received(static_cast<LinkNumber>(node) + 1, join_message(node), now);
     }
     tick(milliseconds(400));
-    const Result<Placement> placement = plan(coordinator.question(now));
+    const Result<Placement> placement = plan(job().question(now));
     Epoch epoch = 0;
     for (const CoordinatorAction& action : coordinator.take_actions())
       if (const MakePlan* make = std::get_if<MakePlan>(&action)) epoch = make->question.epoch;
@@ -126,15 +127,17 @@ struct StatusTest : ::testing::Test {
       coordinator.tick(now += milliseconds(50));
   }
 
+  const Job& job() const { return *coordinator.job(kFirstJob); }
+
   TimePoint now{};
   Coordinator coordinator;
   PlanFunction plan = chain_planner(chain(), DType::kQ4_0);
 };
 
 TEST_F(StatusTest, JsonSaysWhatIsAndComesBack) {
-  ASSERT_NE(coordinator.serving_epoch(), 0u);
-  const auto losses = forecast_losses(coordinator.question(now), *coordinator.serving_placement(), plan);
-  const ClusterStatus status = status_of(coordinator, losses, now, 1'700'000'000'000);
+  ASSERT_NE(job().serving_epoch(), 0u);
+  const auto losses = forecast_losses(job().question(now), *job().serving_placement(), plan);
+  const ClusterStatus status = status_of(coordinator, {{kFirstJob, losses}}, now, 1'700'000'000'000);
   const std::string text = to_json(status);
   const auto json = json_of_text<nlohmann::json>(text);
   EXPECT_EQ(json["serving"], true);

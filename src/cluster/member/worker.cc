@@ -39,7 +39,7 @@ void Worker::disconnected(std::string why, TimePoint now) {
   if (state_ == State::kGivenUp) return;
   if (link_ != 0) actions_.emplace_back(CloseWorkerLink{link_, why});
   link_ = 0;
-  stop_stage();
+  for (auto& [job, work] : works_) stop_stage(work);
   last_problem_ = std::move(why);
   connect_at_ = now + back_off();
   ++failures_;
@@ -75,7 +75,7 @@ void Worker::connect_refused(uint64_t attempt, std::string_view why, TimePoint n
 
 void Worker::give_up(const std::string& why) {
   state_ = State::kGivenUp;
-  actions_.emplace_back(FreeWeights{});
+  for (const auto& [job, work] : works_) actions_.emplace_back(FreeWeights{job});
   actions_.emplace_back(GiveUp{why});
 }
 
@@ -136,69 +136,126 @@ void Worker::leave(std::string_view why, TimePoint now) {
 
 // ---- Orders ----
 
-bool Worker::obeys(Incarnation incarnation, Epoch epoch) {
+Worker::Work& Worker::work_of(JobId job) {
+  Work& work = works_[job];
+  work.job = job;
+  return work;
+}
+
+const Worker::Work* Worker::find(JobId job) const {
+  const auto found = works_.find(job);
+  return found == works_.end() ? nullptr : &found->second;
+}
+
+Worker::Work* Worker::find_stage(Epoch epoch) {
+  for (auto& [job, work] : works_)
+    if (work.has(epoch)) return &work;
+  return nullptr;
+}
+
+WorkerPhase Worker::phase() const {
+  WorkerPhase most = WorkerPhase::kIdle;
+  for (const auto& [job, work] : works_) most = std::max(most, work.phase);
+  return most;
+}
+
+WorkerPhase Worker::phase(JobId job) const {
+  const Work* work = find(job);
+  return work == nullptr ? WorkerPhase::kIdle : work->phase;
+}
+
+Epoch Worker::epoch(JobId job) const {
+  const Assignment* stage = work(job);
+  return stage == nullptr ? 0 : stage->epoch;
+}
+
+const Assignment* Worker::work(JobId job) const {
+  const Work* work = find(job);
+  return work != nullptr && work->stage ? &*work->stage : nullptr;
+}
+
+std::vector<JobId> Worker::jobs() const {
+  std::vector<JobId> jobs;
+  for (const auto& [job, work] : works_) jobs.push_back(job);
+  return jobs;
+}
+
+bool Worker::may_run(Epoch epoch) const {
+  return std::ranges::any_of(works_, [&](const auto& row) { return row.second.may_run(epoch); });
+}
+
+bool Worker::obeys(const Work& work, Incarnation incarnation, Epoch epoch) {
   if (incarnation != incarnation_) {
     ++counters_.incarnations;
     return false;
   }
-  if (epoch < newest_epoch_) {
+  if (epoch < work.newest_epoch) {
     ++counters_.old_epochs;
     return false;
   }
   return true;
 }
 
-void Worker::stop_preparing() {
-  if (preparing_) actions_.emplace_back(StopPreparing{preparing_->epoch});
-  preparing_.reset();
+void Worker::stop_preparing(Work& work) {
+  if (work.preparing) actions_.emplace_back(StopPreparing{work.job, work.preparing->epoch});
+  work.preparing.reset();
 }
 
-void Worker::stop_stage() {
-  stop_preparing();
-  if (work_) actions_.emplace_back(StopStage{work_->epoch});
-  work_.reset();
-  phase_ = WorkerPhase::kIdle;
+void Worker::stop_stage(Work& work) {
+  stop_preparing(work);
+  if (work.stage) actions_.emplace_back(StopStage{work.job, work.stage->epoch});
+  work.stage.reset();
+  work.phase = WorkerPhase::kIdle;
 }
 
 void Worker::handle(const Prepare& message, TimePoint) {
-  if (!obeys(message.incarnation, message.work.epoch)) return;
-  preparing_ = message.work;
+  Work& work = work_of(message.work.job);
+  if (!obeys(work, message.incarnation, message.work.epoch)) return;
+  work.preparing = message.work;
   actions_.emplace_back(PrepareWeights{message.work});
 }
 
 void Worker::handle(const Assign& message, TimePoint now) {
-  if (!obeys(message.incarnation, message.work.epoch)) return;
-  if (work_ && work_->epoch == message.work.epoch) {  // once is enough
+  Work& work = work_of(message.work.job);
+  const Epoch epoch = message.work.epoch;
+  if (!obeys(work, message.incarnation, epoch)) return;
+  if (work.has(epoch)) {  // once is enough
     ++counters_.old_epochs;
     return;
   }
-  stop_stage();
-  newest_epoch_ = message.work.epoch;
-  work_ = message.work;
-  phase_ = WorkerPhase::kLoading;
-  load_began_ = now;
+  stop_stage(work);
+  // What stayed in memory of jobs that have no stage here now (the link was lost, say) must not stand in the
+  // way.
+  for (const auto& [job, other] : works_)
+    if (job != work.job && other.idle()) actions_.emplace_back(FreeWeights{job});
+  work.newest_epoch = epoch;
+  work.stage = message.work;
+  work.phase = WorkerPhase::kLoading;
+  work.load_began = now;
   actions_.emplace_back(LoadStage{message.work});
 }
 
 void Worker::handle(const Go& message, TimePoint) {
-  if (!obeys(message.incarnation, message.epoch)) return;
-  if (!work_ || work_->epoch != message.epoch || phase_ != WorkerPhase::kReady) {
+  Work& work = work_of(message.job);
+  if (!obeys(work, message.incarnation, message.epoch)) return;
+  if (!work.has(message.epoch) || work.phase != WorkerPhase::kReady) {
     ++counters_.old_epochs;
     return;
   }
-  phase_ = WorkerPhase::kRunning;
-  actions_.emplace_back(RunStage{*work_});
+  work.phase = WorkerPhase::kRunning;
+  actions_.emplace_back(RunStage{*work.stage});
 }
 
 void Worker::handle(const Release& message, TimePoint) {
-  if (!obeys(message.incarnation, message.epoch)) return;
-  if (work_ && work_->epoch == message.epoch) {  // cannot be: a plan has a node or not
+  Work& work = work_of(message.job);
+  if (!obeys(work, message.incarnation, message.epoch)) return;
+  if (work.has(message.epoch)) {  // cannot be: a plan has a node or not
     ++counters_.old_epochs;
     return;
   }
-  newest_epoch_ = message.epoch;
-  stop_stage();
-  actions_.emplace_back(FreeWeights{});
+  work.newest_epoch = message.epoch;
+  stop_stage(work);
+  actions_.emplace_back(FreeWeights{message.job});
 }
 
 void Worker::handle(const Measure& message, TimePoint) {
@@ -218,53 +275,57 @@ void Worker::handle(const Removed& message, TimePoint) {
 }
 
 void Worker::handle(const Abandon& message, TimePoint) {
-  if (!obeys(message.incarnation, message.epoch)) return;
-  if (preparing_ && preparing_->epoch == message.epoch) stop_preparing();
-  if (work_ && work_->epoch == message.epoch) stop_stage();
+  Work& work = work_of(message.job);
+  if (!obeys(work, message.incarnation, message.epoch)) return;
+  if (work.preparing && work.preparing->epoch == message.epoch) stop_preparing(work);
+  if (work.has(message.epoch)) stop_stage(work);
 }
 
 // ---- The shell's answers ----
 
 void Worker::prepared(Epoch epoch, const Status& status, const NodeId& peer, TimePoint) {
-  if (!preparing_ || preparing_->epoch != epoch) {
-    ++counters_.late_reports;
-    return;
+  for (auto& [job, work] : works_) {
+    if (!work.preparing || work.preparing->epoch != epoch) continue;
+    work.preparing.reset();
+    return send(Prepared{epoch, status.code(), shorten(status.text()), peer, job});
   }
-  preparing_.reset();
-  send(Prepared{epoch, status.code(), shorten(status.text()), peer});
+  ++counters_.late_reports;
 }
 
 void Worker::loaded(Epoch epoch, const Status& status, uint64_t bytes, TimePoint now) {
-  if (!work_ || work_->epoch != epoch || phase_ != WorkerPhase::kLoading) {
+  Work* work = find_stage(epoch);
+  if (work == nullptr || work->phase != WorkerPhase::kLoading) {
     ++counters_.late_reports;
     return;
   }
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - load_began_).count();
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - work->load_began).count();
   send(Ready{epoch, status.code(), shorten(status.text()), bytes,
-             static_cast<uint32_t>(std::clamp<int64_t>(ms, 0, UINT32_MAX))});
+             static_cast<uint32_t>(std::clamp<int64_t>(ms, 0, UINT32_MAX)), work->job});
   if (status.ok()) {
-    phase_ = WorkerPhase::kReady;
+    work->phase = WorkerPhase::kReady;
   } else {
-    stop_stage();
+    stop_stage(*work);
   }
 }
 
 void Worker::started(Epoch epoch, const Status& status, TimePoint) {
-  if (!may_run(epoch)) {
+  Work* work = find_stage(epoch);
+  if (work == nullptr || !work->may_run(epoch)) {
     ++counters_.late_reports;
     return;
   }
-  send(Started{epoch, status.code(), shorten(status.text())});
-  if (!status.ok()) stop_stage();
+  send(Started{epoch, status.code(), shorten(status.text()), work->job});
+  if (!status.ok()) stop_stage(*work);
 }
 
 void Worker::stage_failed(Epoch epoch, const NodeId& peer, std::string_view why, TimePoint) {
-  if (!may_run(epoch)) {
+  Work* work = find_stage(epoch);
+  if (work == nullptr || !work->may_run(epoch)) {
     ++counters_.late_reports;
     return;
   }
-  send(Trouble{epoch, peer, shorten(std::string(why))});
-  stop_stage();
+  send(Trouble{epoch, peer, shorten(std::string(why)), work->job});
+  stop_stage(*work);
 }
 
 void Worker::measured(const NodeId& peer, const Result<LinkFigures>& figures, TimePoint) {
@@ -279,26 +340,37 @@ void Worker::measured(const NodeId& peer, const Result<LinkFigures>& figures, Ti
 
 // ---- Time ----
 
-void Worker::beat(TimePoint now) {
-  beat_at_ = now;
-  const WorkerProgress& p = progress_;
-  Beat beat{.epoch = epoch(), .phase = phase_, .progress = p.progress + p.load_done};
+JobBeat Worker::beat_of(const Work& work) const {
+  static const WorkerProgress kNone;
+  const auto found = progress_.find(work.job);
+  const WorkerProgress& p = found == progress_.end() ? kNone : found->second;
+  JobBeat beat{.job = work.job,
+               .epoch = work.stage ? work.stage->epoch : 0,
+               .phase = work.phase,
+               .progress = p.progress + p.load_done};
   // A stage that was told to end and hangs is over for the cluster: what it still holds is nobody's work.
-  if (phase_ == WorkerPhase::kRunning) beat.pending = p.pending;
-  const bool loading = phase_ == WorkerPhase::kLoading || preparing_;
-  if (preparing_ && phase_ == WorkerPhase::kIdle) beat.phase = WorkerPhase::kPreparing;
+  if (work.phase == WorkerPhase::kRunning) beat.pending = p.pending;
+  const bool loading = work.phase == WorkerPhase::kLoading || work.preparing;
+  if (work.preparing && work.phase == WorkerPhase::kIdle) beat.phase = WorkerPhase::kPreparing;
   if (loading) {
     beat.pending = std::max(beat.pending, 1u);
     beat.load_done = p.load_done;
     beat.load_total = p.load_total;
   }
-  beat.ram_free_bytes = p.ram_free_bytes;
   beat.steps = p.steps;
   beat.rows = p.rows;
   beat.compute_us = p.compute_us;
   beat.wait_us = p.wait_us;
   beat.wire_us = p.wire_us;
-  send(beat);
+  return beat;
+}
+
+void Worker::beat(TimePoint now) {
+  beat_at_ = now;
+  Beat beat{.ram_free_bytes = ram_free_bytes_};
+  for (const auto& [job, work] : works_)
+    if (!work.idle()) beat.jobs.push_back(beat_of(work));
+  send(std::move(beat));
 }
 
 void Worker::tick(TimePoint now) {

@@ -1,6 +1,7 @@
 // A node's side of the cluster: stays connected, obeys one coordinator, loads and runs what it is told. A
 // pure state machine like Coordinator; loading, running and links are its shell's business.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -40,12 +41,13 @@ struct CloseWorkerLink {
   std::string why = {};
 };
 // Have the weights on disk, and see whether the next stage's node answers. Answer with prepared(). A new one
-// takes the place of an older one.
+// takes the place of an older one of the same job.
 struct PrepareWeights {
   Assignment work = {};
 };
 // Nobody wants what is being prepared for this epoch any more. What is on disk stays.
 struct StopPreparing {
+  JobId job = 0;
   Epoch epoch = 0;
 };
 // These keys were taken out of the cluster: close their links, and let them in no more.
@@ -62,10 +64,13 @@ struct RunStage {
 };
 // Stop loading or running this epoch: its steps, cache and links are over. Weights may stay in memory.
 struct StopStage {
+  JobId job = 0;
   Epoch epoch = 0;
 };
-// Free weights that are in memory. What is on disk stays.
-struct FreeWeights {};
+// Free weights of this job that are in memory. What is on disk stays.
+struct FreeWeights {
+  JobId job = 0;
+};
 // Answer with measured().
 struct MeasurePeer {
   NodeId peer = {};
@@ -87,12 +92,11 @@ struct WorkerCounters {
   uint64_t late_reports = 0;  // the shell's answers about an epoch that is over
 };
 
-// What the shell knows of the work, as of now. Taken into the next beat.
+// What the shell knows of the work for one job, as of now. Taken into the next beat.
 struct WorkerProgress {
   uint64_t progress = 0;
   uint32_t pending = 0;
   uint64_t load_done = 0, load_total = 0;
-  uint64_t ram_free_bytes = 0;
   uint64_t steps = 0, rows = 0;
   uint64_t compute_us = 0, wait_us = 0, wire_us = 0;
 };
@@ -119,7 +123,9 @@ class Worker {
   // The running stage lost a neighbour.
   void stage_failed(Epoch epoch, const NodeId& peer, std::string_view why, TimePoint now);
   void measured(const NodeId& peer, const Result<LinkFigures>& figures, TimePoint now);
-  void set_progress(const WorkerProgress& progress) { progress_ = progress; }
+  void set_progress(JobId job, const WorkerProgress& progress) { progress_[job] = progress; }
+  // What all jobs together could have: see Beat.
+  void set_memory(uint64_t ram_free_bytes) { ram_free_bytes_ = ram_free_bytes; }
   // The process is about to end: says so and closes.
   void leave(std::string_view why, TimePoint now);
   void tick(TimePoint now);  // about every 50 ms
@@ -128,14 +134,17 @@ class Worker {
 
   // ---- State ----
   State state() const { return state_; }
-  WorkerPhase phase() const { return phase_; }
+  // Of the job it is busiest with: running before loading.
+  WorkerPhase phase() const;
   Incarnation incarnation() const { return incarnation_; }
-  Epoch epoch() const { return work_ ? work_->epoch : 0; }
-  const Assignment* work() const { return work_ ? &*work_ : nullptr; }
+  // What it does for one job.
+  WorkerPhase phase(JobId job) const;
+  Epoch epoch(JobId job) const;             // 0: none
+  const Assignment* work(JobId job) const;  // null: none
+  // Those it has been told of, whether it has work of them or not.
+  std::vector<JobId> jobs() const;
   // Steps of this epoch may be worked on.
-  bool may_run(Epoch epoch) const {
-    return phase_ == WorkerPhase::kRunning && work_ && work_->epoch == epoch;
-  }
+  bool may_run(Epoch epoch) const;
   const std::string& last_problem() const { return last_problem_; }
   const WorkerCounters& counters() const { return counters_; }
 
@@ -150,12 +159,29 @@ class Worker {
   void handle(const Measure& message, TimePoint now);
   void handle(const Removed& message, TimePoint now);
   void handle(const Abandon& message, TimePoint now);
+  // What it does for one job: each has a plan of its own.
+  struct Work {
+    JobId job = 0;
+    Epoch newest_epoch = 0;
+    WorkerPhase phase = WorkerPhase::kIdle;
+    std::optional<Assignment> stage;      // loading, ready or running
+    std::optional<Assignment> preparing;  // weights only
+    TimePoint load_began{};
+
+    bool has(Epoch epoch) const { return stage && stage->epoch == epoch; }
+    bool may_run(Epoch epoch) const { return phase == WorkerPhase::kRunning && has(epoch); }
+    bool idle() const { return !stage && !preparing; }
+  };
+  Work& work_of(JobId job);
+  const Work* find(JobId job) const;
+  Work* find_stage(Epoch epoch);
   // False, and counted, for another coordinator's or an old plan's order.
-  bool obeys(Incarnation incarnation, Epoch epoch);
+  bool obeys(const Work& work, Incarnation incarnation, Epoch epoch);
   void disconnected(std::string why, TimePoint now);
   void give_up(const std::string& why);
-  void stop_preparing();
-  void stop_stage();
+  void stop_preparing(Work& work);
+  void stop_stage(Work& work);
+  JobBeat beat_of(const Work& work) const;
   void send(ToCoordinator message);
   void beat(TimePoint now);
   Duration back_off() const;
@@ -169,14 +195,11 @@ class Worker {
   uint32_t failures_ = 0;  // since it was last joined
   LinkNumber link_ = 0;
   Incarnation incarnation_ = 0;
-  Epoch newest_epoch_ = 0;
-  WorkerPhase phase_ = WorkerPhase::kIdle;
-  std::optional<Assignment> work_;       // loading, ready or running
-  std::optional<Assignment> preparing_;  // weights only
-  TimePoint load_began_{};
+  std::map<JobId, Work> works_;  // at most kJobsMax: messages name no others
   TimePoint heard_at_{}, beat_at_{}, ticked_at_{};
   Duration beat_every_ = std::chrono::milliseconds(250);
-  WorkerProgress progress_;
+  std::map<JobId, WorkerProgress> progress_;
+  uint64_t ram_free_bytes_ = 0;
   std::string last_problem_;
   WorkerCounters counters_;
   std::vector<WorkerAction> actions_;

@@ -33,6 +33,12 @@ struct WorkerTest : ::testing::Test {
       if (const M* one = std::get_if<M>(&action.message)) found.push_back(*one);
     return found;
   }
+  // What the last beat says of its only job.
+  JobBeat last_beat() {
+    const Beat beat = sent<Beat>().back();
+    EXPECT_EQ(beat.jobs.size(), 1u);
+    return beat.jobs.empty() ? JobBeat{} : beat.jobs.front();
+  }
   void clear() {
     worker.take_actions();
     actions.clear();
@@ -40,7 +46,7 @@ struct WorkerTest : ::testing::Test {
   void pass(Duration duration, bool coordinator_speaks = true) {
     for (Duration done{}; done < duration; done += milliseconds(50)) {
       now += milliseconds(50);
-      if (coordinator_speaks) worker.received(link, Alive{7, 0}, now);
+      if (coordinator_speaks) worker.received(link, Alive{7}, now);
       worker.tick(now);
       take<GiveUp>();
     }
@@ -91,24 +97,24 @@ TEST_F(WorkerTest, JoinsLoadsAndRuns) {
 TEST_F(WorkerTest, BeatsCarryProgress) {
   join();
   clear();
-  worker.set_progress({.progress = 3, .pending = 2, .ram_free_bytes = 9});
+  worker.set_progress(kFirstJob, {.progress = 3, .pending = 2});
+  worker.set_memory(9);
   pass(seconds(1));
   const auto beats = sent<Beat>();
   EXPECT_EQ(beats.size(), 4u);
-  EXPECT_EQ(beats.back().progress, 3u);
-  EXPECT_EQ(beats.back().pending, 0u);  // of a stage that is over: nothing runs here
+  EXPECT_TRUE(beats.back().jobs.empty());  // of a stage that is over: nothing runs here
   EXPECT_EQ(beats.back().ram_free_bytes, 9u);
   run(10);
-  worker.set_progress({.progress = 4, .pending = 2});
+  worker.set_progress(kFirstJob, {.progress = 4, .pending = 2});
   pass(milliseconds(300));
-  EXPECT_EQ(sent<Beat>().back().pending, 2u);
+  EXPECT_EQ(last_beat().pending, 2u);
   // Loading is work too: standing still must show.
   worker.received(link, Assign{7, assignment(12)}, now);
-  worker.set_progress({.load_done = 50, .load_total = 100});
+  worker.set_progress(kFirstJob, {.load_done = 50, .load_total = 100});
   pass(milliseconds(300));
-  EXPECT_EQ(sent<Beat>().back().phase, WorkerPhase::kLoading);
-  EXPECT_EQ(sent<Beat>().back().pending, 1u);
-  EXPECT_EQ(sent<Beat>().back().progress, 50u);
+  EXPECT_EQ(last_beat().phase, WorkerPhase::kLoading);
+  EXPECT_EQ(last_beat().pending, 1u);
+  EXPECT_EQ(last_beat().progress, 50u);
 }
 
 TEST_F(WorkerTest, ObeysTheNewestEpochOnly) {
@@ -122,13 +128,75 @@ TEST_F(WorkerTest, ObeysTheNewestEpochOnly) {
   worker.received(link, Release{7, 11}, now);
   worker.received(link, Go{7, 10}, now);
   EXPECT_EQ(worker.counters().old_epochs, 4u);
-  EXPECT_EQ(worker.epoch(), 12u);
+  EXPECT_EQ(worker.epoch(kFirstJob), 12u);
   worker.loaded(10, Status(), 1, now);  // a load that was stopped
   EXPECT_EQ(worker.counters().late_reports, 1u);
   EXPECT_EQ(worker.phase(), WorkerPhase::kLoading);
   worker.received(link, Release{7, 13}, now);
-  EXPECT_EQ(worker.epoch(), 0u);
+  EXPECT_EQ(worker.epoch(kFirstJob), 0u);
   EXPECT_EQ(take<FreeWeights>().size(), 1u);
+}
+
+Assignment assignment_of(JobId job, Epoch epoch) {
+  Assignment work = assignment(epoch);
+  work.job = job;
+  return work;
+}
+
+// Two jobs, each with a plan of its own: what happens to one is nothing to the other.
+TEST_F(WorkerTest, JobsDoNotTouchEachOther) {
+  join();
+  run(10);
+  worker.received(link, Assign{7, assignment_of(2, 11)}, now);
+  EXPECT_TRUE(worker.may_run(10)) << "the first goes on while the second loads";
+  EXPECT_TRUE(take<StopStage>().empty());
+  EXPECT_TRUE(take<FreeWeights>().empty());
+  worker.loaded(11, Status(), 100, now);
+  EXPECT_EQ(sent<Ready>().back().job, 2u);
+  worker.received(link, Go{7, 11, kFirstJob}, now);
+  EXPECT_FALSE(worker.may_run(11)) << "an epoch of another job";
+  worker.received(link, Go{7, 11, 2}, now);
+  EXPECT_TRUE(worker.may_run(11));
+  worker.started(11, Status(), now);
+  EXPECT_EQ(sent<Started>().back().job, 2u);
+
+  worker.set_progress(1, {.progress = 5, .pending = 1});
+  worker.set_progress(2, {.progress = 6});
+  pass(milliseconds(300));
+  const Beat beat = sent<Beat>().back();
+  ASSERT_EQ(beat.jobs.size(), 2u);
+  EXPECT_EQ(beat.jobs[0].epoch, 10u);
+  EXPECT_EQ(beat.jobs[0].pending, 1u);
+  EXPECT_EQ(beat.jobs[1].job, 2u);
+  EXPECT_EQ(beat.jobs[1].progress, 6u);
+
+  // An older epoch than the other job's is not old.
+  worker.received(link, Assign{7, assignment_of(2, 20)}, now);
+  worker.received(link, Prepare{7, assignment(15)}, now);
+  EXPECT_EQ(take<PrepareWeights>().back().work.epoch, 15u);
+  worker.loaded(20, {Errc::kOutOfMemory, "no room"}, 0, now);
+  EXPECT_EQ(sent<Ready>().back().code, Errc::kOutOfMemory);
+  EXPECT_TRUE(worker.may_run(10)) << "a failed load of one job is nothing to the other";
+  worker.received(link, Release{7, 21, 2}, now);
+  EXPECT_EQ(take<FreeWeights>().back().job, 2u);
+  EXPECT_TRUE(worker.may_run(10));
+  worker.stage_failed(10, node_id(3), "reset", now);
+  EXPECT_EQ(sent<Trouble>().back().job, kFirstJob);
+}
+
+// After a lost link weights may stay in memory, but not in the way of another job.
+TEST_F(WorkerTest, WhatIsLeftOfAnotherJobMakesRoom) {
+  join();
+  run(10);
+  worker.link_closed(link, "reset", now);
+  EXPECT_TRUE(take<FreeWeights>().empty());
+  join();
+  clear();
+  worker.received(link, Assign{7, assignment_of(2, 11)}, now);
+  ASSERT_EQ(take<FreeWeights>().size(), 1u);
+  EXPECT_EQ(take<FreeWeights>()[0].job, kFirstJob);
+  ASSERT_EQ(actions.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<LoadStage>(actions[1])) << "after the memory is free";
 }
 
 TEST_F(WorkerTest, PreparingLeavesTheStageAlone) {
@@ -148,12 +216,12 @@ TEST_F(WorkerTest, AnAbandonedChangeLeavesNoWorkPending) {
   join();
   worker.received(link, Prepare{7, assignment(11)}, now);
   pass(milliseconds(500));
-  EXPECT_GT(sent<Beat>().back().pending, 0u);
+  EXPECT_GT(last_beat().pending, 0u);
   worker.received(link, Abandon{7, 11}, now);
   ASSERT_EQ(take<StopPreparing>().size(), 1u);
   EXPECT_EQ(take<StopPreparing>()[0].epoch, 11u);
   pass(milliseconds(500));
-  EXPECT_EQ(sent<Beat>().back().pending, 0u);
+  EXPECT_TRUE(sent<Beat>().back().jobs.empty());
   worker.prepared(11, Status(), {}, now);
   EXPECT_TRUE(sent<Prepared>().empty());
   // While it loads too; but not what runs in another epoch.

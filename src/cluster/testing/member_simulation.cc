@@ -49,9 +49,9 @@ struct MemberSimulation::Node {
   TimePoint stopped_until{};  // SIGSTOP
   TimePoint stuck_until{};    // its compute thread hangs, its heartbeats go on
   TimePoint cut_off_until{};  // no packet gets through
-  WorkerProgress progress;
-  Epoch newest = 0;          // that this process was told to load
-  bool unreachable = false;  // a laptop behind a firewall: it calls, nobody can call it
+  std::map<JobId, WorkerProgress> progress;
+  std::map<JobId, Epoch> newest;  // that this process was told to load
+  bool unreachable = false;       // a laptop behind a firewall: it calls, nobody can call it
 };
 
 struct MemberSimulation::Wire {
@@ -61,25 +61,49 @@ struct MemberSimulation::Wire {
   TimePoint last_to_worker{}, last_to_coordinator{};
 };
 
-// The engine: one step at a time through the stages.
-struct MemberSimulation::Chain {
+// A job and its engine: one step at a time through the stages.
+struct MemberSimulation::JobRun {
+  JobId id = 0;
+  uint32_t pieces = 0;
+  uint64_t version = 1;  // of its model
+  bool wanted = true;
+  Epoch last_served = 0;
+  uint64_t steps = 0;  // done
+
   Epoch epoch = 0;  // 0: halted
   Placement placement;
   uint64_t step = 0;
   bool in_flight = false;
   Epoch pause_for = 0;  // asked to pause, answer with this
   bool paused = false;
+
+  void halt() {
+    epoch = pause_for = 0;
+    in_flight = paused = false;
+    placement = {};
+    ++step;
+  }
+  ModelTask task() const {
+    return {fmt::format("model-{}-{}", id, version), fmt::format("model-{}", id), ""};
+  }
 };
 
-MemberSimulation::MemberSimulation(uint64_t seed) : seed_(seed), chain_(std::make_unique<Chain>()) {
+MemberSimulation::MemberSimulation(uint64_t seed) : seed_(seed) {
   peace_at_ = now_ + kFaults;
   end_at_ = peace_at_ + kPeace;
-  pieces_ = 4 + static_cast<uint32_t>(draw(9));
+  uint32_t pieces = 0;
+  const auto jobs = static_cast<JobId>(1 + draw(2));
+  for (JobId id = kFirstJob; id <= jobs; ++id) {
+    jobs_.push_back(std::make_unique<JobRun>());
+    jobs_.back()->id = id;
+    pieces += jobs_.back()->pieces = 4 + static_cast<uint32_t>(draw(9));
+  }
+  result_.jobs = jobs_.size();
   const size_t count = 2 + draw(4);
   for (size_t i = 0; i < count; ++i) {
     nodes_.push_back(std::make_unique<Node>());
     nodes_.back()->id = {fmt::format("key-{}", i), fmt::format("node-{}", i)};
-    nodes_.back()->memory_pieces = 2 + draw(pieces_);
+    nodes_.back()->memory_pieces = 2 + draw(pieces);
     nodes_.back()->unreachable = i > 0 && chance(0.1);
     if (nodes_.back()->unreachable) ++result_.faults["unreachable"];
   }
@@ -111,6 +135,13 @@ size_t MemberSimulation::index_of(const NodeId& id) const {
   return SIZE_MAX;
 }
 
+MemberSimulation::JobRun& MemberSimulation::run_of(JobId job) { return *jobs_.at(job - kFirstJob); }
+
+Epoch MemberSimulation::served_epoch(JobId job) const {
+  const Job* found = coordinator_ ? coordinator_->job(job) : nullptr;
+  return found == nullptr ? 0 : found->serving_epoch();
+}
+
 // ---- Processes ----
 
 void MemberSimulation::in_coordinator(Duration wait, std::function<void()> what) {
@@ -137,7 +168,8 @@ void MemberSimulation::start_coordinator() {
   coordinator_ =
       std::make_unique<Coordinator>(coordinator_config(1000 * coordinator_life_, nodes_[0]->id), now_);
   for (const std::string& key : removed_) coordinator_->forbid(key);
-  coordinator_->set_model({"model", "model", ""}, now_);
+  for (const auto& job : jobs_)
+    if (job->wanted) coordinator_->set_job(job->id, job->task(), now_);
   in_coordinator(Duration{}, [this] { tick_coordinator(); });
 }
 
@@ -149,8 +181,8 @@ void MemberSimulation::tick_coordinator() {
 void MemberSimulation::start_node(size_t node) {
   Node& n = *nodes_[node];
   ++n.life;
-  n.progress = {};
-  n.newest = 0;
+  n.progress.clear();
+  n.newest.clear();
   n.link = 0;
   WorkerConfig config{.instance = n.life * 1000 + node, .coordinator = "coordinator"};
   Capabilities& c = config.join.capabilities;
@@ -166,7 +198,8 @@ void MemberSimulation::start_node(size_t node) {
 
 void MemberSimulation::tick_node(size_t node) {
   Node& n = *nodes_[node];
-  n.worker->set_progress(n.progress);
+  for (const auto& [job, progress] : n.progress) n.worker->set_progress(job, progress);
+  n.worker->set_memory(n.memory_pieces * kPieceBytes);
   n.worker->tick(now_);
   in_node(node, kTick, [this, node] { tick_node(node); });
 }
@@ -185,7 +218,7 @@ void MemberSimulation::restart_coordinator() {
   std::vector<LinkNumber> open;
   for (const auto& [link, wire] : wires_) open.push_back(link);
   coordinator_.reset();
-  *chain_ = {};
+  for (const auto& job : jobs_) job->halt();
   coordinator_stopped_until_ = {};
   for (const LinkNumber link : open) break_link(link, false, true);
   kill_node(0, true);
@@ -202,9 +235,11 @@ void MemberSimulation::drive_coordinator() {
   // Acting may not feed events at once, so one round is all there is.
   for (const CoordinatorAction& action : coordinator_->take_actions())
     std::visit([&](const auto& a) { act(a); }, action);
-  if (coordinator_->serving_epoch() != chain_->epoch)
-    broke(fmt::format("the coordinator serves epoch {}, the engine {}", coordinator_->serving_epoch(),
-                      chain_->epoch));
+  for (const auto& job : jobs_)
+    if (served_epoch(job->id) != job->epoch)
+      broke(fmt::format("the coordinator serves epoch {} of job {}, the engine {}", served_epoch(job->id),
+                        job->id, job->epoch));
+  check_memory();
 }
 
 void MemberSimulation::drive_node(size_t node) {
@@ -226,38 +261,44 @@ void MemberSimulation::act(const MakePlan& action) {
 }
 
 void MemberSimulation::act(const PauseSteps& action) {
-  if (action.epoch != chain_->epoch) broke("a pause of an epoch that does not run");
-  chain_->pause_for = action.next;
-  if (!chain_->in_flight) step_ended(chain_->epoch, false);
+  JobRun& job = run_of(action.job);
+  if (action.epoch != job.epoch) broke("a pause of an epoch that does not run");
+  job.pause_for = action.next;
+  if (!job.in_flight) step_ended(job, job.epoch, false);
 }
 
 void MemberSimulation::act(const HaltSteps& action) {
-  if (action.epoch == chain_->epoch) *chain_ = {};
+  JobRun& job = run_of(action.job);
+  if (action.epoch == job.epoch) job.halt();
 }
 
 void MemberSimulation::act(const ServeSteps& action) {
-  if (action.epoch == chain_->epoch) {  // the change was given up: go on
-    chain_->pause_for = 0;
-    const bool was_paused = std::exchange(chain_->paused, false);
-    if (was_paused) in_coordinator(Duration{}, [this] { issue_step(); });
+  JobRun& job = run_of(action.job);
+  if (action.epoch == job.epoch) {  // the change was given up: go on
+    job.pause_for = 0;
+    const bool was_paused = std::exchange(job.paused, false);
+    if (was_paused) in_coordinator(Duration{}, [this, &job] { issue_step(job); });
     return;
   }
-  if (action.epoch <= last_served_) broke("an epoch that is not newer is served");
+  if (action.epoch <= job.last_served) broke("an epoch that is not newer is served");
+  for (const auto& other : jobs_)
+    if (other.get() != &job && other->epoch == action.epoch) broke("two jobs have one epoch");
   if (const std::string why = why_not_whole(action.placement); !why.empty()) broke(why);
   for (const NodeId& node : action.placement.nodes())
     if (removed_.contains(node.key)) broke("a removed node has a stage");
-  last_served_ = action.epoch;
+  job.last_served = action.epoch;
   ++result_.epochs;
-  *chain_ = {};
-  chain_->epoch = action.epoch;
-  chain_->placement = action.placement;
+  job.halt();
+  job.epoch = action.epoch;
+  job.placement = action.placement;
   const NodeId first = action.placement.stages.front().first();
-  in_coordinator(delay(Duration{}, milliseconds(20)), [this, epoch = action.epoch, first] {
-    if (chain_->epoch != epoch) return;
+  in_coordinator(delay(Duration{}, milliseconds(20)), [this, &job, epoch = action.epoch, first] {
+    if (job.epoch != epoch) return;
     if (!reaches(0, index_of(first))) return coordinator_->steps_failed(epoch, first, "cannot connect", now_);
     coordinator_->steps_connected(epoch, now_);
-    if (chain_->epoch == epoch && !coordinator_->connected()) broke("the chain is there, but not served");
-    issue_step();
+    if (job.epoch == epoch && !coordinator_->job(job.id)->connected())
+      broke("the chain is there, but not served");
+    issue_step(job);
   });
 }
 
@@ -297,11 +338,24 @@ void MemberSimulation::act(size_t node, const PrepareWeights& action) {
   load_progress(node, action.work, draw(6), delay(milliseconds(1), milliseconds(150)), true);
 }
 void MemberSimulation::act(size_t node, const LoadStage& action) {
-  if (action.work.end - action.work.begin > nodes_[node]->memory_pieces)
-    broke(fmt::format("{} has more pieces than memory", nodes_[node]->id.name));
-  if (action.work.epoch <= nodes_[node]->newest)
-    broke(fmt::format("{} goes back to epoch {}", nodes_[node]->id.name, action.work.epoch));
-  nodes_[node]->newest = action.work.epoch;
+  Node& n = *nodes_[node];
+  const Assignment& work = action.work;
+  if (work.model.id != run_of(work.job).task().id && now_ >= peace_at_ + seconds(5))
+    broke(fmt::format("{} loads {}", n.id.name, work.model.id));
+  if (work.epoch <= n.newest[work.job]) broke(fmt::format("{} goes back to epoch {}", n.id.name, work.epoch));
+  n.newest[work.job] = work.epoch;
+  // Another job's part may still be there where messages overtake each other, and there only.
+  uint64_t pieces = 0;
+  for (const JobId job : n.worker->jobs())
+    if (const Assignment* stage = n.worker->work(job)) pieces += stage->end - stage->begin;
+  if (pieces > n.memory_pieces) {
+    ++result_.faults["no room"];
+    if (now_ >= peace_at_ + seconds(5) || work.end - work.begin > n.memory_pieces)
+      broke(fmt::format("{} has more pieces than memory", n.id.name));
+    return in_node(node, milliseconds(1), [this, node, epoch = work.epoch] {
+      nodes_[node]->worker->loaded(epoch, {Errc::kOutOfMemory, "another job is there"}, 0, now_);
+    });
+  }
   load_progress(node, action.work, draw(8), delay(milliseconds(1), milliseconds(300)), false);
 }
 
@@ -312,7 +366,7 @@ void MemberSimulation::load_progress(size_t node, const Assignment& work, uint64
   if (!peace && chance(0.01)) return;  // hangs for ever; the coordinator must notice
   in_node(node, each, [this, node, work, left, each, prepare, peace] {
     Node& n = *nodes_[node];
-    ++n.progress.load_done;
+    ++n.progress[work.job].load_done;
     if (left > 0) return load_progress(node, work, left - 1, each, prepare);
     const Status status = !peace && chance(0.05) ? Status(Errc::kOutOfMemory, "not enough memory") : Status();
     if (!prepare) return n.worker->loaded(work.epoch, status, kPieceBytes, now_);
@@ -337,7 +391,8 @@ void MemberSimulation::act(size_t node, const RunStage& action) {
     const bool last = work.stage + 1 == work.stages;
     const size_t next = index_of(work.next);
     const Worker* peer = next == SIZE_MAX ? nullptr : nodes_[next]->worker.get();
-    const bool there = last || (peer != nullptr && peer->epoch() == work.epoch && reaches(node, next));
+    const bool there =
+        last || (peer != nullptr && peer->epoch(work.job) == work.epoch && reaches(node, next));
     nodes_[node]->worker->started(work.epoch, there ? Status() : Status(Errc::kPeerLost, "no next stage"),
                                   now_);
   });
@@ -421,33 +476,34 @@ void MemberSimulation::break_link(LinkNumber link, bool tell_coordinator, bool t
 
 // ---- Work ----
 
-void MemberSimulation::issue_step() {
-  if (chain_->epoch == 0 || chain_->in_flight || chain_->pause_for != 0) return;
-  if (coordinator_->serving_epoch() != chain_->epoch) broke("a step of an epoch that is not served");
-  chain_->in_flight = true;
-  const Epoch epoch = chain_->epoch;
-  const uint64_t step = ++chain_->step;
-  after(milliseconds(1), [this, epoch, step] { step_at(epoch, step, 0); });
-  in_coordinator(kStepDeadline, [this, epoch, step] {
-    if (chain_->epoch == epoch && chain_->step == step && chain_->in_flight)
+void MemberSimulation::issue_step(JobRun& job) {
+  if (job.epoch == 0 || job.in_flight || job.pause_for != 0) return;
+  if (served_epoch(job.id) != job.epoch) broke("a step of an epoch that is not served");
+  job.in_flight = true;
+  const Epoch epoch = job.epoch;
+  const uint64_t step = ++job.step;
+  after(milliseconds(1), [this, &job, epoch, step] { step_at(job, epoch, step, 0); });
+  in_coordinator(kStepDeadline, [this, &job, epoch, step] {
+    if (job.epoch == epoch && job.step == step && job.in_flight)
       coordinator_->steps_failed(epoch, {}, "a step does not end", now_);
   });
 }
 
-void MemberSimulation::step_at(Epoch epoch, uint64_t step, size_t stage) {
-  if (chain_->epoch != epoch || chain_->step != step) return;  // over
-  if (stage == chain_->placement.stages.size()) {
+void MemberSimulation::step_at(JobRun& job, Epoch epoch, uint64_t step, size_t stage) {
+  if (job.epoch != epoch || job.step != step) return;  // over
+  if (stage == job.placement.stages.size()) {
     ++result_.steps;
-    return in_coordinator(Duration{}, [this, epoch] { step_ended(epoch, true); });
+    ++job.steps;
+    return in_coordinator(Duration{}, [this, &job, epoch] { step_ended(job, epoch, true); });
   }
-  const NodeId id = chain_->placement.stages[stage].first();
+  const auto again = [this, &job, epoch, step, stage] { step_at(job, epoch, step, stage); };
+  const NodeId id = job.placement.stages[stage].first();
   const size_t node = index_of(id);
   Node& n = *nodes_[node];
-  const size_t from = stage == 0 ? 0 : index_of(chain_->placement.stages[stage - 1].first());
+  const size_t from = stage == 0 ? 0 : index_of(job.placement.stages[stage - 1].first());
   if (from != SIZE_MAX && cut_until_.contains({from, node}) && cut_until_.at({from, node}) > now_)
-    return step_is_lost(epoch, step, from, id);
-  if (n.cut_off_until > now_)
-    return at(n.cut_off_until, [this, epoch, step, stage] { step_at(epoch, step, stage); });
+    return step_is_lost(job, epoch, step, from, id);
+  if (n.cut_off_until > now_) return at(n.cut_off_until, again);
   if (!n.worker || !n.worker->may_run(epoch)) {
     // Often the engine sees the lost link; if not, health or the step's deadline must find out.
     if (chance(0.5))
@@ -456,22 +512,20 @@ void MemberSimulation::step_at(Epoch epoch, uint64_t step, size_t stage) {
       });
     return;
   }
-  n.progress.pending = 1;
-  if (n.stuck_until > now_ || n.stopped_until > now_) {
-    const TimePoint until = std::max(n.stuck_until, n.stopped_until);
-    return at(until, [this, epoch, step, stage] { step_at(epoch, step, stage); });
-  }
-  in_node(node, milliseconds(5), [this, node, epoch, step, stage] {
-    Node& worker = *nodes_[node];
-    worker.progress.pending = 0;
-    ++worker.progress.progress;
-    after(milliseconds(1), [this, epoch, step, stage] { step_at(epoch, step, stage + 1); });
+  n.progress[job.id].pending = 1;
+  if (n.stuck_until > now_ || n.stopped_until > now_)
+    return at(std::max(n.stuck_until, n.stopped_until), again);
+  in_node(node, milliseconds(5), [this, &job, node, epoch, step, stage] {
+    WorkerProgress& progress = nodes_[node]->progress[job.id];
+    progress.pending = 0;
+    ++progress.progress;
+    after(milliseconds(1), [this, &job, epoch, step, stage] { step_at(job, epoch, step, stage + 1); });
   });
 }
 
 // What was sent is not acknowledged: the sender's system says so after a while.
-void MemberSimulation::step_is_lost(Epoch epoch, uint64_t step, size_t from, const NodeId& to) {
-  const auto over = [this, epoch, step] { return chain_->epoch != epoch || chain_->step != step; };
+void MemberSimulation::step_is_lost(JobRun& job, Epoch epoch, uint64_t step, size_t from, const NodeId& to) {
+  const auto over = [&job, epoch, step] { return job.epoch != epoch || job.step != step; };
   if (from == 0)
     return in_coordinator(seconds(2), [this, epoch, to, over] {
       if (!over()) coordinator_->steps_failed(epoch, to, "no acknowledgement", now_);
@@ -481,24 +535,43 @@ void MemberSimulation::step_is_lost(Epoch epoch, uint64_t step, size_t from, con
   });
 }
 
-void MemberSimulation::step_ended(Epoch epoch, bool done) {
-  if (chain_->epoch != epoch) return;
-  chain_->in_flight = false;
-  if (chain_->pause_for != 0) {
-    chain_->paused = true;
-    in_coordinator(milliseconds(1),
-                   [this, next = chain_->pause_for] { coordinator_->steps_paused(next, now_); });
+void MemberSimulation::step_ended(JobRun& job, Epoch epoch, bool done) {
+  if (job.epoch != epoch) return;
+  job.in_flight = false;
+  if (job.pause_for != 0) {
+    job.paused = true;
+    in_coordinator(milliseconds(1), [this, next = job.pause_for] { coordinator_->steps_paused(next, now_); });
   } else if (done) {
-    in_coordinator(milliseconds(100), [this] { issue_step(); });
+    in_coordinator(milliseconds(100), [this, &job] { issue_step(job); });
   }
+}
+
+// A job is not wanted any more, and comes back after a while with another model.
+void MemberSimulation::end_job(JobRun& job) {
+  ++result_.faults["job ended"];
+  job.wanted = false;
+  // As it is when the coordinator hears of it: one that stood still may hear both in another order, and one
+  // that is not there now finds it when it starts.
+  const auto tell = [this, &job] {
+    in_coordinator(Duration{}, [this, &job] {
+      coordinator_->set_job(job.id, job.wanted ? job.task() : ModelTask{}, now_);
+    });
+  };
+  tell();
+  at(std::min(peace_at_, now_ + delay(milliseconds(100), seconds(3))), [&job, tell] {
+    job.wanted = true;
+    ++job.version;
+    tell();
+  });
 }
 
 // In order of keys, as many pieces as fit, no broken pair side by side; faster with more nodes.
 Result<Placement> MemberSimulation::plan(const PlanQuestion& question) const {
-  Placement placement{.stages = {}, .pieces = pieces_, .tokens_per_s = 1, .words = ""};
+  const uint32_t pieces = jobs_.at(question.job - kFirstJob)->pieces;
+  Placement placement{.stages = {}, .pieces = pieces, .tokens_per_s = 1, .words = ""};
   uint32_t next = 0;
-  const uint32_t share = (pieces_ + static_cast<uint32_t>(question.nodes.size()) - 1) /
-                         static_cast<uint32_t>(question.nodes.size());
+  const auto nodes = static_cast<uint32_t>(question.nodes.size());
+  const uint32_t share = (pieces + nodes - 1) / nodes;
   for (const bool spread : {true, false}) {
     placement.stages.clear();
     next = 0;
@@ -506,41 +579,60 @@ Result<Placement> MemberSimulation::plan(const PlanQuestion& question) const {
     for (const PlanNode& node : question.nodes) {
       if (before != node.id.key && std::ranges::count(question.broken, std::pair(before, node.id.key)) > 0)
         continue;
-      const auto fits = static_cast<uint32_t>(node.capabilities.ram_limit_bytes / kPieceBytes);
-      const uint32_t take = std::min({pieces_ - next, fits, spread ? share : pieces_});
+      const auto fits = static_cast<uint32_t>(node.ram_free_bytes / kPieceBytes);
+      const uint32_t take = std::min({pieces - next, fits, spread ? share : pieces});
       if (take == 0) continue;
       before = node.id.key;
       StagePlacement stage;
-      stage.members = {{.node = node.id}};
+      stage.members = {{.node = node.id, .memory_bytes = take * kPieceBytes}};
       stage.begin = next;
       stage.end = next += take;
       placement.stages.push_back(stage);
     }
     placement.tokens_per_s = static_cast<double>(placement.stages.size());
-    if (next == pieces_) return placement;
+    if (next == pieces) return placement;
   }
-  return {Errc::kOutOfMemory, fmt::format("{} of {} pieces fit", next, pieces_)};
+  return {Errc::kOutOfMemory, fmt::format("{} of {} pieces fit", next, pieces)};
 }
 
-bool MemberSimulation::could_serve() const {
-  uint64_t room = 0;
+// How many jobs at least: all if there is room for all, else one that fits. Which one has it, has it.
+size_t MemberSimulation::could_serve() const {
+  uint64_t room = 0, all = 0, least = UINT64_MAX;
   for (const auto& node : nodes_)
     if (node->worker && !node->unreachable && !removed_.contains(node->id.key)) room += node->memory_pieces;
-  return room >= pieces_;
+  for (const auto& job : jobs_) {
+    all += job->pieces;
+    least = std::min<uint64_t>(least, job->pieces);
+  }
+  return room >= all ? jobs_.size() : room >= least ? 1 : 0;
 }
 
 // Among the processes that may run one epoch, no piece is run twice.
 void MemberSimulation::check_overlap() {
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    const Worker* a = nodes_[i]->worker.get();
-    if (a == nullptr || !a->may_run(a->epoch())) continue;
-    for (size_t j = i + 1; j < nodes_.size(); ++j) {
-      const Worker* b = nodes_[j]->worker.get();
-      if (b == nullptr || !b->may_run(a->epoch())) continue;
-      if (a->work()->begin < b->work()->end && b->work()->begin < a->work()->end)
-        broke(fmt::format("{} and {} run the same pieces in epoch {}", nodes_[i]->id.name, nodes_[j]->id.name,
-                          a->epoch()));
+  for (const auto& job : jobs_)
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const Worker* a = nodes_[i]->worker.get();
+      if (a == nullptr || !a->may_run(a->epoch(job->id))) continue;
+      const Assignment& mine = *a->work(job->id);
+      for (size_t j = i + 1; j < nodes_.size(); ++j) {
+        const Worker* b = nodes_[j]->worker.get();
+        if (b == nullptr || !b->may_run(mine.epoch)) continue;
+        const Assignment& theirs = *b->work(job->id);
+        if (mine.begin < theirs.end && theirs.begin < mine.end)
+          broke(fmt::format("{} and {} run the same pieces in epoch {}", nodes_[i]->id.name,
+                            nodes_[j]->id.name, mine.epoch));
+      }
     }
+}
+
+// What the coordinator gives to all jobs together, every node has.
+void MemberSimulation::check_memory() {
+  for (const auto& node : nodes_) {
+    uint64_t bytes = 0;
+    for (const auto& [id, job] : coordinator_->jobs()) bytes += job.reserved_bytes(node->id);
+    if (bytes > node->memory_pieces * kPieceBytes)
+      broke(fmt::format("{} has {} bytes, its jobs have {}", node->id.name, node->memory_pieces * kPieceBytes,
+                        bytes));
   }
 }
 
@@ -553,7 +645,7 @@ void MemberSimulation::one_fault() {
   Node& n = *nodes_[node];
   const Duration rest = peace_at_ - now_;
   const auto until = [&](Duration most) { return now_ + std::min(rest, delay(milliseconds(100), most)); };
-  switch (draw(11)) {
+  switch (draw(12)) {
     case 0:
     case 1:
       if (node == 0 || !n.worker) break;
@@ -608,6 +700,11 @@ void MemberSimulation::one_fault() {
       if (chance(0.5)) cut_until_[{other, node}] = until(seconds(8));
       break;
     }
+    case 11: {
+      JobRun& job = *jobs_[draw(jobs_.size())];
+      if (coordinator_ && job.wanted && chance(0.3)) end_job(job);
+      break;
+    }
     default:
       if (!coordinator_) break;
       if (chance(0.2)) {
@@ -621,6 +718,37 @@ void MemberSimulation::one_fault() {
   }
 }
 
+void MemberSimulation::check_end() {
+  result_.could_serve = could_serve();
+  struct Before {
+    Epoch epoch;
+    uint64_t steps;
+  };
+  std::vector<Before> before;
+  size_t served = 0;
+  std::string why;
+  for (const auto& job : jobs_) {
+    const Epoch epoch = served_epoch(job->id);
+    before.push_back({epoch, job->steps});
+    served += epoch != 0;
+    if (epoch != 0) continue;
+    const std::string reason = coordinator_->job(job->id)->why_not_serving();
+    if (reason.empty()) broke("nothing is served, for no reason");
+    why += fmt::format("; job {}: {}", job->id, reason);
+  }
+  if (served < result_.could_serve)
+    return broke(
+        fmt::format("{} jobs are served, and there is memory for {}{}", served, result_.could_serve, why));
+  at(end_at_, [this, before] {
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      if (before[i].epoch == 0) continue;
+      if (served_epoch(jobs_[i]->id) < before[i].epoch) broke("the cluster does not stay stable");
+      if (jobs_[i]->steps == before[i].steps) broke("steps do not end any more");
+    }
+    for (const auto& job : jobs_) result_.served += served_epoch(job->id) != 0;
+  });
+}
+
 SimulationResult MemberSimulation::run() {
   start_coordinator();
   for (size_t i = 0; i < nodes_.size(); ++i)
@@ -628,19 +756,7 @@ SimulationResult MemberSimulation::run() {
       if (!nodes_[i]->worker) start_node(i);
     });
   after(delay(Duration{}, seconds(2)), [this] { one_fault(); });
-  at(end_at_ - kStable, [this] {
-    result_.could_serve = could_serve();
-    const Epoch epoch = coordinator_->serving_epoch();
-    const uint64_t steps = result_.steps;
-    if (result_.could_serve && epoch == 0)
-      return broke("nothing is served, but the memory is there: " + coordinator_->why_not_serving());
-    if (epoch == 0 && coordinator_->why_not_serving().empty()) broke("nothing is served, for no reason");
-    at(end_at_, [this, epoch, steps] {
-      if (coordinator_->serving_epoch() < epoch) broke("the cluster does not stay stable");
-      if (epoch != 0 && result_.steps == steps) broke("steps do not end any more");
-      result_.served = coordinator_->serving_epoch() != 0;
-    });
-  });
+  at(end_at_ - kStable, [this] { check_end(); });
   while (!queue_.empty() && result_.problem.empty()) {
     auto first = queue_.begin();
     now_ = first->first.first;

@@ -18,17 +18,19 @@ namespace butterfly::cluster::testing {
 struct SimulationResult {
   std::string problem;  // the first invariant that broke, with its time; empty: all hold
   std::string story;    // the coordinator's events
-  bool served = false;  // at the end
-  bool could_serve = false;
-  uint64_t steps = 0;  // done by whole chains
+  // At the end.
+  size_t jobs = 0, served = 0;
+  size_t could_serve = 0;  // jobs at least
+  uint64_t steps = 0;      // done by whole chains
   uint64_t epochs = 0;
   uint64_t halts = 0;
   uint64_t dropped = 0;  // old, unknown or duplicate messages
   std::map<std::string, uint64_t> faults;
 };
 
-// First a time of faults, then a time of peace in which the cluster must come to serve if its nodes have the
-// memory. Processes are real Coordinator and Worker machines; every message is encoded and decoded.
+// First a time of faults, then a time of peace in which the cluster must come to serve its jobs, one or two,
+// if its nodes have the memory. Processes are real Coordinator and Worker machines; every message is encoded
+// and decoded.
 class MemberSimulation {
  public:
   explicit MemberSimulation(uint64_t seed);
@@ -38,7 +40,7 @@ class MemberSimulation {
  private:
   struct Node;
   struct Wire;
-  struct Chain;
+  struct JobRun;
 
   // Random numbers and time.
   uint64_t draw(uint64_t below);
@@ -88,15 +90,20 @@ class MemberSimulation {
   bool reaches(size_t from, size_t to) const;
 
   // Work and faults.
-  void issue_step();
-  void step_at(Epoch epoch, uint64_t step, size_t stage);
-  void step_is_lost(Epoch epoch, uint64_t step, size_t from, const NodeId& to);
-  void step_ended(Epoch epoch, bool done);
+  void issue_step(JobRun& job);
+  void step_at(JobRun& job, Epoch epoch, uint64_t step, size_t stage);
+  void step_is_lost(JobRun& job, Epoch epoch, uint64_t step, size_t from, const NodeId& to);
+  void step_ended(JobRun& job, Epoch epoch, bool done);
   void one_fault();
   Result<Placement> plan(const PlanQuestion& question) const;
-  bool could_serve() const;
+  size_t could_serve() const;
+  void end_job(JobRun& job);
+  JobRun& run_of(JobId job);
+  Epoch served_epoch(JobId job) const;
 
   void check_overlap();
+  void check_memory();
+  void check_end();
   void broke(std::string what);
   size_t index_of(const NodeId& id) const;
 
@@ -114,9 +121,7 @@ class MemberSimulation {
   TimePoint coordinator_stopped_until_{};
   std::set<std::string> removed_;
   std::map<std::pair<size_t, size_t>, TimePoint> cut_until_;  // between two nodes, one way
-  std::unique_ptr<Chain> chain_;
-  Epoch last_served_ = 0;
-  uint32_t pieces_ = 0;
+  std::vector<std::unique_ptr<JobRun>> jobs_;
   SimulationResult result_;
 };
 

@@ -24,7 +24,8 @@ std::vector<std::byte> Hello::encode() const {
   out.u32(numerics_id);
   out.enumerator(purpose);
   out.u64(incarnation);
-  out.u64(tag);
+  out.u32(job);
+  out.u64(epoch);
   out.text(version.substr(0, kVersionBytesMax));
   out.text(address.substr(0, kAddressBytesMax));
   return std::move(out).take();
@@ -39,7 +40,8 @@ Result<Hello> Hello::decode(std::span<const std::byte> body) {
   if (in.ok() && hello.protocol != kProtocol) return hello;
   hello.purpose = in.enumerator(LinkPurpose::kControl, LinkPurpose::kTrain);
   hello.incarnation = in.u64();
-  hello.tag = in.u64();
+  hello.job = in.u32();
+  hello.epoch = in.u64();
   hello.version = in.text(kVersionBytesMax);
   hello.address = in.text(kAddressBytesMax);
   if (Status status = in.finish("hello"); !status.ok()) return status;

@@ -22,14 +22,16 @@ enum class LinkPurpose : uint8_t {
 struct Hello {
   LinkPurpose purpose = LinkPurpose::kControl;
   uint64_t incarnation = 0;  // of the coordinator: a new number at each of its starts; 0 when not known yet
-  uint64_t tag = 0;          // which of several links of one purpose; its users give it a meaning
-  std::string version{};     // of the program, for people
-  std::string address{};     // where the sender listens, "host:port"; may be empty
+  // Which of several links of one purpose: a stage's are of one epoch of one job. 0: of none.
+  uint32_t job = 0;
+  uint64_t epoch = 0;
+  std::string version{};  // of the program, for people
+  std::string address{};  // where the sender listens, "host:port"; may be empty
 
   uint16_t protocol = kProtocol;
   uint32_t numerics_id = kNumerics;
 
-  static constexpr uint16_t kProtocol = 1;  // of frames and messages
+  static constexpr uint16_t kProtocol = 2;  // of frames and messages
   static const uint32_t kNumerics;          // kernels::kNumericsId
 
   std::vector<std::byte> encode() const;

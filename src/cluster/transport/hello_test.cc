@@ -1,6 +1,7 @@
 // Nodes that would not compute the same bits find out before they work together.
 #include "cluster/transport/hello.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,13 +33,18 @@ class HelloTest : public ::testing::Test {
 };
 
 TEST_F(HelloTest, SaysWhatTheLinkIsFor) {
-  const Hello mine{
-      .purpose = LinkPurpose::kStage, .incarnation = 12, .tag = 34, .version = "0.1", .address = "h:1"};
+  const Hello mine{.purpose = LinkPurpose::kStage,
+                   .incarnation = 12,
+                   .job = 3,
+                   .epoch = 34,
+                   .version = "0.1",
+                   .address = "h:1"};
   const auto [at_a, at_b] = exchange(mine, {.purpose = LinkPurpose::kControl});
   ASSERT_TRUE(at_a.ok() && at_b.ok());
   EXPECT_EQ(at_b->purpose, LinkPurpose::kStage);
   EXPECT_EQ(at_b->incarnation, 12u);
-  EXPECT_EQ(at_b->tag, 34u);
+  EXPECT_EQ(at_b->job, 3u);
+  EXPECT_EQ(at_b->epoch, 34u);
   EXPECT_EQ(at_b->version, "0.1");
   EXPECT_EQ(at_b->address, "h:1");
   EXPECT_EQ(at_b->numerics_id, static_cast<uint32_t>(kernels::kNumericsId));
@@ -57,9 +63,9 @@ TEST_F(HelloTest, UnequalNumericsRefuseInWordsOnBothSides) {
 }
 
 TEST_F(HelloTest, AnotherProtocolIsRefusedWhateverFollows) {
-  const auto [at_a, at_b] = exchange({}, {.protocol = 2});
+  const auto [at_a, at_b] = exchange({}, {.protocol = Hello::kProtocol + 1});
   EXPECT_EQ(at_a.status().code(), Errc::kUnsupported);
-  EXPECT_THAT(at_a.status().text(), HasSubstr("speaks version 2"));
+  EXPECT_THAT(at_a.status().text(), HasSubstr(fmt::format("speaks version {}", Hello::kProtocol + 1)));
   EXPECT_EQ(at_b.status().code(), Errc::kUnsupported);
 }
 

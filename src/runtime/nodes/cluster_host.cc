@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/background_pool.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -18,6 +20,7 @@
 namespace butterfly::runtime {
 namespace {
 
+constexpr size_t kTaskNameMax = 100;  // messages carry it, for people
 constexpr Duration kLastWord = std::chrono::milliseconds(300);
 
 uint64_t random_number() { return std::stoull(random_hex(15), nullptr, 16); }
@@ -47,14 +50,16 @@ std::unique_ptr<EventLoop> answer_discovery(const cluster::Credentials& credenti
 }  // namespace
 
 ClusterHost::ClusterHost(ClusterHostOptions options)
-    : options_(std::move(options)), file_(model::open_model(options_.model)) {
+    : options_(std::move(options)), memory_(std::make_shared<NodeMemory>(options_.memory_bytes)) {
   const cluster::StateFolder folder = cluster::StateFolder::open(options_.state);
   const cluster::Credentials credentials = cluster::load_credentials(folder);
   cluster::Hello hello;
   hello.version = options_.version;
   open_transport(folder, credentials);
-  share_weights();
-  make_backend(hello);
+  if (options_.models.empty() || options_.models.size() > cluster::kJobsMax)
+    fail(Errc::kInvalidArgument, "{} models, a cluster serves 1 to {}", options_.models.size(),
+         cluster::kJobsMax);
+  for (const HostedModelOptions& model : options_.models) add_model(model, hello);
   open_door(hello);
   make_coordinator(folder);
   make_node(hello);
@@ -78,33 +83,54 @@ void ClusterHost::open_transport(const cluster::StateFolder& folder,
   transport_ = cluster::make_transport("tcp", std::move(setting)).or_throw();
 }
 
-// Hashes the model's files, unless that was done before, and offers them to the other nodes.
-void ClusterHost::share_weights() {
+cluster::ModelTask ClusterHost::share_weights(const HostedModelOptions& model, const model::ModelFile& file) {
   cluster::HashCounts counts;
-  const auto files = files_to_share(file_);
+  const auto files = files_to_share(file);
   ThreadPool threads = background_pool(options_.compute->size());  // another model may be served meanwhile
   const cluster::Manifest manifest =
       cluster::hash_files(files, options_.places.cache / "hashes", threads, &counts);
-  if (counts.hashed_bytes > 0)
-    log_info("{}: hashed {}", options_.model_name, format_bytes(counts.hashed_bytes));
+  if (counts.hashed_bytes > 0) log_info("{}: hashed {}", model.name, format_bytes(counts.hashed_bytes));
   std::vector<std::filesystem::path> paths;
   for (const cluster::FileToHash& shared : files) paths.push_back(shared.path);
   library_->add(std::make_shared<cluster::WholeFiles>(manifest, paths));
-  task_ = {.id = cluster::digest_to_hex(manifest.id()),
-           .name = options_.model_name,
-           .settings = options_.placement.settings.text()};
+  return {.id = cluster::digest_to_hex(manifest.id()),
+          .name = model.name.substr(0, kTaskNameMax),
+          .settings = model.placement.settings.text()};
 }
 
-void ClusterHost::make_backend(const cluster::Hello& hello) {
-  steps_ = std::make_unique<EngineSlot>(info_for(file_, options_.placement.settings));
-  RangeLoaderOptions loader{.transport = transport_,
+void ClusterHost::add_model(const HostedModelOptions& model, const cluster::Hello& hello) {
+  auto hosted = std::make_unique<Hosted>(Hosted{.options = model,
+                                                .job = static_cast<cluster::JobId>(models_.size() + 1),
+                                                .file = model::open_model(model.path)});
+  hosted->task = share_weights(model, hosted->file);
+  for (const auto& other : models_)
+    if (other->task.id == hosted->task.id)
+      fail(Errc::kInvalidArgument, "{} and {} are the same model: a cluster serves it once, under one name",
+           other->options.name, model.name);
+  hosted->steps = std::make_unique<EngineSlot>(info_for(hosted->file, model.placement.settings));
+  RangeLoaderOptions loader{.job = hosted->job,
+                            .transport = transport_,
                             .self = self_,
                             .hello = hello,
                             .places = options_.places,
                             .library = library_,
                             .compute = options_.compute,
-                            .memory_bytes = options_.memory_bytes};
-  backend_ = std::make_shared<CoordinatorBackend>(loader, stage_links_);
+                            .memory = memory_};
+  hosted->backend = std::make_shared<CoordinatorBackend>(std::move(loader), stage_links_);
+  models_.push_back(std::move(hosted));
+}
+
+const ClusterHost::Hosted* ClusterHost::find(const std::string& name) const {
+  const auto found =
+      std::ranges::find_if(models_, [&](const auto& row) { return row->options.name == name; });
+  return found == models_.end() ? nullptr : found->get();
+}
+
+std::shared_ptr<Engine> ClusterHost::make_engine(const std::string& name, const model::Tokenizer* tokenizer,
+                                                 const EngineOptions& options) {
+  const Hosted* hosted = find(name);
+  if (hosted == nullptr) fail(Errc::kNotFound, "{} is not served by the cluster", name);
+  return hosted->steps->make_engine(tokenizer, options);
 }
 
 void ClusterHost::open_door(const cluster::Hello& hello) {
@@ -128,17 +154,22 @@ void ClusterHost::make_coordinator(const cluster::StateFolder& folder) {
   shell.config.nodes_wanted = options_.nodes_wanted;
   shell.config.nodes_wait = options_.nodes_wait;
   shell.config.measure_links = options_.measure_links;
-  // Strategies that were asked for by name are followed when nodes come, be it faster or not.
-  const cluster::PartitionStrategy* strategy = options_.placement.strategy;
-  if (strategy != nullptr && strategy != &cluster::default_strategy()) shell.config.gain_min = 0;
-  shell.plan = [this](const cluster::PlanQuestion& question) {
-    return plan_placement(file_, question, options_.placement);
-  };
-  shell.make_chain = [this](cluster::Epoch epoch, const cluster::Placement& placement,
-                            const std::vector<std::string>& addresses, cluster::NodeId& to_blame) {
-    return backend_->chain(epoch, placement, addresses, to_blame);
-  };
-  shell.steps = steps_.get();
+  for (const auto& row : models_) {
+    const Hosted* hosted = row.get();
+    // Strategies that were asked for by name are followed when nodes come, be it faster or not.
+    const cluster::PartitionStrategy* strategy = hosted->options.placement.strategy;
+    if (strategy != nullptr && strategy != &cluster::default_strategy()) shell.config.gain_min = 0;
+    CoordinatorShell::JobOptions& job = shell.jobs[hosted->job];
+    job.model = hosted->task;
+    job.plan = [hosted](const cluster::PlanQuestion& question) {
+      return plan_placement(hosted->file, question, hosted->options.placement);
+    };
+    job.make_chain = [hosted](cluster::Epoch epoch, const cluster::Placement& placement,
+                              const std::vector<std::string>& addresses, cluster::NodeId& to_blame) {
+      return hosted->backend->chain(epoch, placement, addresses, to_blame);
+    };
+    job.steps = hosted->steps.get();
+  }
   shell.roster = roster_;
   shell.cut_off = [this](const std::string& key) { tls_->open_links()->close_peer(key); };
   shell.event = [this](const cluster::EventStatus& event) { tell(&event); };
@@ -152,7 +183,8 @@ void ClusterHost::make_node(const cluster::Hello& hello) {
   node.worker.coordinator = door_->address();
   node.worker.join.address = door_->address();
   node.worker.join.capabilities = options_.capabilities;
-  node.stage = backend_;
+  node.memory = memory_;
+  node.make_stage = [this](cluster::JobId job) { return models_.at(job - 1)->backend; };
   node.connect = [this](const std::string&, Duration) -> Result<std::unique_ptr<cluster::Link>> {
     auto [here, there] = cluster::inproc_pair(self_, self_);
     coordinator_->accept(std::move(there));
@@ -165,20 +197,20 @@ void ClusterHost::make_node(const cluster::Hello& hello) {
 ClusterHost::~ClusterHost() { stop(); }
 
 void ClusterHost::start() {
-  log_info("{}: nodes join at {}", options_.model_name, door_->address());
+  for (const auto& hosted : models_) log_info("{}: nodes join at {}", hosted->options.name, door_->address());
   coordinator_->start();
   door_->start();
   node_->start();
   renewal_->start();
   if (answering_ != nullptr) answering_->start();
-  coordinator_->set_model(task_);
 }
 
 Status ClusterHost::wait_until_serving(Duration timeout, const std::function<bool()>& cancelled) {
   std::string why;
   if (coordinator_->wait_until_serving(timeout, cancelled, why)) return {};
   if (cancelled && cancelled()) return {Errc::kCancelled, "interrupted"};
-  return {Errc::kTimeout, fmt::format("the cluster does not serve {} yet: {}", options_.model_name, why)};
+  return {Errc::kTimeout, fmt::format("the cluster does not serve {} yet: {}",
+                                      models_.size() == 1 ? models_[0]->options.name : "all models", why)};
 }
 
 void ClusterHost::stop() {

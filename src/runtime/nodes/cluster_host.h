@@ -1,4 +1,4 @@
-// A model on a cluster, seen from the node that serves it: everything that `serve` needs to start and to
+// Models on a cluster, seen from the node that serves them: everything that `serve` needs to start and to
 // show.
 #pragma once
 #include <filesystem>
@@ -16,16 +16,21 @@
 
 namespace butterfly::runtime {
 
+// A model that the cluster serves: one job.
+struct HostedModelOptions {
+  std::filesystem::path path;
+  std::string name;
+  PlacementOptions placement;  // with the settings of all stages
+};
+
 struct ClusterHostOptions {
   std::filesystem::path state;  // a StateFolder where the cluster was made
   std::string listen = "0.0.0.0:0";
-  std::string version;  // of the program
-  std::filesystem::path model;
-  std::string model_name;
-  PlacementOptions placement;  // with the settings of all stages
+  std::string version;                     // of the program
+  std::vector<HostedModelOptions> models;  // at least one; the first ones are placed first
   cluster::Capabilities capabilities;
   WeightPlaces places;
-  uint64_t memory_bytes = 0;                       // bound for the stage of this node; 0: what is free
+  uint64_t memory_bytes = 0;                       // bound for the stages of this node; 0: what is free
   size_t nodes_wanted = 1;                         // the first plan waits for so many, this one included,
   Duration nodes_wait = std::chrono::seconds(10);  // but not longer than this
   bool measure_links = true;
@@ -33,8 +38,8 @@ struct ClusterHostOptions {
   Compute* compute = nullptr;  // borrowed
 };
 
-// Made, started, then used from any thread. Throws Error where the model cannot be opened, the port not had,
-// or the node belongs to no cluster.
+// Made, started, then used from any thread. Throws Error where a model cannot be opened or is there twice,
+// the port not had, or the node belongs to no cluster.
 class ClusterHost {
  public:
   explicit ClusterHost(ClusterHostOptions options);
@@ -46,16 +51,14 @@ class ClusterHost {
   std::string authority_hash() const { return authority_hash_; }
 
   void start();
-  // The engine of the model; one at a time. End it before this.
-  std::shared_ptr<Engine> make_engine(const model::Tokenizer* tokenizer, const EngineOptions& options) {
-    return steps_->make_engine(tokenizer, options);
-  }
-  // kTimeout, kCancelled, or kOutOfMemory, in words.
+  // The engine of one of its models; one at a time for each. End it before this.
+  std::shared_ptr<Engine> make_engine(const std::string& name, const model::Tokenizer* tokenizer,
+                                      const EngineOptions& options);
+  // All models. kTimeout, kCancelled, or kOutOfMemory, in words.
   Status wait_until_serving(Duration timeout, const std::function<bool()>& cancelled);
   void stop();
 
   CoordinatorShell& coordinator() { return *coordinator_; }
-  ChainTimes::View times() const { return backend_->times()->view(); }
   // As docs/cluster.md has it.
   std::string status_json(uint64_t events_after = 0) const;
 
@@ -71,26 +74,36 @@ class ClusterHost {
  private:
   // The parts of the constructor, in order; each uses those before it.
   void open_transport(const cluster::StateFolder& folder, const cluster::Credentials& credentials);
-  void share_weights();
-  void make_backend(const cluster::Hello& hello);
+  void add_model(const HostedModelOptions& model, const cluster::Hello& hello);
   void open_door(const cluster::Hello& hello);
   void make_coordinator(const cluster::StateFolder& folder);
   void make_node(const cluster::Hello& hello);
 
   void tell(const cluster::EventStatus* event);
 
+  // A model, and this node's part of it.
+  struct Hosted {
+    HostedModelOptions options;
+    cluster::JobId job = 0;
+    model::ModelFile file;
+    cluster::ModelTask task = {};
+    std::unique_ptr<EngineSlot> steps = {};
+    std::shared_ptr<CoordinatorBackend> backend = {};
+  };
+  const Hosted* find(const std::string& name) const;
+  // Hashes the model's files, unless that was done before, and offers them to the other nodes.
+  cluster::ModelTask share_weights(const HostedModelOptions& model, const model::ModelFile& file);
+
   ClusterHostOptions options_;
   cluster::NodeId self_;
   std::string authority_hash_;
-  model::ModelFile file_;
   std::shared_ptr<cluster::NodeTls> tls_;
   std::shared_ptr<cluster::Roster> roster_;
   std::shared_ptr<cluster::Transport> transport_;
   std::shared_ptr<cluster::WeightLibrary> library_ = std::make_shared<cluster::WeightLibrary>();
-  cluster::ModelTask task_;
+  std::shared_ptr<NodeMemory> memory_;
   StageLinks stage_links_;
-  std::unique_ptr<EngineSlot> steps_;
-  std::shared_ptr<CoordinatorBackend> backend_;
+  std::vector<std::unique_ptr<Hosted>> models_;  // job 1, 2, 3 …
   std::unique_ptr<NodeDoor> door_;
   std::unique_ptr<CoordinatorShell> coordinator_;
   std::unique_ptr<NodeShell> node_;

@@ -102,20 +102,26 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   door.library = library_.get();
   door_ = std::make_unique<NodeDoor>(std::move(door));
 
-  RangeLoaderOptions loader{.transport = transport,
+  RangeLoaderOptions loader{.job = 0,
+                            .transport = transport,
                             .self = self_,
                             .hello = hello,
                             .places = options.places,
                             .library = library_,
                             .compute = options.compute,
                             .fetch_bytes_per_s = options.fetch_bytes_per_s,
-                            .memory_bytes = options.memory_bytes};
+                            .memory = std::make_shared<NodeMemory>(options.memory_bytes)};
   NodeShell::Options shell;
   shell.worker.instance = std::stoull(random_hex(15), nullptr, 16);
   shell.worker.coordinator = options.coordinator;
   shell.worker.join.address = address_;
   shell.worker.join.capabilities = options.capabilities;
-  shell.stage = std::make_shared<WorkerBackend>(loader, stage_links_);
+  shell.memory = loader.memory;
+  shell.make_stage = [this, loader](cluster::JobId job) {
+    RangeLoaderOptions of_job = loader;
+    of_job.job = job;
+    return std::make_shared<WorkerBackend>(std::move(of_job), stage_links_);
+  };
   // Any member has a certificate; only the one that the authority named gives orders. A renewed certificate
   // may name another.
   if (credentials.own.coordinator().empty())

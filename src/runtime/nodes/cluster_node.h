@@ -19,7 +19,7 @@ struct ClusterNodeOptions {
   std::string version;
   cluster::Capabilities capabilities;
   WeightPlaces places;
-  uint64_t memory_bytes = 0;  // bound for its stage; 0: what is free
+  uint64_t memory_bytes = 0;  // bound for its stages; 0: what is free
   uint64_t fetch_bytes_per_s = 0;
   Compute* compute = nullptr;  // borrowed
   std::function<void(const std::string& why)> on_given_up;

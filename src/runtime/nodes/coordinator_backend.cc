@@ -65,7 +65,7 @@ Result<uint64_t> CoordinatorBackend::load(const cluster::Assignment& work,
   });
 }
 
-void CoordinatorBackend::stop(cluster::Epoch epoch) { links_.cancel(epoch); }
+void CoordinatorBackend::stop(cluster::Epoch epoch) { links_.cancel(options_.job, epoch); }
 
 void CoordinatorBackend::free_weights() {
   const std::lock_guard lock(mutex_);
@@ -97,14 +97,15 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
       return {epoch, std::make_unique<Owning<LocalChain>>(model, *options_.compute, options.cache)};
     cluster::Hello hello = options_.hello;
     hello.purpose = cluster::LinkPurpose::kStage;
-    hello.tag = epoch;
+    hello.job = options_.job;
+    hello.epoch = epoch;
     to_blame = placement.stages.front().first();
     std::shared_ptr<cluster::Link> to_first = open_link(*options_.transport, addresses.front(),
                                                         placement.stages.front().first().key, hello, kLinkMax)
                                                   .or_throw();
     to_blame = placement.stages[workers - 1].first();
     std::shared_ptr<cluster::Link> from_last =
-        links_.take(epoch, placement.stages[workers - 1].first(), kLinkMax).or_throw();
+        links_.take(options_.job, epoch, placement.stages[workers - 1].first(), kLinkMax).or_throw();
     to_blame = {};
     return {epoch, std::make_unique<Owning<LinkedChain>>(model, *options_.compute, workers, to_first,
                                                          from_last, options, times_)};

@@ -1,12 +1,15 @@
 #include "runtime/nodes/coordinator_shell.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/log.h"
 
 namespace butterfly::runtime {
 namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(50);
-constexpr Duration kNever = std::chrono::hours(1);
 constexpr Duration kRosterEvery = std::chrono::seconds(1);
 constexpr size_t kEventsPerTell = 100;
 
@@ -23,18 +26,20 @@ CoordinatorShell::CoordinatorShell(Options options)
       loop_([this] { tick(); }, kTick),
       planner_([] {}, kNever),
       forecaster_([] {}, kNever),
-      chains_([] {}, kNever),
       roster_([this] { look_at_roster(); }, kRosterEvery),
       links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },
                      .on_closed =
                          [this](auto link, const std::string& why) {
                            feed([&](auto& machine, TimePoint at) { machine.link_closed(link, why, at); });
                          }}) {
-  options_.steps->on_lost([this](cluster::Epoch epoch, const Status& why) {
-    post_event([epoch, why](cluster::Coordinator& machine, TimePoint at) {
-      machine.steps_failed(epoch, {}, why.text(), at);
+  for (const auto& [id, job] : options_.jobs) {
+    jobs_[id] = std::make_unique<RunningJob>(job);
+    job.steps->on_lost([this](cluster::Epoch epoch, const Status& why) {
+      post_event([epoch, why](cluster::Coordinator& machine, TimePoint at) {
+        machine.steps_failed(epoch, {}, why.text(), at);
+      });
     });
-  });
+  }
 }
 
 CoordinatorShell::~CoordinatorShell() { stop(); }
@@ -42,19 +47,24 @@ CoordinatorShell::~CoordinatorShell() { stop(); }
 void CoordinatorShell::start() {
   planner_.start();
   forecaster_.start();
-  chains_.start();
+  for (const auto& [id, job] : jobs_) job->chains.start();
   loop_.start();
+  post_event([this](cluster::Coordinator& machine, TimePoint at) {
+    for (const auto& [id, job] : jobs_) machine.set_job(id, job->options.model, at);
+  });
   if (options_.roster != nullptr) roster_.start();
 }
 
 void CoordinatorShell::stop() {
   if (stopped_.exchange(true)) return;
-  options_.steps->on_lost(nullptr);
-  options_.steps->resume();  // nobody waits for a pause any more
+  for (const auto& [id, job] : jobs_) {
+    job->options.steps->on_lost(nullptr);
+    job->options.steps->resume();  // nobody waits for a pause any more
+  }
   roster_.stop();
   loop_.stop();
   links_.clear();
-  chains_.stop();
+  for (const auto& [id, job] : jobs_) job->chains.stop();
   planner_.stop();
   ++plans_wanted_;
   forecaster_.stop();
@@ -93,10 +103,6 @@ void CoordinatorShell::received(cluster::LinkNumber link, const cluster::Message
     if (decoded) return machine.received(link, *decoded, at);
     machine.received_garbage(link, decoded.status().text(), at);
   });
-}
-
-void CoordinatorShell::set_model(const cluster::ModelTask& model) {
-  post_event([model](cluster::Coordinator& machine, TimePoint at) { machine.set_model(model, at); });
 }
 
 Status CoordinatorShell::remove_node(const std::string& name_or_key) {
@@ -172,82 +178,89 @@ void CoordinatorShell::perform(cluster::CloseLink action) { links_.close(action.
 void CoordinatorShell::perform(cluster::MakePlan action) {
   ++plans_wanted_;
   planner_.post([this, question = std::move(action.question)] {
-    Result<cluster::Placement> placement = options_.plan(question);
-    loop_.post(
-        [this, epoch = question.epoch, placement = std::move(placement)] { planned(epoch, placement); });
+    Result<cluster::Placement> placement = run_of(question.job).options.plan(question);
+    loop_.post([this, job = question.job, epoch = question.epoch, placement = std::move(placement)] {
+      planned(job, epoch, placement);
+    });
   });
 }
 
-void CoordinatorShell::planned(cluster::Epoch epoch, Result<cluster::Placement> placement) {
+void CoordinatorShell::planned(cluster::JobId id, cluster::Epoch epoch,
+                               Result<cluster::Placement> placement) {
   const Status status = placement ? Status() : placement.status();
   bool hopeless;
   {
     const std::lock_guard lock(machine_mutex_);
     machine_.planned(epoch, std::move(placement), system_now());
-    hopeless = !status && machine_.serving_epoch() == 0 && !machine_.change_phase();
+    const cluster::Job* job = machine_.job(id);
+    hopeless = !status && job != nullptr && job->serving_epoch() == 0 && !job->change_phase();
   }
+  EngineSlot& steps = *run_of(id).options.steps;
   // Nobody can know when a node comes that makes it fit: whoever waits gets the figures now.
-  if (hopeless && status.code() == Errc::kOutOfMemory) options_.steps->give_up(status);
+  if (hopeless && status.code() == Errc::kOutOfMemory) steps.give_up(status);
   // Before the status page says that it serves: a request that comes then must not meet the old answer.
-  if (status) options_.steps->expect();
+  if (status) steps.expect();
   act();
 }
 
 // How long it waits for the step under way is the machine's decision.
 void CoordinatorShell::perform(cluster::PauseSteps action) {
-  options_.steps->pause([this, next = action.next] {
+  run_of(action.job).options.steps->pause([this, next = action.next] {
     post_event([next](cluster::Coordinator& machine, TimePoint at) { machine.steps_paused(next, at); });
   });
 }
 
-void CoordinatorShell::perform(cluster::HaltSteps) {
-  chain_epoch_ = 0;  // a chain that is still being made is not wanted any more
-  options_.steps->remove();
+void CoordinatorShell::perform(cluster::HaltSteps action) {
+  RunningJob& job = run_of(action.job);
+  job.chain_epoch = 0;  // a chain that is still being made is not wanted any more
+  job.options.steps->remove();
 }
 
 void CoordinatorShell::perform(cluster::ServeSteps action) {
-  if (chain_epoch_ == action.epoch) return options_.steps->resume();  // it was never taken away
-  chain_epoch_ = action.epoch;
-  chains_.post([this, action = std::move(action)] {
+  RunningJob& job = run_of(action.job);
+  if (job.chain_epoch == action.epoch) return job.options.steps->resume();  // it was never taken away
+  job.chain_epoch = action.epoch;
+  job.chains.post([this, &job, action = std::move(action)] {
     cluster::NodeId to_blame;
     auto chain = std::make_shared<Result<PlacedChain>>(
-        options_.make_chain(action.epoch, action.placement, action.addresses, to_blame));
-    loop_.post([this, epoch = action.epoch, chain, to_blame] {
-      if (epoch != chain_epoch_) return;  // another plan holds by now
-      if (*chain) options_.steps->install(std::move(**chain));
+        job.options.make_chain(action.epoch, action.placement, action.addresses, to_blame));
+    loop_.post([this, &job, id = action.job, epoch = action.epoch, chain, to_blame] {
+      if (epoch != job.chain_epoch) return;  // another plan holds by now
+      if (*chain) job.options.steps->install(std::move(**chain));
       feed([&](cluster::Coordinator& machine, TimePoint at) {
         if (*chain) return machine.steps_connected(epoch, at);
         machine.steps_failed(epoch, to_blame, chain->status().text(), at);
       });
-      if (*chain) forecast();
+      if (*chain) forecast(id);
     });
   });
 }
 
 // What the loss of each node would mean, for status pages: planned in quiet moments, beside what is needed
 // now.
-void CoordinatorShell::forecast() {
+void CoordinatorShell::forecast(cluster::JobId id) {
   cluster::PlanQuestion question;
   cluster::Placement current;
   {
     const std::lock_guard lock(machine_mutex_);
-    if (machine_.serving_placement() == nullptr) return;
-    question = machine_.question(system_now());
-    current = *machine_.serving_placement();
+    const cluster::Job* job = machine_.job(id);
+    if (job == nullptr || job->serving_placement() == nullptr) return;
+    question = job->question(system_now());
+    current = *job->serving_placement();
   }
-  forecaster_.post(
-      [this, question = std::move(question), current = std::move(current), wanted = plans_wanted_.load()] {
-        const auto plan = [&](const cluster::PlanQuestion& asked) -> Result<cluster::Placement> {
-          if (plans_wanted_ != wanted) return Status(Errc::kCancelled, "the plan has changed");
-          return options_.plan(asked);
-        };
-        auto losses = cluster::forecast_losses(question, current, plan);
-        if (plans_wanted_ != wanted) return;
-        loop_.post([this, losses = std::move(losses)] {
-          const std::lock_guard lock(machine_mutex_);
-          losses_ = losses;
-        });
-      });
+  forecaster_.post([this, id, question = std::move(question), current = std::move(current),
+                    wanted = plans_wanted_.load()] {
+    const auto plan = [&](const cluster::PlanQuestion& asked) -> Result<cluster::Placement> {
+      if (plans_wanted_ != wanted) return Status(Errc::kCancelled, "the plan has changed");
+      return run_of(id).options.plan(asked);
+    };
+    auto losses = cluster::forecast_losses(question, current, plan);
+    if (plans_wanted_ != wanted) return;
+    loop_.post([this, id, losses = std::move(losses)] {
+      const std::lock_guard lock(machine_mutex_);
+      losses_[id] = losses;
+    });
+  });
 }
 
 // ---- State ----
@@ -266,9 +279,13 @@ bool CoordinatorShell::wait_until_serving(Duration timeout, const std::function<
                                           std::string& why) const {
   const Deadline deadline(SystemClock::instance(), timeout);
   while (true) {
-    if (options_.steps->has_chain()) return true;
+    const auto waits =
+        std::ranges::find_if(jobs_, [](const auto& row) { return !row.second->options.steps->has_chain(); });
+    if (waits == jobs_.end()) return true;
     std::unique_lock lock(machine_mutex_);
-    why = machine_.why_not_serving();
+    const cluster::Job* job = machine_.job(waits->first);
+    why = job == nullptr ? "it is about to start" : job->why_not_serving();
+    if (jobs_.size() > 1) why = fmt::format("{}: {}", waits->second->options.model.name, why);
     if (deadline.expired() || (cancelled && cancelled())) return false;
     changed_.wait_for(lock, std::min<Duration>(deadline.remaining(), std::chrono::milliseconds(200)));
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,18 +16,23 @@
 
 namespace butterfly::runtime {
 
-// One thread decides; plans and chains are made on others.
+// One thread decides; plans and chains are made on others. Jobs are those of the options, from start() on.
 class CoordinatorShell {
  public:
   // Says in `to_blame` whom it could not reach, where that is why there is none.
   using MakeChain = std::function<Result<PlacedChain>(
       cluster::Epoch epoch, const cluster::Placement& placement, const std::vector<std::string>& addresses,
       cluster::NodeId& to_blame)>;
-  struct Options {
-    cluster::CoordinatorConfig config;
+  // How one job is planned and run.
+  struct JobOptions {
+    cluster::ModelTask model;
     cluster::PlanFunction plan;
     MakeChain make_chain;
-    EngineSlot* steps = nullptr;                          // borrowed
+    EngineSlot* steps = nullptr;  // borrowed
+  };
+  struct Options {
+    cluster::CoordinatorConfig config;
+    std::map<cluster::JobId, JobOptions> jobs;
     std::shared_ptr<cluster::Roster> roster;              // may be null
     std::function<void(const std::string& key)> cut_off;  // closes all links of a removed node; may be null
     std::function<void(const cluster::EventStatus&)>
@@ -40,7 +46,6 @@ class CoordinatorShell {
 
   // A link on which a node will join.
   void accept(std::unique_ptr<cluster::Link> link);
-  void set_model(const cluster::ModelTask& model);
   Status remove_node(const std::string& name_or_key);
   // As Coordinator::forbid().
   void forbid(const std::string& key);
@@ -50,10 +55,13 @@ class CoordinatorShell {
   cluster::ClusterStatus status(uint64_t events_after = 0, size_t events_max = 100) const;
   std::vector<cluster::EventStatus> events(uint64_t after, size_t count_max) const;
 
-  // True when steps are served; false, with the reason, at the deadline or when `cancelled` says so.
+  // True when steps of all jobs are served; false, with the reason, at the deadline or when `cancelled` says
+  // so.
   bool wait_until_serving(Duration timeout, const std::function<bool()>& cancelled, std::string& why) const;
 
  private:
+  static constexpr Duration kNever = std::chrono::hours(1);  // loops that only work need no tick
+
   // What happens to the machine, at a time. `feed` is for the loop's thread, post_event() for others.
   using Event = std::function<void(cluster::Coordinator& machine, TimePoint at)>;
   void feed(const Event& event);
@@ -67,21 +75,29 @@ class CoordinatorShell {
   void perform(cluster::HaltSteps action);
   void perform(cluster::ServeSteps action);
   void received(cluster::LinkNumber link, const cluster::Message& message);
-  void planned(cluster::Epoch epoch, Result<cluster::Placement> placement);
+  // A job, the chain it has, and who makes it: one that cannot be connected holds up no other job.
+  struct RunningJob {
+    explicit RunningJob(JobOptions job_options) : options(std::move(job_options)), chains([] {}, kNever) {}
+    const JobOptions options;
+    cluster::Epoch chain_epoch = 0;  // of the chain that is installed, or being made; 0: none
+    EventLoop chains;
+  };
+  RunningJob& run_of(cluster::JobId job) { return *jobs_.at(job); }
+  void planned(cluster::JobId job, cluster::Epoch epoch, Result<cluster::Placement> placement);
   void look_at_roster();
-  void forecast();
+  void forecast(cluster::JobId job);
   void tell_events();
 
   Options options_;
   cluster::Coordinator machine_;  // with machine_mutex_: the loop changes it, others read
   mutable std::mutex machine_mutex_;
   mutable std::condition_variable changed_;
-  cluster::Epoch chain_epoch_ = 0;  // of the chain that is installed, or being made; 0: none
-  std::vector<cluster::LossForecast> losses_;
+  std::map<cluster::JobId, std::vector<cluster::LossForecast>> losses_;  // with machine_mutex_
   uint64_t last_event_ = 0;
   std::atomic<uint64_t> plans_wanted_{0};  // a forecast that began before the last one is given up
   std::atomic<bool> stopped_{false};
-  EventLoop loop_, planner_, forecaster_, chains_, roster_;
+  EventLoop loop_, planner_, forecaster_, roster_;
+  std::map<cluster::JobId, std::unique_ptr<RunningJob>> jobs_;  // as they were at the start
   ControlLinks links_;
 };
 

@@ -74,20 +74,22 @@ std::shared_ptr<ClusterHost> LocalCluster::make(ClusterHostOptions host) {
   LocalNodeStart node;
   node.token_file = folder_.path() / "token";
   node.capabilities_file = folder_.path() / "capabilities.json";
-  node.model = host.model;
+  for (const HostedModelOptions& model : host.models) node.models.push_back(model.path);
   node.memory_bytes = free_memory_bytes() / options_.nodes;
   node.threads = threads_;
 
   host.state = found(folder_.path() / node_name(1), node.token_file, options_.nodes - 1).path();
   host.listen = "127.0.0.1:0";
   host.places = options_.places;
-  host.capabilities =
-      measure_local_node(host.compute->take().pool(), model::open_model(host.model), options_.program);
+  host.capabilities = measure_local_node(host.compute->take().pool(),
+                                         model::open_model(host.models.front().path), options_.program);
   write_private(node.capabilities_file, cluster::to_json(host.capabilities));
   // All take part, unless a strategy was asked for: that is what it is for.
-  if (host.placement.strategy == nullptr)
-    host.placement.strategy = &cluster::first_strategy(cluster::NodeChoice::kAll);
-  host.placement.unknown_link = kLocalLink;
+  for (HostedModelOptions& model : host.models) {
+    if (model.placement.strategy == nullptr)
+      model.placement.strategy = &cluster::first_strategy(cluster::NodeChoice::kAll);
+    model.placement.unknown_link = kLocalLink;
+  }
   host.memory_bytes = node.memory_bytes;
   host.nodes_wanted = options_.nodes;
   host.nodes_wait = kStartMax;

@@ -16,12 +16,14 @@ namespace butterfly::runtime {
 struct LocalNodeStart {
   std::string name;
   std::string coordinator;  // "127.0.0.1:4711"
-  std::filesystem::path token_file, state, capabilities_file, model;
+  std::filesystem::path token_file, state, capabilities_file;
+  std::vector<std::filesystem::path> models;
   uint64_t memory_bytes = 0;
   size_t threads = 0;
 };
 
-// Its folder and its processes end with it, and it outlives the hosts it makes. One host at a time. One thread.
+// Its folder and its processes end with it, and it outlives the hosts it makes. One host at a time. One
+// thread.
 class LocalCluster final : public ClusterStart {
  public:
   struct Options {

@@ -107,7 +107,8 @@ void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {
       if (options_.on_control) options_.on_control(std::move(link), *hello);
       return;
     case LinkPurpose::kStage:
-      if (options_.stage_links != nullptr) options_.stage_links->put(hello->tag, std::move(link));
+      if (options_.stage_links != nullptr)
+        options_.stage_links->put(hello->job, hello->epoch, std::move(link));
       return;
     case LinkPurpose::kWeights:
     case LinkPurpose::kProbe: {

@@ -21,7 +21,6 @@ NodeShell::NodeShell(Options options)
     : options_(std::move(options)),
       machine_(with_time_of_day(options_.worker), system_now()),
       loop_([this] { tick(); }, kTick),
-      work_([] {}, kNever),
       dial_([] {}, kNever),
       measuring_([] {}, kNever),
       links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },
@@ -34,7 +33,6 @@ NodeShell::NodeShell(Options options)
 NodeShell::~NodeShell() { stop("the node ends"); }
 
 void NodeShell::start() {
-  work_.start();
   dial_.start();
   measuring_.start();
   loop_.start();
@@ -48,12 +46,30 @@ void NodeShell::stop(const std::string& why) {
     return true;
   });
   loop_.stop();
-  order_->store(true);
+  for (const auto& [job, work] : works_) work->order->store(true);
   links_.clear();
   dial_.stop();
   measuring_.stop();
-  work_.stop();
-  options_.stage->stop(UINT64_MAX);
+  for (const auto& [job, work] : works_) {
+    work->loop.stop();
+    work->stage->stop(UINT64_MAX);
+  }
+}
+
+NodeShell::JobWork::JobWork(std::shared_ptr<StageBackend> backend)
+    : stage(std::move(backend)), loop([] {}, kNever) {
+  loop.start();
+}
+
+std::shared_ptr<std::atomic<bool>> NodeShell::JobWork::new_order() {
+  order->store(true);
+  return order = std::make_shared<std::atomic<bool>>(false);
+}
+
+NodeShell::JobWork& NodeShell::work_of(cluster::JobId job) {
+  std::unique_ptr<JobWork>& work = works_[job];
+  if (work == nullptr) work = std::make_unique<JobWork>(options_.make_stage(job));
+  return *work;
 }
 
 NodeShell::View NodeShell::view() const {
@@ -62,7 +78,8 @@ NodeShell::View NodeShell::view() const {
 }
 
 void NodeShell::tick() {
-  machine_.set_progress(options_.stage->progress());
+  for (const auto& [job, work] : works_) machine_.set_progress(job, work->stage->progress());
+  machine_.set_memory(options_.memory->usable_bytes());
   machine_.tick(system_now());
   act();
 }
@@ -72,11 +89,6 @@ void NodeShell::act() {
     std::visit([this](auto& a) { perform(std::move(a)); }, action);
   const std::lock_guard lock(view_mutex_);
   view_ = {machine_.state(), machine_.phase(), machine_.last_problem()};
-}
-
-std::shared_ptr<std::atomic<bool>> NodeShell::new_order() {
-  order_->store(true);
-  return order_ = std::make_shared<std::atomic<bool>>(false);
 }
 
 void NodeShell::perform(cluster::ConnectToCoordinator action) {
@@ -118,10 +130,11 @@ void NodeShell::perform(cluster::CloseWorkerLink action) {
 }
 
 void NodeShell::perform(cluster::PrepareWeights action) {
-  preparing_ = new_order();
-  work_.post([this, work = std::move(action.work), order = preparing_] {
+  JobWork& job = work_of(action.work.job);
+  job.preparing = job.new_order();
+  job.loop.post([this, stage = job.stage, work = std::move(action.work), order = job.preparing] {
     if (*order) return;
-    const StageBackend::Preparation done = options_.stage->prepare(work, *order);
+    const StageBackend::Preparation done = stage->prepare(work, *order);
     loop_.post([this, epoch = work.epoch, done] {
       machine_.prepared(epoch, done.status, done.unreachable, system_now());
       act();
@@ -129,7 +142,7 @@ void NodeShell::perform(cluster::PrepareWeights action) {
   });
 }
 
-void NodeShell::perform(cluster::StopPreparing) { preparing_->store(true); }
+void NodeShell::perform(cluster::StopPreparing action) { work_of(action.job).preparing->store(true); }
 
 void NodeShell::perform(cluster::CutOff action) {
   // Onto a disk that may be slow: not on the thread that decides.
@@ -137,9 +150,10 @@ void NodeShell::perform(cluster::CutOff action) {
 }
 
 void NodeShell::perform(cluster::LoadStage action) {
-  work_.post([this, work = std::move(action.work), order = new_order()] {
+  JobWork& job = work_of(action.work.job);
+  job.loop.post([this, stage = job.stage, work = std::move(action.work), order = job.new_order()] {
     if (*order) return;
-    const auto bytes = options_.stage->load(work, *order);
+    const auto bytes = stage->load(work, *order);
     loop_.post([this, epoch = work.epoch, bytes] {
       machine_.loaded(epoch, bytes ? Status() : bytes.status(), bytes ? *bytes : 0, system_now());
       act();
@@ -148,11 +162,12 @@ void NodeShell::perform(cluster::LoadStage action) {
 }
 
 void NodeShell::perform(cluster::RunStage action) {
-  work_.post([this, work = std::move(action.work), order = order_] {
+  JobWork& job = work_of(action.work.job);
+  job.loop.post([this, stage = job.stage, work = std::move(action.work), order = job.order] {
     if (*order) return;
     const cluster::Epoch epoch = work.epoch;
     const Status status =
-        options_.stage->start(work, [this, epoch](const cluster::NodeId& peer, const std::string& why) {
+        stage->start(work, [this, epoch](const cluster::NodeId& peer, const std::string& why) {
           loop_.post([this, epoch, peer, why] {
             machine_.stage_failed(epoch, peer, why, system_now());
             act();
@@ -166,13 +181,18 @@ void NodeShell::perform(cluster::RunStage action) {
 }
 
 void NodeShell::perform(cluster::StopStage action) {
-  new_order();
-  work_.post([this, epoch = action.epoch] { options_.stage->stop(epoch); });
+  JobWork& job = work_of(action.job);
+  job.new_order();
+  job.loop.post([stage = job.stage, epoch = action.epoch] { stage->stop(epoch); });
 }
 
-void NodeShell::perform(cluster::FreeWeights) {
-  new_order();
-  work_.post([this] { options_.stage->free_weights(); });
+void NodeShell::perform(cluster::FreeWeights action) {
+  const auto found = works_.find(action.job);
+  if (found == works_.end()) return;  // it never had any
+  JobWork& job = *found->second;
+  options_.memory->will_release(action.job);
+  job.new_order();
+  job.loop.post([stage = job.stage] { stage->free_weights(); });
 }
 
 void NodeShell::perform(cluster::MeasurePeer action) {

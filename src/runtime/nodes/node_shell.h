@@ -1,24 +1,28 @@
 // Drives a node's state machine (cluster::Worker) with a real clock, a real link and a real stage.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "cluster/member/worker.h"
 #include "runtime/nodes/control_links.h"
+#include "runtime/nodes/node_memory.h"
 #include "runtime/nodes/stage_backend.h"
 
 namespace butterfly::runtime {
 
-// One thread decides, one works, links have their own; nothing here blocks the one that decides.
+// One thread decides, one works for each job, links have their own; nothing here blocks the one that decides.
 class NodeShell {
  public:
   struct Options {
     cluster::WorkerConfig worker;
     std::function<Result<std::unique_ptr<cluster::Link>>(const std::string& address, Duration timeout)>
         connect;
-    std::shared_ptr<StageBackend> stage;
+    // A backend for each job that this node is told of; called once for each, on the shell's thread.
+    std::function<std::shared_ptr<StageBackend>(cluster::JobId job)> make_stage;
+    std::shared_ptr<NodeMemory> memory;  // which they share
     // Null: links are not measured.
     std::function<Result<cluster::LinkFigures>(const cluster::NodeId& peer, const std::string& address)>
         measure;
@@ -57,19 +61,28 @@ class NodeShell {
   void perform(cluster::MeasurePeer action);
   void perform(cluster::GiveUp action);
   void received(cluster::LinkNumber link, const cluster::Message& message);
-  // An order that makes earlier ones pointless begins.
-  std::shared_ptr<std::atomic<bool>> new_order();
+  // What works for one job: its orders wait for each other, and for no other job's.
+  struct JobWork {
+    explicit JobWork(std::shared_ptr<StageBackend> backend);
+    // An order that makes earlier ones pointless begins.
+    std::shared_ptr<std::atomic<bool>> new_order();
+
+    const std::shared_ptr<StageBackend> stage;
+    std::shared_ptr<std::atomic<bool>> order = std::make_shared<std::atomic<bool>>(false);
+    std::shared_ptr<std::atomic<bool>> preparing = order;  // the order to prepare, if that is the last
+    EventLoop loop;
+  };
+  JobWork& work_of(cluster::JobId job);
 
   Options options_;
   cluster::Worker machine_;  // of the loop's thread
-  std::shared_ptr<std::atomic<bool>> order_ = std::make_shared<std::atomic<bool>>(false);
-  std::shared_ptr<std::atomic<bool>> preparing_ = order_;  // the order to prepare, if that is the last
 
   mutable std::mutex view_mutex_;
   View view_;
   std::atomic<bool> stopped_{false};
   // Ended in this order: nobody posts to a loop that is gone.
-  EventLoop loop_, work_, dial_, measuring_;
+  EventLoop loop_, dial_, measuring_;
+  std::map<cluster::JobId, std::unique_ptr<JobWork>> works_;  // of the loop's thread; at most kJobsMax
   ControlLinks links_;
 };
 

@@ -4,11 +4,9 @@
 
 #include "base/background_pool.h"
 #include "base/error.h"
-#include "base/free_memory.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "runtime/nodes/node_door.h"
-#include "runtime/planning/memory_forecast.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -48,9 +46,13 @@ RangeLoader::Progress RangeLoader::progress() const {
           moves_.load(std::memory_order_relaxed)};
 }
 
-uint64_t RangeLoader::usable_memory_bytes() const {
-  const uint64_t usable = free_memory_bytes() + loaded_bytes_.load(std::memory_order_relaxed);
-  return options_.memory_bytes == 0 ? usable : std::min(usable, options_.memory_bytes);
+// Claims what it needs before it looks, so that two jobs that load at the same time do not both count on it.
+void RangeLoader::check_memory(const MemoryForecast& forecast, const std::string& what) {
+  options_.memory->wait_for_releases(options_.job, kLetGoMax);
+  options_.memory->claim(options_.job, forecast.total());
+  const Status fits = check_fits(forecast, options_.memory->usable_bytes(options_.job), what);
+  if (!fits) options_.memory->release(options_.job);
+  fits.or_throw();
 }
 
 std::vector<cluster::WeightPeer> RangeLoader::peers_of(const cluster::Assignment& work) const {
@@ -106,9 +108,7 @@ std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& 
            layers + 2);
     range = model::range_of_pieces(work.begin, work.end, layers);
     const MemoryForecast forecast = forecast_memory(file, range, settings, options_.compute->size());
-    check_fits(forecast, usable_memory_bytes(),
-               fmt::format("{} of {}", to_string(range, layers), work.model.name))
-        .or_throw();
+    check_memory(forecast, fmt::format("{} of {}", to_string(range, layers), work.model.name));
     log_info("{}: loading {}: {}", work.model.name, to_string(range, layers), forecast.words());
   }
   LoadOptions load;
@@ -120,9 +120,14 @@ std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& 
     moved(done, total);
   };
   ThreadPool threads = background_pool(options_.compute->size());
-  loaded_ = load_model(path, threads, load);
+  try {
+    loaded_ = load_model(path, threads, load);
+  } catch (...) {
+    free();  // and what it had claimed
+    throw;
+  }
   loaded_for_ = wanted;
-  loaded_bytes_ = loaded_->resident_bytes;
+  options_.memory->loaded(options_.job, loaded_->resident_bytes);
   return loaded_;
 }
 
@@ -140,7 +145,7 @@ void RangeLoader::let_go(const std::atomic<bool>& cancelled) {
 void RangeLoader::free() {
   loaded_.reset();
   loaded_for_.clear();
-  loaded_bytes_ = 0;
+  options_.memory->release(options_.job);
 }
 
 }  // namespace butterfly::runtime

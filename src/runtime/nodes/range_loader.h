@@ -12,10 +12,13 @@
 #include "runtime/chain/stage_settings.h"
 #include "runtime/layers/loaded_model.h"
 #include "runtime/nodes/model_weights.h"
+#include "runtime/nodes/node_memory.h"
+#include "runtime/planning/memory_forecast.h"
 
 namespace butterfly::runtime {
 
 struct RangeLoaderOptions {
+  cluster::JobId job = 0;                         // whose part it is
   std::shared_ptr<cluster::Transport> transport;  // to peers with weights
   cluster::NodeId self;
   cluster::Hello hello;
@@ -24,10 +27,11 @@ struct RangeLoaderOptions {
       library;                     // what this node can give to others: grows by what it fetched
   Compute* compute = nullptr;      // borrowed; what runs the steps: loading has as many threads of its own
   uint64_t fetch_bytes_per_s = 0;  // 0: as fast as it goes
-  uint64_t memory_bytes = 0;       // bound for this node's stage; 0: what is free
+  std::shared_ptr<NodeMemory> memory = std::make_shared<NodeMemory>();  // which the jobs of a node share
 };
 
-// One part of one model at a time. prepare(), load() and free() come from one thread; progress() from any.
+// One part of one job's model at a time. prepare(), load() and free() come from one thread; progress() from
+// any.
 class RangeLoader {
  public:
   explicit RangeLoader(RangeLoaderOptions options) : options_(std::move(options)) {}
@@ -43,9 +47,6 @@ class RangeLoader {
     uint64_t moves = 0;            // grows with every piece of work
   };
   Progress progress() const;
-  // What the stage in memory takes, and what is free beside it: what another stage could have.
-  uint64_t usable_memory_bytes() const;
-
   static Result<StageSettings> settings_of(const cluster::Assignment& work) {
     return StageSettings::parse(work.model.settings);
   }
@@ -54,11 +55,11 @@ class RangeLoader {
   std::vector<cluster::WeightPeer> peers_of(const cluster::Assignment& work) const;
   void moved(uint64_t done, uint64_t total);
   void let_go(const std::atomic<bool>& cancelled);
+  void check_memory(const MemoryForecast& forecast, const std::string& what);
 
   const RangeLoaderOptions options_;
   std::shared_ptr<const LoadedModel> loaded_;
   std::string loaded_for_;  // model, settings and pieces
-  std::atomic<uint64_t> loaded_bytes_{0};
   std::atomic<uint64_t> done_{0}, total_{0}, moves_{0};
 };
 

@@ -6,10 +6,15 @@
 
 namespace butterfly::runtime {
 
-void StageLinks::put(cluster::Epoch epoch, std::unique_ptr<cluster::Link> link) {
+bool StageLinks::over(cluster::JobId job, cluster::Epoch epoch) const {
+  const auto found = cancelled_.find(job);
+  return found != cancelled_.end() && epoch <= found->second;
+}
+
+void StageLinks::put(cluster::JobId job, cluster::Epoch epoch, std::unique_ptr<cluster::Link> link) {
   std::unique_ptr<cluster::Link> gone;  // closed without the lock
   const std::lock_guard lock(mutex_);
-  if (epoch <= cancelled_) {
+  if (over(job, epoch)) {
     gone = std::move(link);
     return;
   }
@@ -17,33 +22,35 @@ void StageLinks::put(cluster::Epoch epoch, std::unique_ptr<cluster::Link> link) 
     gone = std::move(waiting_.front().link);
     waiting_.pop_front();
   }
-  waiting_.push_back({epoch, std::move(link)});
+  waiting_.push_back({job, epoch, std::move(link)});
   changed_.notify_all();
 }
 
-Result<std::unique_ptr<cluster::Link>> StageLinks::take(cluster::Epoch epoch, const cluster::NodeId& peer,
-                                                        Duration timeout) {
+Result<std::unique_ptr<cluster::Link>> StageLinks::take(cluster::JobId job, cluster::Epoch epoch,
+                                                        const cluster::NodeId& peer, Duration timeout) {
   std::unique_lock lock(mutex_);
   auto found = waiting_.end();
   const bool came = changed_.wait_for(lock, timeout, [&] {
-    found = std::ranges::find_if(
-        waiting_, [&](const Waiting& w) { return w.epoch == epoch && w.link->peer() == peer; });
-    return epoch <= cancelled_ || found != waiting_.end();
+    found = std::ranges::find_if(waiting_, [&](const Waiting& w) {
+      return w.job == job && w.epoch == epoch && w.link->peer() == peer;
+    });
+    return over(job, epoch) || found != waiting_.end();
   });
-  if (epoch <= cancelled_) return Status(Errc::kCancelled, "the stage is not wanted any more");
+  if (over(job, epoch)) return Status(Errc::kCancelled, "the stage is not wanted any more");
   if (!came) return Status(Errc::kTimeout, fmt::format("no link came from {}", peer.name));
   std::unique_ptr<cluster::Link> link = std::move(found->link);
   waiting_.erase(found);
   return link;
 }
 
-void StageLinks::cancel(cluster::Epoch epoch) {
+void StageLinks::cancel(cluster::JobId job, cluster::Epoch epoch) {
   std::list<Waiting> gone;
   const std::lock_guard lock(mutex_);
-  cancelled_ = std::max(cancelled_, epoch);
+  cluster::Epoch& newest = cancelled_[job];
+  newest = std::max(newest, epoch);
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     const auto next = std::next(it);
-    if (it->epoch <= cancelled_) gone.splice(gone.end(), waiting_, it);
+    if (over(it->job, it->epoch)) gone.splice(gone.end(), waiting_, it);
     it = next;
   }
   changed_.notify_all();

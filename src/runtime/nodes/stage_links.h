@@ -2,6 +2,7 @@
 #pragma once
 #include <condition_variable>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -17,22 +18,27 @@ class StageLinks {
  public:
   static constexpr size_t kWaitingMax = 64;  // the oldest goes when one more comes
 
-  void put(cluster::Epoch epoch, std::unique_ptr<cluster::Link> link);
-  // The link of this epoch from this peer; waits for it. kTimeout; kCancelled after cancel() of the epoch.
-  Result<std::unique_ptr<cluster::Link>> take(cluster::Epoch epoch, const cluster::NodeId& peer,
-                                              Duration timeout);
-  // Ends waits for this epoch and older ones, and drops their links.
-  void cancel(cluster::Epoch epoch);
+  void put(cluster::JobId job, cluster::Epoch epoch, std::unique_ptr<cluster::Link> link);
+  // The link of this job and epoch from this peer; waits for it. kTimeout; kCancelled after cancel() of the
+  // epoch.
+  Result<std::unique_ptr<cluster::Link>> take(cluster::JobId job, cluster::Epoch epoch,
+                                              const cluster::NodeId& peer, Duration timeout);
+  // Ends waits for this epoch of the job and older ones, and drops their links. Other jobs' stay.
+  void cancel(cluster::JobId job, cluster::Epoch epoch);
 
  private:
+  bool over(cluster::JobId job, cluster::Epoch epoch) const;
+
   struct Waiting {
+    cluster::JobId job;
     cluster::Epoch epoch;
     std::unique_ptr<cluster::Link> link;
   };
   std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Waiting> waiting_;
-  cluster::Epoch cancelled_ = 0;
+  // The newest epoch of each job that is over; of jobs that this node was told of.
+  std::map<cluster::JobId, cluster::Epoch> cancelled_;
 };
 
 }  // namespace butterfly::runtime

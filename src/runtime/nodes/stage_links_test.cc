@@ -11,6 +11,7 @@ namespace {
 
 using cluster::NodeId;
 
+constexpr cluster::JobId kJob = 1;
 constexpr Duration kSoon = std::chrono::milliseconds(20);
 constexpr Duration kLong = std::chrono::seconds(30);
 
@@ -20,42 +21,52 @@ std::unique_ptr<cluster::Link> link_from(const std::string& name) {
 
 TEST(StageLinksTest, ALinkIsTakenByItsEpochAndPeer) {
   StageLinks links;
-  links.put(5, link_from("a"));
-  links.put(5, link_from("b"));
-  links.put(6, link_from("a"));
-  EXPECT_EQ(links.take(5, {"c", "c"}, kSoon).status().code(), Errc::kTimeout);
-  const auto taken = links.take(6, {"a", "a"}, kSoon);
+  links.put(kJob, 5, link_from("a"));
+  links.put(kJob, 5, link_from("b"));
+  links.put(kJob, 6, link_from("a"));
+  EXPECT_EQ(links.take(kJob, 5, {"c", "c"}, kSoon).status().code(), Errc::kTimeout);
+  const auto taken = links.take(kJob, 6, {"a", "a"}, kSoon);
   ASSERT_TRUE(taken.ok());
   EXPECT_EQ((*taken)->peer().key, "a");
-  EXPECT_EQ(links.take(6, {"a", "a"}, kSoon).status().code(), Errc::kTimeout) << "once";
-  EXPECT_TRUE(links.take(5, {"a", "a"}, kSoon).ok());
+  EXPECT_EQ(links.take(kJob, 6, {"a", "a"}, kSoon).status().code(), Errc::kTimeout) << "once";
+  EXPECT_TRUE(links.take(kJob, 5, {"a", "a"}, kSoon).ok());
 }
 
 TEST(StageLinksTest, AWaitEndsWhenTheLinkComes) {
   StageLinks links;
-  std::thread comes([&] { links.put(7, link_from("a")); });
-  EXPECT_TRUE(links.take(7, {"a", "a"}, kLong).ok());
+  std::thread comes([&] { links.put(kJob, 7, link_from("a")); });
+  EXPECT_TRUE(links.take(kJob, 7, {"a", "a"}, kLong).ok());
   comes.join();
 }
 
 TEST(StageLinksTest, CancelEndsWaitsAndDropsOldLinks) {
   StageLinks links;
-  links.put(3, link_from("a"));
-  links.put(9, link_from("a"));
-  std::thread stops([&] { links.cancel(7); });
-  EXPECT_EQ(links.take(7, {"a", "a"}, kLong).status().code(), Errc::kCancelled);
+  links.put(kJob, 3, link_from("a"));
+  links.put(kJob, 9, link_from("a"));
+  std::thread stops([&] { links.cancel(kJob, 7); });
+  EXPECT_EQ(links.take(kJob, 7, {"a", "a"}, kLong).status().code(), Errc::kCancelled);
   stops.join();
-  EXPECT_EQ(links.take(3, {"a", "a"}, kSoon).status().code(), Errc::kCancelled);
-  links.put(7, link_from("a"));
-  EXPECT_EQ(links.take(7, {"a", "a"}, kSoon).status().code(), Errc::kCancelled) << "late ones are dropped";
-  EXPECT_TRUE(links.take(9, {"a", "a"}, kSoon).ok()) << "newer epochs are not touched";
+  EXPECT_EQ(links.take(kJob, 3, {"a", "a"}, kSoon).status().code(), Errc::kCancelled);
+  links.put(kJob, 7, link_from("a"));
+  EXPECT_EQ(links.take(kJob, 7, {"a", "a"}, kSoon).status().code(), Errc::kCancelled)
+      << "late ones are dropped";
+  EXPECT_TRUE(links.take(kJob, 9, {"a", "a"}, kSoon).ok()) << "newer epochs are not touched";
+}
+
+TEST(StageLinksTest, JobsHaveTheirOwn) {
+  StageLinks links;
+  links.put(1, 5, link_from("a"));
+  links.put(2, 5, link_from("a"));
+  links.cancel(2, 9);
+  EXPECT_EQ(links.take(2, 5, {"a", "a"}, kSoon).status().code(), Errc::kCancelled);
+  EXPECT_TRUE(links.take(1, 5, {"a", "a"}, kSoon).ok()) << "the other job's plan holds";
 }
 
 TEST(StageLinksTest, TheOldestMakesRoom) {
   StageLinks links;
-  for (size_t i = 0; i <= StageLinks::kWaitingMax; ++i) links.put(i + 1, link_from("a"));
-  EXPECT_EQ(links.take(1, {"a", "a"}, kSoon).status().code(), Errc::kTimeout);
-  EXPECT_TRUE(links.take(2, {"a", "a"}, kSoon).ok());
+  for (size_t i = 0; i <= StageLinks::kWaitingMax; ++i) links.put(kJob, i + 1, link_from("a"));
+  EXPECT_EQ(links.take(kJob, 1, {"a", "a"}, kSoon).status().code(), Errc::kTimeout);
+  EXPECT_TRUE(links.take(kJob, 2, {"a", "a"}, kSoon).ok());
 }
 
 }  // namespace

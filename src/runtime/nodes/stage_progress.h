@@ -19,7 +19,6 @@ inline cluster::WorkerProgress stage_progress(const RangeLoader& loader, uint64_
   progress.progress = loading.moves + steps;
   progress.load_done = loading.done;
   progress.load_total = loading.total;
-  progress.ram_free_bytes = loader.usable_memory_bytes();
   progress.steps = steps;
   progress.rows = rows;
   progress.compute_us = us(times.compute);

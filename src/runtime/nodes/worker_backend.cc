@@ -65,7 +65,8 @@ Status WorkerBackend::start(const cluster::Assignment& work, Lost lost) {
     return {Errc::kInvalidArgument, fmt::format("epoch {} is not loaded", work.epoch)};
   cluster::Hello hello = options_.hello;
   hello.purpose = cluster::LinkPurpose::kStage;
-  hello.tag = work.epoch;
+  hello.job = work.job;
+  hello.epoch = work.epoch;
   auto to = open_link(*options_.transport, work.next_address, work.next.key, hello, kLinkMax);
   if (!to) return to.status();
   stopping_ = false;
@@ -86,7 +87,7 @@ void WorkerBackend::run(const cluster::Assignment& work, std::unique_ptr<cluster
     const std::lock_guard lock(mutex_);
     runner = runner_;
   }
-  auto from = links_.take(work.epoch, work.previous, kArriveMax);
+  auto from = links_.take(work.job, work.epoch, work.previous, kArriveMax);
   if (!from) {
     if (!stopping_) lost(work.previous, from.status().text());
     return;
@@ -105,7 +106,7 @@ void WorkerBackend::end_run() {
     const std::lock_guard lock(mutex_);
     runner = runner_;
   }
-  if (epoch_ != 0) links_.cancel(epoch_);
+  if (epoch_ != 0) links_.cancel(options_.job, epoch_);
   if (!thread_.joinable()) return;
   // close() ends a run that is under way; one that begins at this moment gets the next call.
   while (!ended_) {

@@ -91,7 +91,7 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, run
   loaded_ = runtime::describe_model(spec.path, load);
   read_template();
   const runtime::EngineOptions engine = engine_options(options, loaded_->config).engine;
-  engine_ = cluster.make_engine(loaded_->tokenizer.get(), engine);
+  engine_ = cluster.make_engine(spec.name, loaded_->tokenizer.get(), engine);
   log_info("{}: served by the cluster, {} tokens of context", spec.name, engine.scheduler.context);
 }
 

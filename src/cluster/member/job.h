@@ -1,0 +1,141 @@
+// One thing that the cluster runs: a model that is served, later a training run. Where its parts are, and how
+// they get there.
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "cluster/member/membership.h"
+
+namespace butterfly::cluster {
+
+enum class ChangePhase : uint8_t { kPlanning, kPreparing, kPausing, kLoading, kStarting };
+std::string_view change_phase_name(ChangePhase phase);
+
+// What a job must know of the others. As thread-safe as who answers.
+class OtherJobs {
+ public:
+  virtual ~OtherJobs() = default;
+  // That they have reserved on a node.
+  virtual uint64_t reserved_bytes(JobId asking, const NodeId& node) const = 0;
+  // Those that have reserved nothing there: what is left of them may go.
+  virtual std::vector<JobId> without_part(JobId asking, const NodeId& node) const = 0;
+};
+
+// A phase machine: planning, preparing, pausing, loading, starting, serving (README.md). Every phase ends by
+// a report of every node, a loss, or a deadline. What goes wrong in one job is told to the others only where
+// it is a fact about a node or a pair. Not thread-safe: of the Coordinator, which feeds it; borrows all but
+// the model.
+class Job {
+ public:
+  Job(JobId id, ModelTask model, Membership& cluster, const OtherJobs& others, TimePoint now);
+
+  // ---- Events ----
+  void set_model(ModelTask model, TimePoint now);
+  // The job is over: its nodes are told. The last event.
+  void end(TimePoint now);
+  void planned(Epoch epoch, Result<Placement> placement, TimePoint now);
+  void steps_paused(Epoch next, TimePoint now);
+  void steps_connected(Epoch epoch, TimePoint now);
+  void prepared(Member& member, const Prepared& message, TimePoint now);
+  void ready(Member& member, const Ready& message, TimePoint now);
+  void started(Member& member, const Started& message, TimePoint now);
+  // `reporter` says that it has trouble with `peer`, whose key is empty where that is not known.
+  void trouble(Epoch epoch, const NodeId& reporter, const NodeId& peer, const std::string& why,
+               TimePoint now);
+  // The node is gone; `dead`: not on purpose.
+  void node_lost(const Member& member, bool dead, const std::string& why, TimePoint now);
+  // The process of a local node ended: for people.
+  void set_last_failure(std::string text) { last_failure_ = std::move(text); }
+  // Another plan may be better, not before then.
+  void want_plan(TimePoint at);
+  // A plan is wanted and its time has come; one job plans at a time, since each needs to know what the others
+  // have.
+  bool may_plan(TimePoint now) const;
+  void begin_change(bool with_held, TimePoint now);
+  // Deadlines, and nodes that may be tried again.
+  void tick(TimePoint now);
+  // The coordinator's process stood still for so long.
+  void forgive(Duration gap);
+
+  // ---- State ----
+  JobId id() const { return id_; }
+  const ModelTask& model() const { return model_; }
+  bool has_epoch(Epoch epoch) const;  // of what is served, or of the change
+  // The plan that holds. Its stages run, but the engine may still be about to connect to them: connected().
+  Epoch serving_epoch() const { return serving_ ? serving_->epoch : 0; }
+  bool connected() const { return serving_ && serving_->connected; }
+  const Placement* serving_placement() const { return serving_ ? &serving_->placement : nullptr; }
+  TimePoint serving_since() const { return serving_ ? serving_->since : TimePoint{}; }
+  std::optional<ChangePhase> change_phase() const;
+  const Placement* change_placement() const;  // from kPreparing on
+  // Why nothing is served; empty while something is.
+  std::string why_not_serving() const;
+  const std::string& last_failure() const { return last_failure_; }
+  // The question a plan would answer now.
+  PlanQuestion question(TimePoint now, bool with_held = true) const;
+  // In what is served, or will be.
+  bool has_part(const NodeId& node) const;
+  // Memory that its parts on this node have, or will have.
+  uint64_t reserved_bytes(const NodeId& node) const;
+  // How long its work on this node may stand still.
+  Duration stall_limit(const Member& member) const;
+  // Left out of its plans: until then. Zero: not by this job.
+  TimePoint held_until(const NodeId& node) const;
+
+ private:
+  struct Serving {
+    Epoch epoch = 0;
+    Placement placement;
+    TimePoint since{};
+    bool connected = false;
+  };
+  struct Change {
+    Epoch epoch = 0;
+    ChangePhase phase = ChangePhase::kPlanning;
+    TimePoint began_at{};  // this phase
+    bool with_held = false;
+    std::set<std::string> asked;  // keys in the question
+    Placement placement;
+    std::set<std::string> waiting_for;  // keys whose report is due
+  };
+
+  bool may_use(const Member& member, bool with_held, TimePoint now) const;
+  void cancel_change();
+  void give_up_change(const std::string& why, const std::string& node, TimePoint now);
+  void no_plan(const Status& why, TimePoint now);
+  Duration retry_delay() const;
+  void begin_phase(ChangePhase phase, TimePoint now);
+  void begin_loading(TimePoint now);
+  void begin_starting(TimePoint now);
+  void serve(TimePoint now);
+  void say_serve();
+  void halt(const std::string& why, TimePoint now);
+  void reported(Member& member, Epoch epoch, ChangePhase phase, Errc code, const std::string& text,
+                TimePoint now);
+  void check_deadline(TimePoint now);
+  void release_others(Epoch epoch, const Placement* placement);
+  void hold(Member& member, const std::string& why, TimePoint now);
+  std::vector<Assignment> assignments() const;
+  Assignment assignment(size_t stage, size_t member) const;
+
+  const JobId id_;
+  ModelTask model_;
+  Membership& cluster_;
+  const OtherJobs& others_;
+  TimePoint model_at_{};
+  std::optional<Serving> serving_;
+  std::optional<Change> change_;
+  std::optional<TimePoint> plan_at_;  // a plan is wanted, and not before then
+  uint32_t attempts_ = 0;             // that failed since something was served for a while
+  bool ever_served_ = false;
+  std::string why_waiting_, last_failure_;
+  std::map<std::string, Hold> holds_;  // nodes that could not load or start it, by key
+};
+
+}  // namespace butterfly::cluster

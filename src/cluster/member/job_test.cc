@@ -1,0 +1,247 @@
+// Two jobs on one cluster: each has its plan, and together they have no more than the nodes have.
+#include "cluster/member/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/member/coordinator.h"
+#include "cluster/testing/member_samples.h"
+
+namespace butterfly::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using testing::join_message;
+using testing::node_id;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;  // join_message(): every node has eight
+
+struct JobTest : ::testing::Test {
+  JobTest() {
+    for (const JobId id : {1u, 2u})
+      coordinator.set_job(id, {fmt::format("id-{}", id), fmt::format("model-{}", id), ""}, now);
+    for (int node = 0; node < 3; ++node) {
+      coordinator.link_opened(link_of(node), node_id(node), now);
+      coordinator.received(link_of(node), join_message(node), now);
+    }
+    pass(seconds(1));
+  }
+  static CoordinatorConfig config() {
+    CoordinatorConfig config{.incarnation = 7, .self = node_id(0), .address = "10.0.0.0:4711"};
+    config.numerics_id = 1;
+    config.measure_links = false;
+    return config;
+  }
+  static LinkNumber link_of(int node) { return static_cast<LinkNumber>(node) + 10; }
+
+  void pass(Duration duration) {
+    for (Duration done{}; done < duration; done += milliseconds(50)) {
+      now += milliseconds(50);
+      for (const auto& [key, member] : coordinator.members())
+        if (member.here()) coordinator.received(member.link, Beat{}, now);
+      coordinator.tick(now);
+    }
+  }
+  template <typename T>
+  std::vector<T> all() {
+    for (CoordinatorAction& action : coordinator.take_actions()) actions.push_back(std::move(action));
+    std::vector<T> found;
+    for (const CoordinatorAction& action : actions) {
+      if constexpr (requires { T::kType; }) {
+        if (const auto* sent = std::get_if<SendToWorker>(&action))
+          if (const T* one = std::get_if<T>(&sent->message)) found.push_back(*one);
+      } else {
+        if (const T* one = std::get_if<T>(&action)) found.push_back(*one);
+      }
+    }
+    return found;
+  }
+  void clear() {
+    all<MakePlan>();
+    actions.clear();
+  }
+  const Job& job(JobId id) const { return *coordinator.job(id); }
+
+  // A piece to each of these nodes, with so much memory.
+  static Placement placement(const std::vector<int>& nodes, uint64_t bytes) {
+    Placement out;
+    out.pieces = static_cast<uint32_t>(nodes.size());
+    out.tokens_per_s = 10;
+    for (uint32_t i = 0; i < nodes.size(); ++i)
+      out.stages.push_back(
+          {.members = {{.node = node_id(nodes[i]), .memory_bytes = bytes}}, .begin = i, .end = i + 1});
+    return out;
+  }
+  PlanQuestion asked() { return all<MakePlan>().back().question; }
+  void load(const std::vector<int>& nodes, JobId id, Epoch epoch) {
+    for (const int node : nodes)
+      coordinator.received(link_of(node), Ready{epoch, Errc::kOk, "", 1, 1, id}, now);
+    for (const int node : nodes) coordinator.received(link_of(node), Started{epoch, Errc::kOk, "", id}, now);
+  }
+  // The job that is asked about gets a piece on each of these nodes, and is served.
+  Epoch serve(JobId id, const std::vector<int>& nodes, uint64_t bytes) {
+    const PlanQuestion question = asked();
+    EXPECT_EQ(question.job, id);
+    coordinator.planned(question.epoch, placement(nodes, bytes), now);
+    load(nodes, id, question.epoch);
+    EXPECT_EQ(job(id).serving_epoch(), question.epoch);
+    coordinator.steps_connected(question.epoch, now);
+    pass(milliseconds(100));
+    return question.epoch;
+  }
+  // Job 1 on nodes 0 and 1, job 2 on nodes 0 and 2.
+  void serve_both() {
+    first = serve(1, {1, 0}, 3 * kGiB);
+    second = serve(2, {2, 0}, 2 * kGiB);
+    clear();
+  }
+  static uint64_t free_on(const PlanQuestion& question, int node) {
+    for (const PlanNode& row : question.nodes)
+      if (row.id == node_id(node)) return row.ram_free_bytes;
+    return UINT64_MAX;
+  }
+
+  TimePoint now{};
+  Coordinator coordinator{config(), TimePoint{}};
+  std::vector<CoordinatorAction> actions;
+  Epoch first = 0, second = 0;
+};
+
+TEST_F(JobTest, OnePlansAfterTheOtherAndKnowsWhatItTook) {
+  ASSERT_EQ(all<MakePlan>().size(), 1u) << "the second waits until it is known what the first takes";
+  EXPECT_EQ(asked().job, 1u);
+  EXPECT_EQ(free_on(asked(), 0), 8 * kGiB);
+  coordinator.planned(asked().epoch, placement({1, 0}, 3 * kGiB), now);
+  pass(milliseconds(100));
+  ASSERT_EQ(all<MakePlan>().size(), 2u) << "while the first loads";
+  EXPECT_EQ(asked().job, 2u);
+  EXPECT_EQ(asked().model.name, "model-2");
+  EXPECT_EQ(free_on(asked(), 0), 5 * kGiB);
+  EXPECT_EQ(free_on(asked(), 2), 8 * kGiB);
+}
+
+TEST_F(JobTest, EachHasItsEpochAndItsSteps) {
+  serve_both();
+  EXPECT_NE(first, second);
+  EXPECT_EQ(job(1).serving_epoch(), first);
+  EXPECT_EQ(job(2).serving_epoch(), second);
+  EXPECT_TRUE(job(1).connected());
+  EXPECT_TRUE(job(2).connected());
+  EXPECT_EQ(job(2).reserved_bytes(node_id(2)), 2 * kGiB);
+  EXPECT_EQ(job(2).reserved_bytes(node_id(1)), 0u);
+}
+
+TEST_F(JobTest, ALossIsAMatterOfThoseWhoUsedTheNode) {
+  serve_both();
+  coordinator.link_closed(link_of(2), "reset", now);
+  ASSERT_EQ(all<HaltSteps>().size(), 1u);
+  EXPECT_EQ(all<HaltSteps>()[0].job, 2u);
+  EXPECT_EQ(job(1).serving_epoch(), first);
+  pass(milliseconds(100));
+  EXPECT_EQ(asked().job, 2u);
+  EXPECT_EQ(free_on(asked(), 0), 5 * kGiB);
+}
+
+TEST_F(JobTest, ALossHaltsEveryJobThatUsedTheNode) {
+  serve_both();
+  coordinator.received(link_of(0), Leave{"going"}, now);
+  ASSERT_EQ(all<HaltSteps>().size(), 2u);
+  EXPECT_EQ(job(1).serving_epoch(), 0u);
+  EXPECT_EQ(job(2).serving_epoch(), 0u);
+}
+
+TEST_F(JobTest, AFailedLoadIsNothingToTheOther) {
+  first = serve(1, {1, 0}, 3 * kGiB);
+  const Epoch epoch = asked().epoch;
+  coordinator.planned(epoch, placement({2, 1}, kGiB), now);
+  coordinator.received(link_of(1), Ready{epoch, Errc::kOutOfMemory, "no room", 0, 1, 2}, now);
+  EXPECT_TRUE(all<HaltSteps>().empty());
+  EXPECT_EQ(job(1).serving_epoch(), first);
+  pass(milliseconds(100));
+  const PlanQuestion again = asked();
+  EXPECT_EQ(again.job, 2u);
+  EXPECT_EQ(free_on(again, 1), UINT64_MAX) << "the job leaves the node out";
+  // The first would use it still, and so it is no worse off.
+  EXPECT_EQ(job(1).question(now, false).nodes.size(), 3u);
+  EXPECT_THAT(job(2).last_failure(), HasSubstr("no room"));
+  EXPECT_EQ(job(1).last_failure(), "");
+}
+
+// Reports name their job and its epoch: a report about another job's epoch is none.
+TEST_F(JobTest, ReportsOfOneJobDoNotCountForAnother) {
+  const Epoch epoch = asked().epoch;
+  coordinator.planned(epoch, placement({1, 0}, kGiB), now);
+  const uint64_t dropped = coordinator.counters().old_epochs;
+  load({0, 1}, 2, epoch);
+  EXPECT_EQ(coordinator.counters().old_epochs, dropped + 4);
+  EXPECT_EQ(job(1).change_phase(), ChangePhase::kLoading);
+  load({0, 1}, 1, epoch);
+  EXPECT_EQ(job(1).serving_epoch(), epoch);
+}
+
+TEST_F(JobTest, TroubleHaltsTheJobItIsAbout) {
+  serve_both();
+  coordinator.received(link_of(1), Trouble{second, node_id(0), "reset", 2}, now);
+  EXPECT_EQ(coordinator.counters().unfounded, 1u) << "it has no part in that job";
+  coordinator.received(link_of(1), Trouble{first, node_id(0), "reset", 2}, now);
+  EXPECT_TRUE(all<HaltSteps>().empty()) << "not an epoch of that job";
+  coordinator.received(link_of(2), Trouble{second, node_id(0), "reset", 2}, now);
+  ASSERT_EQ(all<HaltSteps>().size(), 1u);
+  EXPECT_EQ(all<HaltSteps>()[0].epoch, second);
+  EXPECT_EQ(job(1).serving_epoch(), first);
+}
+
+TEST_F(JobTest, AJobThatEndsLeavesItsRoomToTheOthers) {
+  serve_both();
+  coordinator.set_job(1, {}, now);
+  EXPECT_EQ(coordinator.job(1), nullptr);
+  ASSERT_EQ(all<HaltSteps>().size(), 1u);
+  EXPECT_EQ(all<HaltSteps>()[0].job, 1u);
+  ASSERT_EQ(all<Release>().size(), 3u) << "every node";
+  EXPECT_EQ(all<Release>()[0].job, 1u);
+  EXPECT_GT(all<Release>()[0].epoch, second);
+  EXPECT_EQ(job(2).serving_epoch(), second);
+  pass(milliseconds(100));
+  EXPECT_EQ(asked().job, 2u) << "it could be better now";
+  EXPECT_EQ(free_on(asked(), 0), 8 * kGiB);
+  EXPECT_EQ(all<Release>().size(), 3u) << "what is served goes on meanwhile";
+}
+
+// Job 1 is halted and fits nowhere: it keeps its stage on node 0 for the case that node 1 comes back, until
+// job 2 needs the room.
+TEST_F(JobTest, WhatIsLeftOfAHaltedJobMakesRoomForAnother) {
+  first = serve(1, {1, 0}, 6 * kGiB);
+  clear();
+  coordinator.link_closed(link_of(1), "reset", now);
+  pass(milliseconds(100));
+  while (asked().job == 1) {
+    coordinator.planned(asked().epoch, Status(Errc::kOutOfMemory, "does not fit"), now);
+    pass(milliseconds(50));
+  }
+  EXPECT_TRUE(all<Release>().empty()) << "nobody needs it yet";
+  const Epoch epoch = asked().epoch;
+  EXPECT_EQ(free_on(asked(), 0), 8 * kGiB);
+  coordinator.planned(epoch, placement({0}, 7 * kGiB), now);
+  std::vector<Release> released;
+  for (const Release& release : all<Release>())
+    if (release.job == 1) released.push_back(release);
+  ASSERT_EQ(released.size(), 1u);
+  EXPECT_EQ(released[0].epoch, epoch);
+  EXPECT_EQ(std::get<SendToWorker>(actions.back()).message.index(), ToWorker(Assign{}).index())
+      << "after that";
+}
+
+TEST_F(JobTest, WhatIsNotServedIsPlannedFirst) {
+  serve_both();
+  coordinator.link_closed(link_of(2), "reset",
+                          now);  // job 2 is lost, and job 1 could be better for some reason
+  coordinator.link_opened(link_of(3), node_id(3), now);
+  coordinator.received(link_of(3), join_message(3), now);
+  pass(seconds(1));
+  EXPECT_EQ(all<MakePlan>().front().question.job, 2u);
+}
+
+}  // namespace
+}  // namespace butterfly::cluster

@@ -1,0 +1,130 @@
+#include "cluster/member/membership.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace butterfly::cluster {
+namespace {
+
+// A pair of nodes that failed so often, the last time not long ago, is avoided.
+constexpr uint32_t kBroken = 2;
+
+}  // namespace
+
+std::string_view node_state_name(NodeState state) {
+  switch (state) {
+    case NodeState::kUp:
+      return "up";
+    case NodeState::kSuspect:
+      return "suspect";
+    case NodeState::kDead:
+      return "dead";
+    case NodeState::kLeft:
+      return "left";
+    case NodeState::kRemoved:
+      return "removed";
+  }
+  return "unknown";
+}
+
+void Hold::extend(const CoordinatorConfig& config, bool firm, TimePoint now) {
+  if (now - failed_at > config.hold_max) failures = 0;
+  failed_at = now;
+  const uint32_t doublings = std::min(failures++, 16u);
+  until = now + std::min(config.hold_max, config.hold_min * (int64_t{1} << doublings));
+  firmly = firm;
+}
+
+bool Hold::ends(TimePoint now) {
+  if (until == TimePoint{} || now < until) return false;
+  until = {};
+  firmly = false;
+  return true;
+}
+
+Membership::Membership(CoordinatorConfig config, TimePoint now)
+    : config_(std::move(config)),
+      last_epoch_(first_epoch(config_.incarnation)),
+      survey_since_(now),
+      events_(config_.events_max) {}
+
+Member* Membership::find(const NodeId& node) {
+  const auto found = members_.find(node.key);
+  return found == members_.end() ? nullptr : &found->second;
+}
+
+size_t Membership::nodes_here() const {
+  return static_cast<size_t>(
+      std::count_if(members_.begin(), members_.end(), [](const auto& row) { return row.second.here(); }));
+}
+
+size_t Membership::nodes_wanted() const {
+  return config_.nodes_wanted - std::min(config_.nodes_wanted, nodes_given_up_);
+}
+
+void Membership::send(const Member& member, ToWorker message) {
+  if (member.link != 0) act(SendToWorker{member.link, std::move(message)});
+}
+
+void Membership::send(const NodeId& node, ToWorker message) {
+  if (const Member* member = find(node)) send(*member, std::move(message));
+}
+
+void Membership::note(TimePoint now, EventKind kind, const std::string& node, Epoch epoch, std::string text) {
+  events_.add(now, kind, node, epoch, std::move(text));
+}
+
+void Membership::hold(Member& member, bool firmly, const std::string& why, TimePoint now) {
+  member.hold.extend(config_, firmly, now);
+  member.last_failure = why;
+}
+
+bool Membership::is_broken(const BrokenPair& pair, TimePoint now) const {
+  return (pair.unreachable || pair.times >= kBroken) && now - pair.last < config_.hold_max;
+}
+
+void Membership::note_broken(const NodeId& from, const NodeId& to, bool unreachable, TimePoint now) {
+  if (broken_.size() >= kNodesMax * kNodesMax) return;
+  BrokenPair& pair = broken_[{from.key, to.key}];
+  if (now - pair.last >= config_.hold_max) pair = {};
+  ++pair.times;
+  pair.unreachable = pair.unreachable || unreachable;
+  pair.last = now;
+}
+
+void Membership::blame(const NodeId& reporter, const NodeId& peer, TimePoint now) {
+  Member* member = find(reporter);
+  if (member == nullptr || reporter == config_.self) return;
+  auto& troubles = member->troubles;
+  std::erase_if(troubles, [&](const auto& row) { return now - row.second >= config_.hold_max; });
+  troubles[peer.key] = now;
+  if (troubles.size() < config_.troubles_max) return;
+  hold(*member, true, fmt::format("it had trouble with {} neighbours", troubles.size()), now);
+  troubles.clear();
+}
+
+std::vector<Membership::Pair> Membership::broken_pairs(bool with_held, TimePoint now) const {
+  std::vector<Pair> pairs;
+  for (const auto& [pair, failed] : broken_)
+    if (is_broken(failed, now) && !(with_held && now - failed.last >= config_.hold_min))
+      pairs.push_back(pair);
+  return pairs;
+}
+
+bool Membership::may_be_mended(TimePoint now) const {
+  return std::any_of(broken_.begin(), broken_.end(), [&](const auto& row) {
+    return is_broken(row.second, now) && now - row.second.last >= config_.hold_min;
+  });
+}
+
+void Membership::forget_troubles(const std::string& key) {
+  std::erase_if(broken_, [&](const auto& row) { return row.first.first == key || row.first.second == key; });
+}
+
+void Membership::forgive(Duration gap) {
+  for (auto& [key, member] : members_) member.pulse.forgive(gap);
+  if (measuring_) measuring_->second += gap;
+}
+
+}  // namespace butterfly::cluster

@@ -1,0 +1,191 @@
+// Who is here, who can reach whom, and who is held back: what all jobs of a cluster have in common.
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "cluster/member/coordinator_action.h"
+#include "cluster/member/event_log.h"
+#include "cluster/member/health.h"
+#include "cluster/member/placement.h"
+
+namespace butterfly::cluster {
+
+struct CoordinatorConfig {
+  Incarnation incarnation = 1;  // next_incarnation()
+  NodeId self = {};             // the node of this process: never removed, first source of weights
+  std::string address = {};     // where this process accepts links: the last stage sends its results here
+  uint32_t numerics_id = 0;
+  int64_t unix_ms = 0;  // time of day at the start, to compare with others'; 0: not known
+  HealthLimits health = {};
+  Duration beat_every = std::chrono::milliseconds(250);
+  Duration join_wait = std::chrono::seconds(5);  // from an open link to its Join
+  // The first plan of a job waits for so many nodes, but not longer than this.
+  size_t nodes_wanted = 1;
+  Duration nodes_wait = std::chrono::seconds(10);
+  Duration settle = std::chrono::milliseconds(300);  // after a join, for others that come with it
+  bool measure_links = true;
+  Duration measure_wait = std::chrono::seconds(5);  // for one link; a plan waits for all, at most as long
+  size_t measure_peers = 8;                         // per node that joins, beside the coordinator's own
+  Duration figures_age = std::chrono::hours(1);     // then a node that comes back is measured again
+  Duration plan_wait = std::chrono::seconds(30);
+  Duration pause_wait = std::chrono::seconds(5);
+  Duration start_wait = std::chrono::seconds(10);          // Go to Started
+  Duration load_stall = std::chrono::seconds(20);          // loading without progress
+  Duration load_wait = std::chrono::hours(2);              // loading at all
+  Duration trouble_wait = std::chrono::milliseconds(250);  // after Trouble, for the death it announces
+  // A node that failed is left out of plans this long, doubling. One that was lost is taken back at once if
+  // the model does not fit without it; one that could not load is not.
+  Duration hold_min = std::chrono::seconds(5);
+  Duration hold_max = std::chrono::minutes(5);
+  // Peers a node may have trouble with in hold_max before the trouble is its own.
+  size_t troubles_max = 3;
+  // Between attempts to find a plan or to load it.
+  Duration retry_min = std::chrono::milliseconds(200);
+  Duration retry_max = std::chrono::seconds(5);
+  double gain_min = 1.1;  // a plan that works is left for one that is this much faster
+  size_t events_max = 1000;
+  size_t links_max = 1024;  // open at once, joined or not
+};
+
+enum class NodeState : uint8_t { kUp, kSuspect, kDead, kLeft, kRemoved };
+std::string_view node_state_name(NodeState state);
+
+// Left out of plans for a while, after failures.
+struct Hold {
+  uint32_t failures = 0;
+  TimePoint failed_at{};
+  TimePoint until{};
+  bool firmly = false;  // also when the model does not fit without it
+
+  // One more failure: for longer than the last time.
+  void extend(const CoordinatorConfig& config, bool firm, TimePoint now);
+  bool allows(bool with_held, TimePoint now) const { return now >= until || (with_held && !firmly); }
+  // True once, when the time is over.
+  bool ends(TimePoint now);
+};
+
+// One node that is or was here. Read-only for others.
+struct Member {
+  NodeId id = {};
+  NodeState state = NodeState::kUp;
+  LinkNumber link = 0;  // 0 unless up or suspect
+  uint64_t instance = 0;
+  std::string address = {};
+  Capabilities capabilities = {};
+  Pulse pulse;
+  TimePoint joined_at{};
+  double rows_per_s = 0;     // worked on, over the last seconds
+  double clock_ahead_s = 0;  // of the coordinator's, when it joined
+  Hold hold = {};            // from all jobs; each job has holds of its own beside it
+  std::string last_failure = {};
+  // Peers it had trouble with in the last while: who has trouble with many is the trouble.
+  std::map<std::string, TimePoint> troubles = {};
+
+  bool here() const { return state == NodeState::kUp || state == NodeState::kSuspect; }
+};
+
+// What was dropped, and why it was.
+struct CoordinatorCounters {
+  uint64_t old_epochs = 0;     // reports about a plan that is over
+  uint64_t unknown_links = 0;  // messages of links that are closed or not joined
+  uint64_t duplicate_ids = 0;  // a second node with the identity of one that is here
+  uint64_t refused = 0;
+  uint64_t unexpected = 0;  // messages that make no sense here: the link is closed
+  uint64_t unfounded = 0;   // trouble reported by who has no part in the plan, or about no neighbour of it
+  uint64_t plans = 0;
+  uint64_t halts = 0;
+};
+
+// Facts about nodes and pairs of nodes, and the way to tell the shell and the log. The coordinator changes
+// who is here, jobs say who failed them. Not thread-safe; of the Coordinator that owns it, and of its jobs.
+class Membership {
+ public:
+  using Pair = std::pair<std::string, std::string>;  // keys (from, to)
+
+  Membership(CoordinatorConfig config, TimePoint now);
+
+  const CoordinatorConfig& config() const { return config_; }
+  std::map<std::string, Member>& members() { return members_; }
+  const std::map<std::string, Member>& members() const { return members_; }  // by key
+  Member* find(const NodeId& node);
+  size_t nodes_here() const;
+  // How many the first plan of a job waits for: without those that will not come.
+  size_t nodes_wanted() const;
+  void give_up_node() { ++nodes_given_up_; }
+
+  // One number for every attempt of every job: older ones are known by it alone.
+  Epoch next_epoch() { return ++last_epoch_; }
+
+  void act(CoordinatorAction action) { actions_.push_back(std::move(action)); }
+  void send(const Member& member, ToWorker message);
+  void send(const NodeId& node, ToWorker message);
+  void note(TimePoint now, EventKind kind, const std::string& node, Epoch epoch, std::string text);
+  std::vector<CoordinatorAction> take_actions() { return std::exchange(actions_, {}); }
+  const EventLog& events() const { return events_; }
+  CoordinatorCounters& counters() { return counters_; }
+  const CoordinatorCounters& counters() const { return counters_; }
+
+  // ---- Blame ----
+  // A node failed by itself.
+  void hold(Member& member, bool firmly, const std::string& why, TimePoint now);
+  // What went wrong between two nodes: neither is to blame alone. `unreachable`: a link could not even be
+  // opened, once is enough.
+  void note_broken(const NodeId& from, const NodeId& to, bool unreachable, TimePoint now);
+  // Trouble with one neighbour is the pair's; with several it is its own.
+  void blame(const NodeId& reporter, const NodeId& peer, TimePoint now);
+  // Pairs that plans avoid. Where nothing else fits (`with_held`), one that did not work is tried again after
+  // a while.
+  std::vector<Pair> broken_pairs(bool with_held, TimePoint now) const;
+  // There are such that could be tried again now.
+  bool may_be_mended(TimePoint now) const;
+  // It came back: what was between it and others may be over.
+  void forget_troubles(const std::string& key);
+
+  // ---- Measured links (link_survey.cc) ----
+  const std::map<Pair, LinkFigures>& links() const { return figures_; }
+  // Two nodes that were never measured with each other: no faster than each is to the coordinator.
+  std::optional<LinkFigures> estimate(const std::string& a, const std::string& b) const;
+  // A node that joined is measured with the coordinator's and some others.
+  void survey(const Member& member, TimePoint now);
+  void survey_chain(const Placement& placement, TimePoint now);
+  void stop_survey(const NodeId& node);
+  void forget_links(const std::string& key);
+  bool survey_done(TimePoint now) const;
+  void check_survey(TimePoint now);
+  // True: it was the last of the survey, and plans may be better for it.
+  bool link_report(const Member& member, const LinkReport& message, TimePoint now);
+  void forgive(Duration gap);
+
+ private:
+  struct BrokenPair {
+    uint32_t times = 0;
+    TimePoint last{};
+    bool unreachable = false;
+  };
+  bool is_broken(const BrokenPair& pair, TimePoint now) const;
+  void survey_pair(const Member& from, const Member& to, TimePoint now);
+
+  const CoordinatorConfig config_;
+  std::map<std::string, Member> members_;
+  Epoch last_epoch_;
+  size_t nodes_given_up_ = 0;  // that will not come
+  std::map<Pair, LinkFigures> figures_;
+  std::map<Pair, TimePoint> measured_at_;
+  std::map<Pair, BrokenPair> broken_;
+  std::vector<Pair> survey_;  // still to be measured
+  std::optional<std::pair<Pair, TimePoint>> measuring_;
+  TimePoint survey_since_{};
+  CoordinatorCounters counters_;
+  EventLog events_;
+  std::vector<CoordinatorAction> actions_;
+};
+
+}  // namespace butterfly::cluster
