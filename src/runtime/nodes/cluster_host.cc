@@ -209,8 +209,8 @@ Status ClusterHost::wait_until_serving(Duration timeout, const std::function<boo
   std::string why;
   if (coordinator_->wait_until_serving(timeout, cancelled, why)) return {};
   if (cancelled && cancelled()) return {Errc::kCancelled, "interrupted"};
-  return {Errc::kTimeout, fmt::format("the cluster does not serve {} yet: {}",
-                                      models_.size() == 1 ? models_[0]->options.name : "all models", why)};
+  return {Errc::kTimeout,
+          fmt::format("the cluster does not serve {} yet: {}", models_.front()->options.name, why)};
 }
 
 void ClusterHost::stop() {

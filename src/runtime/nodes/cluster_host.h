@@ -54,7 +54,7 @@ class ClusterHost {
   // The engine of one of its models; one at a time for each. End it before this.
   std::shared_ptr<Engine> make_engine(const std::string& name, const model::Tokenizer* tokenizer,
                                       const EngineOptions& options);
-  // All models. kTimeout, kCancelled, or kOutOfMemory, in words.
+  // For one of its models, whichever is first. kTimeout or kCancelled, in words.
   Status wait_until_serving(Duration timeout, const std::function<bool()>& cancelled);
   void stop();
 

@@ -1,7 +1,5 @@
 #include "runtime/nodes/coordinator_shell.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/log.h"
@@ -279,13 +277,11 @@ bool CoordinatorShell::wait_until_serving(Duration timeout, const std::function<
                                           std::string& why) const {
   const Deadline deadline(SystemClock::instance(), timeout);
   while (true) {
-    const auto waits =
-        std::ranges::find_if(jobs_, [](const auto& row) { return !row.second->options.steps->has_chain(); });
-    if (waits == jobs_.end()) return true;
+    if (std::ranges::any_of(jobs_, [](const auto& row) { return row.second->options.steps->has_chain(); }))
+      return true;
     std::unique_lock lock(machine_mutex_);
-    const cluster::Job* job = machine_.job(waits->first);
-    why = job == nullptr ? "it is about to start" : job->why_not_serving();
-    if (jobs_.size() > 1) why = fmt::format("{}: {}", waits->second->options.model.name, why);
+    const cluster::Job* first = machine_.job(jobs_.begin()->first);
+    why = first == nullptr ? "it is about to start" : first->why_not_serving();
     if (deadline.expired() || (cancelled && cancelled())) return false;
     changed_.wait_for(lock, std::min<Duration>(deadline.remaining(), std::chrono::milliseconds(200)));
   }

@@ -55,7 +55,7 @@ class CoordinatorShell {
   cluster::ClusterStatus status(uint64_t events_after = 0, size_t events_max = 100) const;
   std::vector<cluster::EventStatus> events(uint64_t after, size_t count_max) const;
 
-  // True when steps of all jobs are served; false, with the reason, at the deadline or when `cancelled` says
+  // True when steps of a job are served; false, with the first one's reason, at the deadline or when `cancelled` says
   // so.
   bool wait_until_serving(Duration timeout, const std::function<bool()>& cancelled, std::string& why) const;
 
