@@ -17,16 +17,14 @@ struct KvRow {
 // Borrowed for the run. Rows of one sequence stand in order of position; pages for all positions exist.
 struct KvStep {
   kernels::KvLayout layout;
-  std::byte* base = nullptr;  // page p of layer l and KV head h is at base + p * page_stride + (l * kv_heads
-                              // + h) * layout.page_bytes()
+  std::span<std::byte* const> layers;  // page p of layer l and KV head h is at layers[l] + p * page_stride +
+                                       // h * layout.page_bytes()
   size_t page_stride = 0;
   size_t kv_heads = 0;
   std::span<const std::span<const uint32_t>> page_ids;  // by sequence
   std::span<const KvRow> rows;
 
-  std::byte* head_base(size_t layer, size_t head) const {
-    return base + (layer * kv_heads + head) * layout.page_bytes();
-  }
+  std::byte* head_base(size_t layer, size_t head) const { return layers[layer] + head * layout.page_bytes(); }
 };
 
 }  // namespace butterfly::graph

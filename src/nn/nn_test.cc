@@ -148,7 +148,8 @@ struct BlockRun {
     KvStep kv{.layout = {DType::kF16, kHeadDim}, .kv_heads = kKvHeads, .page_ids = {&pages, 1}, .rows = {}};
     kv.page_stride = kKvHeads * kv.layout.page_bytes();
     const Buffer cache = Buffer::allocate(3 * kv.page_stride);
-    kv.base = cache.data();
+    std::byte* const layers[] = {cache.data()};
+    kv.layers = layers;
     std::vector<uint32_t> bits;
     size_t position = 0;
     for (size_t rows : pieces) {

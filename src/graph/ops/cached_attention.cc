@@ -106,7 +106,8 @@ void store_rows(const Node& node, const RunContext& run, size_t begin, size_t en
 void forward(const Node& node, const RunContext& run) {
   const auto& shape = node.attrs<AttentionShape>();
   const KvStep& kv = run.kv();
-  BF_CHECK(kv.layout.head_dim == shape.head_dim && kv.kv_heads == shape.kv_heads)
+  BF_CHECK(kv.layout.head_dim == shape.head_dim && kv.kv_heads == shape.kv_heads &&
+           shape.layer < kv.layers.size())
       << "the cache has another shape";
   run.for_rows(kv.rows.size(), shape.kv_heads * shape.head_dim,
                [&](size_t begin, size_t end) { store_rows(node, run, begin, end); });
