@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/error.h"
 
 namespace butterfly::model {
@@ -35,12 +36,13 @@ graph::ValueId Decoder::build_embedding(nn::Builder& b, graph::ValueId tokens,
   return b.dropout(x, "embedding");
 }
 
-graph::ValueId Decoder::build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions) const {
-  if (blocks.empty()) return x;
+graph::ValueId Decoder::build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions,
+                                     size_t begin, size_t end) const {
+  if (begin == end) return x;
   std::vector<graph::ValueId> rotations;
   for (const kernels::Rope& rope : ropes)
     rotations.push_back(graph::rope_rotations(b.graph(), row_positions, rope, "rope_rotations"));
-  for (size_t i = 0; i < blocks.size(); ++i)
+  for (size_t i = begin; i < end; ++i)
     x = blocks[i].build(
         b, x, rotations.empty() ? graph::ValueId{} : rotations[rope_of_block.empty() ? 0 : rope_of_block[i]]);
   return x;
@@ -60,7 +62,7 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
   if (shape.dropout > 0) values.dropout_key = g.input("dropout_key", {Elem::kI32, {2}});
   nn::Builder b(g, {shape.length, shape.dropout, values.dropout_key});
   graph::ValueId x = build_embedding(b, values.tokens, values.positions);
-  x = norm.build(b, build_blocks(b, x, values.positions));
+  x = norm.build(b, build_blocks(b, x, values.positions, 0, blocks.size()));
   values.loss = graph::linear_cross_entropy(g, x, head.weight, values.targets, values.factor, shape.gradients,
                                             head.weight.name);
   g.mark_output(values.loss.loss);
@@ -83,7 +85,7 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, siz
     values.hidden = x = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.dim)}});
   }
   if (last()) values.selected = g.input("selected", {Elem::kI32, {static_cast<int64_t>(output_rows)}});
-  x = build_blocks(b, x, values.positions);
+  x = build_blocks(b, x, values.positions, 0, blocks.size());
   if (last() && normed_rows > 0) {
     values.normed_selected = g.input("normed_selected", {Elem::kI32, {static_cast<int64_t>(normed_rows)}});
     values.normed = norm.build(b, graph::select_rows(g, x, values.normed_selected, "normed_rows"));
@@ -95,6 +97,27 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, siz
   }
   g.mark_output(x);
   values.output = x;
+  return values;
+}
+
+StageValues Decoder::build_part(graph::Graph& g, size_t rows, const LayerRange& part) const {
+  using graph::Elem;
+  BF_CHECK(part.begin >= range.begin && part.end <= range.end && part.begin <= part.end &&
+           (!part.has_embedding() || first()))
+      << "blocks " << part.begin << " to " << part.end << " of " << range.begin << " to " << range.end;
+  const auto n = static_cast<int64_t>(rows);
+  nn::Builder b(g);
+  StageValues values;
+  values.positions = g.input("positions", {Elem::kI32, {n}});
+  graph::ValueId x;
+  if (part.has_embedding()) {
+    values.tokens = g.input("tokens", {Elem::kI32, {n}});
+    x = build_embedding(b, values.tokens, values.positions);
+  } else {
+    values.hidden = x = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.dim)}});
+  }
+  values.output = x = build_blocks(b, x, values.positions, part.begin - range.begin, part.end - range.begin);
+  g.mark_output(x);
   return values;
 }
 

@@ -17,6 +17,7 @@ struct Decoder : Network {
           nn::NormKind norm_kind = nn::NormKind::kRms);
 
   StageValues build(graph::Graph& graph, size_t rows, size_t output_rows, size_t normed_rows) const override;
+  StageValues build_part(graph::Graph& graph, size_t rows, const LayerRange& part) const override;
   TrainingValues build_training(graph::Graph& graph, const TrainingShape& shape) const override;
   bool first() const { return range.has_embedding(); }
   bool last() const { return range.has_head(config.layers); }
@@ -36,7 +37,9 @@ struct Decoder : Network {
 
  private:
   graph::ValueId build_embedding(nn::Builder& b, graph::ValueId tokens, graph::ValueId row_positions) const;
-  graph::ValueId build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions) const;
+  // Blocks [begin, end), counted within the range.
+  graph::ValueId build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions, size_t begin,
+                              size_t end) const;
 };
 
 // Layers of block `layer` of the file, under llama.cpp's names without "blk.N.". Lives while a model loads.

@@ -50,6 +50,9 @@ class Network {
   // embeddings.
   virtual StageValues build(graph::Graph& graph, size_t rows, size_t output_rows,
                             size_t normed_rows = 0) const = 0;
+  // Some of its blocks only, and the embedding if the part has it (the head never is): hidden rows come out.
+  // For rows that other layers have seen already.
+  virtual StageValues build_part(graph::Graph& graph, size_t rows, const LayerRange& part) const = 0;
   // The same blocks for training. The weights that learn are those marked trainable: see
   // WeightLoader::keep_for_training().
   virtual TrainingValues build_training(graph::Graph& graph, const TrainingShape& shape) const = 0;

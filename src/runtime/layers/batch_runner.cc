@@ -22,20 +22,46 @@ void BatchRunner::check(int32_t token, size_t position) const {
          config.positions_max);
 }
 
-BatchRunner::Built& BatchRunner::built(size_t rows, size_t output_rows, size_t normed_rows) {
+BatchRunner::Built& BatchRunner::built(size_t rows, size_t output_rows, size_t normed_rows,
+                                       const std::optional<model::LayerRange>& part) {
   auto it = std::find_if(built_.begin(), built_.end(), [&](const Built& b) {
-    return b.rows == rows && b.output_rows == output_rows && b.normed_rows == normed_rows;
+    return b.rows == rows && b.output_rows == output_rows && b.normed_rows == normed_rows && b.part == part;
   });
   if (it == built_.end()) {
     graph::Graph graph;
-    const model::StageValues values = model_.network->build(graph, rows, output_rows, normed_rows);
-    built_.push_front({rows, output_rows, normed_rows, values,
+    const model::StageValues values = part ? model_.network->build_part(graph, rows, *part)
+                                           : model_.network->build(graph, rows, output_rows, normed_rows);
+    built_.push_front({rows, output_rows, normed_rows, part, values,
                        std::make_unique<graph::Executor>(std::move(graph), arena_, threads_), 0});
     if (built_.size() > kBuiltMax) built_.pop_back();
   } else {
     built_.splice(built_.begin(), built_, it);
   }
   return built_.front();
+}
+
+// Inputs that all graphs have, and the run.
+void BatchRunner::run(Built& b, bool embeds, ThreadPool& pool, const Input& input, const graph::KvStep& kv) {
+  if (embeds)
+    std::ranges::copy(input.tokens, reinterpret_cast<int32_t*>(b.executor->input(b.values.tokens)));
+  else
+    std::ranges::copy(input.hidden, reinterpret_cast<float*>(b.executor->input(b.values.hidden)));
+  std::ranges::transform(kv.rows, reinterpret_cast<int32_t*>(b.executor->input(b.values.positions)),
+                         [](const graph::KvRow& row) { return static_cast<int32_t>(row.position); });
+  b.executor->set_profiling(profiling_);
+  b.runs += profiling_;
+  b.executor->run(&kv, pool);
+}
+
+std::span<const float> BatchRunner::run_part(ThreadPool& pool, const model::LayerRange& part,
+                                             const Input& input, const graph::KvStep& kv) {
+  const size_t rows = kv.rows.size(), dim = model_.config.dim;
+  const bool embeds = part.has_embedding();
+  BF_CHECK(rows > 0 && (embeds ? input.tokens.size() == rows : input.hidden.size() == rows * dim))
+      << rows << " rows, " << input.tokens.size() << " tokens, " << input.hidden.size() << " values";
+  Built& b = built(rows, 0, 0, part);
+  run(b, embeds, pool, input, kv);
+  return {b.executor->output(b.values.output), rows * dim};
 }
 
 BatchRunner::Output BatchRunner::run(ThreadPool& pool, const Input& input, const graph::KvStep& kv) {
@@ -49,21 +75,13 @@ BatchRunner::Output BatchRunner::run(ThreadPool& pool, const Input& input, const
   const auto selected = wanted == 0 ? std::span<const int32_t>{&last, 1} : input.selected;
   const auto normed = ends ? input.normed : std::span<const int32_t>{};
 
-  Built& b = built(rows, ends ? selected.size() : 1, normed.size());
+  Built& b = built(rows, ends ? selected.size() : 1, normed.size(), std::nullopt);
   const auto ints = [&](graph::ValueId value) {
     return reinterpret_cast<int32_t*>(b.executor->input(value));
   };
-  if (embeds)
-    std::ranges::copy(input.tokens, ints(b.values.tokens));
-  else
-    std::ranges::copy(input.hidden, reinterpret_cast<float*>(b.executor->input(b.values.hidden)));
-  std::ranges::transform(kv.rows, ints(b.values.positions),
-                         [](const graph::KvRow& row) { return static_cast<int32_t>(row.position); });
   if (ends) std::ranges::copy(selected, ints(b.values.selected));
   if (!normed.empty()) std::ranges::copy(normed, ints(b.values.normed_selected));
-  b.executor->set_profiling(profiling_);
-  b.runs += profiling_;
-  b.executor->run(&kv, pool);
+  run(b, embeds, pool, input, kv);
   const float* values = b.executor->output(b.values.output);
   if (!ends) return {.hidden = {values, rows * dim}, .logits = {}, .normed = {}};
   Output output{.hidden = {}, .logits = {values, wanted * model_.config.vocab}, .normed = {}};

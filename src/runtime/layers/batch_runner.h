@@ -3,6 +3,7 @@
 #pragma once
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,10 @@ class BatchRunner {
   };
   // At least one row. The output is valid until the next run.
   Output run(ThreadPool& pool, const Input& input, const graph::KvStep& kv);
+  // The same through a part of the blocks: `tokens` if the part has the embedding, else `hidden`; hidden rows
+  // come out.
+  std::span<const float> run_part(ThreadPool& pool, const model::LayerRange& part, const Input& input,
+                                  const graph::KvStep& kv);
 
   size_t activation_bytes() const { return arena_.bytes(); }
   const LoadedModel& model() const { return model_; }
@@ -52,11 +57,14 @@ class BatchRunner {
  private:
   struct Built {
     size_t rows, output_rows, normed_rows;
+    std::optional<model::LayerRange> part;  // none: all
     model::StageValues values;
     std::unique_ptr<graph::Executor> executor;
     uint64_t runs = 0;
   };
-  Built& built(size_t rows, size_t output_rows, size_t normed_rows);
+  Built& built(size_t rows, size_t output_rows, size_t normed_rows,
+               const std::optional<model::LayerRange>& part);
+  void run(Built& b, bool embeds, ThreadPool& pool, const Input& input, const graph::KvStep& kv);
 
   const LoadedModel& model_;
   const size_t threads_;
