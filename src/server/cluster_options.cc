@@ -1,5 +1,7 @@
 #include "server/cluster_options.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/units.h"
 
@@ -36,6 +38,8 @@ runtime::ClusterHostOptions cluster_options(const Settings& settings, const std:
     model.placement.objective = objective_of(settings);
     model.placement.settings = stage_settings(spec, options);
     model.placement.settings.wire = std::string(runtime::find_row_format(settings.wire).name);
+    model.placement.settings.kept_bytes =
+        std::min(runtime::StageSettings::kKeptBytesMax, parse_bytes(settings.kept_rows).or_throw());
   }
   if (!settings.memory.empty()) host.memory_bytes = parse_bytes(settings.memory).or_throw();
   host.nodes_wanted = settings.nodes;

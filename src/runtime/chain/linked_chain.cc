@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "runtime/chain/resume_message.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -113,7 +114,9 @@ Status LinkedChain::read_message(Duration timeout, Message& message) {
         head, fmt::format("a message of kind {} at the end of a chain", static_cast<unsigned>(head.kind)));
   const size_t bytes_max = head.kind == MessageKind::kActivations ? limits_.bytes_max(workers_)
                            : head.kind == MessageKind::kResult    ? kFailureBytesMax
-                                                                  : 0;
+                           : head.step == kResumeStep
+                               ? resume_bytes_max(limits_, workers_, layers_.model().range.begin)
+                               : 0;
   if (head.bytes > bytes_max)
     return corrupt(head, fmt::format("{} bytes, expected at most {}", head.bytes, bytes_max));
   message.body.resize(head.bytes);
@@ -143,10 +146,11 @@ Status LinkedChain::next_message(Duration timeout) {
 
 Status LinkedChain::read_rows(const Pending& pending, std::span<const float>& hidden) {
   const MessageHead& head = message_.head;
-  if (Status status = came_.read(message_.body, limits_, workers_); !status)
+  if (Status status = came_.read(message_.body, limits_, workers_, layers_.model().range.begin); !status)
     return corrupt(head, status.text());
   if (!std::ranges::equal(came_.header, pending.header))
     return corrupt(head, "the rows that came back are not those that were sent out");
+  if (came_.values.empty()) return {};  // of a fill that ended before
   const size_t values = came_.rows.size() * limits_.dim;
   if (options_.format->is_exact()) {
     hidden = {reinterpret_cast<const float*>(came_.values.data()), values};
@@ -160,7 +164,7 @@ Status LinkedChain::read_rows(const Pending& pending, std::span<const float>& hi
 
 void LinkedChain::compute(const Pending& pending, std::span<const float> hidden, StepResult& result) {
   const TimePoint began = system_now();
-  result.status = layers_.prepare(pending.request.commands, pending.request.rows);
+  result.status = layers_.prepare(pending.request.commands, pending.request.rows, pending.request.fill);
   if (!result.status) return;
   const auto output = layers_.run(hidden);
   if (!output) {
@@ -220,15 +224,39 @@ Status LinkedChain::reset(uint64_t epoch, Duration timeout) {
   epoch_ = epoch;
   pending_.clear();
   layers_.forget_all();
+  return send_round(0, {}, timeout);
+}
+
+Result<std::optional<CacheReport>> LinkedChain::resume(uint64_t epoch, std::span<const PageClaim> claims,
+                                                       Duration timeout) {
+  epoch_ = epoch;
+  pending_.clear();
+  layers_.unplace_all();
+  std::vector<std::byte> body;
+  write_claims(claims, body);
+  if (Status status = send_round(kResumeStep, body, timeout); !status) return status;
+  ResumeMessage came;
+  const Status status = came.read(message_.body, limits_, workers_, layers_.model().range.begin);
+  if (!status) return lost(corrupt(message_.head, status.text()));
+  if (came.claims.size() != claims.size())
+    return lost(corrupt(message_.head, "other pages than were asked for"));
+  layers_.report(claims, came.report);
+  return std::optional(std::move(came.report));
+}
+
+// A message without rows that passes all stages and comes back.
+Status LinkedChain::send_round(uint64_t step, std::span<const std::byte> body, Duration timeout) {
   if (!lost_) return lost_;
-  if (Status status = to_first_->send({.kind = MessageKind::kControl, .epoch = epoch, .step = 0, .bytes = 0},
-                                      {}, options_.send_timeout);
+  const std::span<const std::byte> pieces[] = {body};
+  if (Status status =
+          to_first_->send({.kind = MessageKind::kControl, .epoch = epoch_, .step = step, .bytes = 0}, pieces,
+                          options_.send_timeout);
       !status)
     return lost(status);
   Status status = next_message(timeout);
   const MessageHead& head = message_.head;
-  if (status && head.kind != MessageKind::kControl)
-    status = corrupt(head, "expected the reset to come round");
+  if (status && (head.kind != MessageKind::kControl || head.step != step))
+    status = corrupt(head, "expected the new epoch's first message to come round");
   if (!status) return lost(status);
   return {};
 }

@@ -34,6 +34,8 @@ class LinkedChain final : public Chain {
   StepResult receive(Duration timeout) override;
   // Returns when the reset has passed all stages.
   Status reset(uint64_t epoch, Duration timeout) override;
+  Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim> claims,
+                                            Duration timeout) override;
   void for_each(size_t count, FunctionRef<void(size_t)> fn) override { layers_.for_each(count, fn); }
   void close() override;
 
@@ -55,6 +57,7 @@ class LinkedChain final : public Chain {
   Status next_message(Duration timeout);
   Status read_rows(const Pending& pending, std::span<const float>& hidden);
   void compute(const Pending& pending, std::span<const float> hidden, StepResult& result);
+  Status send_round(uint64_t step, std::span<const std::byte> body, Duration timeout);
   // The chain is over.
   Status lost(const Status& status);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "runtime/chain/resume_message.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -53,7 +54,7 @@ Status StageRunner::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
   epoch_ = step_ = 0;
   failed_ = false;
   times_ = {};
-  layers_.forget_all();
+  layers_.unplace_all();
   Status why = serve(*from, *to);
   from->close();
   to->close();
@@ -139,13 +140,18 @@ Status StageRunner::take(const MessageHead& head, Link& from, Link& to) {
   if (!step && !failure && head.kind != MessageKind::kControl)
     return corrupt(head, fmt::format("a message of kind {} at place {} of a chain",
                                      static_cast<unsigned>(head.kind), place_));
-  const size_t bytes_max = step ? limits_.bytes_max(place_) : failure ? kFailureBytesMax : 0;
+  const bool resume = head.kind == MessageKind::kControl && head.step == kResumeStep;
+  const size_t bytes_max = step      ? limits_.bytes_max(place_)
+                           : failure ? kFailureBytesMax
+                           : resume  ? resume_bytes_max(limits_, place_, layers_.model().range.begin)
+                                     : 0;
   if (Status status = read_body(head, from, bytes_max); !status) return status;
   if (head.epoch < epoch_ || (head.kind == MessageKind::kControl && head.epoch == epoch_)) {
     std::lock_guard lock(mutex_);
     ++stats_.stale;
     return {};
   }
+  if (resume) return take_resume(head, to);
   if (head.kind == MessageKind::kControl) return take_reset(head, to);
   if (head.epoch > epoch_) return corrupt(head, fmt::format("no reset has come since epoch {}", epoch_));
   if (head.step <= step_) return corrupt(head, fmt::format("step {} came before", step_));
@@ -161,16 +167,34 @@ Status StageRunner::read_body(const MessageHead& head, Link& from, size_t bytes_
   return from.receive_body(body_, options_.send_timeout);
 }
 
-Status StageRunner::take_reset(const MessageHead& head, Link& to) {
-  epoch_ = head.epoch;
+void StageRunner::begin_epoch(uint64_t epoch) {
+  epoch_ = epoch;
   step_ = 0;
   failed_ = false;
+  std::lock_guard lock(mutex_);
+  stats_.epoch = epoch_;
+  stats_.step = 0;
+}
+
+// Passes with what is left here.
+Status StageRunner::take_resume(const MessageHead& head, Link& to) {
+  begin_epoch(head.epoch);
+  layers_.unplace_all();
+  ResumeMessage message;
+  if (Status status = message.read(body_, limits_, place_, layers_.model().range.begin); !status)
+    return corrupt(head, status.text());
+  CacheReport here;
+  layers_.report(message.claims, here);
+  values_.clear();
+  write_stage_report(layers_.model().range.begin, here, values_);
+  const std::span<const std::byte> pieces[] = {body_, values_};
+  return to.send({.kind = MessageKind::kControl, .epoch = epoch_, .step = kResumeStep, .bytes = 0}, pieces,
+                 options_.send_timeout);
+}
+
+Status StageRunner::take_reset(const MessageHead& head, Link& to) {
+  begin_epoch(head.epoch);
   layers_.forget_all();
-  {
-    std::lock_guard lock(mutex_);
-    stats_.epoch = epoch_;
-    stats_.step = 0;
-  }
   return to.send({.kind = MessageKind::kControl, .epoch = epoch_, .step = 0, .bytes = 0}, {},
                  options_.send_timeout);
 }
@@ -185,11 +209,12 @@ Status StageRunner::take_failure(const MessageHead& head, Link& to) {
 }
 
 Status StageRunner::take_step(const MessageHead& head, Link& to) {
-  if (Status status = message_.read(body_, limits_, place_); !status) return corrupt(head, status.text());
-  if (Status status = layers_.prepare(message_.commands, message_.rows); !status)
+  if (Status status = message_.read(body_, limits_, place_, layers_.model().range.begin); !status)
+    return corrupt(head, status.text());
+  if (Status status = layers_.prepare(message_.commands, message_.rows, message_.fill); !status)
     return corrupt(head, status.text());
   std::span<const float> hidden;
-  if (place_ > 0) {
+  if (!message_.values.empty()) {
     const size_t values = message_.rows.size() * limits_.dim;
     if (options_.format->is_exact()) {
       hidden = {reinterpret_cast<const float*>(message_.values.data()), values};
@@ -241,7 +266,7 @@ Status StageRunner::send_rows(const MessageHead& head, std::span<const float> ro
   for (const StageTimes& before : message_.times) write_times(before, times_bytes_);
   write_times(times_, times_bytes_);
   std::span<const std::byte> values = std::as_bytes(rows);
-  if (!options_.format->is_exact()) {
+  if (!options_.format->is_exact() && !rows.empty()) {
     values_.resize(options_.format->row_bytes(rows.size()));
     options_.format->encode(rows, values_);
     values = values_;

@@ -38,8 +38,8 @@ class StageRunner {
 
   // Serves one chain until a link ends, and says why: kPeerLost, kCancelled after close(), kCorrupt when a
   // peer sent what it should not. Then both links are closed, so that the neighbours know at once. The links
-  // may be one and the same: a chain of two stages. The cache starts empty, the epoch at 0. One run at a
-  // time.
+  // may be one and the same: a chain of two stages. No page is placed at the start, and the epoch is 0. One
+  // run at a time.
   Status run(std::shared_ptr<cluster::Link> from, std::shared_ptr<cluster::Link> to);
   // Ends the run under way, if there is one. From any thread.
   void close();
@@ -63,7 +63,9 @@ class StageRunner {
   Status serve(cluster::Link& from, cluster::Link& to);
   Status take(const cluster::MessageHead& head, cluster::Link& from, cluster::Link& to);
   Status read_body(const cluster::MessageHead& head, cluster::Link& from, size_t bytes_max);
+  void begin_epoch(uint64_t epoch);
   Status take_reset(const cluster::MessageHead& head, cluster::Link& to);
+  Status take_resume(const cluster::MessageHead& head, cluster::Link& to);
   Status take_failure(const cluster::MessageHead& head, cluster::Link& to);
   Status take_step(const cluster::MessageHead& head, cluster::Link& to);
   Status send_rows(const cluster::MessageHead& head, std::span<const float> rows, cluster::Link& to);

@@ -183,7 +183,7 @@ TEST_F(StageRunnerTest, SendsRowsOnAndCountsThem) {
   EXPECT_EQ(head.step, 1u);
   StepMessage message;
   ASSERT_TRUE(message.read(
-      body, chain_limits(chain_info(*first_part->model, small_chain().cache), row_formats()[0]), 1));
+      body, chain_limits(chain_info(*first_part->model, small_chain().cache), row_formats()[0]), 1, 1));
   EXPECT_GT(message.times[0].compute.count(), 0);
   EXPECT_EQ(bench.end().code(), Errc::kCancelled);
   EXPECT_EQ(first->stats().steps, 1u);

@@ -22,6 +22,7 @@ constexpr NumberField kNumbers[] = {
     {"positions", &StageSettings::positions, 1, 1 << 28},
     {"sequences", &StageSettings::sequences, 1, 1024},
     {"rows", &StageSettings::rows_max, 1, 4096},
+    {"kept", &StageSettings::kept_bytes, 0, StageSettings::kKeptBytesMax},
 };
 
 bool known_wire(const std::string& name) {

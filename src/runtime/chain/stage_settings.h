@@ -13,6 +13,10 @@ struct StageSettings {
   size_t positions = 0;   // of the key/value cache, over all texts
   size_t sequences = 16;  // texts at once
   size_t rows_max = 512;  // per step
+  // Rows that a stage sent on are kept up to so many bytes, for the next one to begin with should its stage
+  // be lost. 0: nothing is kept when the plan changes, and all texts are read again.
+  size_t kept_bytes = 64 << 20;
+  static constexpr size_t kKeptBytesMax = size_t{1} << 40;
   DType kv_type = DType::kF16;
   std::string wire = "f32";  // of rows between stages
 

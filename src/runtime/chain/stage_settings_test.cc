@@ -10,6 +10,7 @@ const StageSettings kSettings{.context = 2048,
                               .positions = 8192,
                               .sequences = 4,
                               .rows_max = 256,
+                              .kept_bytes = 4096,
                               .kv_type = DType::kQ8_0,
                               .wire = "f16"};
 
@@ -25,12 +26,13 @@ TEST(StageSettingsTest, TextAndBack) {
 }
 
 TEST(StageSettingsTest, NumbersOutOfRangeAreRefused) {
-  for (const char* text : {"", "context=0 positions=1 sequences=1 rows=1 cache=F16 wire=f32",
-                           "context=1 positions=99999999999 sequences=1 rows=1 cache=F16 wire=f32",
-                           "context=1 positions=1 sequences=1 rows=-1 cache=F16 wire=f32",
-                           "context=1 positions=1 sequences=1 rows=1 cache=Q4_0 wire=f32",
-                           "context=1 positions=1 sequences=1 rows=1 cache=F16 wire=zip",
-                           "context=1 positions=1 sequences=1 rows=1 cache=F16 wire=f32 more=1"}) {
+  for (const char* text : {"", "context=0 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=f32",
+                           "context=1 positions=99999999999 sequences=1 rows=1 kept=0 cache=F16 wire=f32",
+                           "context=1 positions=1 sequences=1 rows=-1 kept=0 cache=F16 wire=f32",
+                           "context=1 positions=1 sequences=1 rows=1 kept=-1 cache=F16 wire=f32",
+                           "context=1 positions=1 sequences=1 rows=1 kept=0 cache=Q4_0 wire=f32",
+                           "context=1 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=zip",
+                           "context=1 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=f32 more=1"}) {
     const auto parsed = StageSettings::parse(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.status().code(), Errc::kCorrupt);

@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little, "messages are written 
 
 struct WirePrefix {
   uint32_t rows, commands;
-  uint32_t zero[2];
+  uint32_t fill_begin, fill_end;
 };
 struct WireCommand {
   uint32_t kind, sequence, block, page;
@@ -69,10 +69,12 @@ ChainLimits chain_limits(const ChainInfo& info, const RowFormat& format) {
           .sequences = info.sequences,
           .pages = info.pages,
           .dim = info.dim,
+          .layers = info.layers,
           .format = &format};
 }
 
-Status StepMessage::read(std::span<const std::byte> bytes, const ChainLimits& limits, size_t stages) {
+Status StepMessage::read(std::span<const std::byte> bytes, const ChainLimits& limits, size_t stages,
+                         size_t first_layer) {
   if (bytes.size() < sizeof(WirePrefix)) return corrupt(fmt::format("a step of {} bytes", bytes.size()));
   const auto prefix = load<WirePrefix>(bytes, 0);
   if (prefix.rows == 0 || prefix.rows > limits.rows_max)
@@ -80,11 +82,15 @@ Status StepMessage::read(std::span<const std::byte> bytes, const ChainLimits& li
   if (prefix.commands > limits.commands_max())
     return corrupt(fmt::format("a step of {} cache commands, expected at most {}", prefix.commands,
                                limits.commands_max()));
-  if (prefix.zero[0] != 0 || prefix.zero[1] != 0) return corrupt("a prefix with more than two numbers");
+  fill = {prefix.fill_begin, prefix.fill_end};
+  if (fill != LayerSpan{} && (fill.begin >= fill.end || fill.end > limits.layers))
+    return corrupt(fmt::format("rows through layers {} to {} of {}", fill.begin, fill.end, limits.layers));
+  const bool brings_values =
+      stages > 0 && (fill.empty() || (fill.begin <= first_layer && first_layer < fill.end));
   const size_t header_bytes =
       sizeof prefix + prefix.commands * sizeof(WireCommand) + prefix.rows * sizeof(WireRow);
   const size_t times_bytes = stages * sizeof(WireTimes);
-  const size_t value_bytes = stages == 0 ? 0 : prefix.rows * limits.format->row_bytes(limits.dim);
+  const size_t value_bytes = brings_values ? prefix.rows * limits.format->row_bytes(limits.dim) : 0;
   if (bytes.size() != header_bytes + times_bytes + value_bytes)
     return corrupt(fmt::format("a step of {} rows and {} commands has {} bytes, expected {}", prefix.rows,
                                prefix.commands, bytes.size(), header_bytes + times_bytes + value_bytes));
@@ -115,9 +121,9 @@ Status StepMessage::read(std::span<const std::byte> bytes, const ChainLimits& li
 }
 
 void write_header(const StepRequest& request, std::vector<std::byte>& to) {
-  append(to, WirePrefix{static_cast<uint32_t>(request.rows.size()),
-                        static_cast<uint32_t>(request.commands.size()),
-                        {0, 0}});
+  append(to,
+         WirePrefix{static_cast<uint32_t>(request.rows.size()),
+                    static_cast<uint32_t>(request.commands.size()), request.fill.begin, request.fill.end});
   for (const KvCommand& c : request.commands)
     append(to, WireCommand{static_cast<uint32_t>(c.kind), c.sequence, c.block, c.page});
   for (const StepRow& r : request.rows)

@@ -1,10 +1,10 @@
 // A step on its way along the chain of stages: one message per hop.
 //
-//   prefix     16 bytes: number of rows, number of cache commands
+//   prefix     16 bytes: number of rows, number of cache commands, the layers of a fill (0, 0: all)
 //   commands   16 bytes each
 //   rows       16 bytes each
 //   times      32 bytes for each stage that the step has passed
-//   values     rows x row_bytes, behind the first stage
+//   values     rows x row_bytes, behind the first stage; of a fill where it is in the middle of its layers
 //
 // All numbers are little-endian. A stage knows its limits and its place, so it knows how long a message may
 // be before it reads it, and how long it must be once it has seen the prefix.
@@ -45,6 +45,7 @@ struct ChainLimits {
   size_t sequences = 16;
   size_t pages = 0;  // of the key/value cache
   size_t dim = 0;
+  size_t layers = 0;  // of the model
   const RowFormat* format = &row_formats()[0];
 
   // More than a scheduler sends in one step: every sequence forgotten and placed whole, twice.
@@ -58,13 +59,14 @@ ChainLimits chain_limits(const ChainInfo& info, const RowFormat& format);
 struct StepMessage {
   std::vector<KvCommand> commands;
   std::vector<StepRow> rows;
+  LayerSpan fill;
   std::vector<StageTimes> times;      // of the stages before, first to last
   std::span<const std::byte> header;  // prefix, commands and rows as they came: a stage sends them on
   std::span<const std::byte> values;  // borrowed from the bytes, as `header` is
 
   // kCorrupt: the length does not fit the numbers, the numbers the limits, or a field is not what it may be.
-  // Whether rows make sense to the cache is for the stage to say.
-  Status read(std::span<const std::byte> bytes, const ChainLimits& limits, size_t stages);
+  // Whether rows make sense to the cache is for the stage to say. `first_layer`: of the stage that reads.
+  Status read(std::span<const std::byte> bytes, const ChainLimits& limits, size_t stages, size_t first_layer);
 };
 
 // Prefix, commands and rows.

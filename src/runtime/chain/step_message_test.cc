@@ -35,7 +35,7 @@ TEST(StepMessage, SaysWhatWasWritten) {
   for (size_t stages : {0, 1, 4}) {
     const auto bytes = some_message(stages);
     StepMessage message;
-    ASSERT_TRUE(message.read(bytes, kLimits, stages).ok());
+    ASSERT_TRUE(message.read(bytes, kLimits, stages, 0).ok());
     ASSERT_EQ(message.commands.size(), 2u);
     EXPECT_EQ(message.commands[1].kind, KvCommand::Kind::kPlace);
     EXPECT_EQ(message.commands[1].page, 9u);
@@ -69,7 +69,7 @@ TEST(StepMessage, ADecodedTokenOfA2048WideModelTakes8KibAndALittle) {
 TEST(StepMessage, LengthsAndNumbersThatDoNotFitAreRefusedInWords) {
   StepMessage message;
   const auto refused = [&](const std::vector<std::byte>& bytes, size_t stages) {
-    const Status status = message.read(bytes, kLimits, stages);
+    const Status status = message.read(bytes, kLimits, stages, 0);
     EXPECT_EQ(status.code(), Errc::kCorrupt);
     return status.text();
   };
@@ -101,7 +101,7 @@ TEST(StepMessage, TimesOfAPeerAreBounded) {
   const uint64_t endless = UINT64_MAX;
   std::memcpy(bytes.data() + 16 + 5 * 16, &endless, sizeof endless);
   StepMessage message;
-  ASSERT_TRUE(message.read(bytes, kLimits, 1).ok());
+  ASSERT_TRUE(message.read(bytes, kLimits, 1, 0).ok());
   EXPECT_EQ(message.times[0].wait, std::chrono::hours(24));
 }
 
@@ -114,7 +114,7 @@ RC_GTEST_PROP(StepMessage, AnyBytesAreReadOrRefused, ()) {
     if (at < bytes.size()) bytes[at] = std::byte(value);
   if (*rc::gen::arbitrary<bool>()) bytes.resize(*rc::gen::inRange<size_t>(0, bytes.size() + 9));
   StepMessage message;
-  if (!message.read(bytes, kLimits, stages)) return;
+  if (!message.read(bytes, kLimits, stages, 0)) return;
   RC_ASSERT(message.rows.size() <= kLimits.rows_max);
   RC_ASSERT(message.header.size() + stages * kStageTimesBytes + message.values.size() == bytes.size());
 }

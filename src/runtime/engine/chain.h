@@ -1,9 +1,12 @@
 // What the engine drives: the layers of a model, on this machine or on others.
 #pragma once
 #include <cstddef>
+#include <optional>
+#include <span>
 
 #include "base/clock.h"
 #include "base/function_ref.h"
+#include "runtime/engine/cache_report.h"
 #include "runtime/engine/step.h"
 
 namespace butterfly::runtime {
@@ -11,6 +14,7 @@ namespace butterfly::runtime {
 struct ChainInfo {
   size_t vocab = 0;
   size_t dim = 0;             // of hidden rows
+  size_t layers = 0;          // of the model
   size_t context = 0;         // positions the model can have in one text
   size_t pages = 0;           // of the key/value cache: the fewest of all stages
   size_t page_positions = 0;  // per page
@@ -39,6 +43,14 @@ class Chain {
 
   // Drops steps under way and the cache's contents; results of older epochs do not come any more.
   virtual Status reset(uint64_t epoch, Duration timeout) = 0;
+
+  // The same, but what the caches hold stays: says what is left of the pages that are claimed. Pages are to
+  // be placed anew. Nothing: the chain does not know, and all is as after reset().
+  virtual Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim>,
+                                                    Duration timeout) {
+    if (Status status = reset(epoch, timeout); !status) return status;
+    return std::optional<CacheReport>();
+  }
 
   // Calls fn(i) once for each i below `count`: by several threads where the chain has some that are idle
   // between receive() and submit(), else one after the other. `fn` must not throw. The engine samples with

@@ -20,6 +20,7 @@ namespace {
 // that slow): health, which knows whose step it is, decides first.
 constexpr Duration kStepTimeout = std::chrono::seconds(150);
 constexpr size_t kFailuresMax = 5;                       // steps that fail one after the other
+constexpr size_t kRefillsMax = 3;                        // chains lost one after the other while they refill
 constexpr Duration kIdleWait = std::chrono::seconds(1);  // between looks at the clock while nothing happens
 constexpr Duration kLostWait = std::chrono::milliseconds(50);  // and while requests wait for a chain
 
@@ -62,6 +63,8 @@ struct Engine::Impl {
   void end_patience(TimePoint now);                         // with the mutex
   bool adopt_chain();
   void reset_chain(uint64_t epoch);
+  void resume_chain();
+  bool waits_for_chain(const Status& status);
   void tell(const End& end);
   void begin(const StepPlan& plan);
   void receive();
@@ -100,6 +103,7 @@ struct Engine::Impl {
   TimePoint step_began{};
   std::optional<TimePoint> chain_free;  // since when the chain waits for the engine
   size_t failures = 0;
+  size_t refills_broken = 0;
   std::thread thread;
 };
 
@@ -189,22 +193,48 @@ void Engine::Impl::run() {
 }
 
 void Engine::Impl::reset_chain(uint64_t epoch) {
-  const Status status = chain->reset(epoch, kStepTimeout);
-  if (status) return;
-  log_warn("engine: the chain could not be reset: {}", status.text());
+  if (const Status status = chain->reset(epoch, kStepTimeout); !status) (void)waits_for_chain(status);
+}
+
+// The chain cannot go on. False: nobody will bring another one.
+bool Engine::Impl::waits_for_chain(const Status& status) {
+  log_warn("engine: the chain cannot go on: {}", status.text());
   {
     std::lock_guard lock(mutex);
-    if (!on_chain_lost || stopping || next_chain) return;
+    if (stopping || next_chain) return true;
+    if (!on_chain_lost) return false;
     chain_lost = clock.now();
     chain_lost_status = status;
   }
   on_chain_lost(status);
+  return true;
+}
+
+// A new epoch has begun, steps under way are dropped: goes on with what the chain's caches still hold.
+void Engine::Impl::resume_chain() {
+  std::vector<PageClaim> claims;
+  uint64_t epoch;
+  {
+    std::lock_guard lock(mutex);
+    epoch = scheduler.epoch();
+    // A refill that broke off again and again is not the way.
+    if (refills_broken < kRefillsMax) claims = scheduler.claims();
+    if (claims.empty()) scheduler.forget();
+  }
+  if (claims.empty()) return reset_chain(epoch);
+  const auto report = chain->resume(epoch, claims, kStepTimeout);
+  if (!report && waits_for_chain(report.status())) return;
+  std::lock_guard lock(mutex);
+  if (report && *report) {
+    scheduler.refill(claims, **report);
+  } else {
+    scheduler.forget();
+  }
 }
 
 // Takes up the chain that replace_chain() left, if there is one.
 bool Engine::Impl::adopt_chain() {
   std::shared_ptr<Chain> old;
-  uint64_t epoch;
   std::vector<End> failed;
   {
     std::lock_guard lock(mutex);
@@ -212,7 +242,7 @@ bool Engine::Impl::adopt_chain() {
     old = std::exchange(chain, std::exchange(next_chain, nullptr));
     chain_lost.reset();
     ++stats.chains;
-    epoch = scheduler.move_to(chain->info());
+    scheduler.move_to(chain->info());
     for (auto& [id, request] : active) request->session.set_context(scheduler.context());
     for (const RequestId id : scheduler.too_long()) {
       const Status status(Errc::kOutOfMemory,
@@ -227,7 +257,7 @@ bool Engine::Impl::adopt_chain() {
   failures = 0;
   old.reset();
   for (const End& end : failed) tell(end);
-  reset_chain(epoch);
+  resume_chain();
   return true;
 }
 
@@ -270,6 +300,7 @@ void Engine::Impl::receive() {
                                                    result.epoch, request.step, request.epoch)));
   }
   failures = 0;
+  if (step.plan.request.fill == LayerSpan{}) refills_broken = 0;
   chain_free = done;
   const Duration time = done - step_began;
   step_began = done;
@@ -347,18 +378,22 @@ void Engine::Impl::fail_step(const StepPlan& plan, const Status& status) {
   std::vector<End> failed;
   {
     std::lock_guard lock(mutex);
-    epoch = scheduler.reset();
+    refills_broken += scheduler.refilling() || plan.request.fill != LayerSpan{};
+    epoch = scheduler.halt();
     // The chain was closed, by stop() or for another one: nothing is wrong with the requests.
     if (stopping || next_chain) {
       under_way.clear();
       return;
     }
-    if (!again)
+    if (!again) {
       for (const StepPart& part : plan.parts)
         if (scheduler.finish(part.id)) failed.push_back({part.id, FinishReason::kError, status});
+      scheduler.forget();
+    }
   }
   under_way.clear();
   for (const End& end : failed) tell(end);
+  if (again) return resume_chain();
   reset_chain(epoch);
 }
 
@@ -456,6 +491,8 @@ EngineStats Engine::stats() const {
   stats.draft_accepted = counted.draft_accepted;
   stats.preemptions = counted.preemptions;
   stats.chain_resets = counted.resets;
+  stats.again_rows = counted.again_rows;
+  stats.again_row_layers = counted.again_row_layers;
   return stats;
 }
 

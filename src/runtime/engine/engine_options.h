@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <memory>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -36,12 +37,17 @@ struct EngineOptions {
   Duration chain_wait_max = std::chrono::seconds(30);
 };
 
+class StageCache;
+
 // Of layers whose cache the engine places, page by page.
 struct PagedLayersOptions {
   size_t positions = 0;  // of the cache; 0: the model's context
   size_t sequences = 16;
   DType kv_type = DType::kF16;
   size_t rows_max = 512;  // per step
+  // Shared with the stage before and after; has the layers. Null: a cache of its own, whose contents nobody
+  // knows.
+  std::shared_ptr<StageCache> stage_cache = nullptr;
 };
 
 }  // namespace butterfly::runtime

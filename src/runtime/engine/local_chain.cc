@@ -15,7 +15,7 @@ Status LocalChain::submit(const StepRequest& request) {
   BF_CHECK(!under_way_) << "one step at a time";
   if (request.epoch != epoch_)
     return {Errc::kInvalidArgument, fmt::format("epoch {}, expected {}", request.epoch, epoch_)};
-  if (Status status = layers_.prepare(request.commands, request.rows); !status) return status;
+  if (Status status = layers_.prepare(request.commands, request.rows, request.fill); !status) return status;
   under_way_ = true;
   step_ = request.step;
   return {};
@@ -44,6 +44,16 @@ Status LocalChain::reset(uint64_t epoch, Duration) {
   under_way_ = false;
   layers_.forget_all();
   return {};
+}
+
+Result<std::optional<CacheReport>> LocalChain::resume(uint64_t epoch, std::span<const PageClaim> claims,
+                                                      Duration) {
+  epoch_ = epoch;
+  under_way_ = false;
+  layers_.unplace_all();
+  CacheReport report;
+  layers_.report(claims, report);
+  return std::optional(std::move(report));
 }
 
 }  // namespace butterfly::runtime

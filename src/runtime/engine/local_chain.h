@@ -14,6 +14,8 @@ class LocalChain final : public Chain {
   Status submit(const StepRequest& request) override;
   StepResult receive(Duration timeout) override;
   Status reset(uint64_t epoch, Duration timeout) override;
+  Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim> claims,
+                                            Duration timeout) override;
   void for_each(size_t count, FunctionRef<void(size_t)> fn) override { layers_.for_each(count, fn); }
   void close() override {}
 

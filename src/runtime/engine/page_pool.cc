@@ -94,6 +94,40 @@ void PagePool::forget_all() {
   by_hash_.clear();
 }
 
+std::vector<PagePool::Entry> PagePool::published() const {
+  std::vector<uint32_t> order;
+  std::unordered_map<NodeId, uint32_t> page_of;
+  for (uint32_t page = 0; page < pages_.size(); ++page)
+    if (is_published(page)) {
+      order.push_back(page);
+      page_of.emplace(pages_[page].node, page);
+    }
+  std::ranges::sort(order, {}, [&](uint32_t page) { return pages_[page].node; });  // numbers grow
+  std::vector<Entry> entries;
+  for (const uint32_t page : order) {
+    const auto parent = page_of.find(pages_[page].parent);
+    if (pages_[page].parent != kRoot && parent == page_of.end()) continue;  // nobody can find it any more
+    entries.push_back(
+        {page, parent == page_of.end() ? std::nullopt : std::optional(parent->second), tokens_of(page)});
+  }
+  return entries;
+}
+
+void PagePool::forget(std::span<const uint32_t> pages) {
+  const auto drop = [&](uint32_t page) {
+    if (!is_published(page)) return;
+    unpublish(page);
+    if (pages_[page].users > 0) return;
+    unkeep(page);
+    free_.push_back(page);
+  };
+  std::ranges::for_each(pages, drop);
+  std::vector<bool> reachable(pages_.size());
+  for (const Entry& entry : published()) reachable[entry.page] = !entry.parent || reachable[*entry.parent];
+  for (uint32_t page = 0; page < pages_.size(); ++page)
+    if (!reachable[page]) drop(page);
+}
+
 void PagePool::keep(uint32_t page) {
   Page& p = pages_[page];
   p.older = newest_;

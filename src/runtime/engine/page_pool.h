@@ -43,6 +43,18 @@ class PagePool {
   Published publish(NodeId parent, std::span<const int32_t> tokens, uint32_t page);
   // Forgets all nodes: the contents are gone. Users stay users.
   void forget_all();
+  // Forgets the nodes of these pages and all behind them.
+  void forget(std::span<const uint32_t> pages);
+  bool is_published(uint32_t page) const { return pages_[page].node != kRoot; }
+
+  // A published page, with the page that it stands behind (none: it begins a text).
+  struct Entry {
+    uint32_t page;
+    std::optional<uint32_t> parent;
+    std::span<const int32_t> tokens;
+  };
+  // All of them, every parent before its children.
+  std::vector<Entry> published() const;
 
   size_t page_count() const { return pages_.size(); }
   size_t page_positions() const { return page_positions_; }

@@ -54,6 +54,36 @@ TEST(PagePool, ASecondPageWithTheSameContentsGivesWayToTheFirst) {
   EXPECT_EQ(pool.available(), 3u);
 }
 
+TEST(PagePool, WhatIsForgottenTakesAllBehindItAlong) {
+  PagePool pool(5, 1);
+  const uint32_t a = *pool.allocate(), b = *pool.allocate(), c = *pool.allocate(), other = *pool.allocate();
+  const auto first = pool.publish(PagePool::kRoot, Tokens{1}, a);
+  const auto second = pool.publish(first.node, Tokens{2}, b);
+  pool.publish(second.node, Tokens{3}, c);
+  pool.publish(PagePool::kRoot, Tokens{9}, other);
+  const auto entries = pool.published();
+  ASSERT_EQ(entries.size(), 4u);
+  EXPECT_FALSE(entries[0].parent);
+  EXPECT_EQ(entries[1].parent, a);
+  EXPECT_EQ(entries[2].parent, b);
+  EXPECT_EQ(entries[2].tokens[0], 3);
+  for (const uint32_t page : {other, c}) pool.release(page);
+  EXPECT_EQ(pool.kept(), 2u);
+  pool.forget(std::vector<uint32_t>{b});
+  EXPECT_TRUE(pool.is_published(a));
+  EXPECT_FALSE(pool.is_published(b)) << "its user stays";
+  EXPECT_EQ(pool.users(b), 1u);
+  EXPECT_FALSE(pool.is_published(c)) << "nobody could find it";
+  EXPECT_TRUE(pool.is_published(other));
+  EXPECT_EQ(pool.kept(), 1u);
+  EXPECT_EQ(pool.available(), 3u);
+  const auto again = pool.publish(first.node, Tokens{2}, b);
+  EXPECT_NE(again.node, second.node);
+  pool.release(b);
+  pool.forget(std::vector<uint32_t>{b});
+  EXPECT_EQ(pool.available(), 4u);
+}
+
 TEST(PagePool, TheEndOfTheLeastRecentTextIsForgottenFirst) {
   PagePool pool(3, 1);
   const uint32_t a = *pool.allocate(), b = *pool.allocate(), c = *pool.allocate();

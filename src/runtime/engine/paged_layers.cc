@@ -7,6 +7,7 @@
 #include <new>
 #include <optional>
 
+#include "base/check.h"
 #include "base/checked.h"
 #include "runtime/layers/cached_layers.h"
 
@@ -28,6 +29,7 @@ ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options
   const std::string pooling = config.architecture + ".pooling_type";
   return {.vocab = config.vocab,
           .dim = config.dim,
+          .layers = config.layers,
           .context = config.positions_max == 0 ? context : std::min(context, config.positions_max),
           .pages = pages_of(model, options),
           .page_positions = kernels::kKvPage,
@@ -37,15 +39,39 @@ ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options
           .pools_last = model.file.metadata().u64_or(pooling, 0) == kPoolLast};
 }
 
+namespace {
+
+// With all layers of the model's range.
+std::shared_ptr<StageCache> cache_for(const LoadedModel& model, const PagedLayersOptions& options,
+                                      size_t pages) {
+  std::shared_ptr<StageCache> cache = options.stage_cache;
+  if (cache == nullptr)
+    cache = std::make_shared<StageCache>(
+        kv_shape(model, options.kv_type),
+        StageCacheOptions{.pages = pages, .dim = model.config.dim, .keeps_contents = false});
+  cache->extend_to(model.range.begin, model.range.end);
+  return cache;
+}
+
+}  // namespace
+
 PagedLayers::PagedLayers(const LoadedModel& model, Compute& compute, const PagedLayersOptions& options)
     : info_(chain_info(model, options)),
-      memory_(kv_shape(model, options.kv_type), info_.pages),
+      cache_(cache_for(model, options, info_.pages)),
       runner_(model, compute.size()),
       compute_(compute),
       sequences_(options.sequences),
-      page_views_(options.sequences) {}
+      page_views_(options.sequences) {
+  BF_CHECK(cache_->pages() == info_.pages)
+      << "a cache of " << cache_->pages() << " pages for " << info_.pages;
+}
 
 void PagedLayers::forget_all() {
+  cache_->forget_all();
+  unplace_all();
+}
+
+void PagedLayers::unplace_all() {
   for (Placed& placed : sequences_) {
     placed.pages.clear();
     placed.whole = 0;
@@ -102,7 +128,65 @@ Status PagedLayers::check(std::span<const StepRow> rows, size_t index) {
   return {};
 }
 
-Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const StepRow> rows) {
+bool PagedLayers::takes_values(LayerSpan fill) const {
+  if (model().has_embedding()) return false;
+  const size_t first = model().range.begin;
+  return fill.empty() || (fill.begin <= first && first < fill.end);
+}
+
+uint32_t PagedLayers::page_of(uint32_t sequence, size_t position) const {
+  return sequences_[sequence].pages[position / kernels::kKvPage];
+}
+
+// Says what the rows are about to write. The layers that they pass must have what is before them.
+Status PagedLayers::name_rows(std::span<const StepRow> rows) {
+  Lineage lineage = kNoText;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const StepRow& row = rows[i];
+    if (i == 0 || rows[i - 1].sequence != row.sequence) {
+      lineage = kNoText;
+      if (row.position > 0) {
+        const uint32_t page = page_of(row.sequence, row.position - 1);
+        const size_t offset = (row.position - 1) % kernels::kKvPage;
+        if (!cache_->holds(page, offset + 1, first_layer_, last_layer_))
+          return {Errc::kInvalidArgument,
+                  fmt::format(
+                      "position {} of sequence {}: the one before it, in page {}, is not in layers {} to {}",
+                      row.position, row.sequence, page, first_layer_, last_layer_ - 1)};
+        lineage = cache_->lineage(page, offset);
+      }
+    }
+    lineage = lineage_after(lineage, row.token);
+    cache_->name(page_of(row.sequence, row.position), row.position % kernels::kKvPage, lineage);
+  }
+  return {};
+}
+
+Status PagedLayers::prepare_fill(std::span<const StepRow> rows) {
+  const model::LayerRange& range = model().range;
+  if (fill_.begin >= fill_.end || fill_.end > info_.layers)
+    return {Errc::kInvalidArgument,
+            fmt::format("rows through layers {} to {} of {}", fill_.begin, fill_.end, info_.layers)};
+  fills_ = fill_.end > range.begin && fill_.begin <= range.end;
+  if (!fills_) return {};
+  first_layer_ = std::clamp<size_t>(fill_.begin, range.begin, range.end);
+  last_layer_ = std::clamp<size_t>(fill_.end, range.begin, range.end);
+  kept_.clear();
+  if (fill_.begin <= range.begin) return {};
+  for (const StepRow& row : rows) {
+    const float* values =
+        cache_->row(fill_.begin, page_of(row.sequence, row.position), row.position % kernels::kKvPage);
+    if (values == nullptr)
+      return {Errc::kInvalidArgument,
+              fmt::format("position {} of sequence {}: its row before layer {} is not here", row.position,
+                          row.sequence, fill_.begin)};
+    kept_.insert(kept_.end(), values, values + info_.dim);
+  }
+  return {};
+}
+
+Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const StepRow> rows,
+                            LayerSpan fill) {
   rows_.clear();
   if (rows.empty() || rows.size() > info_.rows_max)
     return {Errc::kInvalidArgument,
@@ -110,8 +194,20 @@ Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const
   for (const KvCommand& command : commands)
     if (Status status = apply(command); !status) return status;
   ++prepared_;
+  placed_pages_.clear();
   for (size_t i = 0; i < rows.size(); ++i)
     if (Status status = check(rows, i); !status) return status;
+  fill_ = fill;
+  fills_ = true;
+  first_layer_ = model().range.begin;
+  last_layer_ = model().range.end;
+  if (fill != LayerSpan{}) {
+    if (Status status = prepare_fill(rows); !status) return status;
+  } else {
+    cache_->drop_old_rows();  // fills come before all else
+  }
+  if (cache_->keeps_contents() && fills_ && first_layer_ < last_layer_)
+    if (Status status = name_rows(rows); !status) return status;
   tokens_.clear();
   selected_.clear();
   normed_.clear();
@@ -126,17 +222,68 @@ Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const
 }
 
 Result<BatchRunner::Output> PagedLayers::run(std::span<const float> hidden) {
+  if (!fills_) return BatchRunner::Output{};
+  Result<BatchRunner::Output> output = compute(hidden);
+  if (cache_->keeps_contents()) {
+    for (const graph::KvRow& row : rows_) {
+      const uint32_t page = page_of(row.sequence, row.position);
+      const size_t offset = row.position % kernels::kKvPage;
+      if (output) {
+        cache_->wrote(page, offset, first_layer_, last_layer_);
+      } else {
+        cache_->doubt(page, offset, first_layer_, last_layer_);
+      }
+    }
+    if (output) keep_rows(output->hidden);
+  }
+  if (output && !fill_.empty() && fill_.end <= model().range.end)
+    output->hidden = {};  // nobody waits for them
+  return output;
+}
+
+// What goes to the next stage; should that be lost, another one can begin with it.
+void PagedLayers::keep_rows(std::span<const float> hidden) {
+  if (hidden.empty() || first_layer_ == last_layer_ || last_layer_ != model().range.end || model().has_head())
+    return;
+  const auto in_use = [this](uint32_t page) {
+    if (placed_pages_.empty()) {
+      placed_pages_.resize(info_.pages);
+      for (const Placed& placed : sequences_)
+        for (const uint32_t held : placed.pages)
+          if (held != kNoPage) placed_pages_[held] = true;
+    }
+    return bool{placed_pages_[page]};
+  };
+  for (size_t i = 0; i < rows_.size(); ++i)
+    cache_->keep_row(page_of(rows_[i].sequence, rows_[i].position), rows_[i].position % kernels::kKvPage,
+                     hidden.subspan(i * info_.dim, info_.dim), in_use);
+}
+
+Result<BatchRunner::Output> PagedLayers::compute(std::span<const float> hidden) {
   const Compute::Turn turn = compute_.take();
   try {
     for (size_t s = 0; s < sequences_.size(); ++s) page_views_[s] = sequences_[s].pages;
+    const graph::KvStep kv = cache_->memory().step(page_views_, rows_);
+    if (!fill_.empty()) return compute_part(turn.pool(), hidden, kv);
     return runner_.run(turn.pool(),
-                       {.tokens = tokens_, .hidden = hidden, .selected = selected_, .normed = normed_},
-                       memory_.step(page_views_, rows_));
+                       {.tokens = tokens_, .hidden = hidden, .selected = selected_, .normed = normed_}, kv);
   } catch (const Error& error) {
     return Status(error.code(), error.what());
   } catch (const std::bad_alloc&) {
     return Status(Errc::kOutOfMemory, "no memory for the step's activations");
   }
+}
+
+BatchRunner::Output PagedLayers::compute_part(ThreadPool& pool, std::span<const float> hidden,
+                                              const graph::KvStep& kv) {
+  const bool embeds = model().has_embedding() && fill_.begin == 0;
+  const std::span<const float> values =
+      fill_.begin > model().range.begin ? std::span<const float>(kept_) : hidden;
+  if (first_layer_ == last_layer_ && !embeds) return {.hidden = values, .logits = {}, .normed = {}};
+  const model::LayerRange part{first_layer_, last_layer_, !embeds, true};
+  const auto rows =
+      runner_.run_part(pool, part, {.tokens = tokens_, .hidden = values, .selected = {}, .normed = {}}, kv);
+  return {.hidden = rows, .logits = {}, .normed = {}};
 }
 
 void PagedLayers::for_each(size_t count, FunctionRef<void(size_t)> fn) {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/compute.h"
-#include "model/cache/kv_memory.h"
 #include "runtime/engine/chain.h"
 #include "runtime/engine/engine_options.h"
+#include "runtime/engine/stage_cache.h"
 #include "runtime/layers/batch_runner.h"
 
 namespace butterfly::runtime {
@@ -24,19 +24,27 @@ class PagedLayers {
 
   const ChainInfo& info() const { return info_; }
   const LoadedModel& model() const { return runner_.model(); }
-  size_t cache_bytes() const { return memory_.bytes(); }
+  size_t cache_bytes() const { return cache_->bytes(); }
 
   // Drops the cache's contents.
   void forget_all();
+  // No page is placed any more, but what they hold stays.
+  void unplace_all();
+  // What is left of these pages here.
+  void report(std::span<const PageClaim> claims, CacheReport& into) const { cache_->report(claims, into); }
 
   // Takes over a step: applies the commands, then checks all rows. kInvalidArgument says what is wrong; then
   // forget_all() before anything else. Every position up to a row's own must have a page, rows of one
   // sequence stand together with consecutive positions, tokens are of the vocabulary.
-  Status prepare(std::span<const KvCommand> commands, std::span<const StepRow> rows);
+  // A fill may concern these layers or not; see takes_values() and Output::hidden.
+  Status prepare(std::span<const KvCommand> commands, std::span<const StepRow> rows, LayerSpan fill = {});
+  // Whether a step brings values from the stage before.
+  bool takes_values(LayerSpan fill) const;
 
   // The rows of the last prepare(), with their values [rows, dim] where the embedding is elsewhere. Hidden
-  // rows come out where the head is elsewhere. Valid until the next run. kOutOfMemory when there is no room
-  // for the activations. Takes a turn of the pool for it.
+  // rows come out where the head is elsewhere, of a fill where the next stage needs them. Valid until the
+  // next run. kOutOfMemory when there is no room for the activations. Takes a turn of the
+  // pool for it.
   Result<BatchRunner::Output> run(std::span<const float> hidden);
 
   // Chain::for_each() by the pool, unless others compute.
@@ -50,17 +58,28 @@ class PagedLayers {
   };
   Status apply(const KvCommand& command);
   Status check(std::span<const StepRow> rows, size_t index);
+  Status name_rows(std::span<const StepRow> rows);
+  uint32_t page_of(uint32_t sequence, size_t position) const;
+  Status prepare_fill(std::span<const StepRow> rows);
+  Result<BatchRunner::Output> compute(std::span<const float> hidden);
+  BatchRunner::Output compute_part(ThreadPool& pool, std::span<const float> hidden, const graph::KvStep& kv);
+  void keep_rows(std::span<const float> hidden);
 
   ChainInfo info_;
-  model::KvMemory memory_;
+  std::shared_ptr<StageCache> cache_;
   BatchRunner runner_;
   Compute& compute_;
   std::vector<Placed> sequences_;
   std::vector<std::span<const uint32_t>> page_views_;
   uint64_t prepared_ = 0;
+  std::vector<bool> placed_pages_;  // as of the last prepare(); empty: not looked at yet
   // Of the step under way.
   std::vector<int32_t> tokens_, selected_, normed_;
   std::vector<graph::KvRow> rows_;
+  std::vector<float> kept_;  // rows that a fill begins with
+  LayerSpan fill_;
+  bool fills_ = true;                        // false: a fill that only passes by
+  size_t first_layer_ = 0, last_layer_ = 0;  // that the step passes here; equal: none
 };
 
 }  // namespace butterfly::runtime

@@ -27,7 +27,15 @@ Scheduler::Scheduler(const ChainInfo& chain, const SchedulerOptions& options)
   fit_to(chain);
 }
 
+// Pages and slots can stay as they are.
+bool Scheduler::is_like(const ChainInfo& chain) const {
+  return chain.pages == chain_.pages && chain.page_positions == chain_.page_positions &&
+         chain.sequences == chain_.sequences && chain.rows_max == chain_.rows_max &&
+         chain.context == chain_.context;
+}
+
 void Scheduler::fit_to(const ChainInfo& chain) {
+  chain_ = chain;
   page_positions_ = chain.page_positions;
   steps_max_ = std::max<size_t>(1, chain.steps_max);
   options_ = fitted(wanted_, chain);
@@ -104,7 +112,11 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
       << "step " << step << " is not the oldest under way";
   const UnderWay done = std::move(under_way_.front());
   under_way_.erase(under_way_.begin());
-  times_.add(done.mix, time);
+  if (done.fill_rows > 0) {
+    fill_row_seconds_ = std::chrono::duration<double>(time).count() / static_cast<double>(done.fill_rows);
+  } else {
+    times_.add(done.mix, time);
+  }
   size_t drafts_before = 0;
   for (const auto& [id, rows, drafts, chooses] : done.parts) {
     const double cost = drafts == 0 ? 0 : times_.draft_tokens(done.mix.streams, drafts_before, drafts);
@@ -135,18 +147,45 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
 }
 
 uint64_t Scheduler::reset() {
-  ++stats_.resets;
+  const uint64_t epoch = halt();
+  forget();
+  return epoch;
+}
+
+uint64_t Scheduler::halt() {
+  halted_ = true;
   under_way_.clear();
   commands_.clear();
-  while (!running_.empty()) preempt(*running_.back());  // youngest first, so that the oldest stands in front
-  pool_.forget_all();
+  fills_.clear();
+  filled_.clear();
+  for (Sequence* sequence : running_) {
+    sequence->planned = sequence->computed;
+    sequence->in_flight = 0;
+    sequence->draft.clear();
+  }
   return ++epoch_;
 }
 
+void Scheduler::forget() {
+  ++stats_.resets;
+  halted_ = false;
+  for (Sequence* sequence : running_)
+    sequence->computed_before = std::max(sequence->computed_before, sequence->computed);
+  while (!running_.empty()) preempt(*running_.back());  // youngest first, so that the oldest stands in front
+  pool_.forget_all();
+}
+
 uint64_t Scheduler::move_to(const ChainInfo& chain) {
-  const uint64_t epoch = reset();
-  pool_ = PagePool(chain.pages, chain.page_positions);
+  const uint64_t epoch = halt();
   times_ = {};
+  fill_row_seconds_ = 0;
+  if (is_like(chain)) {
+    steps_max_ = std::max<size_t>(1, chain.steps_max);
+    chain_ = chain;
+    return epoch;
+  }
+  forget();
+  pool_ = PagePool(chain.pages, chain.page_positions);
   fit_to(chain);
   return epoch;
 }

@@ -1,7 +1,9 @@
 // Decides what every step computes: who runs, who waits, which pages they hold. A state machine without
 // threads, clocks or models.
 #pragma once
+#include <deque>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -41,6 +43,8 @@ struct PartOutcome {
 struct SchedulerStats {
   uint64_t steps = 0, rows = 0, prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
   uint64_t draft_tokens = 0, draft_accepted = 0, preemptions = 0, resets = 0;
+  // Of rows that were computed before: how many, and through how many layers together.
+  uint64_t again_rows = 0, again_row_layers = 0;
 };
 
 // Events are the functions that are not const; each leaves the state whole. Invariants: a request is waiting
@@ -68,10 +72,20 @@ class Scheduler {
   void complete(uint64_t step, Duration time, std::vector<PartOutcome> outcomes);
   // The cache's contents are lost: a new epoch, in which every request reads its log again.
   uint64_t reset();
-  // The same for another chain, with as much as that one has. Requests that no longer fit stay, and are never
-  // run: see too_long().
+  // Steps under way are lost: a new epoch. What the cache has of the steps before may still be there: ask the
+  // chain about claims(), then refill(), or forget(). Nothing is planned before.
+  uint64_t halt();
+  // The same for another chain, with as much as that one has. If that is not the same as before, nothing is
+  // claimed. Requests that no longer fit stay, and are never run: see too_long().
   uint64_t move_to(const ChainInfo& chain);
   std::vector<RequestId> too_long() const;
+  // Every page with computed positions.
+  std::vector<PageClaim> claims() const;
+  // This is left of claims(): the next steps compute what is missing, then all goes on.
+  void refill(const std::vector<PageClaim>& claims, const CacheReport& report);
+  // Nothing is left.
+  void forget();
+  bool refilling() const { return !fills_.empty(); }
 
   // Requests whose deadline has come; the caller finishes them.
   std::vector<RequestId> expired(TimePoint now) const;
@@ -95,6 +109,7 @@ class Scheduler {
   struct UnderWay {
     uint64_t step;
     StepMix mix;
+    size_t fill_rows = 0;
     struct Part {
       RequestId id;
       size_t rows;    // with guesses
@@ -104,8 +119,17 @@ class Scheduler {
     std::vector<Part> parts;
   };
   class Builder;  // of one plan
+  // Positions [first, end) of a page of this request pass these layers.
+  struct Fill {
+    RequestId id;
+    uint32_t block, first, end;
+    LayerSpan span;
+  };
 
+  bool is_like(const ChainInfo& chain) const;
   void fit_to(const ChainInfo& chain);
+  std::optional<StepPlan> plan_fill();
+  size_t fill_rows_max() const;
   void admit();
   FairQueue::Decision admit_one(Sequence& sequence);
   size_t match_prefix(const Sequence& sequence, std::vector<PagePool::Published>& matched) const;
@@ -125,6 +149,7 @@ class Scheduler {
   const SchedulerOptions wanted_;
   size_t page_positions_ = 0;
   size_t steps_max_ = 1;
+  ChainInfo chain_;
   SchedulerOptions options_;  // as much of it as the chain has
   PagePool pool_;
   FairQueue queue_;
@@ -133,6 +158,11 @@ class Scheduler {
   std::vector<uint32_t> free_slots_;
   std::vector<KvCommand> commands_;  // for the next step
   std::vector<UnderWay> under_way_;  // oldest first
+  std::deque<Fill> fills_;           // before anything else
+  std::set<std::pair<uint32_t, uint32_t>>
+      filled_;                   // pages and first layers that are under way: texts share pages
+  double fill_row_seconds_ = 0;  // of the last one; 0: not known
+  bool halted_ = false;
   StepTimes times_;
   SchedulerStats stats_;
   uint64_t epoch_ = 1;

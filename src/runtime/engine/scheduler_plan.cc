@@ -55,6 +55,7 @@ class Scheduler::Builder {
     part.row_count = count + part.draft.size();
     under_way.parts.push_back({part.id, part.row_count, part.draft.size(), part.chooses});
     under_way.mix.drafts += part.draft.size();
+    again_rows += std::max(sequence.planned, std::min(end, sequence.computed_before)) - sequence.planned;
     (sequence.is_stream() ? under_way.mix.streams : under_way.mix.prompt) += count;
     sequence.planned += count;
     ++sequence.in_flight;
@@ -63,6 +64,7 @@ class Scheduler::Builder {
 
   StepPlan plan;
   UnderWay under_way;
+  size_t again_rows = 0;
 };
 
 size_t Scheduler::pages_for(size_t positions) const { return ceil_div(positions, page_positions_); }
@@ -289,7 +291,8 @@ void Scheduler::read_prompts(Builder& builder, size_t budget, size_t sequences_m
 }
 
 std::optional<StepPlan> Scheduler::plan() {
-  if (under_way_.size() >= steps_max_) return std::nullopt;
+  if (halted_ || under_way_.size() >= steps_max_) return std::nullopt;
+  if (auto fill = plan_fill()) return fill;
   admit();
   // Pages for at least one more row of everyone, oldest first. The list shrinks from its end. Whoever has
   // rows under way drives nobody away: it advances as it is.
@@ -321,6 +324,8 @@ std::optional<StepPlan> Scheduler::plan() {
   if (reading && streams.size() < share) read_prompts(builder, prompt_rows(builder), share - streams.size());
   if (builder.plan.parts.empty()) return std::nullopt;
 
+  stats_.again_rows += builder.again_rows;
+  stats_.again_row_layers += builder.again_rows * chain_.layers;
   builder.plan.request.epoch = epoch_;
   builder.plan.request.step = builder.under_way.step = next_step_++;
   builder.plan.request.commands = std::exchange(commands_, {});

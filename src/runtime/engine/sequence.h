@@ -32,7 +32,8 @@ struct Sequence {
   size_t outputs_from = 0;  // rows before it need not answer any more, should they be computed again
   size_t cached_tokens = 0;
   bool began = false;
-  size_t held = 0;  // steps it has waited after its first token for others that came with it
+  size_t computed_before = 0;  // positions that an earlier chain had: computed again if they are
+  size_t held = 0;             // steps it has waited after its first token for others that came with it
 
   // While running.
   std::optional<uint32_t> slot;  // its number at the stages

@@ -57,11 +57,13 @@ struct EngineStats {
   uint64_t draft_tokens = 0;
   uint64_t draft_accepted = 0;
   uint64_t preemptions = 0;
-  uint64_t chain_resets = 0;   // the chain was lost and its cache with it
-  uint64_t chains = 0;         // that took the place of another
-  uint64_t stale_results = 0;  // of an older epoch, dropped
-  Duration step_time{};        // in all, of these steps
-  Duration engine_time{};      // and between them: planning, choosing tokens, sending
+  uint64_t chain_resets = 0;      // the chain was lost and its cache with it
+  uint64_t again_rows = 0;        // rows computed again because a chain took the place of another,
+  uint64_t again_row_layers = 0;  // and through how many layers, together
+  uint64_t chains = 0;            // that took the place of another
+  uint64_t stale_results = 0;     // of an older epoch, dropped
+  Duration step_time{};           // in all, of these steps
+  Duration engine_time{};         // and between them: planning, choosing tokens, sending
 
   Histogram queue_time;    // of requests that began
   Histogram first_token;   // time to the first token

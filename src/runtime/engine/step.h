@@ -36,12 +36,22 @@ struct StepRow {
   RowOutput output;
 };
 
+// Layers [begin, end) of the model.
+struct LayerSpan {
+  uint32_t begin = 0, end = 0;
+  bool empty() const { return begin == end; }
+  friend bool operator==(const LayerSpan&, const LayerSpan&) = default;
+};
+
 // Plain values only: no pointer and no size that the receiver does not know already.
 struct StepRequest {
   uint64_t epoch = 0;  // of the placement of stages; a stage drops what is older than its own
   uint64_t step = 0;   // counts up within the epoch
   std::vector<KvCommand> commands;
   std::vector<StepRow> rows;
+  // Not empty: rows that other layers have seen already pass these only, from the tokens (layer 0) or from
+  // rows that were kept in front of `begin`, and nothing is answered.
+  LayerSpan fill = {};
 };
 
 // The rows' outputs in the order of the rows. Borrowed from the chain until its next receive().

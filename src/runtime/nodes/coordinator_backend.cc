@@ -25,6 +25,10 @@ class Owning final : public Chain {
   Status submit(const StepRequest& request) override { return inner_.submit(request); }
   StepResult receive(Duration timeout) override { return inner_.receive(timeout); }
   Status reset(uint64_t epoch, Duration timeout) override { return inner_.reset(epoch, timeout); }
+  Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim> claims,
+                                            Duration timeout) override {
+    return inner_.resume(epoch, claims, timeout);
+  }
   void for_each(size_t count, FunctionRef<void(size_t)> fn) override { inner_.for_each(count, fn); }
   void close() override { inner_.close(); }
 
@@ -56,10 +60,12 @@ Result<uint64_t> CoordinatorBackend::load(const cluster::Assignment& work,
   }
   return reported([&]() -> uint64_t {
     const StageSettings settings = RangeLoader::settings_of(work).or_throw();
-    auto model = loader_.load(work, cancelled);
+    cache_.shrink(work, cancelled);
+    auto model = loader_.load(work, cancelled, cache_.bytes());
     const std::lock_guard lock(mutex_);
     model_ = std::move(model);
     settings_ = settings;
+    task_ = work.model;
     epoch_ = work.epoch;
     return model_->resident_bytes;
   });
@@ -70,6 +76,7 @@ void CoordinatorBackend::stop(cluster::Epoch epoch) { links_.cancel(options_.job
 void CoordinatorBackend::free_weights() {
   const std::lock_guard lock(mutex_);
   model_.reset();
+  cache_.free();
   loader_.free();
   epoch_ = 0;
 }
@@ -84,15 +91,20 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
                                               const std::vector<std::string>& addresses,
                                               cluster::NodeId& to_blame) {
   std::shared_ptr<const LoadedModel> model;
+  StageSettings settings;
+  cluster::ModelTask task;
   ChainOptions options;
   {
     const std::lock_guard lock(mutex_);
     if (epoch_ != epoch) return Status(Errc::kCancelled, fmt::format("epoch {} is over", epoch));
     model = model_;
-    options = settings_.chain_options();
+    settings = settings_;
+    task = task_;
+    options = settings.chain_options();
   }
   const size_t workers = placement.stages.size() - 1;
   return reported([&]() -> PlacedChain {
+    options.cache.stage_cache = cache_.for_stage(task, *model, settings);
     if (workers == 0)
       return {epoch, std::make_unique<Owning<LocalChain>>(model, *options_.compute, options.cache)};
     cluster::Hello hello = options_.hello;

@@ -6,6 +6,7 @@
 
 #include "runtime/chain/chain_times.h"
 #include "runtime/nodes/engine_slot.h"
+#include "runtime/nodes/kept_cache.h"
 #include "runtime/nodes/range_loader.h"
 #include "runtime/nodes/stage_backend.h"
 #include "runtime/nodes/stage_links.h"
@@ -36,12 +37,14 @@ class CoordinatorBackend final : public StageBackend {
  private:
   const RangeLoaderOptions options_;
   RangeLoader loader_;
+  KeptCache cache_;
   StageLinks& links_;
   const std::shared_ptr<ChainTimes> times_ = std::make_shared<ChainTimes>();
 
   mutable std::mutex mutex_;
   std::shared_ptr<const LoadedModel> model_;
   StageSettings settings_;
+  cluster::ModelTask task_;
   cluster::Epoch epoch_ = 0;
 };
 

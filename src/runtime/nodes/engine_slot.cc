@@ -21,6 +21,14 @@ class AbsentChain final : public Chain {
   Status reset(uint64_t, Duration) override {
     return std::exchange(started_, true) && why_.code() == Errc::kPeerLost ? why_ : Status();
   }
+  // What other nodes have in their caches is none of its business: whoever waits for another chain keeps its
+  // claims.
+  Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim>,
+                                            Duration timeout) override {
+    started_ = true;
+    if (Status status = reset(epoch, timeout); !status) return status;
+    return std::optional<CacheReport>();
+  }
   void for_each(size_t count, FunctionRef<void(size_t)> fn) override { for_each_in_turn(count, fn); }
   void close() override {}
 

@@ -103,6 +103,15 @@ Status GatedChain::reset(uint64_t epoch, Duration timeout) {
   return report_loss(chain_->reset(epoch, timeout));
 }
 
+Result<std::optional<CacheReport>> GatedChain::resume(uint64_t epoch, std::span<const PageClaim> claims,
+                                                      Duration timeout) {
+  held_.clear();
+  ended(SIZE_MAX);
+  auto report = chain_->resume(epoch, claims, timeout);
+  if (!report) return report_loss(report.status());
+  return report;
+}
+
 void GatedChain::close() {
   {
     const std::lock_guard lock(gate_->mutex_);

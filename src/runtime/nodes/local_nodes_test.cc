@@ -13,9 +13,9 @@
 namespace butterfly::runtime {
 namespace {
 
+using butterfly::testing::TempDir;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
-using butterfly::testing::TempDir;
 
 // Long enough for any machine; tests end when what they wait for is there.
 constexpr Duration kLong = std::chrono::minutes(2);

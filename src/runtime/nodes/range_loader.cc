@@ -89,7 +89,8 @@ PreparedWeights RangeLoader::prepare(const cluster::Assignment& work, const std:
 }
 
 std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& work,
-                                                     const std::atomic<bool>& cancelled) {
+                                                     const std::atomic<bool>& cancelled,
+                                                     uint64_t kept_bytes) {
   check_whole(work);
   const StageSettings settings = settings_of(work).or_throw();
   const std::string wanted =
@@ -97,33 +98,10 @@ std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& 
   if (loaded_ != nullptr && loaded_for_ == wanted) return loaded_;
   const PreparedWeights prepared = prepare(work, cancelled);
   throw_if(cancelled);
-  let_go(cancelled);
-  const std::filesystem::path path = model_path(*prepared.source);
-  model::LayerRange range;
-  {
-    const model::ModelFile file = model::open_model(path);
-    const size_t layers = model::read_config(file, settings.context).layers;
-    if (work.pieces != layers + 2 || work.begin >= work.end || work.end > work.pieces)
-      fail(Errc::kCorrupt, "pieces {} to {} of {}: the model has {}", work.begin, work.end, work.pieces,
-           layers + 2);
-    range = model::range_of_pieces(work.begin, work.end, layers);
-    const MemoryForecast forecast = forecast_memory(file, range, settings, options_.compute->size());
-    check_memory(forecast, fmt::format("{} of {}", to_string(range, layers), work.model.name));
-    log_info("{}: loading {}: {}", work.model.name, to_string(range, layers), forecast.words());
-  }
-  LoadOptions load;
-  load.with_tokenizer = false;
-  load.context = settings.context;
-  load.range = range;
-  load.progress = [&](uint64_t done, uint64_t total) {
-    throw_if(cancelled);
-    moved(done, total);
-  };
-  ThreadPool threads = background_pool(options_.compute->size());
   try {
-    loaded_ = load_model(path, threads, load);
+    loaded_ = load_range(work, settings, model_path(*prepared.source), cancelled, kept_bytes);
   } catch (...) {
-    free();  // and what it had claimed
+    free();
     throw;
   }
   loaded_for_ = wanted;
@@ -131,10 +109,60 @@ std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& 
   return loaded_;
 }
 
+std::shared_ptr<const LoadedModel> RangeLoader::load_range(const cluster::Assignment& work,
+                                                           const StageSettings& settings,
+                                                           const std::filesystem::path& path,
+                                                           const std::atomic<bool>& cancelled,
+                                                           uint64_t kept_bytes) {
+  LoadOptions load;
+  {
+    const model::ModelFile file = model::open_model(path);
+    const size_t layers = model::read_config(file, settings.context).layers;
+    if (work.pieces != layers + 2 || work.begin >= work.end || work.end > work.pieces)
+      fail(Errc::kCorrupt, "pieces {} to {} of {}: the model has {}", work.begin, work.end, work.pieces,
+           layers + 2);
+    const model::LayerRange range = model::range_of_pieces(work.begin, work.end, layers);
+    load.range = range;
+    keep_matrices(work, range, file, layers);
+    let_go(cancelled);
+    uint64_t here = 0;
+    for (const auto& [name, matrix] : weights_->packed) here += matrix.bytes();
+    options_.memory->loaded(options_.job, here + kept_bytes);
+    const MemoryForecast forecast = forecast_memory(file, range, settings, options_.compute->size());
+    check_memory(forecast, fmt::format("{} of {}", to_string(range, layers), work.model.name));
+    log_info("{}: loading {}: {}; {} of the weights are here already", work.model.name,
+             to_string(range, layers), forecast.words(), format_bytes(here));
+  }
+  load.with_tokenizer = false;
+  load.context = settings.context;
+  load.weights = weights_;
+  load.progress = [&](uint64_t done, uint64_t total) {
+    throw_if(cancelled);
+    moved(done, total);
+  };
+  ThreadPool threads = background_pool(options_.compute->size());
+  return load_model(path, threads, load);
+}
+
+// Of the matrices in memory those that the range needs too. The model's id is the hash of its file, so they
+// are the same whatever the file's time says, which moves when more of it is fetched.
+void RangeLoader::keep_matrices(const cluster::Assignment& work, const model::LayerRange& range,
+                                const model::ModelFile& file, size_t layers) {
+  if (weights_ == nullptr || weights_for_ != work.model.id) weights_ = std::make_shared<SharedWeights>();
+  weights_for_ = work.model.id;
+  std::erase_if(weights_->packed, [&](const auto& entry) {
+    return !range_needs(range, layers, file, entry.first.substr(0, entry.first.rfind(':')));
+  });
+  weights_->file_bytes = file.file_bytes();
+  weights_->modified = std::filesystem::last_write_time(file.path());
+}
+
 // The engine may be in a step with the part before, and lets go of it afterwards: its memory is needed.
 void RangeLoader::let_go(const std::atomic<bool>& cancelled) {
   const std::weak_ptr<const LoadedModel> before = loaded_;
-  free();
+  loaded_.reset();
+  loaded_for_.clear();
+  options_.memory->release(options_.job);
   const Deadline deadline(SystemClock::instance(), kLetGoMax);
   while (!before.expired() && !deadline.expired()) {
     throw_if(cancelled);
@@ -145,6 +173,7 @@ void RangeLoader::let_go(const std::atomic<bool>& cancelled) {
 void RangeLoader::free() {
   loaded_.reset();
   loaded_for_.clear();
+  weights_.reset();
   options_.memory->release(options_.job);
 }
 

@@ -38,8 +38,10 @@ class RangeLoader {
 
   // Throws Error: where the weights cannot be had, kOutOfMemory with figures, kCancelled.
   PreparedWeights prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled);
-  std::shared_ptr<const LoadedModel> load(const cluster::Assignment& work,
-                                          const std::atomic<bool>& cancelled);
+  // Matrices that are in memory already stay and are not read again. `kept_bytes`: of the cache that stays,
+  // which the new stage goes on with.
+  std::shared_ptr<const LoadedModel> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled,
+                                          uint64_t kept_bytes = 0);
   void free();
 
   struct Progress {
@@ -56,10 +58,18 @@ class RangeLoader {
   void moved(uint64_t done, uint64_t total);
   void let_go(const std::atomic<bool>& cancelled);
   void check_memory(const MemoryForecast& forecast, const std::string& what);
+  void keep_matrices(const cluster::Assignment& work, const model::LayerRange& range,
+                     const model::ModelFile& file, size_t layers);
+  std::shared_ptr<const LoadedModel> load_range(const cluster::Assignment& work,
+                                                const StageSettings& settings,
+                                                const std::filesystem::path& path,
+                                                const std::atomic<bool>& cancelled, uint64_t kept_bytes);
 
   const RangeLoaderOptions options_;
   std::shared_ptr<const LoadedModel> loaded_;
-  std::string loaded_for_;  // model, settings and pieces
+  std::string loaded_for_;                  // model, settings and pieces
+  std::shared_ptr<SharedWeights> weights_;  // the matrices of loaded_
+  std::string weights_for_;                 // model
   std::atomic<uint64_t> done_{0}, total_{0}, moves_{0};
 };
 

@@ -45,13 +45,15 @@ Result<uint64_t> WorkerBackend::load(const cluster::Assignment& work, const std:
   return reported([&]() -> uint64_t {
     {
       const std::lock_guard lock(mutex_);
-      runner_.reset();  // its cache goes before the next one comes
+      runner_.reset();
     }
     model_.reset();
-    model_ = loader_.load(work, cancelled);
+    cache_.shrink(work, cancelled);
+    model_ = loader_.load(work, cancelled, cache_.bytes());
     const StageSettings settings = RangeLoader::settings_of(work).or_throw();
-    auto runner =
-        std::make_shared<StageRunner>(*model_, *options_.compute, work.stage, settings.chain_options());
+    ChainOptions options = settings.chain_options();
+    options.cache.stage_cache = cache_.for_stage(work.model, *model_, settings);
+    auto runner = std::make_shared<StageRunner>(*model_, *options_.compute, work.stage, options);
     epoch_ = work.epoch;
     const uint64_t bytes = model_->resident_bytes + runner->cache_bytes();
     const std::lock_guard lock(mutex_);
@@ -127,6 +129,7 @@ void WorkerBackend::free_weights() {
     runner_.reset();
   }
   model_.reset();
+  cache_.free();
   loader_.free();
   epoch_ = 0;
 }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "runtime/chain/stage_runner.h"
+#include "runtime/nodes/kept_cache.h"
 #include "runtime/nodes/range_loader.h"
 #include "runtime/nodes/stage_backend.h"
 #include "runtime/nodes/stage_links.h"
@@ -33,6 +34,7 @@ class WorkerBackend final : public StageBackend {
 
   const RangeLoaderOptions options_;
   RangeLoader loader_;
+  KeptCache cache_;
   StageLinks& links_;
   std::shared_ptr<const LoadedModel> model_;
   cluster::Epoch epoch_ = 0;  // running or loaded; 0: none

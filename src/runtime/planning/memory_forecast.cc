@@ -8,13 +8,22 @@
 #include "kernels/attention/kv_page.h"
 #include "model/arch/network.h"
 #include "model/cache/kv_memory.h"
+#include "runtime/engine/lineage.h"
 #include "runtime/planning/model_shape.h"
 
 namespace butterfly::runtime {
 
 std::string MemoryForecast::words() const {
-  return fmt::format("weights {}, cache {}, activations {}", format_bytes(weight_bytes),
-                     format_bytes(cache_bytes), format_bytes(activation_bytes));
+  return fmt::format("weights {}, cache {}, activations {}{}", format_bytes(weight_bytes),
+                     format_bytes(cache_bytes), format_bytes(activation_bytes),
+                     kept_bytes == 0 ? "" : ", kept rows " + format_bytes(kept_bytes));
+}
+
+uint64_t kept_bytes(const StageSettings& settings, size_t dim) {
+  if (settings.kept_bytes == 0 || !find_row_format(settings.wire).is_exact()) return 0;
+  const uint64_t positions = ceil_div(settings.positions, kernels::kKvPage) * kernels::kKvPage;
+  return std::min<uint64_t>(settings.kept_bytes, positions * dim * sizeof(float)) +
+         positions * sizeof(Lineage);
 }
 
 // Piece by piece: even without values small matrices take memory while their layer is there, and a node that
@@ -47,6 +56,7 @@ MemoryForecast forecast_memory(const model::ModelFile& file, const model::LayerR
   const uint64_t pages = ceil_div(settings.positions, kernels::kKvPage);
   if (range.blocks() > 0)
     forecast.cache_bytes = pages * kernels::kKvPage * uint64_t{model::kv_bytes_per_position(shape)};
+  if (!range.has_head(config.layers)) forecast.kept_bytes = kept_bytes(settings, config.dim);
   return forecast;
 }
 

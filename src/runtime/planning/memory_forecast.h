@@ -14,7 +14,8 @@ struct MemoryForecast {
   uint64_t weight_bytes = 0;      // as layers hold them
   uint64_t cache_bytes = 0;       // keys and values of all positions
   uint64_t activation_bytes = 0;  // of the largest step
-  uint64_t total() const { return weight_bytes + cache_bytes + activation_bytes; }
+  uint64_t kept_bytes = 0;        // rows that were sent on, and names of what is in the cache
+  uint64_t total() const { return weight_bytes + cache_bytes + activation_bytes + kept_bytes; }
   // "weights 1.2 GiB, cache 256 MiB, activations 40 MiB"
   std::string words() const;
 };
@@ -22,6 +23,9 @@ struct MemoryForecast {
 // Reads the file's head only: the values of tensors need not be there. Throws Error as loading would.
 MemoryForecast forecast_memory(const model::ModelFile& file, const model::LayerRange& range,
                                const StageSettings& settings, size_t threads);
+
+// MemoryForecast::kept_bytes of a stage that sends rows of `dim` values on.
+uint64_t kept_bytes(const StageSettings& settings, size_t dim);
 
 // kOutOfMemory with all figures if it does not fit into `free_bytes`.
 Status check_fits(const MemoryForecast& forecast, uint64_t free_bytes, const std::string& what);

@@ -189,7 +189,9 @@ Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQue
     const cluster::PartitionStrategy& strategy =
         options.strategy == nullptr ? cluster::default_strategy() : *options.strategy;
     const bool chooses_order = strategy.nodes == cluster::NodeChoice::kSearched;
-    auto question = read_question(file, asked, options, all.activation_bytes, row_bytes, chooses_order);
+    auto question =
+        read_question(file, asked, options, all.activation_bytes + kept_bytes(settings, config.dim),
+                      row_bytes, chooses_order);
     if (!question) return question.status();
     PlanRequest request;
     request.workload.context = settings.context;

@@ -65,6 +65,13 @@ void metrics(ServerContext& context, ExchangePtr exchange) {
        });
   number("butterfly_engine_steps_total", "counter", "Steps of the engine.", [](Stats s) { return s.steps; });
   number("butterfly_engine_rows_total", "counter", "Rows computed in them.", [](Stats s) { return s.rows; });
+  number("butterfly_rows_again_total", "counter", "Rows computed again because the cluster's plan changed.",
+         [](Stats s) { return s.again_rows; });
+  number("butterfly_row_layers_again_total", "counter",
+         "Rows computed again, times the layers that they passed.",
+         [](Stats s) { return s.again_row_layers; });
+  number("butterfly_chain_changes_total", "counter", "Chains of stages that took the place of another.",
+         [](Stats s) { return s.chains; });
   number("butterfly_requests_refused_total", "counter", "Requests refused because the queue was full.",
          [](Stats s) { return s.refused; });
 

@@ -90,6 +90,11 @@ const SettingRow kSettings[] = {
      &S::objective},
     {"--wire", "wire", "TYPE", "Cluster",
      "Rows between nodes: f32 is exact; f16 and int8 are smaller and lossy", &S::wire},
+    {"--kept-rows", "kept_rows", "BYTES", "Cluster",
+     "Rows that a node keeps of what it sent on, for the case that the next one is lost; 0: keep nothing "
+     "when plans change, read "
+     "all texts again",
+     &S::kept_rows},
 };
 
 template <typename... F>

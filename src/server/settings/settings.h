@@ -56,6 +56,7 @@ struct Settings {
   std::string strategy;
   std::string objective = "latency";
   std::string wire = "f32";
+  std::string kept_rows = "64MiB";
 };
 
 struct SettingRow {

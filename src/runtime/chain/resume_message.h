@@ -1,0 +1,34 @@
+// What stages still have of the texts' pages, asked along the chain when it takes the place of another: one
+// message that grows.
+//
+//   prefix   16 bytes: number of claims
+//   claims   40 bytes each: page, positions, name of the last one
+//   stages   for each that it has passed: 16 bytes (its layers, where it kept rows), then for every claim a
+//   byte for
+//            each layer and for each of two places with rows
+//
+// A stage knows its place and its first layer, so it knows how long the message must be once it has seen the
+// prefix.
+#pragma once
+#include "runtime/chain/step_message.h"
+#include "runtime/engine/stage_cache.h"
+
+namespace butterfly::runtime {
+
+inline constexpr uint64_t kResumeStep = 1;  // of its head; a reset has 0
+
+size_t resume_bytes_max(const ChainLimits& limits, size_t stages, size_t first_layer);
+
+void write_claims(std::span<const PageClaim> claims, std::vector<std::byte>& to);
+// What the stage whose layers begin here has.
+void write_stage_report(size_t first_layer, const CacheReport& report, std::vector<std::byte>& to);
+
+struct ResumeMessage {
+  std::vector<PageClaim> claims;
+  CacheReport report;  // of the stages before
+
+  // kCorrupt: the length does not fit the numbers, or stages do not follow one another.
+  Status read(std::span<const std::byte> bytes, const ChainLimits& limits, size_t stages, size_t first_layer);
+};
+
+}  // namespace butterfly::runtime

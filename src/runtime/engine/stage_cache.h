@@ -1,0 +1,108 @@
+// What a stage has of its texts: keys and values layer by layer, rows that it sent on, and the names of what
+// is in each page. Stays when the stage gets other layers.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "model/arch/layer_range.h"
+#include "model/cache/kv_memory.h"
+#include "runtime/engine/cache_report.h"
+
+namespace butterfly::runtime {
+
+struct StageCacheOptions {
+  size_t pages = 0;
+  size_t dim = 0;               // of rows
+  uint64_t rows_bytes_max = 0;  // of rows that are kept; 0: none
+  bool keeps_contents = true;   // false: nobody will ask; saves the hashing
+};
+
+// Pages are placed by an engine, which reuses them as it likes; here every position has the name of what was
+// written into it last. A layer's positions count from a page's first one: whatever is written with another
+// name cuts all layers back to before it. So an answer can be wrong in one direction only: it says less than
+// is there.
+//
+// State that is no list of positions (recurrent layers) would report a position only where it has a snapshot,
+// and must not be run again over rows that it has seen.
+//
+// One thread at a time; one stage at a time.
+class StageCache {
+ public:
+  // `shape`: of one layer; its number of layers is ignored. Throws Error as KvMemory does.
+  StageCache(const model::KvShape& shape, const StageCacheOptions& options);
+
+  // Layers outside [begin, end) are freed, and rows that could start no layer in there.
+  void shrink_to(size_t begin, size_t end);
+  // Layers [begin, end) are here; those that were not before are empty. Throws Error kOutOfMemory.
+  void extend_to(size_t begin, size_t end);
+  // Nothing is in any page.
+  void forget_all();
+
+  size_t begin() const { return begin_; }
+  size_t end() const { return begin_ + filled_.size(); }
+  size_t pages() const { return options_.pages; }
+  bool keeps_contents() const { return options_.keeps_contents; }
+  bool fits(const model::KvShape& shape, const StageCacheOptions& options) const;
+  size_t bytes() const { return memory_.bytes(); }
+  // Memory that was ever written: about what would come free. From any thread.
+  uint64_t touched_bytes() const { return touched_bytes_; }
+  model::KvMemory& memory() { return memory_; }
+
+  // ---- Contents. Layers are numbered as in the model. ----
+
+  const Lineage& lineage(uint32_t page, size_t offset) const { return lineages_[at(page, offset)]; }
+  // Whether layers [begin, end) have the first `count` positions of the page.
+  bool holds(uint32_t page, size_t count, size_t begin, size_t end) const;
+  // This position is about to be written, with this name.
+  void name(uint32_t page, size_t offset, const Lineage& lineage);
+  // It was, in these layers; they hold what is before it.
+  void wrote(uint32_t page, size_t offset, size_t begin, size_t end);
+  // It may be half written in these layers.
+  void doubt(uint32_t page, size_t offset, size_t begin, size_t end);
+
+  // The row that went out behind the last layer. Kept if there is room: pages of which `in_use` says false
+  // make some, others do not.
+  void keep_row(uint32_t page, size_t offset, std::span<const float> row,
+                const std::function<bool(uint32_t page)>& in_use);
+  // The row behind layer `behind` - 1; null if it is not here.
+  const float* row(size_t behind, uint32_t page, size_t offset) const;
+  // Rows at places where the stage no longer ends are not needed any more.
+  void drop_old_rows();
+  uint64_t kept_row_bytes() const;
+
+  // So many places have rows, at most.
+  static constexpr size_t kRowPlacesMax = 2;
+
+  // Of this stage's layers and rows. `layers` has one entry for each layer here, the first one first.
+  void report(std::span<const PageClaim> claims, CacheReport& into) const;
+
+ private:
+  struct Rows {
+    size_t behind = 0;
+    std::vector<uint8_t> filled;                   // [page]
+    std::vector<std::unique_ptr<float[]>> values;  // [page]: [positions, dim], null without any
+    size_t held = 0;                               // pages with memory
+    size_t hand = 0;                               // where the search for room goes on
+  };
+  size_t at(uint32_t page, size_t offset) const;
+  void cut(uint32_t page, size_t offset);
+  void count_touched();
+  Rows* rows_behind(size_t layer);
+  std::unique_ptr<float[]> room(Rows& rows, const std::function<bool(uint32_t)>& in_use);
+
+  StageCacheOptions options_;
+  model::KvMemory memory_;
+  size_t begin_ = 0;
+  std::vector<std::vector<uint8_t>> filled_;  // [layer][page]
+  std::vector<Lineage> lineages_;             // [page, position]
+  std::vector<bool> touched_;                 // [page]
+  size_t touched_pages_ = 0;
+  std::atomic<uint64_t> touched_bytes_{0};
+  std::vector<Rows> rows_;  // oldest place first: behind the last layer, and where that was before
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,66 @@
+#include "runtime/nodes/kept_cache.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/arch/layer_range.h"
+#include "runtime/engine/paged_layers.h"
+#include "runtime/layers/cached_layers.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kLetGoMax = std::chrono::seconds(10);  // then there is a new one
+constexpr Duration kLetGoLook = std::chrono::milliseconds(2);
+
+std::string identity(const cluster::ModelTask& task) { return task.id + " " + task.settings; }
+
+}  // namespace
+
+void KeptCache::shrink(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+  std::shared_ptr<StageCache> cache;
+  {
+    const std::lock_guard lock(mutex_);
+    cache = std::move(cache_);
+    cache_ = nullptr;
+    if (cache_for_ != identity(work.model) || (cache != nullptr && !cache->keeps_contents())) cache = nullptr;
+  }
+  if (cache == nullptr || work.pieces < 2 || work.begin >= work.end || work.end > work.pieces) return;
+  const Deadline deadline(SystemClock::instance(), kLetGoMax);
+  while (cache.use_count() > 1 && !deadline.expired() && !cancelled)
+    SystemClock::instance().sleep_for(kLetGoLook);
+  if (cache.use_count() > 1) return;
+  const model::LayerRange range = model::range_of_pieces(work.begin, work.end, work.pieces - 2);
+  cache->shrink_to(range.begin, range.end);
+  const std::lock_guard lock(mutex_);
+  cache_ = std::move(cache);
+}
+
+std::shared_ptr<StageCache> KeptCache::for_stage(const cluster::ModelTask& task, const LoadedModel& model,
+                                                 const StageSettings& settings) {
+  const ChainOptions options = settings.chain_options();
+  const model::KvShape shape = kv_shape(model, settings.kv_type);
+  // Lossy rows depend on where the cuts are: nothing of another plan is of use.
+  const StageCacheOptions wanted{.pages = chain_info(model, options.cache).pages,
+                                 .dim = model.config.dim,
+                                 .rows_bytes_max = settings.kept_bytes,
+                                 .keeps_contents = settings.kept_bytes > 0 && options.format->is_exact()};
+  const std::lock_guard lock(mutex_);
+  const bool usable = cache_ != nullptr && cache_.use_count() == 1 && cache_for_ == identity(task) &&
+                      cache_->fits(shape, wanted) && cache_->begin() >= model.range.begin &&
+                      cache_->end() <= model.range.end;
+  if (!usable) cache_ = std::make_shared<StageCache>(shape, wanted);
+  cache_for_ = identity(task);
+  return cache_;
+}
+
+void KeptCache::free() {
+  const std::lock_guard lock(mutex_);
+  cache_.reset();
+}
+
+uint64_t KeptCache::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return cache_ == nullptr ? 0 : cache_->touched_bytes();
+}
+
+}  // namespace butterfly::runtime
