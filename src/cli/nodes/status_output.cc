@@ -155,6 +155,11 @@ std::string status_text(const ClusterStatus& status, size_t events_max, size_t c
   std::string out =
       first_line(status) + job_lines(status) + table(status, columns) + idle(status) + losses(status);
   if (!status.last_failure.empty()) out += fmt::format("last failure: {}\n", status.last_failure);
+  for (const cluster::JobStatus& job : status.jobs)
+    if (job.rows_again > 0)
+      out += fmt::format("{}: {} rows were computed again after changes, through {} layers on average\n",
+                         job.model, job.rows_again,
+                         (job.row_layers_again + job.rows_again / 2) / job.rows_again);
   return out + events(status, events_max);
 }
 

@@ -90,6 +90,9 @@ struct JobStatus {
   uint32_t pieces = 0;
   double predicted_tokens_per_s = 0;
   std::string last_failure = {};
+  // Since the start: rows that were computed again because plans changed, and that times the layers they
+  // passed.
+  uint64_t rows_again = 0, row_layers_again = 0;
   std::vector<StageStatus> stages = {};  // of the plan that is served
 };
 

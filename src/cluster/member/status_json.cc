@@ -105,6 +105,8 @@ Json job_json(const JobStatus& job) {
                {"layers", job.pieces},
                {"predicted_tokens_per_s", job.predicted_tokens_per_s},
                {"last_failure", job.last_failure},
+               {"rows_again", job.rows_again},
+               {"row_layers_again", job.row_layers_again},
                {"stages", Json::array()}};
   for (const StageStatus& stage : job.stages) json["stages"].push_back(stage_json(stage));
   return json;
@@ -269,6 +271,8 @@ JobStatus read_job(const Json& json) {
   take(json, "layers", job.pieces);
   take(json, "predicted_tokens_per_s", job.predicted_tokens_per_s);
   take(json, "last_failure", job.last_failure);
+  take(json, "rows_again", job.rows_again);
+  take(json, "row_layers_again", job.row_layers_again);
   for (const Json& row : rows_of(json, "stages")) job.stages.push_back(read_stage(row));
   return job;
 }

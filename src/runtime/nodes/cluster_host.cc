@@ -222,7 +222,14 @@ void ClusterHost::stop() {
 }
 
 std::string ClusterHost::status_json(uint64_t events_after) const {
-  return cluster::to_json(coordinator_->status(events_after));
+  cluster::ClusterStatus status = coordinator_->status(events_after);
+  for (cluster::JobStatus& job : status.jobs) {
+    if (job.id == 0 || job.id > models_.size()) continue;
+    const EngineStats stats = models_[job.id - 1]->steps->stats();
+    job.rows_again = stats.again_rows;
+    job.row_layers_again = stats.again_row_layers;
+  }
+  return cluster::to_json(status);
 }
 
 bool ClusterHost::subscribe(EventCallback callback) {

@@ -137,6 +137,14 @@ bool EngineSlot::has_chain() const {
   return epoch_ != 0;
 }
 
+EngineStats EngineSlot::stats() const {
+  const auto engine = [&] {
+    const std::lock_guard lock(mutex_);
+    return engine_.lock();
+  }();
+  return engine == nullptr ? EngineStats{} : engine->stats();
+}
+
 void EngineSlot::on_lost(Lost lost) {
   const std::lock_guard lock(mutex_);
   lost_ = std::move(lost);

@@ -40,6 +40,8 @@ class EngineSlot {
   void expect();
   // There is one, and it is not known to be broken.
   bool has_chain() const;
+  // Of the engine, if there is one. From any thread.
+  EngineStats stats() const;
 
   // Called when a chain broke by itself, once for each, with its epoch. Mostly on the engine's thread.
   using Lost = std::function<void(cluster::Epoch epoch, const Status& why)>;

@@ -28,6 +28,8 @@ void manage_ps(ServerContext& context, ExchangePtr exchange) {
       row["pages"] = stats.pages;
       row["pages_used"] = stats.pages_used;
       row["pages_cached"] = stats.pages_cached;
+      row["rows_again"] = stats.again_rows;
+      row["row_layers_again"] = stats.again_row_layers;
     }
     rows.push_back(std::move(row));
   }
