@@ -145,7 +145,7 @@ TEST_F(CoordinatorTest, FromJoinsToServing) {
   EXPECT_EQ(first.next, node_id(0));
   EXPECT_EQ(first.next_address, "10.0.0.0:4711");
   EXPECT_EQ(first.sources.front().node, node_id(0));
-  EXPECT_EQ(orders[1].second.work.next_address, "10.0.0.0:4711");  // results go to the coordinator
+  EXPECT_EQ(orders[1].second.work.next_address, "10.0.0.1:4711") << "steps go from the coordinator to the first";
   EXPECT_EQ(job().why_not_serving(), "loading plan 1");
   ready({1}, question.epoch);
   EXPECT_TRUE(sent<Go>().empty());

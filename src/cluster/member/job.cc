@@ -142,7 +142,12 @@ bool Job::may_plan(TimePoint now) const {
 bool Job::may_use(const Member& member, bool with_held, TimePoint now) const {
   if (member.state != NodeState::kUp || !member.hold.allows(with_held, now)) return false;
   const auto own = holds_.find(member.id.key);
-  return own == holds_.end() || own->second.allows(with_held, now);
+  if (own == holds_.end()) return true;
+  // While nothing is served there is no time for tries: of many nodes several cannot load, each found in an
+  // attempt of its own, and the first would be back before the last is known. They are asked if the model
+  // does not fit without them.
+  const bool may_try = serving_ || with_held || !own->second.doubted(cluster_.config(), now);
+  return may_try && own->second.allows(with_held, now);
 }
 
 PlanQuestion Job::question(TimePoint now, bool with_held) const {
@@ -280,8 +285,11 @@ Assignment Job::assignment(size_t stage, size_t member) const {
   for (const StageMember& row : stages[stage].members)
     work.members.push_back({row.node, members.at(row.node.key).address, row.share});
   work.previous = stage == 0 ? config.self : stages[stage - 1].first();
-  work.next = stage + 1 == stages.size() ? config.self : stages[stage + 1].first();
-  work.next_address = stage + 1 == stages.size() ? config.address : members.at(work.next.key).address;
+  // The coordinator's node, which has the last stage, sends to the first.
+  const bool last = stage + 1 == stages.size();
+  const bool to_first = last && stages[stage].first() == config.self;
+  work.next = to_first ? stages.front().first() : last ? config.self : stages[stage + 1].first();
+  work.next_address = work.next == config.self ? config.address : members.at(work.next.key).address;
   work.sources.push_back({config.self, config.address});
   for (const auto& [key, other] : members)
     if (work.sources.size() < kSourcesMax && other.here() && !other.address.empty() &&
@@ -395,22 +403,37 @@ void Job::started(Member& member, const Started& message, TimePoint now) {
   if (message.code == Errc::kOk)
     return reported(member, message.epoch, ChangePhase::kStarting, message.code, message.text, now);
   // It could not reach the next stage: who of the two is to blame is not known.
-  NodeId next = cluster_.config().self;
-  if (change_ && change_->epoch == message.epoch)
-    for (size_t i = 0; i + 1 < change_->placement.stages.size(); ++i)
-      if (change_->placement.stages[i].first() == member.id) next = change_->placement.stages[i + 1].first();
-  trouble(message.epoch, member.id, next, message.text, now);
+  const auto next_of = [&](const Placement& placement) {
+    for (size_t i = 0; i + 1 < placement.stages.size(); ++i)
+      if (placement.stages[i].first() == member.id) return placement.stages[i + 1].first();
+    return cluster_.config().self;
+  };
+  if (failed_too(member, message.epoch))
+    return cluster_.note_broken(member.id, next_of(given_up_->placement), true, now);
+  const bool current = change_ && change_->epoch == message.epoch;
+  trouble(message.epoch, member.id, current ? next_of(change_->placement) : cluster_.config().self,
+          message.text, now);
+}
+
+// The first report of a failure ends an attempt, but of many nodes several fail at once: what the others say
+// of the same attempt is as true, and saves an attempt for each of them. Once for each node.
+bool Job::failed_too(const Member& member, Epoch epoch) {
+  return given_up_ && given_up_->epoch == epoch && given_up_->waiting_for.erase(member.id.key) > 0;
 }
 
 void Job::reported(Member& member, Epoch epoch, ChangePhase phase, Errc code, const std::string& text,
                    TimePoint now) {
+  const std::string why = fmt::format("it could not load: {}", text);
+  if (code != Errc::kOk && failed_too(member, epoch)) {
+    cluster_.note(now, EventKind::kLoadFailed, member.id.name, epoch, text);
+    return hold(member, why, now);
+  }
   if (!change_ || change_->epoch != epoch || change_->phase != phase) {
     ++cluster_.counters().old_epochs;
     return;
   }
   if (change_->waiting_for.erase(member.id.key) == 0) return;
   if (code != Errc::kOk) {
-    const std::string why = fmt::format("it could not load: {}", text);
     cluster_.note(now, EventKind::kLoadFailed, member.id.name, epoch, text);
     last_failure_ = fmt::format("{}: {}", member.id.name, why);
     hold(member, why, now);
@@ -438,7 +461,7 @@ void Job::cancel_change() {
   if (change_->phase != ChangePhase::kPlanning)
     for (const NodeId& node : change_->placement.nodes())
       cluster_.send(node, Abandon{cluster_.config().incarnation, change_->epoch, id_});
-  change_.reset();
+  given_up_ = std::exchange(change_, std::nullopt);
   // No node has dropped its stage yet: the steps go on as before.
   if (paused && serving_) say_serve();
 }

@@ -107,6 +107,7 @@ class Job {
 
   bool may_use(const Member& member, bool with_held, TimePoint now) const;
   void cancel_change();
+  bool failed_too(const Member& member, Epoch epoch);
   void give_up_change(const std::string& why, const std::string& node, TimePoint now);
   void no_plan(const Status& why, TimePoint now);
   Duration retry_delay() const;
@@ -131,6 +132,7 @@ class Job {
   TimePoint model_at_{};
   std::optional<Serving> serving_;
   std::optional<Change> change_;
+  std::optional<Change> given_up_;    // the last one
   std::optional<TimePoint> plan_at_;  // a plan is wanted, and not before then
   uint32_t attempts_ = 0;             // that failed since something was served for a while
   bool ever_served_ = false;

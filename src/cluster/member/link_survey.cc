@@ -12,6 +12,8 @@
 namespace butterfly::cluster {
 namespace {
 
+constexpr size_t kOthersAsked = 3;
+
 // The same few peers for a node every time, others for every node.
 uint64_t rank_of(const std::string& a, const std::string& b) {
   return std::hash<std::string>{}(std::min(a, b) + '/' + std::max(a, b));
@@ -27,7 +29,13 @@ void Membership::survey_pair(const Member& from, const Member& to, TimePoint now
   const auto measured = measured_at_.find(pair);
   if (measured != measured_at_.end() && now - measured->second < config_.figures_age) return;
   if (measuring_ && measuring_->first == pair) return;
-  if (std::find(survey_.begin(), survey_.end(), pair) == survey_.end()) survey_.push_back(std::move(pair));
+  if (std::find(survey_.begin(), survey_.end(), pair) != survey_.end()) return;
+  // Those of the coordinator's node first: they tell who can be reached at all.
+  auto at = survey_.end();
+  if (pair.first == config_.self.key)
+    at = std::find_if(survey_.begin(), survey_.end(),
+                      [&](const Pair& p) { return p.first != config_.self.key; });
+  survey_.insert(at, std::move(pair));
 }
 
 void Membership::survey(const Member& member, TimePoint now) {
@@ -63,6 +71,7 @@ void Membership::forget_links(const std::string& key) {
   const auto has = [&](const auto& row) { return row.first.first == key || row.first.second == key; };
   std::erase_if(figures_, has);
   std::erase_if(measured_at_, has);
+  reached_.erase(key);
   forget_troubles(key);
 }
 
@@ -84,7 +93,7 @@ void Membership::check_survey(TimePoint now) {
   // What could not be reached a while ago is asked again, before a plan would try it.
   for (auto& [pair, failed] : broken_) {
     if (!failed.unreachable || now - failed.last < config_.hold_max) continue;
-    failed = {};
+    failed.last = now;  // it counts as broken until somebody has reached it
     const auto from = members_.find(pair.first), to = members_.find(pair.second);
     if (config_.measure_links && from != members_.end() && to != members_.end())
       survey_pair(from->second, to->second, now);
@@ -101,6 +110,18 @@ void Membership::check_survey(TimePoint now) {
   }
 }
 
+// Whether it is the way from here, or the node itself.
+void Membership::ask_others(const Member& peer) {
+  size_t asked = 0;
+  for (const auto& [key, other] : members_) {
+    if (!other.here() || other.id == peer.id || other.id == config_.self) continue;
+    const Pair pair(key, peer.id.key);
+    if (broken_.contains(pair) || std::find(survey_.begin(), survey_.end(), pair) != survey_.end()) continue;
+    survey_.push_back(pair);
+    if (++asked == kOthersAsked) return;
+  }
+}
+
 bool Membership::link_report(const Member& member, const LinkReport& message, TimePoint now) {
   const Pair pair(member.id.key, message.peer.key);
   if (!measuring_ || measuring_->first != pair) {
@@ -114,8 +135,13 @@ bool Membership::link_report(const Member& member, const LinkReport& message, Ti
     note_broken(member.id, peer->id, true, now);
     note(now, EventKind::kUnreachable, member.id.name, 0,
          fmt::format("cannot reach {} at {}: {}", peer->id.name, peer->address, message.text));
+    if (member.id == config_.self) {
+      reached_.erase(peer->id.key);
+      ask_others(*peer);
+    }
   } else {
     broken_.erase(pair);
+    reached_.insert(peer->id.key);
     for (const Pair& both : {pair, Pair(pair.second, pair.first)}) {
       figures_[both] = message.figures;
       measured_at_[both] = now;

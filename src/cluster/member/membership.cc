@@ -109,7 +109,24 @@ std::vector<Membership::Pair> Membership::broken_pairs(bool with_held, TimePoint
   for (const auto& [pair, failed] : broken_)
     if (is_broken(failed, now) && !(with_held && now - failed.last >= config_.hold_min))
       pairs.push_back(pair);
+  // Who was never reached by anybody is not tried from every single node, one plan after the other.
+  for (const auto& [key, member] : members_) {
+    if (!member.here() || !nobody_reaches(key, with_held, now)) continue;
+    for (const auto& [from, other] : members_)
+      if (from != key && other.here() && !broken_.contains({from, key})) pairs.push_back({from, key});
+  }
   return pairs;
+}
+
+bool Membership::nobody_reaches(const std::string& key, bool with_held, TimePoint now) const {
+  if (reached_.contains(key)) return false;
+  size_t tried = 0;
+  for (const auto& [pair, failed] : broken_) {
+    if (pair.second != key || !failed.unreachable || !is_broken(failed, now)) continue;
+    if (with_held && now - failed.last >= config_.hold_min) return false;
+    tried += pair.first == config_.self.key ? 2 : 1;
+  }
+  return tried >= 2;
 }
 
 bool Membership::may_be_mended(TimePoint now) const {

@@ -68,6 +68,10 @@ struct Hold {
   // One more failure: for longer than the last time.
   void extend(const CoordinatorConfig& config, bool firm, TimePoint now);
   bool allows(bool with_held, TimePoint now) const { return now >= until || (with_held && !firmly); }
+  // It failed, and not long ago.
+  bool doubted(const CoordinatorConfig& config, TimePoint now) const {
+    return failures > 0 && now - failed_at < config.hold_max;
+  }
   // True once, when the time is over.
   bool ends(TimePoint now);
 };
@@ -144,6 +148,8 @@ class Membership {
   // Pairs that plans avoid. Where nothing else fits (`with_held`), one that did not work is tried again after
   // a while.
   std::vector<Pair> broken_pairs(bool with_held, TimePoint now) const;
+  // The coordinator's node could not, or two others, and nobody ever could.
+  bool nobody_reaches(const std::string& key, bool with_held, TimePoint now) const;
   // There are such that could be tried again now.
   bool may_be_mended(TimePoint now) const;
   // It came back: what was between it and others may be over.
@@ -158,6 +164,7 @@ class Membership {
   void survey_chain(const Placement& placement, TimePoint now);
   void stop_survey(const NodeId& node);
   void forget_links(const std::string& key);
+  void ask_others(const Member& peer);
   bool survey_done(TimePoint now) const;
   void check_survey(TimePoint now);
   // True: it was the last of the survey, and plans may be better for it.
@@ -180,7 +187,8 @@ class Membership {
   std::map<Pair, LinkFigures> figures_;
   std::map<Pair, TimePoint> measured_at_;
   std::map<Pair, BrokenPair> broken_;
-  std::vector<Pair> survey_;  // still to be measured
+  std::set<std::string> reached_;  // somebody opened a link to it
+  std::vector<Pair> survey_;       // still to be measured
   std::optional<std::pair<Pair, TimePoint>> measuring_;
   TimePoint survey_since_{};
   CoordinatorCounters counters_;

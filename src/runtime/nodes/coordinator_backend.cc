@@ -48,7 +48,10 @@ StageBackend::Preparation CoordinatorBackend::prepare(const cluster::Assignment&
     loader_.prepare(work, cancelled);
     return true;
   });
-  return {done ? Status() : done.status()};
+  if (!done || work.next == options_.self) return {done ? Status() : done.status()};
+  // Steps go from here to the first stage: can it be reached, before what runs is given up for it?
+  const Status probed = probe_link(*options_.transport, work.next_address, work.next.key, options_.hello);
+  return {probed, probed ? cluster::NodeId() : work.next};
 }
 
 Result<uint64_t> CoordinatorBackend::load(const cluster::Assignment& work,

@@ -26,6 +26,16 @@ Result<std::unique_ptr<cluster::Link>> open_link(cluster::Transport& transport, 
   return link;
 }
 
+Status probe_link(cluster::Transport& transport, const std::string& address, const std::string& expected_key,
+                  cluster::Hello hello) {
+  constexpr Duration kProbeMax = std::chrono::seconds(8);
+  hello.purpose = cluster::LinkPurpose::kProbe;
+  const auto link = open_link(transport, address, expected_key, hello, kProbeMax);
+  if (!link) return link.status();
+  (*link)->close();
+  return {};
+}
+
 std::function<Result<cluster::LinkFigures>(const cluster::NodeId& peer, const std::string& address)>
 link_measurer(std::shared_ptr<cluster::Transport> transport, cluster::Hello hello) {
   hello.purpose = cluster::LinkPurpose::kProbe;

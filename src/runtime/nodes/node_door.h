@@ -23,6 +23,10 @@ Result<std::unique_ptr<cluster::Link>> open_link(cluster::Transport& transport, 
                                                  const std::string& expected_key, const cluster::Hello& hello,
                                                  Duration timeout);
 
+// Whether a link can be opened. Throws nothing; waits some seconds at most.
+Status probe_link(cluster::Transport& transport, const std::string& address, const std::string& expected_key,
+                  cluster::Hello hello);
+
 // Measures the link to a peer, for NodeShell.
 std::function<Result<cluster::LinkFigures>(const cluster::NodeId& peer, const std::string& address)>
 link_measurer(std::shared_ptr<cluster::Transport> transport, cluster::Hello hello);

@@ -32,12 +32,8 @@ StageBackend::Preparation WorkerBackend::prepare(const cluster::Assignment& work
   });
   if (!done) return {done.status()};
   // Before what runs is given up for it.
-  cluster::Hello hello = options_.hello;
-  hello.purpose = cluster::LinkPurpose::kProbe;
-  const auto link = open_link(*options_.transport, work.next_address, work.next.key, hello, kLinkMax);
-  if (!link) return {link.status(), work.next};
-  (*link)->close();
-  return {};
+  const Status probed = probe_link(*options_.transport, work.next_address, work.next.key, options_.hello);
+  return {probed, probed ? cluster::NodeId() : work.next};
 }
 
 Result<uint64_t> WorkerBackend::load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
