@@ -2,28 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "base/rng.h"
 #include "base/units.h"
+#include "cluster/testing/simulation_parts.h"
 
 namespace butterfly::cluster::testing {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 namespace {
 
-constexpr Duration kTick = milliseconds(50);
-constexpr Duration kFaults = seconds(15);
-// After the last fault: dead links are found (3 s), holds end (4 s, and again after a late failure), loads
-// take their time, and what is then served must stay so.
-constexpr Duration kPeace = seconds(30);
-constexpr Duration kStable = seconds(3);
-constexpr Duration kStepDeadline = seconds(6);
-constexpr uint64_t kPieceBytes = 1000;
-
-CoordinatorConfig coordinator_config(Incarnation incarnation, const NodeId& self) {
+CoordinatorConfig coordinator_config(Incarnation incarnation, const NodeId& self, bool faults, bool many) {
   CoordinatorConfig config{.incarnation = incarnation, .self = self, .address = "coordinator"};
   config.numerics_id = 1;
+  if (!faults) return config;
   config.nodes_wanted = 2;
   config.nodes_wait = seconds(2);
   config.measure_wait = seconds(1);
@@ -33,79 +26,45 @@ CoordinatorConfig coordinator_config(Incarnation incarnation, const NodeId& self
   config.load_stall = seconds(3);
   config.load_wait = seconds(10);
   config.hold_min = seconds(1);
-  config.hold_max = seconds(4);
+  config.hold_max = seconds(many ? 60 : 4);  // of many several fail, one after the other
   config.retry_max = seconds(1);
   return config;
 }
 
 }  // namespace
 
-struct MemberSimulation::Node {
-  NodeId id;
-  uint64_t memory_pieces = 0;
-  std::unique_ptr<Worker> worker;  // null: the process does not run
-  uint64_t life = 0;
-  LinkNumber link = 0;
-  TimePoint stopped_until{};  // SIGSTOP
-  TimePoint stuck_until{};    // its compute thread hangs, its heartbeats go on
-  TimePoint cut_off_until{};  // no packet gets through
-  std::map<JobId, WorkerProgress> progress;
-  std::map<JobId, Epoch> newest;  // that this process was told to load
-  bool unreachable = false;       // a laptop behind a firewall: it calls, nobody can call it
-};
-
-struct MemberSimulation::Wire {
-  size_t node = 0;
-  uint64_t coordinator_life = 0, node_life = 0;
-  bool open_at_coordinator = true, open_at_worker = true;
-  TimePoint last_to_worker{}, last_to_coordinator{};
-};
-
-// A job and its engine: one step at a time through the stages.
-struct MemberSimulation::JobRun {
-  JobId id = 0;
-  uint32_t pieces = 0;
-  uint64_t version = 1;  // of its model
-  bool wanted = true;
-  Epoch last_served = 0;
-  uint64_t steps = 0;  // done
-
-  Epoch epoch = 0;  // 0: halted
-  Placement placement;
-  uint64_t step = 0;
-  bool in_flight = false;
-  Epoch pause_for = 0;  // asked to pause, answer with this
-  bool paused = false;
-
-  void halt() {
-    epoch = pause_for = 0;
-    in_flight = paused = false;
-    placement = {};
-    ++step;
-  }
-  ModelTask task() const {
-    return {fmt::format("model-{}-{}", id, version), fmt::format("model-{}", id), ""};
-  }
-};
-
-MemberSimulation::MemberSimulation(uint64_t seed) : seed_(seed) {
-  peace_at_ = now_ + kFaults;
-  end_at_ = peace_at_ + kPeace;
-  uint32_t pieces = 0;
+MemberSimulation::MemberSimulation(uint64_t seed, SimulationOptions options)
+    : seed_(seed), options_(options) {
+  peace_at_ = now_ + (options_.faults ? kFaults : Duration{});
+  end_at_ = peace_at_ + kPeace + (options_.faults ? Duration{} : kPeaceKill);
+  const size_t count = options_.nodes_min + draw(options_.nodes_max - options_.nodes_min + 1);
+  // A large cluster is one because nobody has room for much.
+  const bool large = count > 5;
   const auto jobs = static_cast<JobId>(1 + draw(2));
+  uint32_t pieces = 0;
   for (JobId id = kFirstJob; id <= jobs; ++id) {
     jobs_.push_back(std::make_unique<JobRun>());
     jobs_.back()->id = id;
-    pieces += jobs_.back()->pieces = 4 + static_cast<uint32_t>(draw(9));
+    jobs_.back()->pieces =
+        4 + static_cast<uint32_t>(draw(9)) + static_cast<uint32_t>(large ? count / jobs : 0);
+    pieces += jobs_.back()->pieces;
   }
   result_.jobs = jobs_.size();
-  const size_t count = 2 + draw(4);
   for (size_t i = 0; i < count; ++i) {
     nodes_.push_back(std::make_unique<Node>());
-    nodes_.back()->id = {fmt::format("key-{}", i), fmt::format("node-{}", i)};
-    nodes_.back()->memory_pieces = 2 + draw(pieces);
-    nodes_.back()->unreachable = i > 0 && chance(0.1);
-    if (nodes_.back()->unreachable) ++result_.faults["unreachable"];
+    Node& n = *nodes_.back();
+    n.id = {fmt::format("key-{:03}", i), fmt::format("node-{}", i)};
+    n.memory_pieces = large ? 2 + draw(3) : 2 + draw(pieces);  // node 0: a head of each job
+    if (i == 0 || !options_.faults) continue;
+    const std::pair<bool*, double> kinds[] = {{&n.unreachable, 0.1},
+                                              {&n.disk_full, 0.05},
+                                              {&n.slow_fetch, 0.1},
+                                              {&n.hostile, options_.hostile ? 0.03 : 0}};
+    constexpr const char* kNames[] = {"unreachable", "disk full", "slow fetch", "hostile"};
+    for (size_t kind = 0; kind < std::size(kinds); ++kind) {
+      *kinds[kind].first = chance(kinds[kind].second);
+      if (*kinds[kind].first) ++result_.faults[kNames[kind]];
+    }
   }
 }
 
@@ -130,9 +89,13 @@ void MemberSimulation::broke(std::string what) {
 }
 
 size_t MemberSimulation::index_of(const NodeId& id) const {
-  for (size_t i = 0; i < nodes_.size(); ++i)
-    if (nodes_[i]->id == id) return i;
-  return SIZE_MAX;
+  // "key-017"
+  const size_t index = id.key.size() > 4 ? std::strtoul(id.key.c_str() + 4, nullptr, 10) : SIZE_MAX;
+  return index < nodes_.size() && nodes_[index]->id == id ? index : SIZE_MAX;
+}
+
+bool MemberSimulation::has_hostile() const {
+  return std::ranges::any_of(nodes_, [](const auto& node) { return node->hostile; });
 }
 
 MemberSimulation::JobRun& MemberSimulation::run_of(JobId job) { return *jobs_.at(job - kFirstJob); }
@@ -165,8 +128,8 @@ void MemberSimulation::in_node(size_t node, Duration wait, std::function<void()>
 
 void MemberSimulation::start_coordinator() {
   ++coordinator_life_;
-  coordinator_ =
-      std::make_unique<Coordinator>(coordinator_config(1000 * coordinator_life_, nodes_[0]->id), now_);
+  coordinator_ = std::make_unique<Coordinator>(
+      coordinator_config(1000 * coordinator_life_, nodes_[0]->id, options_.faults, nodes_.size() > 20), now_);
   for (const std::string& key : removed_) coordinator_->forbid(key);
   for (const auto& job : jobs_)
     if (job->wanted) coordinator_->set_job(job->id, job->task(), now_);
@@ -218,7 +181,10 @@ void MemberSimulation::restart_coordinator() {
   std::vector<LinkNumber> open;
   for (const auto& [link, wire] : wires_) open.push_back(link);
   coordinator_.reset();
-  for (const auto& job : jobs_) job->halt();
+  for (const auto& job : jobs_) {
+    job->halt();
+    if (options_.engine != nullptr) options_.engine->restarted(job->id);
+  }
   coordinator_stopped_until_ = {};
   for (const LinkNumber link : open) break_link(link, false, true);
   kill_node(0, true);
@@ -246,7 +212,7 @@ void MemberSimulation::drive_node(size_t node) {
   Worker& worker = *nodes_[node]->worker;
   for (const WorkerAction& action : worker.take_actions())
     std::visit([&](const auto& a) { act(node, a); }, action);
-  check_overlap();
+  check_overlap(node);
 }
 
 void MemberSimulation::act(const SendToWorker& action) { deliver(action.link, true, encode(action.message)); }
@@ -269,7 +235,9 @@ void MemberSimulation::act(const PauseSteps& action) {
 
 void MemberSimulation::act(const HaltSteps& action) {
   JobRun& job = run_of(action.job);
-  if (action.epoch == job.epoch) job.halt();
+  if (action.epoch != job.epoch) return;
+  job.halt();
+  if (options_.engine != nullptr) options_.engine->lost(job.id);
 }
 
 void MemberSimulation::act(const ServeSteps& action) {
@@ -287,6 +255,7 @@ void MemberSimulation::act(const ServeSteps& action) {
   for (const NodeId& node : action.placement.nodes())
     if (removed_.contains(node.key)) broke("a removed node has a stage");
   job.last_served = action.epoch;
+  if (options_.engine != nullptr && job.epoch != 0) options_.engine->lost(job.id);  // replaced
   ++result_.epochs;
   job.halt();
   job.epoch = action.epoch;
@@ -296,6 +265,7 @@ void MemberSimulation::act(const ServeSteps& action) {
     if (job.epoch != epoch) return;
     if (!reaches(0, index_of(first))) return coordinator_->steps_failed(epoch, first, "cannot connect", now_);
     coordinator_->steps_connected(epoch, now_);
+    job.served_at = now_;
     if (job.epoch == epoch && !coordinator_->job(job.id)->connected())
       broke("the chain is there, but not served");
     issue_step(job);
@@ -331,11 +301,14 @@ void MemberSimulation::act(size_t, const StopPreparing&) {}
 void MemberSimulation::act(size_t, const CutOff&) {}
 void MemberSimulation::act(size_t, const FreeWeights&) {}
 void MemberSimulation::act(size_t node, const GiveUp&) {
-  if (!removed_.contains(nodes_[node]->id.key)) broke("a node that was not removed gives up");
+  if (!removed_.contains(nodes_[node]->id.key) && !nodes_[node]->hostile)
+    broke("a node that was not removed gives up");
 }
 
 void MemberSimulation::act(size_t node, const PrepareWeights& action) {
-  load_progress(node, action.work, draw(6), delay(milliseconds(1), milliseconds(150)), true);
+  const bool slow = nodes_[node]->slow_fetch;
+  load_progress(node, action.work, slow ? 30 : draw(6),
+                delay(milliseconds(1), milliseconds(slow ? 250 : 150)), true);
 }
 void MemberSimulation::act(size_t node, const LoadStage& action) {
   Node& n = *nodes_[node];
@@ -348,7 +321,7 @@ void MemberSimulation::act(size_t node, const LoadStage& action) {
   uint64_t pieces = 0;
   for (const JobId job : n.worker->jobs())
     if (const Assignment* stage = n.worker->work(job)) pieces += stage->end - stage->begin;
-  if (pieces > n.memory_pieces) {
+  if (pieces > n.memory_pieces && !n.hostile) {
     ++result_.faults["no room"];
     if (now_ >= peace_at_ + seconds(5) || work.end - work.begin > n.memory_pieces)
       broke(fmt::format("{} has more pieces than memory", n.id.name));
@@ -368,7 +341,9 @@ void MemberSimulation::load_progress(size_t node, const Assignment& work, uint64
     Node& n = *nodes_[node];
     ++n.progress[work.job].load_done;
     if (left > 0) return load_progress(node, work, left - 1, each, prepare);
-    const Status status = !peace && chance(0.05) ? Status(Errc::kOutOfMemory, "not enough memory") : Status();
+    const Status status = n.disk_full              ? Status(Errc::kIo, "no space left on device")
+                          : !peace && chance(0.05) ? Status(Errc::kOutOfMemory, "not enough memory")
+                                                   : Status();
     if (!prepare) return n.worker->loaded(work.epoch, status, kPieceBytes, now_);
     if (status && !reaches(node, index_of(work.next)))
       return n.worker->prepared(work.epoch, {Errc::kPeerLost, "no answer"}, work.next, now_);
@@ -408,355 +383,21 @@ void MemberSimulation::act(size_t node, const MeasurePeer& action) {
   });
 }
 
-// ---- The network ----
-
-void MemberSimulation::deliver(LinkNumber link, bool to_worker, std::vector<std::byte> body) {
-  const auto found = wires_.find(link);
-  if (found == wires_.end()) return;
-  Wire& wire = *found->second;
-  const Node& n = *nodes_[wire.node];
-  const bool faults = now_ < peace_at_;
-  TimePoint when = now_ + delay(milliseconds(0), milliseconds(faults && chance(0.05) ? 800 : 10));
-  // Packets to a node that is cut off are sent again and again, and arrive when it is back.
-  if (n.cut_off_until > now_) when = std::max(when, n.cut_off_until);
-  TimePoint& last = to_worker ? wire.last_to_worker : wire.last_to_coordinator;
-  const bool in_order = !faults || !chance(0.03);
-  if (in_order) last = when = std::max(when, last);
-  const int copies = faults && chance(0.01) ? 2 : 1;
-  if (!in_order) ++result_.faults["reordered"];
-  if (copies == 2) ++result_.faults["duplicated"];
-  for (int copy = 0; copy < copies; ++copy)
-    at(when, [this, link, to_worker, body] { hand_over(link, to_worker, body); });
-}
-
-void MemberSimulation::hand_over(LinkNumber link, bool to_worker, const std::vector<std::byte>& body) {
-  const auto found = wires_.find(link);
-  if (found == wires_.end()) return;
-  const Wire& wire = *found->second;
-  if (to_worker) {
-    if (!wire.open_at_worker || nodes_[wire.node]->life != wire.node_life) return;
-    in_node(wire.node, Duration{}, [this, node = wire.node, link, body] {
-      Result<ToWorker> message = decode_to_worker(body);
-      if (!message.ok()) return broke(message.status().text());
-      nodes_[node]->worker->received(link, *message, now_);
-    });
-  } else {
-    if (!wire.open_at_coordinator || coordinator_life_ != wire.coordinator_life) return;
-    in_coordinator(Duration{}, [this, link, body] {
-      Result<ToCoordinator> message = decode_to_coordinator(body);
-      if (!message.ok()) return broke(message.status().text());
-      coordinator_->received(link, *message, now_);
-    });
-  }
-}
-
-// Who is told hears of it in order with what was sent before.
-void MemberSimulation::break_link(LinkNumber link, bool tell_coordinator, bool tell_worker) {
-  const auto found = wires_.find(link);
-  if (found == wires_.end()) return;
-  Wire& wire = *found->second;
-  const TimePoint arrival =
-      std::max(now_ + delay(milliseconds(1), milliseconds(20)), nodes_[wire.node]->cut_off_until);
-  if (!tell_coordinator) wire.open_at_coordinator = false;
-  if (!tell_worker) wire.open_at_worker = false;
-  if (tell_worker && wire.open_at_worker)
-    at(std::max(arrival, wire.last_to_worker), [this, link] {
-      Wire& w = *wires_.at(link);
-      if (!std::exchange(w.open_at_worker, false) || nodes_[w.node]->life != w.node_life) return;
-      in_node(w.node, Duration{},
-              [this, node = w.node, link] { nodes_[node]->worker->link_closed(link, "closed", now_); });
-    });
-  if (tell_coordinator && wire.open_at_coordinator)
-    at(std::max(arrival, wire.last_to_coordinator), [this, link] {
-      Wire& w = *wires_.at(link);
-      if (!std::exchange(w.open_at_coordinator, false) || coordinator_life_ != w.coordinator_life) return;
-      in_coordinator(Duration{}, [this, link] { coordinator_->link_closed(link, "closed", now_); });
-    });
-}
-
-// ---- Work ----
-
-void MemberSimulation::issue_step(JobRun& job) {
-  if (job.epoch == 0 || job.in_flight || job.pause_for != 0) return;
-  if (served_epoch(job.id) != job.epoch) broke("a step of an epoch that is not served");
-  job.in_flight = true;
-  const Epoch epoch = job.epoch;
-  const uint64_t step = ++job.step;
-  after(milliseconds(1), [this, &job, epoch, step] { step_at(job, epoch, step, 0); });
-  in_coordinator(kStepDeadline, [this, &job, epoch, step] {
-    if (job.epoch == epoch && job.step == step && job.in_flight)
-      coordinator_->steps_failed(epoch, {}, "a step does not end", now_);
-  });
-}
-
-void MemberSimulation::step_at(JobRun& job, Epoch epoch, uint64_t step, size_t stage) {
-  if (job.epoch != epoch || job.step != step) return;  // over
-  if (stage == job.placement.stages.size()) {
-    ++result_.steps;
-    ++job.steps;
-    return in_coordinator(Duration{}, [this, &job, epoch] { step_ended(job, epoch, true); });
-  }
-  const auto again = [this, &job, epoch, step, stage] { step_at(job, epoch, step, stage); };
-  const NodeId id = job.placement.stages[stage].first();
-  const size_t node = index_of(id);
-  Node& n = *nodes_[node];
-  const size_t from = stage == 0 ? 0 : index_of(job.placement.stages[stage - 1].first());
-  if (from != SIZE_MAX && cut_until_.contains({from, node}) && cut_until_.at({from, node}) > now_)
-    return step_is_lost(job, epoch, step, from, id);
-  if (n.cut_off_until > now_) return at(n.cut_off_until, again);
-  if (!n.worker || !n.worker->may_run(epoch)) {
-    // Often the engine sees the lost link; if not, health or the step's deadline must find out.
-    if (chance(0.5))
-      in_coordinator(milliseconds(5), [this, epoch, id] {
-        coordinator_->steps_failed(epoch, id, "the chain is broken", now_);
-      });
-    return;
-  }
-  n.progress[job.id].pending = 1;
-  if (n.stuck_until > now_ || n.stopped_until > now_)
-    return at(std::max(n.stuck_until, n.stopped_until), again);
-  in_node(node, milliseconds(5), [this, &job, node, epoch, step, stage] {
-    WorkerProgress& progress = nodes_[node]->progress[job.id];
-    progress.pending = 0;
-    ++progress.progress;
-    after(milliseconds(1), [this, &job, epoch, step, stage] { step_at(job, epoch, step, stage + 1); });
-  });
-}
-
-// What was sent is not acknowledged: the sender's system says so after a while.
-void MemberSimulation::step_is_lost(JobRun& job, Epoch epoch, uint64_t step, size_t from, const NodeId& to) {
-  const auto over = [&job, epoch, step] { return job.epoch != epoch || job.step != step; };
-  if (from == 0)
-    return in_coordinator(seconds(2), [this, epoch, to, over] {
-      if (!over()) coordinator_->steps_failed(epoch, to, "no acknowledgement", now_);
-    });
-  in_node(from, seconds(2), [this, epoch, from, to, over] {
-    if (!over()) nodes_[from]->worker->stage_failed(epoch, to, "no acknowledgement", now_);
-  });
-}
-
-void MemberSimulation::step_ended(JobRun& job, Epoch epoch, bool done) {
-  if (job.epoch != epoch) return;
-  job.in_flight = false;
-  if (job.pause_for != 0) {
-    job.paused = true;
-    in_coordinator(milliseconds(1), [this, next = job.pause_for] { coordinator_->steps_paused(next, now_); });
-  } else if (done) {
-    in_coordinator(milliseconds(100), [this, &job] { issue_step(job); });
-  }
-}
-
-// A job is not wanted any more, and comes back after a while with another model.
-void MemberSimulation::end_job(JobRun& job) {
-  ++result_.faults["job ended"];
-  job.wanted = false;
-  // As it is when the coordinator hears of it: one that stood still may hear both in another order, and one
-  // that is not there now finds it when it starts.
-  const auto tell = [this, &job] {
-    in_coordinator(Duration{}, [this, &job] {
-      coordinator_->set_job(job.id, job.wanted ? job.task() : ModelTask{}, now_);
-    });
-  };
-  tell();
-  at(std::min(peace_at_, now_ + delay(milliseconds(100), seconds(3))), [&job, tell] {
-    job.wanted = true;
-    ++job.version;
-    tell();
-  });
-}
-
-// In order of keys, as many pieces as fit, no broken pair side by side; faster with more nodes.
-Result<Placement> MemberSimulation::plan(const PlanQuestion& question) const {
-  const uint32_t pieces = jobs_.at(question.job - kFirstJob)->pieces;
-  Placement placement{.stages = {}, .pieces = pieces, .tokens_per_s = 1, .words = ""};
-  uint32_t next = 0;
-  const auto nodes = static_cast<uint32_t>(question.nodes.size());
-  const uint32_t share = (pieces + nodes - 1) / nodes;
-  for (const bool spread : {true, false}) {
-    placement.stages.clear();
-    next = 0;
-    std::string before = question.coordinator.key;
-    for (const PlanNode& node : question.nodes) {
-      if (before != node.id.key && std::ranges::count(question.broken, std::pair(before, node.id.key)) > 0)
-        continue;
-      const auto fits = static_cast<uint32_t>(node.ram_free_bytes / kPieceBytes);
-      const uint32_t take = std::min({pieces - next, fits, spread ? share : pieces});
-      if (take == 0) continue;
-      before = node.id.key;
-      StagePlacement stage;
-      stage.members = {{.node = node.id, .memory_bytes = take * kPieceBytes}};
-      stage.begin = next;
-      stage.end = next += take;
-      placement.stages.push_back(stage);
-    }
-    placement.tokens_per_s = static_cast<double>(placement.stages.size());
-    if (next == pieces) return placement;
-  }
-  return {Errc::kOutOfMemory, fmt::format("{} of {} pieces fit", next, pieces)};
-}
-
-// How many jobs at least: all if there is room for all, else one that fits. Which one has it, has it.
-size_t MemberSimulation::could_serve() const {
-  uint64_t room = 0, all = 0, least = UINT64_MAX;
-  for (const auto& node : nodes_)
-    if (node->worker && !node->unreachable && !removed_.contains(node->id.key)) room += node->memory_pieces;
-  for (const auto& job : jobs_) {
-    all += job->pieces;
-    least = std::min<uint64_t>(least, job->pieces);
-  }
-  return room >= all ? jobs_.size() : room >= least ? 1 : 0;
-}
-
-// Among the processes that may run one epoch, no piece is run twice.
-void MemberSimulation::check_overlap() {
-  for (const auto& job : jobs_)
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      const Worker* a = nodes_[i]->worker.get();
-      if (a == nullptr || !a->may_run(a->epoch(job->id))) continue;
-      const Assignment& mine = *a->work(job->id);
-      for (size_t j = i + 1; j < nodes_.size(); ++j) {
-        const Worker* b = nodes_[j]->worker.get();
-        if (b == nullptr || !b->may_run(mine.epoch)) continue;
-        const Assignment& theirs = *b->work(job->id);
-        if (mine.begin < theirs.end && theirs.begin < mine.end)
-          broke(fmt::format("{} and {} run the same pieces in epoch {}", nodes_[i]->id.name,
-                            nodes_[j]->id.name, mine.epoch));
-      }
-    }
-}
-
-// What the coordinator gives to all jobs together, every node has.
-void MemberSimulation::check_memory() {
-  for (const auto& node : nodes_) {
-    uint64_t bytes = 0;
-    for (const auto& [id, job] : coordinator_->jobs()) bytes += job.reserved_bytes(node->id);
-    if (bytes > node->memory_pieces * kPieceBytes)
-      broke(fmt::format("{} has {} bytes, its jobs have {}", node->id.name, node->memory_pieces * kPieceBytes,
-                        bytes));
-  }
-}
-
-// ---- Faults ----
-
-void MemberSimulation::one_fault() {
-  if (now_ >= peace_at_) return;
-  after(delay(milliseconds(50), seconds(3)), [this] { one_fault(); });
-  const size_t node = draw(nodes_.size());
-  Node& n = *nodes_[node];
-  const Duration rest = peace_at_ - now_;
-  const auto until = [&](Duration most) { return now_ + std::min(rest, delay(milliseconds(100), most)); };
-  switch (draw(12)) {
-    case 0:
-    case 1:
-      if (node == 0 || !n.worker) break;
-      ++result_.faults["killed"];
-      kill_node(node, chance(0.3));
-      at(until(seconds(6)), [this, node] {
-        if (!nodes_[node]->worker) start_node(node);
-      });
-      break;
-    case 2:
-      ++result_.faults["stopped"];
-      n.stopped_until = until(seconds(6));
-      break;
-    case 3:
-      ++result_.faults["stuck"];
-      n.stuck_until = until(seconds(6));
-      break;
-    case 4:
-      if (node == 0) break;
-      ++result_.faults["cut off"];
-      n.cut_off_until = until(seconds(6));
-      break;
-    case 5:
-      ++result_.faults["link lost"];
-      if (n.link != 0) break_link(n.link, chance(0.8), chance(0.8));
-      break;
-    case 6:
-      if (node == 0 || !n.worker || !chance(0.3)) break;
-      ++result_.faults["left"];
-      in_node(node, Duration{}, [this, node] {
-        nodes_[node]->worker->leave("it leaves", now_);
-        after(milliseconds(200), [this, node] { kill_node(node, false); });
-        after(seconds(1) + delay(Duration{}, seconds(3)), [this, node] {
-          if (!nodes_[node]->worker) start_node(node);
-        });
-      });
-      break;
-    case 7:
-      if (node == 0 || !chance(0.15)) break;
-      in_coordinator(Duration{}, [this, node] {
-        if (!coordinator_->remove_node(nodes_[node]->id.name, now_).ok()) return;
-        ++result_.faults["removed"];
-        removed_.insert(nodes_[node]->id.key);
-      });
-      break;
-    case 9:
-    case 10: {
-      const size_t other = draw(nodes_.size());
-      if (other == node) break;
-      ++result_.faults["pair cut"];
-      cut_until_[{node, other}] = until(seconds(8));
-      if (chance(0.5)) cut_until_[{other, node}] = until(seconds(8));
-      break;
-    }
-    case 11: {
-      JobRun& job = *jobs_[draw(jobs_.size())];
-      if (coordinator_ && job.wanted && chance(0.3)) end_job(job);
-      break;
-    }
-    default:
-      if (!coordinator_) break;
-      if (chance(0.2)) {
-        ++result_.faults["coordinator restarted"];
-        restart_coordinator();
-      } else {
-        ++result_.faults["coordinator stopped"];
-        coordinator_stopped_until_ = until(seconds(4));
-      }
-      break;
-  }
-}
-
-void MemberSimulation::check_end() {
-  result_.could_serve = could_serve();
-  struct Before {
-    Epoch epoch;
-    uint64_t steps;
-  };
-  std::vector<Before> before;
-  size_t served = 0;
-  std::string why;
-  for (const auto& job : jobs_) {
-    const Epoch epoch = served_epoch(job->id);
-    before.push_back({epoch, job->steps});
-    served += epoch != 0;
-    if (epoch != 0) continue;
-    const std::string reason = coordinator_->job(job->id)->why_not_serving();
-    if (reason.empty()) broke("nothing is served, for no reason");
-    why += fmt::format("; job {}: {}", job->id, reason);
-  }
-  if (served < result_.could_serve)
-    return broke(
-        fmt::format("{} jobs are served, and there is memory for {}{}", served, result_.could_serve, why));
-  at(end_at_, [this, before] {
-    for (size_t i = 0; i < jobs_.size(); ++i) {
-      if (before[i].epoch == 0) continue;
-      if (served_epoch(jobs_[i]->id) < before[i].epoch) broke("the cluster does not stay stable");
-      if (jobs_[i]->steps == before[i].steps) broke("steps do not end any more");
-    }
-    for (const auto& job : jobs_) result_.served += served_epoch(job->id) != 0;
-  });
-}
-
 SimulationResult MemberSimulation::run() {
   start_coordinator();
   for (size_t i = 0; i < nodes_.size(); ++i)
     at(now_ + delay(Duration{}, milliseconds(i == 0 ? 100 : 3000)), [this, i] {
       if (!nodes_[i]->worker) start_node(i);
     });
-  after(delay(Duration{}, seconds(2)), [this] { one_fault(); });
-  at(end_at_ - kStable, [this] { check_end(); });
+  if (options_.faults) after(delay(Duration{}, seconds(2)), [this] { one_fault(); });
+  for (size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i]->hostile) after(seconds(1), [this, i] { one_lie(i); });
+  if (!options_.faults) run_in_peace();
+  at(end_at_ - kStable, [this] {
+    steps_in_peace_ = result_.steps;
+    halts_in_peace_ = coordinator_->counters().halts;
+  });
+  at(end_at_, [this] { check_end(); });
   while (!queue_.empty() && result_.problem.empty()) {
     auto first = queue_.begin();
     now_ = first->first.first;

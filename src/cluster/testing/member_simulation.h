@@ -26,6 +26,29 @@ struct SimulationResult {
   uint64_t halts = 0;
   uint64_t dropped = 0;  // old, unknown or duplicate messages
   std::map<std::string, uint64_t> faults;
+  // Without faults: from the last join to the plan that then stays, and from the kill to the next step of
+  // every job.
+  Duration to_serve{}, to_recover{};
+};
+
+// What the chains of a simulation compute for: told when a job's steps begin and end. Every step that begins
+// ends once, or is lost with its epoch. A whole engine can stand behind it (runtime/nodes/token_log_test.cc).
+class SimulatedEngine {
+ public:
+  virtual ~SimulatedEngine() = default;
+  virtual void began(JobId job) = 0;  // a step
+  virtual void ended(JobId job) = 0;
+  virtual void lost(JobId job) = 0;       // the chain, with the step under way and all caches
+  virtual void restarted(JobId job) = 0;  // the coordinator's process: nothing is known any more
+};
+
+struct SimulationOptions {
+  size_t nodes_min = 2, nodes_max = 5;
+  // Without: the coordinator's own limits, everybody joins within three seconds, and after a while one node
+  // with a stage is killed.
+  bool faults = true;
+  bool hostile = true;  // some members lie
+  SimulatedEngine* engine = nullptr;
 };
 
 // First a time of faults, then a time of peace in which the cluster must come to serve its jobs, one or two,
@@ -33,7 +56,7 @@ struct SimulationResult {
 // and decoded.
 class MemberSimulation {
  public:
-  explicit MemberSimulation(uint64_t seed);
+  explicit MemberSimulation(uint64_t seed, SimulationOptions options = {});
   ~MemberSimulation();
   SimulationResult run();
 
@@ -95,19 +118,23 @@ class MemberSimulation {
   void step_is_lost(JobRun& job, Epoch epoch, uint64_t step, size_t from, const NodeId& to);
   void step_ended(JobRun& job, Epoch epoch, bool done);
   void one_fault();
+  void one_lie(size_t node);
   Result<Placement> plan(const PlanQuestion& question) const;
   size_t could_serve() const;
   void end_job(JobRun& job);
   JobRun& run_of(JobId job);
   Epoch served_epoch(JobId job) const;
 
-  void check_overlap();
+  void check_overlap(size_t node);
   void check_memory();
   void check_end();
+  void run_in_peace();
   void broke(std::string what);
   size_t index_of(const NodeId& id) const;
+  bool has_hostile() const;
 
   const uint64_t seed_;
+  const SimulationOptions options_;
   uint64_t draws_ = 0;
   TimePoint now_{};
   TimePoint peace_at_{}, end_at_{};
@@ -122,6 +149,7 @@ class MemberSimulation {
   std::set<std::string> removed_;
   std::map<std::pair<size_t, size_t>, TimePoint> cut_until_;  // between two nodes, one way
   std::vector<std::unique_ptr<JobRun>> jobs_;
+  uint64_t steps_in_peace_ = 0, halts_in_peace_ = 0;
   SimulationResult result_;
 };
 
