@@ -4,8 +4,8 @@
     changes.py [--butterfly BIN] [--model FILE] [--work FOLDER] [--tokens 160] [--prompt 300] [--rounds 1] [--kept 0,64MiB]
 
 A coordinator and nodes that joined it, processes of one thread each on loopback with real TLS. Four streams with prompts of unequal
-length generate; in the middle of it a node joins (two nodes become three), or one is killed (three become two). Plans are `uniform`, so
-every node has a part. Each for every --kept: the setting --kept-rows of the server; with 0 nothing is kept when plans change. The model has the
+length generate; in the middle of it a node joins (two nodes become three), or one is killed (three become two): the one with the first layers,
+or the one behind it. Plans are `uniform`, so every node has a part, and boundaries move. Each for every --kept: the setting --kept-rows of the server; with 0 nothing is kept when plans change. The model has the
 shape of a 1.1B Llama with random Q4_0 weights, unless --model names another. Nodes have the weights on disk before anything is timed.
 """
 import argparse
@@ -114,7 +114,15 @@ def one_round(options, kept):
         cluster.server.wait_serving(2)
         rows.append(("a node joins", *change(cluster, options, lambda: cluster.join("c"))))
         cluster.server.wait_serving(3)
-        rows.append(("a node is killed", *change(cluster, options, lambda: cluster.nodes.pop("b").kill())))
+        for what, which in (("the first is killed", 0), ("the middle one is", 1)):
+            state = cluster.server.wait_serving(3)
+            layers = {n["layers"]["begin"]: n["name"] for n in state["nodes"] if "layers" in n}
+            victim = layers[sorted(layers)[which]]
+            rows.append((what, *change(cluster, options, lambda: cluster.nodes[victim].kill())))
+            cluster.nodes.pop(victim)
+            cluster.server.wait_serving(2)
+            if which == 0:
+                cluster.join(victim)
     finally:
         cluster.end()
     return rows
@@ -133,16 +141,16 @@ def main():
     os.makedirs(options.work, exist_ok=True)
     options.model = options.model or make_model(options.butterfly, f"{options.work}/model.gguf", *SHAPE)
     options.capabilities = write_capabilities(options.butterfly, f"{options.work}/capabilities.json")
-    print(f"{'what':>18} {'kept rows':>10} {'rows again':>11} {'x layers':>9} {'longest pause of each stream, s'}")
+    print(f"{'what':>20} {'kept rows':>10} {'rows again':>11} {'x layers':>9} {'longest pause of each stream, s'}")
     for kept in options.kept.split(","):
         found = {}
         for _ in range(options.rounds):
             for what, rows, row_layers, pauses in one_round(options, kept):
                 found.setdefault(what, []).append((rows, row_layers, pauses))
-                print(f"{what:>18} {kept:>10} {rows:>11.0f} {row_layers:>9.0f} {'  '.join(f'{p:.2f}' for p in pauses)}", flush=True)
+                print(f"{what:>20} {kept:>10} {rows:>11.0f} {row_layers:>9.0f} {'  '.join(f'{p:.2f}' for p in pauses)}", flush=True)
         for what, all_rounds in found.items():
             worst = [max(pauses) for _, _, pauses in all_rounds]
-            print(f"{what:>18} {kept:>10} median of the longest pauses {statistics.median(worst):.2f} s, x layers {statistics.median(r[1] for r in all_rounds):.0f}")
+            print(f"{what:>20} {kept:>10} median of the longest pauses {statistics.median(worst):.2f} s, x layers {statistics.median(r[1] for r in all_rounds):.0f}")
 
 
 main()

@@ -11,7 +11,7 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr size_t kFirstFillRows = 32;  // before it is known what a row takes
+constexpr size_t kFirstFillRows = 32;  // before it is known what a row takes, and at least
 constexpr size_t kFillTile = 16;       // as steps with prompts
 
 }  // namespace
@@ -94,7 +94,7 @@ size_t Scheduler::fill_rows_max() const {
   if (fill_row_seconds_ <= 0) return std::min(options_.rows_max, kFirstFillRows);
   const double seconds = std::chrono::duration<double>(options_.prompt_step_time).count();
   const auto rows = static_cast<size_t>(std::min(seconds / fill_row_seconds_, 1e6));
-  return std::clamp(rows / kFillTile * kFillTile, std::min(kFillTile, options_.rows_max), options_.rows_max);
+  return std::min(std::max(rows / kFillTile * kFillTile, kFirstFillRows), options_.rows_max);
 }
 
 // The next rows that lack the same layers, of one text or of several.
