@@ -406,13 +406,19 @@ void Coordinator::check_jobs(TimePoint now) {
   // Who was left out for a while may be tried again.
   for (auto& [key, member] : cluster_.members())
     if (member.here() && member.hold.ends(now)) want_plans(now);
-  // One plans at a time: the next one has to know what this one takes.
-  for (const auto& [id, job] : jobs_)
-    if (job.change_phase() == ChangePhase::kPlanning) return;
-  // What is not served goes before what could be served better.
-  for (const bool serving : {false, true})
-    for (auto& [id, job] : jobs_)
-      if ((job.serving_epoch() != 0) == serving && job.may_plan(now)) return job.begin_change(false, now);
+  // One plans at a time, since the next one has to know what this one takes; what is not served goes before
+  // what could be served better, also when that is being planned already.
+  Job* planning = nullptr;
+  for (auto& [id, job] : jobs_)
+    if (job.change_phase() == ChangePhase::kPlanning) planning = &job;
+  for (auto& [id, job] : jobs_) {
+    if (job.serving_epoch() != 0 || !job.may_plan(now)) continue;
+    if (planning != nullptr && planning->serving_epoch() == 0) return;
+    if (planning != nullptr) planning->postpone_planning(now);
+    return job.begin_change(false, now);
+  }
+  for (auto& [id, job] : jobs_)
+    if (planning == nullptr && job.may_plan(now)) return job.begin_change(false, now);
 }
 
 void Coordinator::tick(TimePoint now) {

@@ -196,6 +196,12 @@ void Job::begin_change(bool with_held, TimePoint now) {
   cluster_.act(MakePlan{std::move(asked)});
 }
 
+void Job::postpone_planning(TimePoint now) {
+  if (!change_ || change_->phase != ChangePhase::kPlanning) return;
+  change_.reset();
+  want_plan(now);
+}
+
 Duration Job::retry_delay() const {
   if (attempts_ <= 1) return Duration{};
   const uint32_t doublings = std::min(attempts_ - 2, 16u);
@@ -529,7 +535,7 @@ void Job::node_lost(const Member& member, bool dead, const std::string& why, Tim
   if (dead && (served || planned)) last_failure_ = fmt::format("{}: {}", member.id.name, why);
   if (planned) cancel_change();
   if (served) halt(fmt::format("node {} is lost: {}", member.id.name, why), now);
-  if (!serving_ && !change_) want_plan(now);
+  if (!change_ && (!serving_ || planned)) want_plan(now);
 }
 
 // ---- Time ----

@@ -58,6 +58,8 @@ class Job {
   // have.
   bool may_plan(TimePoint now) const;
   void begin_change(bool with_held, TimePoint now);
+  // Another job needs a plan more urgently: this one's is asked for again afterwards.
+  void postpone_planning(TimePoint now);
   // Deadlines, and nodes that may be tried again.
   void tick(TimePoint now);
   // The coordinator's process stood still for so long.

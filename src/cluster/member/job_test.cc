@@ -233,6 +233,25 @@ TEST_F(JobTest, WhatIsLeftOfAHaltedJobMakesRoomForAnother) {
       << "after that";
 }
 
+// Recovery does not wait for a plan that would only be better.
+TEST_F(JobTest, ALossGoesBeforeAPlanUnderWay) {
+  serve_both();
+  coordinator.link_opened(link_of(3), node_id(3), now);
+  coordinator.received(link_of(3), join_message(3), now);
+  pass(seconds(1));
+  const Epoch better = asked().epoch;
+  ASSERT_EQ(asked().job, 1u);
+  coordinator.steps_failed(second, node_id(2), "reset", now);
+  pass(milliseconds(300));
+  EXPECT_EQ(asked().job, 2u) << "while the other plan is still being made";
+  coordinator.planned(better, placement({3, 0}, kGiB), now);
+  EXPECT_EQ(job(1).change_phase(), std::nullopt) << "too late";
+  coordinator.planned(asked().epoch, placement({3, 0}, kGiB), now);
+  pass(milliseconds(50));
+  EXPECT_EQ(asked().job, 1u) << "and then the other again";
+  EXPECT_EQ(free_on(asked(), 3), 7 * kGiB);
+}
+
 TEST_F(JobTest, WhatIsNotServedIsPlannedFirst) {
   serve_both();
   coordinator.link_closed(link_of(2), "reset",

@@ -22,7 +22,6 @@ CoordinatorShell::CoordinatorShell(Options options)
     : options_(std::move(options)),
       machine_(with_time_of_day(options_.config), system_now()),
       loop_([this] { tick(); }, kTick),
-      planner_([] {}, kNever),
       forecaster_([] {}, kNever),
       roster_([this] { look_at_roster(); }, kRosterEvery),
       links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },
@@ -43,9 +42,11 @@ CoordinatorShell::CoordinatorShell(Options options)
 CoordinatorShell::~CoordinatorShell() { stop(); }
 
 void CoordinatorShell::start() {
-  planner_.start();
   forecaster_.start();
-  for (const auto& [id, job] : jobs_) job->chains.start();
+  for (const auto& [id, job] : jobs_) {
+    job->planner.start();
+    job->chains.start();
+  }
   loop_.start();
   post_event([this](cluster::Coordinator& machine, TimePoint at) {
     for (const auto& [id, job] : jobs_) machine.set_job(id, job->options.model, at);
@@ -62,8 +63,10 @@ void CoordinatorShell::stop() {
   roster_.stop();
   loop_.stop();
   links_.clear();
-  for (const auto& [id, job] : jobs_) job->chains.stop();
-  planner_.stop();
+  for (const auto& [id, job] : jobs_) {
+    job->chains.stop();
+    job->planner.stop();
+  }
   ++plans_wanted_;
   forecaster_.stop();
 }
@@ -175,10 +178,11 @@ void CoordinatorShell::perform(cluster::CloseLink action) { links_.close(action.
 
 void CoordinatorShell::perform(cluster::MakePlan action) {
   ++plans_wanted_;
-  planner_.post([this, question = std::move(action.question)] {
-    Result<cluster::Placement> placement = run_of(question.job).options.plan(question);
-    loop_.post([this, job = question.job, epoch = question.epoch, placement = std::move(placement)] {
-      planned(job, epoch, placement);
+  RunningJob& job = run_of(action.question.job);
+  job.planner.post([this, &job, question = std::move(action.question)] {
+    Result<cluster::Placement> placement = job.options.plan(question);
+    loop_.post([this, id = question.job, epoch = question.epoch, placement = std::move(placement)] {
+      planned(id, epoch, placement);
     });
   });
 }

@@ -55,8 +55,8 @@ class CoordinatorShell {
   cluster::ClusterStatus status(uint64_t events_after = 0, size_t events_max = 100) const;
   std::vector<cluster::EventStatus> events(uint64_t after, size_t count_max) const;
 
-  // True when steps of a job are served; false, with the first one's reason, at the deadline or when `cancelled` says
-  // so.
+  // True when steps of a job are served; false, with the first one's reason, at the deadline or when
+  // `cancelled` says so.
   bool wait_until_serving(Duration timeout, const std::function<bool()>& cancelled, std::string& why) const;
 
  private:
@@ -75,12 +75,13 @@ class CoordinatorShell {
   void perform(cluster::HaltSteps action);
   void perform(cluster::ServeSteps action);
   void received(cluster::LinkNumber link, const cluster::Message& message);
-  // A job, the chain it has, and who makes it: one that cannot be connected holds up no other job.
+  // A job, the chain it has, and who plans and makes it: what takes long for one holds up no other.
   struct RunningJob {
-    explicit RunningJob(JobOptions job_options) : options(std::move(job_options)), chains([] {}, kNever) {}
+    explicit RunningJob(JobOptions job_options)
+        : options(std::move(job_options)), planner([] {}, kNever), chains([] {}, kNever) {}
     const JobOptions options;
     cluster::Epoch chain_epoch = 0;  // of the chain that is installed, or being made; 0: none
-    EventLoop chains;
+    EventLoop planner, chains;
   };
   RunningJob& run_of(cluster::JobId job) { return *jobs_.at(job); }
   void planned(cluster::JobId job, cluster::Epoch epoch, Result<cluster::Placement> placement);
@@ -96,7 +97,7 @@ class CoordinatorShell {
   uint64_t last_event_ = 0;
   std::atomic<uint64_t> plans_wanted_{0};  // a forecast that began before the last one is given up
   std::atomic<bool> stopped_{false};
-  EventLoop loop_, planner_, forecaster_, roster_;
+  EventLoop loop_, forecaster_, roster_;
   std::map<cluster::JobId, std::unique_ptr<RunningJob>> jobs_;  // as they were at the start
   ControlLinks links_;
 };
