@@ -162,12 +162,11 @@ void RangeLoader::let_go(const std::atomic<bool>& cancelled) {
   const std::weak_ptr<const LoadedModel> before = loaded_;
   loaded_.reset();
   loaded_for_.clear();
-  options_.memory->release(options_.job);
   const Deadline deadline(SystemClock::instance(), kLetGoMax);
-  while (!before.expired() && !deadline.expired()) {
-    throw_if(cancelled);
+  while (!before.expired() && !deadline.expired() && !cancelled)
     SystemClock::instance().sleep_for(kLetGoLook);
-  }
+  options_.memory->release(options_.job);  // and not before: another job would count on it
+  throw_if(cancelled);
 }
 
 void RangeLoader::free() {
