@@ -17,7 +17,7 @@ using cluster::MessageKind;
 // Between looks at whether the run shall end. Links wake their readers, so it costs nothing to be long.
 constexpr Duration kIdle = std::chrono::seconds(5);
 
-const LoadedModel& checked(const LoadedModel& model, size_t place, const ChainOptions& options) {
+const LoadedModel& checked_stage(const LoadedModel& model, size_t place, const ChainOptions& options) {
   if (model.has_head() || model.has_embedding() != (place == 0))
     fail(Errc::kInvalidArgument, "a stage with {} before it has {}: expected {}", place,
          to_string(model.range, model.config.layers),
@@ -27,7 +27,7 @@ const LoadedModel& checked(const LoadedModel& model, size_t place, const ChainOp
   return model;
 }
 
-Status corrupt(const MessageHead& head, const std::string& what) {
+Status bad_step(const MessageHead& head, const std::string& what) {
   return {Errc::kCorrupt, fmt::format("step {} of epoch {}: {}", head.step, head.epoch, what)};
 }
 
@@ -35,7 +35,7 @@ Status corrupt(const MessageHead& head, const std::string& what) {
 
 StageRunner::StageRunner(const LoadedModel& model, Compute& compute, size_t place,
                          const ChainOptions& options)
-    : layers_(checked(model, place, options), compute, options.cache),
+    : layers_(checked_stage(model, place, options), compute, options.cache),
       place_(place),
       options_(options),
       limits_(chain_limits(layers_.info(), *options.format)),
@@ -138,8 +138,8 @@ Status StageRunner::take(const MessageHead& head, Link& from, Link& to) {
   const bool step = head.kind == (place_ == 0 ? MessageKind::kTokens : MessageKind::kActivations);
   const bool failure = head.kind == MessageKind::kResult && place_ > 0;
   if (!step && !failure && head.kind != MessageKind::kControl)
-    return corrupt(head, fmt::format("a message of kind {} at place {} of a chain",
-                                     static_cast<unsigned>(head.kind), place_));
+    return bad_step(head, fmt::format("a message of kind {} at place {} of a chain",
+                                      static_cast<unsigned>(head.kind), place_));
   const bool resume = head.kind == MessageKind::kControl && head.step == kResumeStep;
   const size_t bytes_max = step      ? limits_.bytes_max(place_)
                            : failure ? kFailureBytesMax
@@ -153,8 +153,8 @@ Status StageRunner::take(const MessageHead& head, Link& from, Link& to) {
   }
   if (resume) return take_resume(head, to);
   if (head.kind == MessageKind::kControl) return take_reset(head, to);
-  if (head.epoch > epoch_) return corrupt(head, fmt::format("no reset has come since epoch {}", epoch_));
-  if (head.step <= step_) return corrupt(head, fmt::format("step {} came before", step_));
+  if (head.epoch > epoch_) return bad_step(head, fmt::format("no reset has come since epoch {}", epoch_));
+  if (head.step <= step_) return bad_step(head, fmt::format("step {} came before", step_));
   step_ = head.step;
   if (failed_) return {};  // the coordinator will know soon
   return failure ? take_failure(head, to) : take_step(head, to);
@@ -162,7 +162,7 @@ Status StageRunner::take(const MessageHead& head, Link& from, Link& to) {
 
 Status StageRunner::read_body(const MessageHead& head, Link& from, size_t bytes_max) {
   if (head.bytes > bytes_max)
-    return corrupt(head, fmt::format("{} bytes, expected at most {}", head.bytes, bytes_max));
+    return bad_step(head, fmt::format("{} bytes, expected at most {}", head.bytes, bytes_max));
   body_.resize(head.bytes);
   return from.receive_body(body_, options_.send_timeout);
 }
@@ -182,7 +182,7 @@ Status StageRunner::take_resume(const MessageHead& head, Link& to) {
   layers_.unplace_all();
   ResumeMessage message;
   if (Status status = message.read(body_, limits_, place_, layers_.model().range.begin); !status)
-    return corrupt(head, status.text());
+    return bad_step(head, status.text());
   CacheReport here;
   layers_.report(message.claims, here);
   values_.clear();
@@ -202,7 +202,7 @@ Status StageRunner::take_reset(const MessageHead& head, Link& to) {
 // Of a stage before this one: passes as it came.
 Status StageRunner::take_failure(const MessageHead& head, Link& to) {
   Status failure;
-  if (Status status = read_failure(body_, failure); !status) return corrupt(head, status.text());
+  if (Status status = read_failure(body_, failure); !status) return bad_step(head, status.text());
   failed_ = true;
   const std::span<const std::byte> pieces[] = {body_};
   return to.send(head, pieces, options_.send_timeout);
@@ -210,9 +210,9 @@ Status StageRunner::take_failure(const MessageHead& head, Link& to) {
 
 Status StageRunner::take_step(const MessageHead& head, Link& to) {
   if (Status status = message_.read(body_, limits_, place_, layers_.model().range.begin); !status)
-    return corrupt(head, status.text());
+    return bad_step(head, status.text());
   if (Status status = layers_.prepare(message_.commands, message_.rows, message_.fill); !status)
-    return corrupt(head, status.text());
+    return bad_step(head, status.text());
   std::span<const float> hidden;
   if (!message_.values.empty()) {
     const size_t values = message_.rows.size() * limits_.dim;

@@ -9,8 +9,8 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr Duration kLetGoMax = std::chrono::seconds(10);  // then there is a new one
-constexpr Duration kLetGoLook = std::chrono::milliseconds(2);
+constexpr Duration kCacheLetGoMax = std::chrono::seconds(10);  // then there is a new one
+constexpr Duration kCacheLetGoLook = std::chrono::milliseconds(2);
 
 std::string identity(const cluster::ModelTask& task) { return task.id + " " + task.settings; }
 
@@ -25,9 +25,9 @@ void KeptCache::shrink(const cluster::Assignment& work, const std::atomic<bool>&
     if (cache_for_ != identity(work.model) || (cache != nullptr && !cache->keeps_contents())) cache = nullptr;
   }
   if (cache == nullptr || work.pieces < 2 || work.begin >= work.end || work.end > work.pieces) return;
-  const Deadline deadline(SystemClock::instance(), kLetGoMax);
+  const Deadline deadline(SystemClock::instance(), kCacheLetGoMax);
   while (cache.use_count() > 1 && !deadline.expired() && !cancelled)
-    SystemClock::instance().sleep_for(kLetGoLook);
+    SystemClock::instance().sleep_for(kCacheLetGoLook);
   if (cache.use_count() > 1) return;
   const model::LayerRange range = model::range_of_pieces(work.begin, work.end, work.pieces - 2);
   cache->shrink_to(range.begin, range.end);
