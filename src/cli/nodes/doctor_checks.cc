@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netdb.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,6 +20,7 @@
 #include "cluster/identity/renewal.h"
 #include "cluster/node/addresses.h"
 #include "cluster/node/capability_file.h"
+#include "cluster/transport/socket.h"
 
 namespace butterfly::cli {
 namespace {
@@ -173,32 +172,15 @@ Findings check_measured(const std::filesystem::path& state, size_t threads, clus
 Findings check_reach(const std::string& address, std::chrono::milliseconds timeout) {
   constexpr const char* kCheck = "reach";
   const std::string full = cluster::with_port(address);
-  const size_t colon = full.rfind(':');
-  std::string host = full.substr(0, colon);
-  if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* raw = nullptr;
-  if (const int error = ::getaddrinfo(host.c_str(), full.substr(colon + 1).c_str(), &hints, &raw); error != 0)
-    return {{Level::kProblem, kCheck, fmt::format("{}: {}", full, ::gai_strerror(error)),
-             "check the name, or use the address itself"}};
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> found(raw, ::freeaddrinfo);
-  const Socket fd(raw->ai_family, SOCK_STREAM);
-  int error = ::connect(fd, raw->ai_addr, raw->ai_addrlen) == 0 ? 0 : errno;
-  if (error == EINPROGRESS) {
-    pollfd wait{fd, POLLOUT, 0};
-    socklen_t size = sizeof error;
-    if (::poll(&wait, 1, static_cast<int>(timeout.count())) != 1)
-      error = ETIMEDOUT;
-    else if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
-      error = errno;
-  }
-  if (error == 0) return {fine(kCheck, fmt::format("{} accepts connections", full))};
-  return {{Level::kProblem, kCheck, fmt::format("{}: {}", full, std::strerror(error)),
-           error == ECONNREFUSED
-               ? "nobody listens there: start the coordinator, or check the port"
-               : fmt::format("check the network between the machines and let port {} through the firewall",
-                             full.substr(colon + 1))}};
+  const auto socket = cluster::connect_socket(full, Deadline(SystemClock::instance(), timeout));
+  if (socket) return {fine(kCheck, fmt::format("{} accepts connections", full))};
+  const std::string text = socket.status().text();
+  std::string fix = fmt::format("check the network between the machines and let port {} through the firewall",
+                                full.substr(full.rfind(':') + 1));
+  if (socket.status().code() == Errc::kNotFound) fix = "check the name, or use the address itself";
+  if (text.ends_with(std::strerror(ECONNREFUSED)))
+    fix = "nobody listens there: start the coordinator, or check the port";
+  return {{Level::kProblem, kCheck, text, fix}};
 }
 
 Findings check_network(const Result<std::vector<cluster::FoundCluster>>& found) {

@@ -14,27 +14,19 @@
 #include <cstring>
 #include <memory>
 
+#include "cluster/transport/resolver.h"
+
 namespace butterfly::cluster {
 namespace {
 
 constexpr int kBacklog = 64;
 
-using AddressList = std::unique_ptr<addrinfo, decltype([](addrinfo* list) { freeaddrinfo(list); })>;
+constexpr Duration kOwnAddressMax = std::chrono::seconds(10);  // to look up where to listen
 
-Result<AddressList> look_up(const std::string& address, int flags) {
+Result<AddressList> look_up(const std::string& address, int flags, const Deadline& deadline) {
   const auto parts = split_address(address);
   if (!parts) return parts.status();
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | flags;
-  addrinfo* list = nullptr;
-  const int error =
-      getaddrinfo(parts->host.empty() ? nullptr : parts->host.c_str(), parts->port.c_str(), &hints, &list);
-  if (error != 0)
-    return {error == EAI_AGAIN ? Errc::kPeerLost : Errc::kNotFound,
-            fmt::format("{}: cannot find the address: {}", address, gai_strerror(error))};
-  return AddressList(list);
+  return Resolver::instance().resolve(parts->host, parts->port, flags, SOCK_STREAM, deadline);
 }
 
 Socket new_socket(const addrinfo& address) {
@@ -79,7 +71,7 @@ Result<HostPort> split_address(std::string_view address) {
 }
 
 Result<Socket> connect_socket(const std::string& address, const Deadline& deadline) {
-  const auto list = look_up(address, 0);
+  const auto list = look_up(address, 0, deadline);
   if (!list) return list.status();
   Status last(Errc::kPeerLost, fmt::format("{}: has no address", address));
   for (const addrinfo* at = list->get(); at != nullptr; at = at->ai_next) {
@@ -99,7 +91,7 @@ Result<Socket> connect_socket(const std::string& address, const Deadline& deadli
 }
 
 Result<ListeningSocket> listen_socket(const std::string& address) {
-  const auto list = look_up(address, AI_PASSIVE);
+  const auto list = look_up(address, AI_PASSIVE, Deadline(SystemClock::instance(), kOwnAddressMax));
   if (!list) return list.status();
   const auto refused = [&](const char* what) {
     return Status(Errc::kIo, fmt::format("{}: cannot {}: {}", address, what, std::strerror(errno)));

@@ -33,8 +33,8 @@ struct HostPort {
 // "host:4711", "10.0.0.7:4711" or "[fe80::1]:4711". kInvalidArgument, in words.
 Result<HostPort> split_address(std::string_view address);
 
-// A TCP connection, tried at each of the host's addresses in turn. Looking up a name takes as long as the
-// system's resolver takes; everything else ends at the deadline.
+// A TCP connection, tried at each of the host's addresses in turn; the lookup of its name included, all ends
+// at the deadline.
 Result<Socket> connect_socket(const std::string& address, const Deadline& deadline);
 
 struct ListeningSocket {

@@ -9,11 +9,14 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "cluster/identity/credentials.h"
+#include "cluster/transport/resolver.h"
 #include "cluster/transport/socket.h"
 #include "runtime/nodes/reported.h"
 
 namespace butterfly::runtime {
 namespace {
+
+constexpr Duration kLookUpMax = std::chrono::seconds(10);  // of the coordinator's name
 
 std::string bracketed(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
@@ -53,12 +56,10 @@ std::string reachable_address(const std::string& address, const std::string& via
 // A datagram socket is connected without anything being sent: the system chooses the way.
 std::string local_address_towards(const std::string& address) {
   const cluster::HostPort target = cluster::split_address(address).or_throw();
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(target.host.c_str(), target.port.c_str(), &hints, &found); error != 0)
-    fail(Errc::kNotFound, "{}: {}", address, ::gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, ::freeaddrinfo);
+  const cluster::AddressList list =
+      cluster::Resolver::instance()
+          .resolve(target.host, target.port, 0, SOCK_DGRAM, Deadline(SystemClock::instance(), kLookUpMax))
+          .or_throw();
   for (const addrinfo* row = list.get(); row != nullptr; row = row->ai_next) {
     const cluster::Socket socket(::socket(row->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (socket.fd() < 0 || ::connect(socket.fd(), row->ai_addr, row->ai_addrlen) != 0) continue;
