@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "cluster/transport/tcp.h"
 #include "kernels/simd/target.h"
 #include "runtime/nodes/cluster_start.h"
 #include "server/api/api_error.h"
@@ -22,6 +23,9 @@ namespace butterfly::server {
 namespace {
 
 constexpr size_t kPreparers = 4;
+// Nodes that come to this port instead of the cluster's look for it.
+constexpr std::string_view kClusterPortName =
+    cluster::kClusterPortField.substr(0, cluster::kClusterPortField.size() - 2);
 constexpr std::chrono::milliseconds kFlushTime{3000};  // for the last bytes of answers after a drain
 constexpr std::chrono::milliseconds kFlushStep{10};
 
@@ -55,7 +59,8 @@ AccessOptions access_options(const Settings& settings) {
   return access;
 }
 
-HttpServerOptions http_options(const Settings& settings) {
+// `cluster`: may be null.
+HttpServerOptions http_options(const Settings& settings, const runtime::ClusterHost* cluster) {
   HttpServerOptions options;
   options.host = settings.host;
   options.port = static_cast<uint16_t>(settings.port);
@@ -63,9 +68,13 @@ HttpServerOptions http_options(const Settings& settings) {
   options.tls_key = settings.tls_key;
   options.unix_path = settings.management;
   options.limits.connection_count = connection_bound(settings.connections);
-  options.refuse = [](int status, const std::string& words) {
-    return error_response(
-        ApiError(status, status >= 500 ? "overloaded_error" : "invalid_request_error", words));
+  std::string cluster_port = cluster == nullptr ? "" : cluster->address();
+  cluster_port.erase(0, cluster_port.rfind(':') + 1);
+  options.refuse = [cluster_port](int status, const std::string& words) {
+    HttpResponse response =
+        error_response(ApiError(status, status >= 500 ? "overloaded_error" : "invalid_request_error", words));
+    if (status == 400 && !cluster_port.empty()) response.fields.emplace_back(kClusterPortName, cluster_port);
+    return response;
   };
   return options;
 }
@@ -144,7 +153,7 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
     context.settings.management = default_management_path(context.settings.port).string();
   impl_->queue = std::make_unique<WorkQueue>(kPreparers, HttpLimits().prepare_queue);
   context.http = std::make_unique<HttpServer>(
-      http_options(context.settings),
+      http_options(context.settings, context.cluster.get()),
       [&context](const HttpRequest& request, Door door) { return check_head(context, request, door); },
       [this, &context](ExchangePtr exchange, Door door) {
         dispatch(context, *impl_->queue, std::move(exchange), door);

@@ -7,12 +7,16 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cluster/transport/link.h"
 #include "cluster/transport/node_tls.h"
 
 namespace butterfly::cluster {
+
+// A header field of our HTTP server's answer to whoever shakes hands with it: the port they meant.
+inline constexpr std::string_view kClusterPortField = "Butterfly-Cluster-Port: ";
 
 struct TcpOptions {
   // How long a receiver looks for a message before it sleeps (see spin.h); 0 sleeps at once.

@@ -8,6 +8,23 @@
 #include "cluster/transport/tls_handshake.h"
 
 namespace butterfly::cluster {
+namespace {
+
+// Our own server says there which port is the right one.
+std::string an_http_port(const std::string& address, const std::string& head) {
+  const size_t at = head.find(kClusterPortField);
+  const size_t begin = at == std::string::npos ? at : at + kClusterPortField.size();
+  const size_t end = head.find_first_not_of("0123456789", begin == std::string::npos ? 0 : begin);
+  if (begin != std::string::npos && end > begin && end - begin <= 5)
+    return fmt::format("{}: this is an HTTP port; the cluster's port there is {}", address,
+                       head.substr(begin, end - begin));
+  return fmt::format(
+      "{}: this is an HTTP port; nodes join at the cluster's port, which the line of "
+      "'butterfly token new' has",
+      address);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<TlsChannel>> tls_connect(const TlsContext& context, const std::string& address,
                                                 const Deadline& deadline, const TcpOptions& options) {
@@ -21,6 +38,8 @@ Result<std::unique_ptr<TlsChannel>> tls_connect(const TlsContext& context, const
   for (;;) {
     const TlsChannel::Step step = channel->handshake();
     if (step == TlsChannel::Step::kDone) return channel;
+    if (step == TlsChannel::Step::kFailed && channel->speaks_http())
+      return {Errc::kInvalidArgument, an_http_port(address, channel->http_answer(handshake))};
     if (step == TlsChannel::Step::kFailed)
       return {Errc::kPeerLost, fmt::format("{}: handshake failed: {}", address, channel->reason())};
     if (!wait_ready(channel->socket().fd(), step == TlsChannel::Step::kWantRead ? POLLIN : POLLOUT,

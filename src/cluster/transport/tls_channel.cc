@@ -1,5 +1,6 @@
 #include "cluster/transport/tls_channel.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -15,6 +16,7 @@ namespace {
 
 constexpr size_t kHeldRecordMax = 2u << 10;  // larger records cost more to copy than a call
 constexpr size_t kHeldBytesMax = 8u << 10;
+constexpr size_t kHttpBytesMax = 4u << 10;  // of an answer that is no TLS
 
 }  // namespace
 
@@ -34,7 +36,10 @@ struct ChannelBio {
     BIO_clear_retry_flags(bio);
     for (;;) {
       const ssize_t count = ::recv(owner.socket_.fd(), into, static_cast<size_t>(size), MSG_DONTWAIT);
-      if (count > 0) return static_cast<int>(count);
+      if (count > 0) {
+        owner.keep_first(into, static_cast<size_t>(count));
+        return static_cast<int>(count);
+      }
       if (count == 0) {
         owner.at_end_ = true;
         return 0;
@@ -101,6 +106,24 @@ TlsChannel::Step TlsChannel::write(std::span<const std::byte> bytes, bool more, 
       step_of(SSL_write_ex(ssl_.get(), bytes.data(), std::min(bytes.size(), kRecordBytesMax), &count));
   hold_ = false;
   return step;
+}
+
+void TlsChannel::keep_first(const char* bytes, size_t count) {
+  const size_t most = first_.size() < kHttp.size() || speaks_http() ? kHttpBytesMax : 0;
+  first_.append(bytes, std::min(count, most - std::min(most, first_.size())));
+  if (first_.size() >= kHttp.size() && !speaks_http()) first_.resize(kHttp.size());
+}
+
+std::string TlsChannel::http_answer(const Deadline& deadline) const {
+  std::string text = first_;
+  while (text.size() < kHttpBytesMax && text.find("\r\n\r\n") == std::string::npos) {
+    char block[512];
+    const ssize_t count = ::recv(socket_.fd(), block, sizeof block, MSG_DONTWAIT);
+    if (count > 0) text.append(block, static_cast<size_t>(count));
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) break;
+    if (count < 0 && !wait_ready(socket_.fd(), POLLIN, deadline)) break;
+  }
+  return text;
 }
 
 void TlsChannel::say_goodbye() {

@@ -36,6 +36,11 @@ class TlsChannel {
   // Says that no more will be sent; as far as it goes.
   void say_goodbye();
 
+  // The peer answered a handshake without TLS, as a web server's plain port does; and what it said, as far as
+  // it is there by `deadline` and worth reading.
+  bool speaks_http() const { return first_.starts_with(kHttp); }
+  std::string http_answer(const Deadline& deadline) const;
+
   // Why the last step failed.
   const std::string& reason() const { return reason_; }
   // What the peer called this connection ("bf-link"); empty before the handshake ended.
@@ -57,7 +62,9 @@ class TlsChannel {
     void operator()(SSL* ssl) const;
   };
   friend struct ChannelBio;
+  static constexpr std::string_view kHttp = "HTTP/";
   Step step_of(int returned);
+  void keep_first(const char* bytes, size_t count);
   int send_record(const char* data, size_t size);  // what a BIO's write returns
 
   Socket socket_;
@@ -68,6 +75,7 @@ class TlsChannel {
   bool hold_ = false;
   bool at_end_ = false;  // the peer closed the socket
   int error_ = 0;        // of the system
+  std::string first_;    // bytes that came: a few, and more of what is no TLS
 };
 
 }  // namespace butterfly::cluster

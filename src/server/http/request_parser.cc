@@ -133,6 +133,14 @@ RequestParser::State RequestParser::feed(std::string& buffer) {
   Impl& impl = *impl_;
   const bool in_head = impl.state == State::kHead;
   size_t used = 0;
+  // A TLS handshake has no line that could end: whoever came to the wrong port hears it now.
+  constexpr char kHandshakeRecord = 0x16;
+  if (impl.state == State::kHead && !buffer.empty() && buffer.front() == kHandshakeRecord) {
+    impl.parser.failure = {400,
+                           "this is an HTTP port, and TLS was spoken: use http://, or for 'butterfly "
+                           "join' the cluster's port"};
+    impl.state = State::kFailed;
+  }
   while (impl.state != State::kFailed && !impl.parser.is_done()) {
     if (in_head && impl.parser.is_header_done()) break;
     error_code ec;

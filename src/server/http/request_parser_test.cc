@@ -89,7 +89,7 @@ const std::string kLongField = "GET / HTTP/1.1\r\nX: " + std::string(600, 'a');
 INSTANTIATE_TEST_SUITE_P(
     All, RequestParserRefuses,
     ::testing::Values(
-        Bad{"hello world\r\n\r\n", 400}, Bad{"GET / HTTP/2.0\r\n\r\n", 400},
+        Bad{"\x16\x03\x01\x02", 400}, Bad{"hello world\r\n\r\n", 400}, Bad{"GET / HTTP/2.0\r\n\r\n", 400},
         Bad{"GET  HTTP/1.1\r\n\r\n", 400}, Bad{"GET http://x/ HTTP/1.1\r\n\r\n", 400},
         Bad{"GET /%zz HTTP/1.1\r\n\r\n", 400}, Bad{"GET /%00 HTTP/1.1\r\n\r\n", 400},
         Bad{"GET /%ff HTTP/1.1\r\n\r\n", 400}, Bad{"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
