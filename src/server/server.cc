@@ -18,6 +18,7 @@
 #include "server/context/server_context.h"
 #include "server/dispatch.h"
 #include "server/models/model_specs.h"
+#include "server/starting_door.h"
 
 namespace butterfly::server {
 namespace {
@@ -125,7 +126,12 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   context.compute = std::make_unique<Compute>(context.settings.threads);
   ModelPool::Options pool;
   if (!context.settings.memory.empty()) pool.memory_bytes = parse_bytes(context.settings.memory).or_throw();
+  if (context.settings.management.empty() && context.settings.port != 0)
+    context.settings.management = default_management_path(context.settings.port).string();
+  std::unique_ptr<StartingDoor> starting;
   if (options.cluster != nullptr) {
+    if (!context.settings.management.empty())
+      starting = std::make_unique<StartingDoor>(context.settings.management, specs.front().name);
     impl_->cluster = std::move(options.cluster);
     runtime::ClusterHostOptions host =
         cluster_options(context.settings, specs, model_settings, *context.compute);
@@ -149,9 +155,8 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
 
   raise_descriptor_limit();
   ::signal(SIGPIPE, SIG_IGN);
-  if (context.settings.management.empty() && context.settings.port != 0)
-    context.settings.management = default_management_path(context.settings.port).string();
   impl_->queue = std::make_unique<WorkQueue>(kPreparers, HttpLimits().prepare_queue);
+  starting.reset();
   context.http = std::make_unique<HttpServer>(
       http_options(context.settings, context.cluster.get()),
       [&context](const HttpRequest& request, Door door) { return check_head(context, request, door); },

@@ -183,7 +183,7 @@ HttpServer::HttpServer(HttpServerOptions options, HeadCheck check, Dispatch disp
   shared.dispatch = std::move(dispatch);
   shared.id_prefix = "req-" + random_hex(8) + "-";
   impl_->tls = make_tls(impl_->options);
-  impl_->network.emplace(listen_tcp(shared.io, impl_->options));
+  if (impl_->options.network) impl_->network.emplace(listen_tcp(shared.io, impl_->options));
   if (!impl_->options.unix_path.empty())
     impl_->management.emplace(listen_unix(shared.io, impl_->options.unix_path));
 }
@@ -204,11 +204,11 @@ HttpServer::~HttpServer() {
   impl_->shared->io.poll();
 }
 
-uint16_t HttpServer::port() const { return impl_->network->local_endpoint().port(); }
+uint16_t HttpServer::port() const { return impl_->network ? impl_->network->local_endpoint().port() : 0; }
 const HttpCounters& HttpServer::counters() const { return impl_->shared->counters; }
 
 void HttpServer::run() {
-  impl_->accept(*impl_->network, Door::kNetwork);
+  if (impl_->network) impl_->accept(*impl_->network, Door::kNetwork);
   if (impl_->management) impl_->accept(*impl_->management, Door::kManagement);
   const auto work = asio::make_work_guard(impl_->shared->io);
   for (;;) {

@@ -25,6 +25,7 @@ HttpResponse refuse_in_words(int status, const std::string& words);  // as plain
 using Dispatch = std::function<void(ExchangePtr exchange, Door door)>;
 
 struct HttpServerOptions {
+  bool network = true;  // false: the unix socket only
   std::string host = "127.0.0.1";
   uint16_t port = 8080;         // 0: any free one
   std::string unix_path;        // empty: none. Made with mode 0600; a stale one is replaced
@@ -51,7 +52,7 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  uint16_t port() const;
+  uint16_t port() const;  // 0 without a network
   const HttpCounters& counters() const;
 
   // Serves until stop(). The calling thread is the network's.
