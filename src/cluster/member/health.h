@@ -14,6 +14,10 @@ struct HealthLimits {
   Duration dead_after = std::chrono::seconds(3);
 };
 
+// However slow its steps are, a stage may not stand still for longer. What gives steps up without knowing
+// whose they are (the engine, sockets) waits longer than this.
+inline constexpr Duration kStallMost = std::chrono::minutes(2);
+
 enum class Verdict { kUp, kSuspect, kDead };
 
 // What is known of one node's pulse. Plain data.

@@ -16,7 +16,6 @@ namespace {
 constexpr Duration kProved = std::chrono::seconds(10);
 // A step that takes this many times the longest one before it stands still; but nothing may take for ever.
 constexpr int kStallSteps = 6;
-constexpr Duration kStallMost = std::chrono::minutes(2);
 
 void check_task(const ModelTask& model) {
   BF_CHECK(!model.id.empty() && model.id.size() <= kNameBytesMax && model.name.size() <= kNameBytesMax &&

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "cluster/member/health.h"
+
 namespace butterfly::runtime {
 namespace {
 
@@ -46,6 +48,11 @@ RC_GTEST_PROP(StageSettingsTest, WhatIsAcceptedIsWhatWouldBeWritten, ()) {
   text[at] = static_cast<char>(*rc::gen::inRange(32, 127));
   const auto parsed = StageSettings::parse(text);
   if (parsed) RC_ASSERT(parsed->text() == text);
+}
+
+// A stage that computes does not read: whoever sends to it waits at least as long as health does.
+TEST(ChainOptionsTest, AMessageIsGivenUpByHealthBeforeItsSenderDoes) {
+  EXPECT_GT(ChainOptions().send_timeout, cluster::kStallMost);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "cluster/member/health.h"
 #include "runtime/chain/row_format.h"
 #include "runtime/planning/memory_forecast.h"
 #include "runtime/planning/plan_model.h"
@@ -22,7 +23,7 @@ using cluster::PlanQuestion;
 constexpr LinkSpec kFree{.latency_s = 0, .bandwidth = 1e15};
 constexpr LinkSpec kForbidden{.latency_s = 1e6, .bandwidth = 1e15};  // no plan is worth a step of 12 days
 constexpr double kMemoryShare = 0.95;  // of what is free: allocators and stacks want some too
-constexpr Duration kStallLeast = std::chrono::seconds(3), kStallMost = std::chrono::minutes(2);
+constexpr Duration kStallLeast = std::chrono::seconds(3);
 constexpr double kStallFactor = 6;  // times the longest step, as predicted
 
 // Nodes as the planner gets them: the coordinator's own last, then, for strategies that choose the order, a
@@ -121,12 +122,13 @@ cluster::Placement placement_of(const cluster::Plan& plan, const cluster::Proble
     expected.seconds -= saved;
     const auto longest = std::chrono::duration_cast<Duration>(
         std::chrono::duration<double>(std::min(kStallFactor * (expected.prefill_s + expected.seconds), 1e3)));
-    placement.stages.push_back({.members = {{.node = question.nodes[stage.nodes[0]].id,
-                                             .memory_bytes = expected.weight_bytes + expected.kv_bytes,
-                                             .predicted_s = expected.seconds}},
-                                .begin = static_cast<uint32_t>(stage.begin),
-                                .end = static_cast<uint32_t>(stage.end),
-                                .stall_after = std::clamp<Duration>(longest, kStallLeast, kStallMost)});
+    placement.stages.push_back(
+        {.members = {{.node = question.nodes[stage.nodes[0]].id,
+                      .memory_bytes = expected.weight_bytes + expected.kv_bytes,
+                      .predicted_s = expected.seconds}},
+         .begin = static_cast<uint32_t>(stage.begin),
+         .end = static_cast<uint32_t>(stage.end),
+         .stall_after = std::clamp<Duration>(longest, kStallLeast, cluster::kStallMost)});
   }
   latency_s = std::max(latency_s, longest_s);
   placement.tokens_per_s = objective == cluster::Objective::kThroughput ? prediction.tokens_per_s
