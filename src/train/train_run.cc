@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "graph/memory_picture.h"
+#include "kernels/simd/target.h"
 #include "train/loss_plot.h"
 #include "train/metrics.h"
 
@@ -50,6 +51,8 @@ bool is_free(std::string_view key) {
 }
 
 // What decides the result, by key.
+constexpr const char* kNumerics = "numerics";  // among the settings of a checkpoint
+
 std::map<std::string, std::string> deciding_settings(const TrainConfig& config) {
   std::map<std::string, std::string> settings;
   std::istringstream lines(config_text(config));
@@ -112,6 +115,8 @@ std::map<std::string, std::string> TrainRun::settings() const {
   settings["steps"] = fmt::format("{}", steps_);
   settings["data"] = fmt::format("{} items", task_.data->size());
   for (const auto& [name, value] : task_.settings) settings[name] = value;
+  // The same run under other rules of arithmetic is another run.
+  settings[kNumerics] = fmt::format("{}", kernels::kNumericsId);
   return settings;
 }
 
@@ -124,6 +129,7 @@ void TrainRun::load_checkpoint() {
   for (const auto& [key, value] : settings()) {
     const auto there = loaded->state.settings.find(key);
     const auto absent = defaults.find(key);
+    if (key == kNumerics && there == loaded->state.settings.end()) continue;  // of before it was kept
     const std::string before = there != loaded->state.settings.end() ? there->second
                                : absent != defaults.end()            ? absent->second
                                                                      : "not set";

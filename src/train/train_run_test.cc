@@ -166,7 +166,7 @@ TEST_F(TrainRunTest, CheckpointsFromBeforeAKeyGoOn) {
   CheckpointStore store(real_file_system(), dir / "out/checkpoints");
   auto loaded = store.load_latest();
   ASSERT_TRUE(loaded);
-  for (const char* key : {"nesterov", "bf16_moments", "decay_vectors"})
+  for (const char* key : {"nesterov", "bf16_moments", "decay_vectors", "numerics"})
     ASSERT_EQ(loaded->state.settings.erase(key), 1u) << key;
   std::vector<StatePart> parts;
   for (const auto& [name, bytes] : loaded->parts) parts.push_back({name, bytes});
@@ -198,6 +198,25 @@ TEST_F(TrainRunTest, ARunWithOtherSettingsIsNotContinued) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("learning_rate = 0.01, now it is 0.02"));
+  }
+}
+
+// After an upgrade that changes bits: the rest of the run would not be that of one machine any more.
+TEST_F(TrainRunTest, ARunUnderOtherNumericsIsNotContinued) {
+  const TrainConfig c = config("out");
+  TrainRun(c).run([](const RunProgress& p) { return p.step < 2; });
+  CheckpointStore store(real_file_system(), dir / "out/checkpoints");
+  auto loaded = store.load_latest();
+  ASSERT_TRUE(loaded);
+  loaded->state.settings.at("numerics") = "0";
+  std::vector<StatePart> parts;
+  for (const auto& [name, bytes] : loaded->parts) parts.push_back({name, bytes});
+  store.save(loaded->state, parts);
+  try {
+    TrainRun run(c);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("was made with numerics = 0, now it is"));
   }
 }
 
