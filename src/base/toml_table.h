@@ -22,6 +22,11 @@ class TomlTable {
   TomlTable(const toml::table& table, std::string_view file) : table_(table), file_(file) {}
 
   bool has(std::string_view key) const { return table_.contains(key); }
+  // Of the key, or of the table that has none.
+  size_t line_of(std::string_view key) const {
+    const toml::node* node = table_.get(key);
+    return (node == nullptr ? table_.source() : node->source()).begin.line;
+  }
 
   std::string string(std::string_view key) {
     const toml::node& node = required(key);
@@ -131,9 +136,7 @@ class TomlTable {
              key.str());
   }
   [[noreturn]] void wrong(std::string_view key, std::string_view expected) const {
-    const toml::node* node = table_.get(key);
-    fail(Errc::kInvalidArgument, "{}:{}: {}: expected {}", file_,
-         (node == nullptr ? table_.source() : node->source()).begin.line, key, expected);
+    fail(Errc::kInvalidArgument, "{}:{}: {}: expected {}", file_, line_of(key), key, expected);
   }
 
  private:

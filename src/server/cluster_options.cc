@@ -17,7 +17,21 @@ cluster::Objective objective_of(const Settings& settings) {
 }  // namespace
 
 void check_cluster_settings(const Settings& settings) {
-  if (!settings.cluster && settings.local_nodes == 0) return;
+  if (!settings.cluster && settings.local_nodes == 0) {
+    if (!settings.plan.empty())
+      fail(Errc::kInvalidArgument, "--plan {}: only a cluster has one: add --cluster or --local-nodes N",
+           settings.plan);
+    return;
+  }
+  const bool given = !settings.strategy.empty() &&
+                     cluster::find_strategy(settings.strategy).nodes == cluster::NodeChoice::kGiven;
+  if (given && settings.plan.empty())
+    fail(Errc::kInvalidArgument,
+         "--strategy {}: needs a file that says who runs what: --plan FILE (docs/planner.md has an example)",
+         settings.strategy);
+  if (!given && !settings.strategy.empty() && !settings.plan.empty())
+    fail(Errc::kInvalidArgument, "--plan {} and --strategy {} exclude each other", settings.plan,
+         settings.strategy);
   if (settings.cluster && settings.local_nodes > 0)
     fail(Errc::kInvalidArgument, "--cluster and --local-nodes exclude each other");
   if (!settings.lora.empty())
@@ -30,11 +44,15 @@ void check_cluster_settings(const Settings& settings) {
 runtime::ClusterHostOptions cluster_options(const Settings& settings, const std::vector<ModelSpec>& specs,
                                             const ModelOptions& options, Compute& compute) {
   runtime::ClusterHostOptions host;
+  if (!settings.plan.empty() && specs.size() > 1)
+    fail(Errc::kInvalidArgument, "--plan {}: has the pieces of one model; expected one -m, found {}",
+         settings.plan, specs.size());
   for (const ModelSpec& spec : specs) {
     runtime::HostedModelOptions& model = host.models.emplace_back();
     model.path = std::filesystem::absolute(spec.path);
     model.name = spec.name;
     if (!settings.strategy.empty()) model.placement.strategy = &cluster::find_strategy(settings.strategy);
+    if (!settings.plan.empty()) model.placement.written = cluster::read_written_plan(settings.plan);
     model.placement.objective = objective_of(settings);
     model.placement.settings = stage_settings(spec, options);
     model.placement.settings.wire = std::string(runtime::find_row_format(settings.wire).name);

@@ -59,6 +59,21 @@ TEST_F(ServeCommandsTest, WhatCannotBeServedIsBadUsage) {
   }
 }
 
+TEST_F(ServeCommandsTest, AWrittenPlanIsReadBeforeAnythingStarts) {
+  const auto refusal = [](std::vector<std::string> more) {
+    std::vector<std::string> words{"serve", "-m", "x.gguf"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.status, kExitUsage);
+    return outcome.err;
+  };
+  EXPECT_THAT(refusal({"--cluster", "--strategy", "custom"}),
+              HasSubstr("needs a file that says who runs what"));
+  EXPECT_THAT(refusal({"--plan", "p.toml"}), HasSubstr("only a cluster has one"));
+  EXPECT_THAT(refusal({"--local-nodes=2", "--plan", "p.toml", "--strategy", "uniform"}),
+              HasSubstr("exclude each other"));
+}
+
 TEST_F(ServeCommandsTest, MakeKeyShowsTheKeyOnceAndKeepsItsHash) {
   const std::string file = (folder / "keys").string();
   const Outcome made = run({"serve", "--make-key", file});

@@ -29,8 +29,8 @@ std::string room_for_nothing(const Problem& problem, size_t node) {
   uint64_t least = UINT64_MAX;
   for (size_t i = 0; i < problem.pieces(); ++i) least = std::min(least, problem.memory_bytes(i, i + 1));
   if (least <= problem.units()[node].memory_bytes) return {};
-  return fmt::format("it has {}, the smallest piece needs {}",
-                     format_bytes(problem.units()[node].memory_bytes), format_bytes(least));
+  return fmt::format("it has {}, {} {}", format_bytes(problem.units()[node].memory_bytes), kRoomForNothing,
+                     format_bytes(least));
 }
 
 double cheapest_link(const Problem& problem, size_t node) {

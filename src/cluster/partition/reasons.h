@@ -8,6 +8,9 @@
 
 namespace butterfly::cluster {
 
+// What a reason says of a node whose memory holds not even one piece.
+inline constexpr const char* kRoomForNothing = "the smallest piece needs";
+
 // `latency_with_s`, by node: the least latency of plans that use it, or empty if that is not known.
 std::vector<std::string> explain_latency(const Problem& problem, const Plan& plan, double latency_s,
                                          std::span<const double> latency_with_s);

@@ -16,6 +16,7 @@
 #include "cluster/transport/socket.h"
 #include "kernels/simd/target.h"
 #include "runtime/engine/local_chain.h"
+#include "runtime/planning/written_placement.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -102,6 +103,10 @@ void ClusterHost::add_model(const HostedModelOptions& model, const cluster::Hell
   auto hosted = std::make_unique<Hosted>(Hosted{.options = model,
                                                 .job = static_cast<cluster::JobId>(models_.size() + 1),
                                                 .file = model::open_model(model.path)});
+  if (model.placement.written) {
+    const size_t layers = model::read_config(hosted->file, model.placement.settings.context).layers;
+    check_written_plan(*model.placement.written, layers + 2, self_.name);
+  }
   hosted->task = share_weights(model, hosted->file);
   for (const auto& other : models_)
     if (other->task.id == hosted->task.id)
@@ -158,7 +163,9 @@ void ClusterHost::make_coordinator(const cluster::StateFolder& folder) {
     const Hosted* hosted = row.get();
     // Strategies that were asked for by name are followed when nodes come, be it faster or not.
     const cluster::PartitionStrategy* strategy = hosted->options.placement.strategy;
-    if (strategy != nullptr && strategy != &cluster::default_strategy()) shell.config.gain_min = 0;
+    if ((strategy != nullptr && strategy != &cluster::default_strategy()) ||
+        hosted->options.placement.written)
+      shell.config.gain_min = 0;
     CoordinatorShell::JobOptions& job = shell.jobs[hosted->job];
     job.model = hosted->task;
     job.plan = [hosted](const cluster::PlanQuestion& question) {

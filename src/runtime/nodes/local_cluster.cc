@@ -21,6 +21,18 @@ constexpr auto kTokenLife = std::chrono::hours(1);
 
 std::string node_name(size_t number) { return fmt::format("node-{}", number); }
 
+// Here it is known who will come.
+void check_names(const cluster::WrittenPlan& plan, size_t nodes) {
+  for (const auto& stage : plan.stages)
+    for (const std::string& name : stage.nodes) {
+      size_t number = 1;
+      while (number <= nodes && node_name(number) != name) ++number;
+      if (number > nodes)
+        fail(Errc::kInvalidArgument, "{}:{}: node: expected {} to {}, found '{}'", plan.name, stage.line,
+             node_name(1), node_name(nodes), name);
+    }
+}
+
 void write_private(const std::filesystem::path& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);
   out << text;
@@ -88,6 +100,7 @@ std::shared_ptr<ClusterHost> LocalCluster::make(ClusterHostOptions host) {
   for (HostedModelOptions& model : host.models) {
     if (model.placement.strategy == nullptr)
       model.placement.strategy = &cluster::first_strategy(cluster::NodeChoice::kAll);
+    if (model.placement.written) check_names(*model.placement.written, options_.nodes);
     model.placement.unknown_link = kLocalLink;
   }
   host.memory_bytes = node.memory_bytes;

@@ -11,6 +11,7 @@
 #include "runtime/chain/row_format.h"
 #include "runtime/planning/memory_forecast.h"
 #include "runtime/planning/plan_model.h"
+#include "runtime/planning/written_placement.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -22,6 +23,7 @@ using cluster::PlanQuestion;
 
 constexpr LinkSpec kFree{.latency_s = 0, .bandwidth = 1e15};
 constexpr LinkSpec kForbidden{.latency_s = 1e6, .bandwidth = 1e15};  // no plan is worth a step of 12 days
+constexpr const char* kFront = "the front";                          // no name of a node has a blank
 constexpr double kMemoryShare = 0.95;  // of what is free: allocators and stacks want some too
 constexpr Duration kStallLeast = std::chrono::seconds(3);
 constexpr double kStallFactor = 6;  // times the longest step, as predicted
@@ -47,6 +49,14 @@ LinkSpec link_between(const PlanQuestion& question, const PlanNode& from, const 
   return spec.bandwidth > 0 ? spec : unknown;
 }
 
+// Names are for people, and unique but for keys that were copied.
+std::string spec_name(const PlanNode& node, const std::vector<PlanNode>& nodes) {
+  const auto same =
+      std::ranges::count_if(nodes, [&](const PlanNode& other) { return other.id.name == node.id.name; });
+  return same == 1 && !node.id.name.empty() ? node.id.name
+                                            : fmt::format("{} ({})", node.id.name, node.id.key);
+}
+
 Result<Question> read_question(const model::ModelFile& file, const PlanQuestion& asked,
                                const PlacementOptions& options, uint64_t activation_bytes, double row_bytes,
                                bool with_front) {
@@ -59,12 +69,12 @@ Result<Question> read_question(const model::ModelFile& file, const PlanQuestion&
   const DType type = main_type(file);
   for (const PlanNode& node : question.nodes) {
     const auto usable = static_cast<uint64_t>(kMemoryShare * static_cast<double>(node.ram_free_bytes));
-    question.spec.nodes.push_back(
-        node_spec(node.capabilities, node.id.key, type, usable - std::min(usable, activation_bytes)));
+    question.spec.nodes.push_back(node_spec(node.capabilities, spec_name(node, question.nodes), type,
+                                            usable - std::min(usable, activation_bytes)));
   }
   if (with_front) {
     cluster::NodeSpec front = question.spec.nodes[question.self];
-    front.name = "front";
+    front.name = kFront;
     front.ram_bytes = 0;
     question.spec.nodes.push_back(front);
   }
@@ -179,6 +189,19 @@ DType main_type(const model::ModelFile& file) {
 
 namespace {
 
+// Which of the two it is: too little memory whoever shares it out, or a split that does not suit the nodes.
+std::string too_little_memory(const MemoryForecast& all, const PlanQuestion& asked, const std::string& why) {
+  uint64_t free = 0;
+  for (const PlanNode& node : asked.nodes) free += node.ram_free_bytes;
+  const std::string figures =
+      fmt::format("the model needs {} of memory ({}); {} node{} {} free{}", format_bytes(all.total()),
+                  all.words(), asked.nodes.size(), asked.nodes.size() == 1 ? " has" : "s have",
+                  format_bytes(free), asked.nodes.size() == 1 ? "" : " together");
+  if (kMemoryShare * static_cast<double>(free) < static_cast<double>(all.total()))
+    return figures + ": too little memory; another node, a shorter context (-c) or fewer --parallel help";
+  return figures + ": enough together, but not as it is split: " + why;
+}
+
 Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQuestion& asked,
                                      const PlacementOptions& options) {
   try {
@@ -188,8 +211,10 @@ Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQue
     const auto row_bytes = static_cast<double>(find_row_format(settings.wire).row_bytes(config.dim));
     const MemoryForecast all =
         forecast_memory(file, model::range_of_pieces(0, layers + 2, layers), settings, 1);
-    const cluster::PartitionStrategy& strategy =
-        options.strategy == nullptr ? cluster::default_strategy() : *options.strategy;
+    const cluster::PartitionStrategy& strategy = options.written
+                                                     ? cluster::first_strategy(cluster::NodeChoice::kGiven)
+                                                 : options.strategy == nullptr ? cluster::default_strategy()
+                                                                               : *options.strategy;
     const bool chooses_order = strategy.nodes == cluster::NodeChoice::kSearched;
     auto question =
         read_question(file, asked, options, all.activation_bytes + kept_bytes(settings, config.dim),
@@ -203,22 +228,21 @@ Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQue
     request.choose_batch = options.objective == cluster::Objective::kThroughput;
     request.options.objective = options.objective;
     request.strategies = {&strategy};
+    if (options.written) {
+      auto written = find_nodes(*options.written, question->nodes);
+      if (!written) return written.status();
+      request.options.custom = *std::move(written);
+    }
     const ModelPlan plan = plan_model(file, question->spec, request);
     const Result<cluster::PlannedChain>& planned = plan.outcomes.front().planned;
-    if (!planned && planned.status().code() == Errc::kOutOfMemory) {
-      uint64_t free = 0;
-      for (const PlanNode& node : asked.nodes) free += node.ram_free_bytes;
-      return Status(Errc::kOutOfMemory,
-                    fmt::format("the model needs {} of memory ({}); {} nodes have {} free together: {}",
-                                format_bytes(all.total()), all.words(), asked.nodes.size(),
-                                format_bytes(free), planned.status().text()));
-    }
+    if (!planned && planned.status().code() == Errc::kOutOfMemory)
+      return Status(Errc::kOutOfMemory, too_little_memory(all, asked, planned.status().text()));
     if (!planned) return planned.status();
     cluster::Plan chosen = planned->plan;
     end_at(chosen, question->self);
     cluster::Placement placement = placement_of(chosen, plan.problem, *question, options.objective);
     for (const std::string& reason : planned->reasons)
-      placement.words += (placement.words.empty() ? "" : "; ") + reason;
+      if (!reason.starts_with(kFront)) placement.words += (placement.words.empty() ? "" : "; ") + reason;
     if (const auto current = asked.current ? plan_of(*asked.current, *question) : std::nullopt;
         current && asked.current->pieces == placement.pieces)
       placement.current_tokens_per_s =
@@ -242,6 +266,10 @@ Result<cluster::Placement> plan_placement(const model::ModelFile& file, const Pl
                              : Status(placement.status().code(), placement.status().text() + without);
     const auto broken = broken_neighbours(*placement, left);
     if (!broken) return placement;
+    if (options.written)
+      return Status(Errc::kNotFound,
+                    fmt::format("{}: {} cannot reach {}, which has the next stage", options.written->name,
+                                broken->first.name, broken->second.name));
     // Not every strategy looks for a way around. Without the one of the two that fewer can reach it finds
     // one.
     const bool drop_second =

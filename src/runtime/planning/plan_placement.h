@@ -1,9 +1,11 @@
 // Answers the coordinator's question who runs what, with the planner and the model's own graph.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "cluster/member/placement.h"
 #include "cluster/partition/partitioner.h"
+#include "cluster/partition/plan_file.h"
 #include "model/formats/model_file.h"
 #include "runtime/chain/stage_settings.h"
 
@@ -15,14 +17,15 @@ DType main_type(const model::ModelFile& file);
 struct PlacementOptions {
   const cluster::PartitionStrategy* strategy = nullptr;  // null: the default one
   cluster::Objective objective = cluster::Objective::kLatency;
+  std::optional<cluster::WrittenPlan> written = {};  // followed to the letter; then `strategy` is not asked
   StageSettings settings;
   // Of links nobody has measured: gigabit Ethernet.
   cluster::LinkSpec unknown_link{.latency_s = 200e-6, .bandwidth = 117e6};
 };
 
 // The coordinator's node has the last stage and with it the head: logits do not travel. kOutOfMemory with
-// figures when the model does not fit on these nodes, kNotFound when the coordinator's node is not among
-// them.
+// figures when the model does not fit on these nodes, kNotFound when the coordinator's node, or one that a
+// written plan names, is not among them.
 Result<cluster::Placement> plan_placement(const model::ModelFile& file, const cluster::PlanQuestion& question,
                                           const PlacementOptions& options);
 

@@ -99,6 +99,21 @@ TEST_F(PlanPlacementTest, TooLittleMemoryIsSaidInFigures) {
       << placement.status().text();
 }
 
+// Of all strategies: where memory is short none is to blame, and nodes have names.
+TEST_F(PlanPlacementTest, MemoryIsNamedAndNotTheStrategy) {
+  for (const char* strategy : {"optimal", "balanced", "uniform", "annealing"}) {
+    options.strategy = &cluster::find_strategy(strategy);
+    const std::string text = plan_placement(file, question(2, uint64_t{1} << 30), options).status().text();
+    EXPECT_NE(text.find("too little memory"), std::string::npos) << text;
+    EXPECT_EQ(text.find(strategy), std::string::npos) << text;
+  }
+  auto uneven = question(2, uint64_t{9} << 30);
+  uneven.nodes[1].ram_free_bytes = uint64_t{1} << 30;
+  options.strategy = &cluster::find_strategy("uniform");
+  const std::string text = plan_placement(file, uneven, options).status().text();
+  EXPECT_NE(text.find("enough together, but not as it is split: uniform: node-2"), std::string::npos) << text;
+}
+
 TEST_F(PlanPlacementTest, WithoutTheCoordinatorsNodeThereIsNoPlan) {
   auto asked = question(3, uint64_t{16} << 30);
   asked.coordinator = node_id(9);

@@ -86,6 +86,8 @@ const SettingRow kSettings[] = {
     {"--state", "state", "FOLDER", "Cluster", "Keys and certificates (default: ~/.local/state/butterfly)",
      &S::state},
     {"--strategy", "strategy", "NAME", "Cluster", kStrategyHelp, &S::strategy},
+    {"--plan", "plan", "FILE", "Cluster",
+     "Who runs what, as this file says: TOML of [[stage]]s, nodes by name", &S::plan},
     {"--plan-for", "plan_for", "WHAT", "Cluster", "What plans are best at: latency or throughput",
      &S::objective},
     {"--wire", "wire", "TYPE", "Cluster",

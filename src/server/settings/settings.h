@@ -54,6 +54,7 @@ struct Settings {
   std::string cluster_listen;
   std::string state;
   std::string strategy;
+  std::string plan;  // file: who runs what, instead of a strategy
   std::string objective = "latency";
   std::string wire = "f32";
   std::string kept_rows = "64MiB";
