@@ -31,6 +31,11 @@ size_t OpenLinks::close_all() {
   return links_.size();
 }
 
+size_t OpenLinks::count_peer(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  return links_.count(key);
+}
+
 size_t OpenLinks::count() const {
   const std::lock_guard lock(mutex_);
   return links_.size();

@@ -19,6 +19,7 @@ class OpenLinks {
   size_t close_peer(const std::string& key);
   size_t close_all();
   size_t count() const;
+  size_t count_peer(const std::string& key) const;
 
  private:
   mutable std::mutex mutex_;

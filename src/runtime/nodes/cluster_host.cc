@@ -142,6 +142,7 @@ void ClusterHost::open_door(const cluster::Hello& hello) {
   NodeDoor::Options door;
   door.listener = transport_->listen(options_.listen).or_throw();
   door.hello = hello;
+  door.open_links = tls_->open_links();
   door.stage_links = &stage_links_;
   door.library = library_.get();
   door.on_control = [this](std::unique_ptr<cluster::Link> link, const cluster::Hello&) {

@@ -99,6 +99,7 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
           ? options.advertise
           : reachable_address(door.listener->address(), own.empty() ? door.listener->address() : own + ":0");
   door.hello = hello;
+  door.open_links = tls->open_links();
   door.stage_links = &stage_links_;
   door.library = library_.get();
   door_ = std::make_unique<NodeDoor>(std::move(door));

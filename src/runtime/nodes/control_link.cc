@@ -29,10 +29,12 @@ ControlLink::~ControlLink() {
 void ControlLink::send(cluster::MessageHead head, std::vector<std::byte> body) {
   const std::lock_guard lock(mutex_);
   if (closing_) return;
-  if (queue_.size() >= kQueueMax) {
+  if (queue_.size() >= kQueueMax || queued_bytes_ + body.size() > kQueueBytesMax) {
     closing_ = true;
     queue_.clear();
+    queued_bytes_ = 0;
   } else {
+    queued_bytes_ += body.size();
     queue_.emplace_back(head, std::move(body));
   }
   changed_.notify_one();
@@ -69,6 +71,7 @@ void ControlLink::write() {
     if (queue_.empty()) break;
     const auto [head, body] = std::move(queue_.front());
     queue_.pop_front();
+    queued_bytes_ -= body.size();
     const Duration timeout = closing_ ? kLastSendMax : kSendMax;
     lock.unlock();
     const Status status = cluster::send_message(*link_, head, body, timeout);

@@ -29,9 +29,10 @@ class ControlLink {
   ControlLink& operator=(const ControlLink&) = delete;
 
   const cluster::NodeId& peer() const { return link_->peer(); }
-  // Queued. A peer that lets more than kQueueMax messages wait is cut off.
+  // Queued. A peer that lets more than kQueueMax messages, or kQueueBytesMax, wait is cut off.
   void send(cluster::MessageHead head, std::vector<std::byte> body);
   static constexpr size_t kQueueMax = 1024;
+  static constexpr size_t kQueueBytesMax = size_t{2} << 20;
   // What was sent before is still written, for a moment; then the link ends.
   void close();
 
@@ -45,6 +46,7 @@ class ControlLink {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::pair<cluster::MessageHead, std::vector<std::byte>>> queue_;
+  size_t queued_bytes_ = 0;
   bool closing_ = false;
   bool silent_ = false;  // no more callbacks
   std::thread reader_, writer_;

@@ -120,5 +120,50 @@ TEST(ControlLinksTest, WhatComesIsAnEventOfTheLoop) {
   EXPECT_FALSE(cluster::receive_message(*a_there, 1000, kLong).ok());
 }
 
+// The loop is busy, and one peer talks without end: it has to wait, and the others are heard.
+TEST(ControlLinksTest, OneThatSaysTooMuchFillsNoMemory) {
+  EventLoop loop([] {}, std::chrono::hours(1));
+  std::promise<void> heard_b;
+  std::promise<void> go_on;
+  std::atomic<size_t> heard_a{0};
+  ControlLinks links(loop, {[&](cluster::LinkNumber link, const cluster::Message&) {
+                              if (link == 2) return heard_b.set_value();
+                              ++heard_a;
+                            },
+                            [](cluster::LinkNumber, const std::string&) {}});
+  loop.start();
+  constexpr size_t kInLink = 4;
+  auto [a, a_there] = cluster::inproc_pair({"me", "me"}, {"a", "a"}, {.messages_max = kInLink});
+  auto [b, b_there] = cluster::inproc_pair({"me", "me"}, {"b", "b"});
+  loop.ask([&] { return links.add(std::move(a)); });
+  loop.ask([&] { return links.add(std::move(b)); });
+  loop.post([&] { go_on.get_future().wait(); });
+  size_t taken = 0;
+  while (taken < 10 * ControlLinks::kUnheardMax &&
+         cluster::send_message(*a_there, {.kind = cluster::MessageKind::kControl}, body_of(9),
+                               std::chrono::milliseconds(200))
+             .ok())
+    ++taken;
+  EXPECT_LE(taken, ControlLinks::kUnheardMax + kInLink + 2);
+  ASSERT_TRUE(
+      cluster::send_message(*b_there, {.kind = cluster::MessageKind::kControl}, body_of(9), kLong).ok());
+  go_on.set_value();
+  EXPECT_EQ(heard_b.get_future().wait_for(kLong), std::future_status::ready);
+  loop.stop();
+  links.clear();
+  EXPECT_GE(heard_a, ControlLinks::kUnheardMax);
+}
+
+TEST(ControlLinkTest, APeerThatReadsNothingIsCutOffByBytes) {
+  auto [here, there] = cluster::inproc_pair({"a", "a"}, {"b", "b"}, {.messages_max = 1});
+  std::promise<std::string> closed;
+  ControlLink link(std::move(here), 1000,
+                   {[](cluster::Message) {}, [&](const std::string& why) { closed.set_value(why); }});
+  constexpr size_t kEach = size_t{64} << 10;
+  for (size_t i = 0; i < ControlLink::kQueueBytesMax / kEach + 3; ++i)
+    link.send({.kind = cluster::MessageKind::kControl}, body_of(kEach));
+  EXPECT_EQ(closed.get_future().wait_for(kLong), std::future_status::ready);
+}
+
 }  // namespace
 }  // namespace butterfly::runtime

@@ -3,13 +3,39 @@
 #include "cluster/member/control_message.h"
 
 namespace butterfly::runtime {
+namespace {
+
+// How many messages of a link wait for the loop.
+class Unheard {
+ public:
+  // Waits for a place. What it returns gives it back, wherever it ends: run or dropped.
+  static std::shared_ptr<void> enter(const std::shared_ptr<Unheard>& all) {
+    std::unique_lock lock(all->mutex_);
+    all->changed_.wait(lock, [&] { return all->count_ < ControlLinks::kUnheardMax; });
+    ++all->count_;
+    return {nullptr, [all](void*) { all->leave(); }};
+  }
+
+ private:
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    --count_;
+    changed_.notify_one();
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t count_ = 0;
+};
+
+}  // namespace
 
 cluster::LinkNumber ControlLinks::add(std::unique_ptr<cluster::Link> link) {
   const cluster::LinkNumber number = next_++;
   ControlLink::Callbacks callbacks;
-  callbacks.on_message = [this, number](cluster::Message message) {
+  callbacks.on_message = [this, number, unheard = std::make_shared<Unheard>()](cluster::Message message) {
     // An event may be copied, a message may not.
-    loop_.post([this, number, kept = std::make_shared<const cluster::Message>(std::move(message))] {
+    loop_.post([this, number, place = Unheard::enter(unheard),
+                kept = std::make_shared<const cluster::Message>(std::move(message))] {
       callbacks_.on_message(number, *kept);
     });
   };

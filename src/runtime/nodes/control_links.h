@@ -18,6 +18,10 @@ class ControlLinks {
     std::function<void(cluster::LinkNumber link, const cluster::Message& message)> on_message;
     std::function<void(cluster::LinkNumber link, const std::string& why)> on_closed;  // once, last
   };
+  // Messages of one link that wait for the loop; then its reader waits, and the peer with it. So one that
+  // says too much fills no memory, and the others are heard in between.
+  static constexpr size_t kUnheardMax = 64;
+
   // Borrows the loop, which ends before this.
   ControlLinks(EventLoop& loop, Callbacks callbacks) : loop_(loop), callbacks_(std::move(callbacks)) {}
 

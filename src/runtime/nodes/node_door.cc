@@ -1,5 +1,9 @@
 #include "runtime/nodes/node_door.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/log.h"
 #include "cluster/enrol/keep_renewed.h"
 #include "cluster/node/measure_link.h"
@@ -92,17 +96,32 @@ void NodeDoor::accept() {
       continue;
     }
     const std::lock_guard lock(mutex_);
-    if (visitors_.size() >= kLinksMax) {
-      log_warn("{}: too many links at once", (*link)->peer().name);
+    const cluster::NodeId peer = (*link)->peer();
+    if (const std::string why = why_not(peer); !why.empty()) {
+      if (crowding_.size() < kLinksMax && crowding_.insert(peer.key).second)
+        log_warn("{}: a link was closed: {}", peer.name, why);
       continue;
     }
+    crowding_.erase(peer.key);
     Visitor& visitor = visitors_.emplace_back();
+    visitor.peer = peer.key;
     auto box = std::make_shared<std::unique_ptr<cluster::Link>>(std::move(*link));
     visitor.thread = std::thread([this, &visitor, box] {
       greet(visitor, std::move(*box));
       visitor.done = true;
     });
   }
+}
+
+std::string NodeDoor::why_not(const cluster::NodeId& peer) const {
+  const auto own = std::ranges::count(visitors_, peer.key, &Visitor::peer);
+  if (static_cast<size_t>(own) >= kLinksPerPeer)
+    return fmt::format("{} of this node's are served here, at most {} may be", own, kLinksPerPeer);
+  const size_t open = options_.open_links == nullptr ? 0 : options_.open_links->count_peer(peer.key);
+  if (open > kOpenPerPeer)
+    return fmt::format("{} with this node are open, at most {} may be", open, kOpenPerPeer);
+  if (visitors_.size() >= kLinksMax) return fmt::format("{} are served here", visitors_.size());
+  return {};
 }
 
 void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {

@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -38,15 +39,25 @@ std::unique_ptr<EventLoop> keep_certificate(const cluster::StateFolder& folder,
                                             const std::string& address);
 
 // One thread accepts; each link that came has one for its greeting and, where the door itself serves it
-// (weights, measurements), for its life. At most kLinksMax at once: more are closed.
+// (weights, measurements), for its life. At most kLinksMax of them at once, and kLinksPerPeer of one node,
+// which with those that were handed on has at most kOpenPerPeer: more are closed. So one member cannot take
+// the places, threads and memory of the others; what a node has rightly is a link for control, a few for
+// the stages of each job, one for weights and one for a probe.
 class NodeDoor {
  public:
-  static constexpr size_t kLinksMax = 256;
+  static constexpr size_t kLinksMax = 1024;
+  static constexpr size_t kLinksPerPeer = 8;
+  static constexpr size_t kOpenPerPeer = 64;
   struct Options {
     std::unique_ptr<cluster::Listener> listener;
     cluster::Hello hello;  // ours; the purpose is the caller's
     // A link for control. Null: nobody may open one here.
     std::function<void(std::unique_ptr<cluster::Link> link, const cluster::Hello& hello)> on_control;
+    // What members that ask for the state of the cluster get. Null: nobody may ask here.
+    std::function<std::string()> status;
+    // Whose program does not fit ours, in words. May be null.
+    std::function<void(const cluster::NodeId& peer, const std::string& why)> on_refused;
+    std::shared_ptr<const cluster::OpenLinks> open_links;  // of this node, to count; may be null
     StageLinks* stage_links = nullptr;
     const cluster::WeightLibrary* library = nullptr;
   };
@@ -60,11 +71,14 @@ class NodeDoor {
 
  private:
   struct Visitor {
+    std::string peer;  // key
     std::thread thread;
     std::shared_ptr<cluster::Link> link;  // null when it was handed on
     std::atomic<bool> done{false};
   };
   void accept();
+  // Empty, or why one more link of this peer is not taken. With the mutex.
+  std::string why_not(const cluster::NodeId& peer) const;
   void greet(Visitor& visitor, std::unique_ptr<cluster::Link> link);
   void serve(Visitor& visitor, cluster::LinkPurpose purpose);
   void reap(bool all);
@@ -74,6 +88,7 @@ class NodeDoor {
   std::thread acceptor_;
   std::mutex mutex_;
   std::list<Visitor> visitors_;
+  std::set<std::string> crowding_;  // keys that were told in the log; of the acceptor's thread
 };
 
 }  // namespace butterfly::runtime

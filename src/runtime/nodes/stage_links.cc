@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace butterfly::runtime {
 
@@ -18,12 +19,24 @@ void StageLinks::put(cluster::JobId job, cluster::Epoch epoch, std::unique_ptr<c
     gone = std::move(link);
     return;
   }
-  if (waiting_.size() >= kWaitingMax) {
-    gone = std::move(waiting_.front().link);
-    waiting_.pop_front();
+  std::map<std::string, size_t> of_peer;
+  for (const Waiting& w : waiting_) ++of_peer[w.link->peer().key];
+  std::string crowding;
+  if (of_peer[link->peer().key] >= kWaitingPerPeer)
+    crowding = link->peer().key;
+  else if (waiting_.size() >= kWaitingMax)
+    crowding = std::ranges::max_element(of_peer, {}, [](const auto& row) { return row.second; })->first;
+  if (!crowding.empty()) {
+    const auto oldest = oldest_of(crowding);
+    gone = std::move(oldest->link);
+    waiting_.erase(oldest);
   }
   waiting_.push_back({job, epoch, std::move(link)});
   changed_.notify_all();
+}
+
+std::list<StageLinks::Waiting>::iterator StageLinks::oldest_of(const std::string& key) {
+  return std::ranges::find_if(waiting_, [&](const Waiting& w) { return w.link->peer().key == key; });
 }
 
 Result<std::unique_ptr<cluster::Link>> StageLinks::take(cluster::JobId job, cluster::Epoch epoch,

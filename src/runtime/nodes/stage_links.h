@@ -16,7 +16,10 @@ namespace butterfly::runtime {
 // Thread-safe.
 class StageLinks {
  public:
-  static constexpr size_t kWaitingMax = 64;  // the oldest goes when one more comes
+  // When one more comes, the oldest of the same peer goes; when all places are taken, the oldest of the peer
+  // that has the most. So nobody pushes out the links of others.
+  static constexpr size_t kWaitingPerPeer = 16;
+  static constexpr size_t kWaitingMax = 512;
 
   void put(cluster::JobId job, cluster::Epoch epoch, std::unique_ptr<cluster::Link> link);
   // The link of this job and epoch from this peer; waits for it. kTimeout; kCancelled after cancel() of the
@@ -34,6 +37,8 @@ class StageLinks {
     cluster::Epoch epoch;
     std::unique_ptr<cluster::Link> link;
   };
+  std::list<Waiting>::iterator oldest_of(const std::string& key);
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Waiting> waiting_;

@@ -62,11 +62,23 @@ TEST(StageLinksTest, JobsHaveTheirOwn) {
   EXPECT_TRUE(links.take(1, 5, {"a", "a"}, kSoon).ok()) << "the other job's plan holds";
 }
 
-TEST(StageLinksTest, TheOldestMakesRoom) {
+TEST(StageLinksTest, TheOldestOfTheSamePeerMakesRoom) {
   StageLinks links;
-  for (size_t i = 0; i <= StageLinks::kWaitingMax; ++i) links.put(kJob, i + 1, link_from("a"));
+  links.put(kJob, 1, link_from("b"));
+  for (size_t i = 0; i <= StageLinks::kWaitingPerPeer; ++i) links.put(kJob, i + 1, link_from("a"));
   EXPECT_EQ(links.take(kJob, 1, {"a", "a"}, kSoon).status().code(), Errc::kTimeout);
   EXPECT_TRUE(links.take(kJob, 2, {"a", "a"}, kSoon).ok());
+  EXPECT_TRUE(links.take(kJob, 1, {"b", "b"}, kSoon).ok()) << "others' links are not touched";
+}
+
+// Many members together: those who have the most make room.
+TEST(StageLinksTest, AFullHouseTakesFromThoseWhoHaveMost) {
+  StageLinks links;
+  const size_t crowds = StageLinks::kWaitingMax / StageLinks::kWaitingPerPeer;
+  links.put(kJob, 1, link_from("good"));
+  for (size_t i = 0; i < crowds * StageLinks::kWaitingPerPeer; ++i)
+    links.put(kJob, i + 1, link_from("bad-" + std::to_string(i % crowds)));
+  EXPECT_TRUE(links.take(kJob, 1, {"good", "good"}, kSoon).ok());
 }
 
 }  // namespace
