@@ -34,6 +34,9 @@ void check_cluster_settings(const Settings& settings) {
          settings.strategy);
   if (settings.cluster && settings.local_nodes > 0)
     fail(Errc::kInvalidArgument, "--cluster and --local-nodes exclude each other");
+  if (settings.dead_seconds <= settings.suspect_seconds)
+    fail(Errc::kInvalidArgument, "--dead-after {}: expected more than --suspect-after, which is {}",
+         settings.dead_seconds, settings.suspect_seconds);
   if (!settings.lora.empty())
     fail(Errc::kUnsupported,
          "--lora: a cluster serves no adapters, since its nodes get their layers from one model file and "
@@ -60,6 +63,8 @@ runtime::ClusterHostOptions cluster_options(const Settings& settings, const std:
         std::min(runtime::StageSettings::kKeptBytesMax, parse_bytes(settings.kept_rows).or_throw());
   }
   if (!settings.memory.empty()) host.memory_bytes = parse_bytes(settings.memory).or_throw();
+  host.health = {.suspect_after = std::chrono::seconds(settings.suspect_seconds),
+                 .dead_after = std::chrono::seconds(settings.dead_seconds)};
   host.nodes_wanted = settings.nodes;
   host.nodes_wait = std::chrono::seconds(settings.nodes_seconds);
   host.compute = &compute;

@@ -18,6 +18,7 @@
 namespace butterfly::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -185,9 +186,20 @@ TEST(StatusOutput, AnIdleNodeIsExplained) {
   cluster::ClusterStatus status = sample();
   EXPECT_THAT(status_text(status), Not(HasSubstr("idle:")));
   status.nodes[1].role = "idle";
-  EXPECT_THAT(status_text(status), HasSubstr("idle: b: the plan does without"));
+  EXPECT_THAT(status_text(status), HasSubstr("idle: b: the plan does without ('serve --strategy"));
+  status.words = "b left out: it has 1.0 GiB, the smallest piece needs 2.0 GiB";
+  EXPECT_THAT(status_text(status),
+              AllOf(HasSubstr("without: b left out: it has 1.0 GiB"), Not(HasSubstr("--strategy"))))
+      << "no strategy makes room";
   status.serving = false;
   EXPECT_THAT(status_text(status), Not(HasSubstr("idle:")));
+}
+
+TEST(StatusOutput, WhoIsRefusedIsShownWithTheReason) {
+  cluster::ClusterStatus status = sample();
+  status.refused.push_back({"old-laptop", "k9", "node old-laptop runs version 0.0.9 of butterfly", 4, 12});
+  EXPECT_THAT(status_text(status),
+              HasSubstr("refused: old-laptop, 12.0 s ago, 4 times: node old-laptop runs version 0.0.9"));
 }
 
 TEST(StatusOutput, APageFitsTheTerminal) {

@@ -15,6 +15,7 @@
 #include "cli/console/terminal.h"
 #include "cli/nodes/cluster_access.h"
 #include "cli/nodes/doctor_checks.h"
+#include "cli/nodes/member_status.h"
 #include "cluster/node/addresses.h"
 #include "kernels/simd/target.h"
 #include "server/management_client.h"
@@ -48,7 +49,11 @@ Findings look(const DoctorOptions& options) {
   add(check_measured(state_path(options.state), default_thread_count(), cluster::wall_now()));
   if (!options.reach.empty()) add(check_reach(options.reach, std::chrono::seconds(3)));
   if (options.discover) add(check_network(cluster::discover(std::chrono::seconds(1))));
-  if (const auto socket = options.choice.find()) add(check_cluster(ask_status(*socket)));
+  if (const auto socket = options.choice.find()) {
+    add(check_cluster(ask_status(*socket)));
+  } else if (const auto member = options.choice.given() ? std::nullopt : member_status(options.state)) {
+    add(check_member(*member));
+  }
   return all;
 }
 

@@ -16,7 +16,9 @@
 #include "cli/console/terminal.h"
 #include "cli/console/version.h"
 #include "cli/nodes/cluster_access.h"
+#include "cli/nodes/firewall.h"
 #include "cli/nodes/node_setup.h"
+#include "cli/nodes/node_view.h"
 #include "cluster/enrol/join.h"
 #include "cluster/node/addresses.h"
 #include "cluster/node/discovery.h"
@@ -25,7 +27,6 @@
 namespace butterfly::cli {
 namespace {
 
-constexpr const char* kCoordinatorFile = "coordinator";
 constexpr Duration kJoinMax = std::chrono::seconds(20);
 constexpr Duration kThereMax = std::chrono::minutes(2);  // for the cluster to listen
 constexpr int kTriesMin = 5;  // also when that time is over: a machine may have stood still meanwhile
@@ -145,6 +146,25 @@ std::string coordinator_address(const cluster::StateFolder& folder, const std::s
 
 uint64_t bytes_of(const std::string& text) { return text.empty() ? 0 : parse_bytes(text).or_throw(); }
 
+// What has changed, for the log and for `status` and `doctor`.
+void tell(const NodeView& view, const JoinOptions& options, const cluster::StateFolder& folder,
+          std::optional<NodeView>& told) {
+  if (told && told->same(view)) return;
+  if (!view.problem.empty() && (!told || told->problem != view.problem)) log_warn("{}", view.problem);
+  if (!view.notice.empty() && (!told || told->notice != view.notice))
+    log_warn("{}; the cluster plans around it. To mend it: {}{}", view.notice,
+             firewall_command(port_of(view.address)),
+             options.listen.empty()
+                 ? "; the port is another at every start: 'butterfly join --listen HOST:PORT' fixes it"
+                 : "");
+  told = view;
+  try {
+    write_node_view(folder, view);
+  } catch (const Error& error) {
+    log_debug("{}", error.what());  // a full disk, say: nothing depends on it
+  }
+}
+
 int join(const JoinOptions& options) {
   install_end_signals();
   const cluster::StateFolder folder = cluster::StateFolder::make(state_path(options.state));
@@ -170,13 +190,12 @@ int join(const JoinOptions& options) {
   if (!options.quiet)
     fmt::print(stderr, "Node '{}' at {} works for {} (Ctrl-C ends it; 'butterfly join' starts it again)\n",
                running.self().name, running.address(), address);
-  std::string said;
+  std::optional<NodeView> told;
   while (!end_asked_for() && !given_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    const runtime::NodeShell::View view = running.view();
-    if (view.problem != said && !view.problem.empty()) log_warn("{}", view.problem);
-    said = view.problem;
+    tell(node_view(running.view(), running.self().name, running.address(), address), options, folder, told);
   }
+  tell(node_view(running.view(), running.self().name, running.address(), address), options, folder, told);
   running.stop("the node was told to end");
   return given_up ? kExitFailure : kExitOk;
 }

@@ -12,6 +12,9 @@
 
 namespace butterfly::cli {
 
+// In the state folder of a node that has joined: the address of its coordinator.
+inline constexpr const char* kCoordinatorFile = "coordinator";
+
 // --state FOLDER.
 Flag add_state_flag(CLI::App& app, std::string& folder);
 std::filesystem::path state_path(const std::string& folder);  // empty: the default one
@@ -23,6 +26,7 @@ struct CoordinatorChoice {
   std::optional<size_t> port;
   std::string socket;
   void add_to(CLI::App& app);
+  bool given() const { return port.has_value() || !socket.empty(); }
 
   // The socket of a running coordinator, or nothing. Throws Error kNotFound if one was chosen and is not
   // there.

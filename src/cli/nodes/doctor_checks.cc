@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/nodes/cluster_access.h"
+#include "cli/nodes/firewall.h"
 #include "cluster/identity/credentials.h"
 #include "cluster/identity/renewal.h"
 #include "cluster/node/addresses.h"
@@ -205,9 +206,9 @@ Findings check_cluster(const cluster::ClusterStatus& status) {
     by_version[node.program].insert(node.name);
     by_name[node.name].insert(node.key);
     if (node.state == "suspect")
-      out.push_back({Level::kWarning, "health",
-                     fmt::format("{}: nothing heard for {:.1f} s", node.name, node.silent_s),
-                     "look at its load and its network; it is dropped after 3 s"});
+      out.push_back(
+          {Level::kWarning, "health", fmt::format("{}: nothing heard for {:.1f} s", node.name, node.silent_s),
+           "look at its load and its network; it is dropped when it stays silent (serve --dead-after)"});
     if (std::abs(node.clock_ahead_s) > kClockAhead_s)
       out.push_back(
           {Level::kProblem, "clock",
@@ -239,6 +240,16 @@ Findings check_cluster(const cluster::ClusterStatus& status) {
     if (keys.size() > 1)
       out.push_back({Level::kWarning, "names", fmt::format("{} nodes are called '{}'", keys.size(), name),
                      "use keys with 'butterfly node remove', and give one another name with 'join --name'"});
+  for (const cluster::UnreachableStatus& row : status.unreachable)
+    out.push_back(
+        {Level::kProblem, "reach",
+         fmt::format("{} cannot reach {} at {}: {}", row.from, row.to, row.address, row.why),
+         fmt::format("on {}: {}; 'butterfly doctor' there says which, and 'join --listen HOST:PORT' "
+                     "fixes the port",
+                     row.to, firewall_commands(port_of(row.address)))});
+  for (const cluster::RefusedStatus& row : status.refused)
+    out.push_back({Level::kWarning, "refused", fmt::format("{}: {}", row.name, row.why),
+                   "docs/cluster.md has the order of an upgrade"});
   if (status.counters.duplicate_ids > 0)
     out.push_back({Level::kProblem, "identity",
                    fmt::format("{} times a second machine came with the identity of one that is here",
@@ -248,6 +259,28 @@ Findings check_cluster(const cluster::ClusterStatus& status) {
     out.push_back(
         fine("cluster", fmt::format("{} node{}, {}", status.nodes.size(), status.nodes.size() == 1 ? "" : "s",
                                     status.serving ? "serving" : "not serving: " + status.reason)));
+  return out;
+}
+
+Findings check_member(const MemberStatus& member) {
+  constexpr const char* kCheck = "node";
+  Findings out;
+  if (member.view && !member.view->notice.empty())
+    out.push_back(
+        {Level::kProblem, "reach", member.view->notice, firewall_command(port_of(member.view->address))});
+  if (!member.view || !runs(*member.view))
+    out.push_back(
+        {Level::kWarning, kCheck, "the node of this machine does not run", "start it: 'butterfly join'"});
+  else if (!member.view->problem.empty())
+    out.push_back({Level::kProblem, kCheck, member.view->problem, "see 'butterfly status'"});
+  if (!member.cluster) {
+    out.push_back({Level::kProblem, "coordinator",
+                   fmt::format("{} cannot be asked: {}", member.coordinator, member.cluster.status().text()),
+                   fmt::format("'butterfly doctor {}' says whether it can be reached", member.coordinator)});
+    return out;
+  }
+  const Findings all = check_cluster(*member.cluster);
+  out.insert(out.end(), all.begin(), all.end());
   return out;
 }
 

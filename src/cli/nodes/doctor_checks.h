@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/nodes/member_status.h"
 #include "cluster/identity/wall_time.h"
 #include "cluster/member/status.h"
 #include "cluster/node/discovery.h"
@@ -40,5 +41,7 @@ Findings check_reach(const std::string& address, std::chrono::milliseconds timeo
 Findings check_network(const Result<std::vector<cluster::FoundCluster>>& found);
 // Nodes among each other: versions, clocks, doubled identities and names, silence, links.
 Findings check_cluster(const cluster::ClusterStatus& status);
+// This machine as a node: whether its coordinator answers, whether it runs, whether others reach it.
+Findings check_member(const MemberStatus& member);
 
 }  // namespace butterfly::cli

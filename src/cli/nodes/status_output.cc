@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "base/units.h"
+#include "cli/nodes/firewall.h"
 #include "cluster/partition/partitioner.h"
+#include "cluster/partition/reasons.h"
 
 namespace butterfly::cli {
 namespace {
@@ -126,8 +128,29 @@ std::string idle(const ClusterStatus& s) {
     if (s.serving && s.change.empty() && node.state == "up" && node.role == "idle")
       names.push_back(node.name);
   if (names.empty()) return {};
-  return fmt::format("idle: {}: the plan does without ('serve --strategy {}' gives every node a part)\n",
-                     fmt::join(names, ", "), cluster::first_strategy(cluster::NodeChoice::kAll).name);
+  // No strategy makes room.
+  const bool no_room = s.words.find(cluster::kRoomForNothing) != std::string::npos;
+  const std::string advice = no_room ? ""
+                                     : fmt::format(" ('serve --strategy {}' gives every node a part)",
+                                                   cluster::first_strategy(cluster::NodeChoice::kAll).name);
+  return fmt::format("idle: {}: the plan does without{}{}{}\n", fmt::join(names, ", "), advice,
+                     s.words.empty() ? "" : ": ", s.words);
+}
+
+std::string unreachable(const ClusterStatus& s) {
+  std::string out;
+  for (const cluster::UnreachableStatus& row : s.unreachable)
+    out += fmt::format("unreachable: {} cannot reach {} at {}: {}; on {}: {}\n", row.from, row.to,
+                       row.address, row.why, row.to, firewall_commands(port_of(row.address)));
+  return out;
+}
+
+std::string refused(const ClusterStatus& s) {
+  std::string out;
+  for (const cluster::RefusedStatus& row : s.refused)
+    out += fmt::format("refused: {}, {} ago, {} time{}: {}\n", row.name, seconds_text(row.ago_s), row.times,
+                       row.times == 1 ? "" : "s", row.why);
+  return out;
 }
 
 std::string losses(const ClusterStatus& s) {
@@ -152,8 +175,8 @@ std::string events(const ClusterStatus& s, size_t events_max) {
 }  // namespace
 
 std::string status_text(const ClusterStatus& status, size_t events_max, size_t columns) {
-  std::string out =
-      first_line(status) + job_lines(status) + table(status, columns) + idle(status) + losses(status);
+  std::string out = first_line(status) + job_lines(status) + table(status, columns) + idle(status) +
+                    unreachable(status) + refused(status) + losses(status);
   if (!status.last_failure.empty()) out += fmt::format("last failure: {}\n", status.last_failure);
   for (const cluster::JobStatus& job : status.jobs)
     if (job.rows_again > 0)

@@ -159,7 +159,13 @@ template <typename F>
 void fields(F& f, Of<F, Welcome>& m) {
   f.u64(m.incarnation);
   f.duration(m.beat_every);
+  f.duration(m.silent_after);
   key_fields(f, m.removed);
+}
+template <typename F>
+void fields(F& f, Of<F, Notice>& m) {
+  f.u64(m.incarnation);
+  f.text(m.text, kTextBytesMax);
 }
 template <typename F>
 void fields(F& f, Of<F, Removed>& m) {

@@ -160,6 +160,7 @@ struct Welcome {
   static constexpr std::string_view kName = "welcome";
   Incarnation incarnation = 0;
   Duration beat_every{};
+  Duration silent_after{};  // a coordinator that says nothing for so long is gone, as it thinks of its nodes
   std::vector<std::string> removed = {};  // keys that may not connect any more; see Removed
 };
 
@@ -194,6 +195,15 @@ struct Abandon {
   Incarnation incarnation = 0;
   Epoch epoch = 0;
   JobId job = kFirstJob;
+};
+
+// Something that whoever started this node should know: that others cannot reach it, say. Empty: that is
+// over.
+struct Notice {
+  static constexpr uint8_t kType = 43;
+  static constexpr std::string_view kName = "notice";
+  Incarnation incarnation = 0;
+  std::string text = {};
 };
 
 // Have these weights on disk, and see whether the next stage can be reached. What runs goes on.
@@ -241,7 +251,7 @@ struct Measure {
 
 using ToCoordinator = std::variant<Join, Beat, Prepared, Ready, Started, Trouble, LinkReport, Leave>;
 using ToWorker =
-    std::variant<Welcome, Refuse, Alive, Prepare, Assign, Go, Release, Measure, Removed, Abandon>;
+    std::variant<Welcome, Refuse, Alive, Prepare, Assign, Go, Release, Measure, Removed, Abandon, Notice>;
 
 // At most kControlBytesMax. BF_CHECKs that every text and list is within its bound: shorten() texts first.
 std::vector<std::byte> encode(const ToCoordinator& message);

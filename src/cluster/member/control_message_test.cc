@@ -32,7 +32,7 @@ std::vector<ToCoordinator> to_coordinator() {
 }
 
 std::vector<ToWorker> to_worker() {
-  return {Welcome{9, std::chrono::milliseconds(250)},
+  return {Welcome{9, std::chrono::milliseconds(250), std::chrono::seconds(3), {"key-c"}},
           Refuse{true, "no"},
           Alive{9},
           Prepare{9, assignment(11)},
@@ -41,7 +41,8 @@ std::vector<ToWorker> to_worker() {
           Release{9, 13},
           Measure{9, node_id(4), "10.0.0.4:1"},
           Removed{9, {"key-a", "key-b"}},
-          Abandon{9, 14, 3}};
+          Abandon{9, 14, 3},
+          Notice{9, "nobody reaches you"}};
 }
 
 // Equal bytes are equal messages, for every field is in them.

@@ -101,10 +101,20 @@ void Coordinator::check_links(TimePoint now) {
 void Coordinator::refuse(LinkNumber link, std::string text, bool forever, TimePoint now) {
   const auto open = links_.find(link);
   if (open == links_.end()) return;
-  ++cluster_.counters().refused;
-  cluster_.note(now, EventKind::kRefused, open->second.peer.name, 0, text);
+  node_refused(open->second.peer, text, now);
   cluster_.act(SendToWorker{link, Refuse{forever, shorten(text)}});
   close(link, std::move(text));
+}
+
+// One that comes again and again is one event.
+void Coordinator::node_refused(const NodeId& peer, const std::string& why, TimePoint now) {
+  ++cluster_.counters().refused;
+  if (!within_bounds(peer)) return;
+  if (!refused_.contains(peer.key) && refused_.size() >= config().refused_max)
+    refused_.erase(std::ranges::min_element(refused_, {}, [](const auto& row) { return row.second.last; }));
+  RefusedNode& row = refused_[peer.key];
+  if (row.why != why) cluster_.note(now, EventKind::kRefused, peer.name, 0, why);
+  row = {peer, why, row.times + 1, now};
 }
 
 Coordinator::Refusal Coordinator::why_refuse(const NodeId& peer, const Join& message, TimePoint now) {
@@ -142,12 +152,16 @@ Coordinator::Refusal Coordinator::why_refuse(const NodeId& peer, const Join& mes
   return {};
 }
 
-// Forgets the member that has been away longest.
+// Forgets one that is away: rather one that left or was removed than one that may come back, and of those
+// the one that was last heard of longest ago.
 bool Coordinator::make_room() {
-  auto oldest = cluster_.members().end();
-  for (auto it = cluster_.members().begin(); it != cluster_.members().end(); ++it)
-    if (!it->second.here() &&
-        (oldest == cluster_.members().end() || it->second.pulse.heard_at() < oldest->second.pulse.heard_at()))
+  auto& members = cluster_.members();
+  const auto rank = [](const Member& member) {
+    return std::pair(member.state == NodeState::kDead, member.pulse.heard_at());
+  };
+  auto oldest = members.end();
+  for (auto it = members.begin(); it != members.end(); ++it)
+    if (!it->second.here() && (oldest == members.end() || rank(it->second) < rank(oldest->second)))
       oldest = it;
   if (oldest == cluster_.members().end()) return false;
   cluster_.forget_links(oldest->first);
@@ -166,6 +180,7 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
   if (returned && known->second.here())
     lose(known->second, NodeState::kDead, EventKind::kDead, "it came back over a new link", now);
   links_.at(link).joined = true;
+  refused_.erase(peer.key);
   Member& member = cluster_.members()[peer.key];
   member.id = peer;
   member.state = NodeState::kUp;
@@ -185,7 +200,7 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
                 fmt::format("{}, {} thread{}, {}", member.capabilities.cpu, member.capabilities.threads,
                             member.capabilities.threads == 1 ? "" : "s",
                             format_bytes(member.capabilities.ram_limit_bytes)));
-  Welcome welcome{config().incarnation, config().beat_every, {}};
+  Welcome welcome{config().incarnation, config().beat_every, config().health.dead_after, {}};
   for (const std::string& key : removed_)
     if (welcome.removed.size() < kRemovedMax) welcome.removed.push_back(key);
   cluster_.send(member, std::move(welcome));

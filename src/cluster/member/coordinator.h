@@ -31,6 +31,8 @@ class Coordinator final : private OtherJobs {
   void received(LinkNumber link, const ToCoordinator& message, TimePoint now);
   // What came over the link is no message: decode_to_coordinator() said so.
   void received_garbage(LinkNumber link, std::string_view why, TimePoint now);
+  // Who opened a link was sent away before it could join: its program does not fit.
+  void node_refused(const NodeId& peer, const std::string& why, TimePoint now);
   // The shell's answers are known by their epochs.
   void planned(Epoch epoch, Result<Placement> placement, TimePoint now);
   void steps_paused(Epoch next, TimePoint now);
@@ -56,6 +58,8 @@ class Coordinator final : private OtherJobs {
   // ---- State, for status pages, tests and the shell ----
   const CoordinatorConfig& config() const { return cluster_.config(); }
   const std::map<std::string, Member>& members() const { return cluster_.members(); }  // by key
+  const std::map<std::string, RefusedNode>& refused() const { return refused_; }       // by key
+  const std::map<Membership::Pair, UnreachablePair>& unreachable() const { return cluster_.unreachable(); }
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   const Job* job(JobId id) const;
   const std::map<Membership::Pair, LinkFigures>& links() const { return cluster_.links(); }
@@ -112,6 +116,7 @@ class Coordinator final : private OtherJobs {
   std::map<JobId, Job> jobs_;
   std::map<LinkNumber, OpenLink> links_;
   std::set<std::string> removed_;
+  std::map<std::string, RefusedNode> refused_;
   TimePoint beat_at_{}, ticked_at_{};
 };
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cluster/member/status.h"
 #include "cluster/testing/member_samples.h"
 
 namespace butterfly::cluster {
@@ -430,6 +431,91 @@ TEST_F(CoordinatorTest, StrangersAreRefusedInWords) {
   pass(seconds(6));
   EXPECT_EQ(all<CloseLink>().size(), 2u);
   EXPECT_EQ(coordinator.members().size(), 0u);
+}
+
+TEST_F(CoordinatorTest, WhoIsRefusedIsRememberedUntilItFits) {
+  CoordinatorConfig few = config();
+  few.refused_max = 2;
+  restart(few);
+  for (int node = 1; node <= 3; ++node, now += seconds(1))
+    for (int times = 0; times < 3; ++times) coordinator.node_refused(node_id(node), "another version", now);
+  ASSERT_EQ(coordinator.refused().size(), 2u) << "the oldest went";
+  EXPECT_FALSE(coordinator.refused().contains(node_id(1).key));
+  EXPECT_EQ(coordinator.refused().at(node_id(3).key).times, 3u);
+  EXPECT_EQ(coordinator.counters().refused, 9u);
+  EXPECT_EQ(coordinator.events().last_number(), 3u) << "one that comes again and again is one event";
+  const ClusterStatus status = status_of(coordinator, {}, now, 0);
+  ASSERT_EQ(status.refused.size(), 2u);
+  EXPECT_EQ(status.refused[0].name, "node-3") << "the latest first";
+  EXPECT_EQ(parse_status(to_json(status))->refused[0].why, "another version");
+  join(3);
+  EXPECT_FALSE(coordinator.refused().contains(node_id(3).key));
+}
+
+TEST_F(CoordinatorTest, RoomIsMadeByStateAndAge) {
+  join(0);
+  // The last one left on purpose, the others died, the one with the largest key first.
+  const int count = static_cast<int>(kNodesMax) - 1;
+  for (int node = 1; node <= count; ++node) join(node);
+  for (int node = count - 1; node >= 1; --node, now += milliseconds(1)) {
+    say(node, Beat{});
+    coordinator.link_closed(link_of(node), "gone", now);
+  }
+  say(count, Beat{});
+  say(count, Leave{"done"});
+  ASSERT_EQ(coordinator.members().size(), kNodesMax);
+  join(1000);
+  EXPECT_FALSE(coordinator.members().contains(node_id(count).key)) << "who left will not come back";
+  now += seconds(1);
+  join(1001, 2001);
+  EXPECT_TRUE(coordinator.members().contains(node_id(1).key)) << "it died last";
+  EXPECT_EQ(coordinator.members().size(), kNodesMax);
+}
+
+TEST_F(CoordinatorTest, WhileLinksAreMeasuredItSaysSo) {
+  CoordinatorConfig measuring = config();
+  measuring.measure_links = true;
+  measuring.nodes_wanted = 3;
+  restart(measuring);
+  join(0);
+  EXPECT_THAT(job().why_not_serving(), HasSubstr("waiting for nodes, 1 of 3"));
+  join(1);
+  join(2);
+  pass(milliseconds(100));
+  EXPECT_EQ(job().why_not_serving(), "measuring links, 0 of 3 done");
+  const auto asked = sent<Measure>();
+  ASSERT_EQ(asked.size(), 1u);
+  for (const auto& [key, member] : coordinator.members())
+    if (member.link == asked[0].first)
+      coordinator.received(member.link, LinkReport{asked[0].second.peer, Errc::kOk, "", {1e-3, 1e8}}, now);
+  EXPECT_EQ(job().why_not_serving(), "measuring links, 1 of 3 done");
+}
+
+TEST_F(CoordinatorTest, WhoCannotBeReachedIsToldAndShown) {
+  CoordinatorConfig measuring = config();
+  measuring.measure_links = true;
+  restart(measuring);
+  join(0);
+  join(1);
+  join(2);
+  pass(milliseconds(100));
+  ASSERT_EQ(sent<Measure>().size(), 1u);
+  EXPECT_EQ(sent<Measure>()[0].first, link_of(0)) << "the coordinator's node tries first";
+  const NodeId target = sent<Measure>()[0].second.peer;
+  const int node = target == node_id(1) ? 1 : 2;
+  say(0, LinkReport{target, Errc::kPeerLost, "Connection refused", {}});
+  ASSERT_EQ(sent<Notice>().size(), 1u);
+  EXPECT_EQ(sent<Notice>()[0].first, link_of(node));
+  EXPECT_THAT(sent<Notice>()[0].second.text, HasSubstr("node-0 cannot reach this node at"));
+  const ClusterStatus status = *parse_status(to_json(status_of(coordinator, {}, now, 0)));
+  ASSERT_EQ(status.unreachable.size(), 1u);
+  EXPECT_EQ(status.unreachable[0].from, "node-0");
+  EXPECT_EQ(status.unreachable[0].to, target.name);
+  EXPECT_EQ(status.unreachable[0].why, "Connection refused");
+  EXPECT_TRUE(coordinator.members().at(target.key).here()) << "it stays a member, and is planned around";
+  // It is gone with either of the two.
+  say(node, Leave{"done"});
+  EXPECT_TRUE(coordinator.unreachable().empty());
 }
 
 TEST_F(CoordinatorTest, SecondNodeWithTheSameIdentityIsRefused) {

@@ -9,6 +9,7 @@
 
 namespace butterfly::cluster {
 
+// By flags of `serve`: networks that stutter want more, racks that must not stand still want less.
 struct HealthLimits {
   Duration suspect_after = std::chrono::seconds(1);
   Duration dead_after = std::chrono::seconds(3);

@@ -70,6 +70,9 @@ std::string Job::why_not_serving() const {
     return fmt::format("{} plan {}", change_phase_name(change_->phase),
                        plan_number(incarnation, change_->epoch));
   if (!why_waiting_.empty()) return why_waiting_;
+  if (const std::string measuring = cluster_.survey_words();
+      !measuring.empty() && cluster_.nodes_here() >= cluster_.nodes_wanted())
+    return measuring;
   return fmt::format("waiting for nodes, {} of {} are here", cluster_.nodes_here(), cluster_.nodes_wanted());
 }
 
@@ -386,7 +389,7 @@ void Job::prepared(Member& member, const Prepared& message, TimePoint now) {
   const Member* peer = cluster_.find(message.peer);
   if (current && message.code != Errc::kOk && peer != nullptr) {
     // Its weights are there, the way to the next stage is not. What is served goes on.
-    cluster_.note_broken(member.id, peer->id, true, now);
+    cluster_.cannot_reach(member, *peer, message.text, now);
     give_up_change(fmt::format("{} cannot reach {}: {}", member.id.name, peer->id.name, message.text),
                    member.id.name, now);
     return want_plan(now + retry_delay());

@@ -13,6 +13,7 @@ namespace butterfly::cluster {
 namespace {
 
 constexpr size_t kOthersAsked = 3;
+constexpr size_t kUnreachableMax = 256;  // pairs remembered, for status pages
 
 // The same few peers for a node every time, others for every node.
 uint64_t rank_of(const std::string& a, const std::string& b) {
@@ -30,6 +31,8 @@ void Membership::survey_pair(const Member& from, const Member& to, TimePoint now
   if (measured != measured_at_.end() && now - measured->second < config_.figures_age) return;
   if (measuring_ && measuring_->first == pair) return;
   if (std::find(survey_.begin(), survey_.end(), pair) != survey_.end()) return;
+  if (survey_.empty() && !measuring_) survey_size_ = 0;
+  ++survey_size_;
   // Those of the coordinator's node first: they tell who can be reached at all.
   auto at = survey_.end();
   if (pair.first == config_.self.key)
@@ -61,9 +64,44 @@ void Membership::survey_chain(const Placement& placement, TimePoint now) {
   }
 }
 
+// Whoever asks for the status hears of it, and `to` itself: most often a firewall there is in the way, and
+// only its user can open it.
+void Membership::cannot_reach(const Member& from, const Member& to, const std::string& why, TimePoint now) {
+  note_broken(from.id, to.id, true, now);
+  const Pair pair(from.id.key, to.id.key);
+  if (unreachable_.size() < kUnreachableMax || unreachable_.contains(pair))
+    unreachable_[pair] = {from.id, to.id, to.address, why, now};
+  send(to, Notice{config_.incarnation, shorten(fmt::format("{} cannot reach this node at {}: {}",
+                                                           from.id.name, to.address, why))});
+}
+
+// Takes the notice back once nobody is left who cannot reach it.
+void Membership::can_reach(const Pair& pair) {
+  if (unreachable_.erase(pair) == 0) return;
+  for (const auto& [other, row] : unreachable_)
+    if (other.second == pair.second) return;
+  if (const auto member = members_.find(pair.second); member != members_.end())
+    send(member->second, Notice{config_.incarnation, ""});
+}
+
+void Membership::forget_unreachable(const std::string& key) {
+  std::vector<Pair> pairs;
+  for (const auto& [pair, row] : unreachable_)
+    if (pair.first == key || pair.second == key) pairs.push_back(pair);
+  for (const Pair& pair : pairs) can_reach(pair);
+}
+
+std::string Membership::survey_words() const {
+  const size_t left = survey_.size() + (measuring_ ? 1 : 0);
+  if (left == 0) return {};
+  return fmt::format("measuring links, {} of {} done", survey_size_ - std::min(survey_size_, left),
+                     survey_size_);
+}
+
 void Membership::stop_survey(const NodeId& node) {
   const auto has = [&](const Pair& pair) { return pair.first == node.key || pair.second == node.key; };
   std::erase_if(survey_, has);
+  forget_unreachable(node.key);
   if (measuring_ && has(measuring_->first)) measuring_.reset();
 }
 
@@ -132,7 +170,7 @@ bool Membership::link_report(const Member& member, const LinkReport& message, Ti
   const Member* peer = find(message.peer);
   if (peer == nullptr) return false;
   if (message.code != Errc::kOk || !(message.figures.bandwidth > 0)) {
-    note_broken(member.id, peer->id, true, now);
+    cannot_reach(member, *peer, message.text, now);
     note(now, EventKind::kUnreachable, member.id.name, 0,
          fmt::format("cannot reach {} at {}: {}", peer->id.name, peer->address, message.text));
     if (member.id == config_.self) {
@@ -142,6 +180,7 @@ bool Membership::link_report(const Member& member, const LinkReport& message, Ti
   } else {
     broken_.erase(pair);
     reached_.insert(peer->id.key);
+    can_reach(pair);
     for (const Pair& both : {pair, Pair(pair.second, pair.first)}) {
       figures_[both] = message.figures;
       measured_at_[both] = now;

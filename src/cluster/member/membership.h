@@ -53,6 +53,7 @@ struct CoordinatorConfig {
   double gain_min = 1.1;  // a plan that works is left for one that is this much faster
   size_t events_max = 1000;
   size_t links_max = 1024;  // open at once, joined or not
+  size_t refused_max = 16;  // remembered, for status pages; the oldest goes
 };
 
 enum class NodeState : uint8_t { kUp, kSuspect, kDead, kLeft, kRemoved };
@@ -94,6 +95,22 @@ struct Member {
   std::map<std::string, TimePoint> troubles = {};
 
   bool here() const { return state == NodeState::kUp || state == NodeState::kSuspect; }
+};
+
+// One that wanted to come in and may not: another version, say. Read-only for others.
+struct RefusedNode {
+  NodeId id = {};
+  std::string why = {};
+  uint64_t times = 0;
+  TimePoint last{};
+};
+
+// `from` could not open a link to `to`. Read-only for others.
+struct UnreachablePair {
+  NodeId from = {}, to = {};
+  std::string address = {};  // where it tried
+  std::string why = {};
+  TimePoint at{};
 };
 
 // What was dropped, and why it was.
@@ -143,6 +160,9 @@ class Membership {
   // What went wrong between two nodes: neither is to blame alone. `unreachable`: a link could not even be
   // opened, once is enough.
   void note_broken(const NodeId& from, const NodeId& to, bool unreachable, TimePoint now);
+  // The same where a link could not be opened: `to` and whoever asks for the status are told why.
+  void cannot_reach(const Member& from, const Member& to, const std::string& why, TimePoint now);
+  const std::map<Pair, UnreachablePair>& unreachable() const { return unreachable_; }
   // Trouble with one neighbour is the pair's; with several it is its own.
   void blame(const NodeId& reporter, const NodeId& peer, TimePoint now);
   // Pairs that plans avoid. Where nothing else fits (`with_held`), one that did not work is tried again after
@@ -166,6 +186,8 @@ class Membership {
   void forget_links(const std::string& key);
   void ask_others(const Member& peer);
   bool survey_done(TimePoint now) const;
+  // "measuring links, 3 of 10 done"; empty: nothing is being measured.
+  std::string survey_words() const;
   void check_survey(TimePoint now);
   // True: it was the last of the survey, and plans may be better for it.
   bool link_report(const Member& member, const LinkReport& message, TimePoint now);
@@ -179,6 +201,8 @@ class Membership {
   };
   bool is_broken(const BrokenPair& pair, TimePoint now) const;
   void survey_pair(const Member& from, const Member& to, TimePoint now);
+  void can_reach(const Pair& pair);
+  void forget_unreachable(const std::string& key);
 
   const CoordinatorConfig config_;
   std::map<std::string, Member> members_;
@@ -189,8 +213,10 @@ class Membership {
   std::map<Pair, BrokenPair> broken_;
   std::set<std::string> reached_;  // somebody opened a link to it
   std::vector<Pair> survey_;       // still to be measured
+  std::map<Pair, UnreachablePair> unreachable_;
   std::optional<std::pair<Pair, TimePoint>> measuring_;
   TimePoint survey_since_{};
+  size_t survey_size_ = 0;  // pairs since then
   CoordinatorCounters counters_;
   EventLog events_;
   std::vector<CoordinatorAction> actions_;

@@ -9,29 +9,13 @@ namespace {
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-std::string_view phase_name(WorkerPhase phase) {
-  switch (phase) {
-    case WorkerPhase::kIdle:
-      return "idle";
-    case WorkerPhase::kPreparing:
-      return "preparing";
-    case WorkerPhase::kLoading:
-      return "loading";
-    case WorkerPhase::kReady:
-      return "ready";
-    case WorkerPhase::kRunning:
-      return "running";
-  }
-  return "unknown";
-}
-
 using Losses = std::map<JobId, std::vector<LossForecast>>;
 
 NodeJobStatus node_job_status(const Job& job, const Member& member, const Losses& losses) {
   const JobBeat& beat = member.pulse.last(job.id());
   NodeJobStatus row;
   row.job = job.id();
-  row.phase = phase_name(beat.phase);
+  row.phase = worker_phase_name(beat.phase);
   if (const Placement* placement = job.serving_placement()) {
     for (size_t i = 0; i < placement->stages.size(); ++i) {
       const StagePlacement& stage = placement->stages[i];
@@ -62,9 +46,9 @@ NodeJobStatus node_job_status(const Job& job, const Member& member, const Losses
 
 // What a node does for its jobs, for readers who expect one.
 void sum_up(NodeStatus& row) {
-  row.phase = phase_name(WorkerPhase::kIdle);
+  row.phase = worker_phase_name(WorkerPhase::kIdle);
   for (const NodeJobStatus& job : row.jobs) {
-    if (row.phase == phase_name(WorkerPhase::kIdle)) row.phase = job.phase;
+    if (row.phase == worker_phase_name(WorkerPhase::kIdle)) row.phase = job.phase;
     if (!row.begin && job.begin) {
       row.role = job.role;
       row.begin = job.begin;
@@ -137,6 +121,7 @@ JobStatus job_status(const Job& job, Incarnation incarnation, TimePoint now) {
   row.serving_s = seconds(now - job.serving_since());
   row.pieces = placement->pieces;
   row.predicted_tokens_per_s = placement->tokens_per_s;
+  row.words = placement->words;
   for (const StagePlacement& stage : placement->stages) {
     StageStatus part{stage.begin, stage.end, {}};
     for (const StageMember& member : stage.members)
@@ -170,10 +155,27 @@ void sum_up(ClusterStatus& status) {
   status.serving_s = first.serving_s;
   status.pieces = first.pieces;
   status.predicted_tokens_per_s = first.predicted_tokens_per_s;
+  status.words = first.words;
   status.stages = first.stages;
 }
 
 }  // namespace
+
+std::string_view worker_phase_name(WorkerPhase phase) {
+  switch (phase) {
+    case WorkerPhase::kIdle:
+      return "idle";
+    case WorkerPhase::kPreparing:
+      return "preparing";
+    case WorkerPhase::kLoading:
+      return "loading";
+    case WorkerPhase::kReady:
+      return "ready";
+    case WorkerPhase::kRunning:
+      return "running";
+  }
+  return "unknown";
+}
 
 std::vector<EventStatus> events_of(const Coordinator& coordinator, TimePoint now, int64_t unix_ms,
                                    uint64_t events_after, size_t events_max) {
@@ -198,6 +200,11 @@ ClusterStatus status_of(const Coordinator& coordinator, const Losses& losses, Ti
   status.counters = coordinator.counters();
   for (const auto& [key, member] : coordinator.members())
     status.nodes.push_back(node_status(coordinator, member, losses, now));
+  for (const auto& [pair, row] : coordinator.unreachable())
+    status.unreachable.push_back({row.from.name, row.to.name, row.address, row.why, seconds(now - row.at)});
+  for (const auto& [key, row] : coordinator.refused())
+    status.refused.push_back({row.id.name, key, row.why, row.times, seconds(now - row.last)});
+  std::ranges::stable_sort(status.refused, {}, &RefusedStatus::ago_s);
   const std::string& self = coordinator.config().self.key;
   std::stable_sort(status.nodes.begin(), status.nodes.end(), [&](const NodeStatus& a, const NodeStatus& b) {
     return std::pair(a.key != self, a.name) < std::pair(b.key != self, b.name);

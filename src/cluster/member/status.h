@@ -14,6 +14,9 @@
 namespace butterfly::cluster {
 
 // What a node does for one job.
+// "idle", "preparing", "loading", "ready", "running".
+std::string_view worker_phase_name(WorkerPhase phase);
+
 struct NodeJobStatus {
   JobId job = 0;
   std::string role = {};               // "stage 2 of 3"; empty: it has no part in what is served
@@ -70,6 +73,18 @@ struct LinkStatus {
   LinkFigures figures = {};
 };
 
+struct UnreachableStatus {
+  std::string from, to;  // names
+  std::string address, why;
+  double ago_s = 0;
+};
+
+struct RefusedStatus {
+  std::string name, key, why;
+  uint64_t times = 0;
+  double ago_s = 0;
+};
+
 struct EventStatus {
   uint64_t number = 0;
   int64_t unix_ms = 0;
@@ -89,6 +104,7 @@ struct JobStatus {
   double serving_s = 0;
   uint32_t pieces = 0;
   double predicted_tokens_per_s = 0;
+  std::string words = {};  // why the plan is as it is
   std::string last_failure = {};
   // Since the start: rows that were computed again because plans changed, and that times the layers they
   // passed.
@@ -110,10 +126,13 @@ struct ClusterStatus {
   double serving_s = 0;
   uint32_t pieces = 0;
   double predicted_tokens_per_s = 0;
+  std::string words = {};  // why the plan is as it is
   std::vector<StageStatus> stages = {};
   std::string last_failure = {};  // of any job
   Incarnation incarnation = 0;
   std::vector<NodeStatus> nodes = {};  // the coordinator's first, then by name
+  std::vector<UnreachableStatus> unreachable = {};
+  std::vector<RefusedStatus> refused = {};  // the latest first
   std::vector<LinkStatus> links = {};
   CoordinatorCounters counters = {};
   std::vector<EventStatus> events = {};  // oldest first

@@ -123,6 +123,15 @@ Json link_json(const LinkStatus& link) {
           {"points", std::move(points)}};
 }
 
+Json unreachable_json(const UnreachableStatus& row) {
+  return {
+      {"from", row.from}, {"to", row.to}, {"address", row.address}, {"why", row.why}, {"ago_s", row.ago_s}};
+}
+
+Json refused_json(const RefusedStatus& row) {
+  return {{"name", row.name}, {"key", row.key}, {"why", row.why}, {"times", row.times}, {"ago_s", row.ago_s}};
+}
+
 Json event_json(const EventStatus& event) {
   return {{"number", event.number}, {"unix_ms", event.unix_ms}, {"kind", event.kind},
           {"node", event.node},     {"plan", event.plan},       {"text", event.text}};
@@ -292,6 +301,26 @@ LinkStatus read_link(const Json& json) {
   return link;
 }
 
+UnreachableStatus read_unreachable(const Json& json) {
+  UnreachableStatus row;
+  take(json, "from", row.from);
+  take(json, "to", row.to);
+  take(json, "address", row.address);
+  take(json, "why", row.why);
+  take(json, "ago_s", row.ago_s);
+  return row;
+}
+
+RefusedStatus read_refused(const Json& json) {
+  RefusedStatus row;
+  take(json, "name", row.name);
+  take(json, "key", row.key);
+  take(json, "why", row.why);
+  take(json, "times", row.times);
+  take(json, "ago_s", row.ago_s);
+  return row;
+}
+
 EventStatus read_event(const Json& json) {
   EventStatus event;
   take(json, "number", event.number);
@@ -319,16 +348,21 @@ std::string to_json(const ClusterStatus& s) {
                {"serving_s", s.serving_s},
                {"layers", s.pieces},
                {"predicted_tokens_per_s", s.predicted_tokens_per_s},
+               {"words", s.words},
                {"last_failure", s.last_failure},
                {"jobs", Json::array()},
                {"stages", Json::array()},
                {"nodes", Json::array()},
+               {"unreachable", Json::array()},
+               {"refused", Json::array()},
                {"links", Json::array()},
                {"counters", counters_json(s.counters)},
                {"events", Json::array()}};
   for (const JobStatus& job : s.jobs) json["jobs"].push_back(job_json(job));
   for (const StageStatus& stage : s.stages) json["stages"].push_back(stage_json(stage));
   for (const NodeStatus& node : s.nodes) json["nodes"].push_back(node_json(node));
+  for (const UnreachableStatus& row : s.unreachable) json["unreachable"].push_back(unreachable_json(row));
+  for (const RefusedStatus& row : s.refused) json["refused"].push_back(refused_json(row));
   for (const LinkStatus& link : s.links) json["links"].push_back(link_json(link));
   for (const EventStatus& event : s.events) json["events"].push_back(event_json(event));
   return text_of(json, 2);
@@ -350,6 +384,7 @@ Result<ClusterStatus> parse_status(std::string_view text) {
   take(json, "serving_s", s.serving_s);
   take(json, "layers", s.pieces);
   take(json, "predicted_tokens_per_s", s.predicted_tokens_per_s);
+  take(json, "words", s.words);
   take(json, "last_failure", s.last_failure);
   const Json counters = part(json, "counters");
   take(counters, "old_epochs", s.counters.old_epochs);
@@ -362,6 +397,8 @@ Result<ClusterStatus> parse_status(std::string_view text) {
   for (const Json& row : rows_of(json, "jobs")) s.jobs.push_back(read_job(row));
   for (const Json& row : rows_of(json, "stages")) s.stages.push_back(read_stage(row));
   for (const Json& row : json["nodes"]) s.nodes.push_back(read_node(row));
+  for (const Json& row : rows_of(json, "unreachable")) s.unreachable.push_back(read_unreachable(row));
+  for (const Json& row : rows_of(json, "refused")) s.refused.push_back(read_refused(row));
   for (const Json& row : rows_of(json, "links")) s.links.push_back(read_link(row));
   for (const Json& row : rows_of(json, "events")) s.events.push_back(read_event(row));
   return s;

@@ -7,6 +7,11 @@
 #include "base/rng.h"
 
 namespace butterfly::cluster {
+namespace {
+
+constexpr Duration kSilentMost = std::chrono::minutes(2);
+
+}  // namespace
 
 Worker::Worker(WorkerConfig config, TimePoint now)
     : config_(std::move(config)),
@@ -15,7 +20,8 @@ Worker::Worker(WorkerConfig config, TimePoint now)
       connect_at_(now),
       heard_at_(now),
       beat_at_(now),
-      ticked_at_(now) {}
+      ticked_at_(now),
+      silent_after_(config_.silent_after) {}
 
 std::vector<WorkerAction> Worker::take_actions() { return std::exchange(actions_, {}); }
 
@@ -111,6 +117,9 @@ void Worker::handle(const Welcome& message, TimePoint now) {
   incarnation_ = message.incarnation;
   beat_every_ =
       std::clamp<Duration>(message.beat_every, std::chrono::milliseconds(10), std::chrono::seconds(1));
+  // Shorter than a few beats would be a mistake, longer than two minutes no watch at all.
+  if (message.silent_after > Duration{})
+    silent_after_ = std::clamp<Duration>(message.silent_after, 4 * beat_every_, kSilentMost);
   state_ = State::kJoined;
   since_ = now;
   failures_ = 0;
@@ -281,6 +290,14 @@ void Worker::handle(const Abandon& message, TimePoint) {
   if (work.has(message.epoch)) stop_stage(work);
 }
 
+void Worker::handle(const Notice& message, TimePoint) {
+  if (message.incarnation != incarnation_) {
+    ++counters_.incarnations;
+    return;
+  }
+  notice_ = message.text;
+}
+
 // ---- The shell's answers ----
 
 void Worker::prepared(Epoch epoch, const Status& status, const NodeId& peer, TimePoint) {
@@ -376,7 +393,7 @@ void Worker::beat(TimePoint now) {
 void Worker::tick(TimePoint now) {
   // After a pause of this process what the coordinator said waits in the socket.
   const Duration gap = now - std::exchange(ticked_at_, now);
-  if (const Duration late = gap - config_.silent_after / 2; late > Duration{}) {
+  if (const Duration late = gap - silent_after_ / 2; late > Duration{}) {
     heard_at_ += late;
     since_ += late;
   }
@@ -396,7 +413,7 @@ void Worker::tick(TimePoint now) {
       if (now - since_ >= config_.join_wait) disconnected("the coordinator does not answer 'join'", now);
       break;
     case State::kJoined:
-      if (now - heard_at_ >= config_.silent_after) {
+      if (now - heard_at_ >= silent_after_) {
         disconnected("the coordinator is silent", now);
       } else if (now - beat_at_ >= beat_every_) {
         beat(now);

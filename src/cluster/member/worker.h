@@ -20,7 +20,8 @@ struct WorkerConfig {
   Join join = {};
   Duration connect_wait = std::chrono::seconds(10);
   Duration join_wait = std::chrono::seconds(10);
-  Duration silent_after = std::chrono::seconds(3);  // a coordinator that says nothing is gone
+  Duration silent_after =
+      std::chrono::seconds(3);  // a coordinator that says nothing; until Welcome says else
   Duration back_off_min = std::chrono::milliseconds(100);
   Duration back_off_max = std::chrono::seconds(5);
 };
@@ -145,6 +146,10 @@ class Worker {
   std::vector<JobId> jobs() const;
   // Steps of this epoch may be worked on.
   bool may_run(Epoch epoch) const;
+  // What its user should know, as the coordinator said last; empty: nothing.
+  const std::string& notice() const { return notice_; }
+  // How long silence is borne here, as the coordinator said last.
+  Duration silent_after() const { return silent_after_; }
   const std::string& last_problem() const { return last_problem_; }
   const WorkerCounters& counters() const { return counters_; }
 
@@ -159,6 +164,7 @@ class Worker {
   void handle(const Measure& message, TimePoint now);
   void handle(const Removed& message, TimePoint now);
   void handle(const Abandon& message, TimePoint now);
+  void handle(const Notice& message, TimePoint now);
   // What it does for one job: each has a plan of its own.
   struct Work {
     JobId job = 0;
@@ -198,9 +204,10 @@ class Worker {
   std::map<JobId, Work> works_;  // at most kJobsMax: messages name no others
   TimePoint heard_at_{}, beat_at_{}, ticked_at_{};
   Duration beat_every_ = std::chrono::milliseconds(250);
+  Duration silent_after_;
   std::map<JobId, WorkerProgress> progress_;
   uint64_t ram_free_bytes_ = 0;
-  std::string last_problem_;
+  std::string last_problem_, notice_;
   WorkerCounters counters_;
   std::vector<WorkerAction> actions_;
 };

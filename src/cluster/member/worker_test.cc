@@ -94,6 +94,31 @@ TEST_F(WorkerTest, JoinsLoadsAndRuns) {
   EXPECT_EQ(sent<Started>().size(), 1u);
 }
 
+TEST_F(WorkerTest, ItsPatienceIsTheCoordinators) {
+  join();
+  worker.received(link, Welcome{7, milliseconds(250), seconds(10), {}}, now);
+  EXPECT_EQ(worker.silent_after(), seconds(10));
+  pass(seconds(9), false);
+  EXPECT_EQ(worker.state(), Worker::State::kJoined);
+  pass(seconds(2), false);
+  EXPECT_NE(worker.state(), Worker::State::kJoined);
+  // Nobody is told to wait for ever.
+  link = 0;
+  join();
+  worker.received(link, Welcome{7, milliseconds(250), std::chrono::minutes(50), {}}, now);
+  EXPECT_EQ(worker.silent_after(), std::chrono::minutes(2));
+}
+
+TEST_F(WorkerTest, ANoticeIsKeptUntilItIsTakenBack) {
+  join();
+  worker.received(link, Notice{6, "of another life"}, now);
+  EXPECT_EQ(worker.notice(), "");
+  worker.received(link, Notice{7, "a cannot reach this node"}, now);
+  EXPECT_EQ(worker.notice(), "a cannot reach this node");
+  worker.received(link, Notice{7, ""}, now);
+  EXPECT_EQ(worker.notice(), "");
+}
+
 TEST_F(WorkerTest, BeatsCarryProgress) {
   join();
   clear();

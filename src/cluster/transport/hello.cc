@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "base/printable.h"
 #include "cluster/transport/frame.h"
 #include "cluster/transport/message.h"
 #include "cluster/wire/wire_reader.h"
@@ -38,7 +39,7 @@ Result<Hello> Hello::decode(std::span<const std::byte> body) {
   hello.numerics_id = in.u32();
   // Of another protocol these two are all that can be read, and all that is needed to say so.
   if (in.ok() && hello.protocol != kProtocol) return hello;
-  hello.purpose = in.enumerator(LinkPurpose::kControl, LinkPurpose::kTrain);
+  hello.purpose = in.enumerator(LinkPurpose::kControl, LinkPurpose::kStatus);
   hello.incarnation = in.u64();
   hello.job = in.u32();
   hello.epoch = in.u64();
@@ -61,6 +62,13 @@ std::string why_not_together(const Hello& mine, const Hello& theirs, const std::
         "they do "
         "not work together; install the same version of butterfly on both",
         peer_name, theirs.numerics_id, mine.numerics_id);
+  // Numbers are raised by people; the version of the program is the promise that they were. Programs that
+  // say none are tests.
+  if (theirs.version != mine.version && !theirs.version.empty() && !mine.version.empty())
+    return fmt::format(
+        "node {} runs version {} of butterfly, this node version {}: install the same version on both (the "
+        "coordinator's first; docs/cluster.md has the order)",
+        peer_name, printable(theirs.version), mine.version);
   return {};
 }
 

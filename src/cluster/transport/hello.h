@@ -17,6 +17,7 @@ enum class LinkPurpose : uint8_t {
   kWeights = 3,  // chunks of model files
   kProbe = 4,    // measuring the link itself
   kTrain = 5,    // gradients and broadcasts
+  kStatus = 6,   // a member asks its coordinator for the state of the cluster
 };
 
 struct Hello {

@@ -69,6 +69,16 @@ TEST_F(HelloTest, AnotherProtocolIsRefusedWhateverFollows) {
   EXPECT_EQ(at_b.status().code(), Errc::kUnsupported);
 }
 
+TEST_F(HelloTest, AnotherVersionIsRefusedInWordsOnBothSides) {
+  const auto [at_a, at_b] = exchange({.version = "0.1"}, {.version = "0.2\x1b[2J"});
+  EXPECT_EQ(at_a.status().code(), Errc::kUnsupported);
+  EXPECT_EQ(at_b.status().code(), Errc::kUnsupported);
+  EXPECT_THAT(at_a.status().text(),
+              AllOf(HasSubstr("node bert runs version 0.2"), HasSubstr("this node version 0.1"),
+                    ::testing::Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(at_b.status().text(), HasSubstr("node anna runs version 0.1"));
+}
+
 TEST_F(HelloTest, SomethingElseFirstClosesTheLink) {
   ASSERT_TRUE(send_message(*b_, {.kind = MessageKind::kHealth}, {}, kLong).ok());
   EXPECT_THAT(exchange_hello(*a_, {}, kLong).status().text(),

@@ -21,7 +21,8 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr size_t kTaskNameMax = 100;  // messages carry it, for people
+constexpr size_t kTaskNameMax = 100;    // messages carry it, for people
+constexpr size_t kNodesWithLinks = 32;  // of more, members that ask get no pairs: a message has an end
 constexpr Duration kLastWord = std::chrono::milliseconds(300);
 
 uint64_t random_number() { return std::stoull(random_hex(15), nullptr, 16); }
@@ -148,6 +149,14 @@ void ClusterHost::open_door(const cluster::Hello& hello) {
   door.on_control = [this](std::unique_ptr<cluster::Link> link, const cluster::Hello&) {
     coordinator_->accept(std::move(link));
   };
+  door.status = [this] {
+    cluster::ClusterStatus status = coordinator_->status();
+    if (status.nodes.size() > kNodesWithLinks) status.links.clear();
+    return cluster::to_json(status);
+  };
+  door.on_refused = [this](const cluster::NodeId& peer, const std::string& why) {
+    coordinator_->node_refused(peer, why);
+  };
   door_ = std::make_unique<NodeDoor>(std::move(door));
 }
 
@@ -157,6 +166,7 @@ void ClusterHost::make_coordinator(const cluster::StateFolder& folder) {
   shell.config.self = self_;
   shell.config.address = door_->address();
   shell.config.numerics_id = kernels::kNumericsId;
+  shell.config.health = options_.health;
   shell.config.nodes_wanted = options_.nodes_wanted;
   shell.config.nodes_wait = options_.nodes_wait;
   shell.config.measure_links = options_.measure_links;
@@ -182,6 +192,9 @@ void ClusterHost::make_coordinator(const cluster::StateFolder& folder) {
   shell.cut_off = [this](const std::string& key) { tls_->open_links()->close_peer(key); };
   shell.event = [this](const cluster::EventStatus& event) { tell(&event); };
   coordinator_ = std::make_unique<CoordinatorShell>(std::move(shell));
+  for (const auto& hosted : models_)
+    hosted->backend->on_cut([this](cluster::Epoch epoch, const cluster::NodeId& peer,
+                                   const std::string& why) { coordinator_->steps_failed(epoch, peer, why); });
 }
 
 // The coordinator's own machine is a node like the others, with a link in memory.

@@ -33,6 +33,7 @@ struct ClusterHostOptions {
   uint64_t memory_bytes = 0;                       // bound for the stages of this node; 0: what is free
   size_t nodes_wanted = 1;                         // the first plan waits for so many, this one included,
   Duration nodes_wait = std::chrono::seconds(10);  // but not longer than this
+  cluster::HealthLimits health = {};
   bool measure_links = true;
   bool discoverable = false;   // answers those who look for clusters on the local network
   Compute* compute = nullptr;  // borrowed

@@ -122,6 +122,7 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
     std::shared_ptr<cluster::Link> from_last =
         links_.take(options_.job, epoch, placement.stages[workers - 1].first(), kLinkMax).or_throw();
     to_blame = {};
+    to_first_.begin(epoch, to_first, on_cut_);
     return {epoch, std::make_unique<Owning<LinkedChain>>(model, *options_.compute, workers, to_first,
                                                          from_last, options, times_)};
   });

@@ -7,6 +7,7 @@
 #include "runtime/chain/chain_times.h"
 #include "runtime/nodes/engine_slot.h"
 #include "runtime/nodes/kept_cache.h"
+#include "runtime/nodes/link_watch.h"
 #include "runtime/nodes/range_loader.h"
 #include "runtime/nodes/stage_backend.h"
 #include "runtime/nodes/stage_links.h"
@@ -27,6 +28,9 @@ class CoordinatorBackend final : public StageBackend {
   void stop(cluster::Epoch epoch) override;
   void free_weights() override;
   cluster::WorkerProgress progress() const override;
+  void set_patience(Duration silent_after) override { to_first_.look(cut_after(silent_after)); }
+  // Called when the way from here to the first stage is cut. Before the first chain().
+  void on_cut(LinkWatch::OnCut on_cut) { on_cut_ = std::move(on_cut); }
 
   // The chain of this plan, as the engine drives it: all stages are started. Any thread. Blocks until the
   // links are there. Where one does not come, `to_blame` is who is at its other end.
@@ -40,6 +44,9 @@ class CoordinatorBackend final : public StageBackend {
   KeptCache cache_;
   StageLinks& links_;
   const std::shared_ptr<ChainTimes> times_ = std::make_shared<ChainTimes>();
+
+  LinkWatch::OnCut on_cut_;
+  LinkWatch to_first_;
 
   mutable std::mutex mutex_;
   std::shared_ptr<const LoadedModel> model_;

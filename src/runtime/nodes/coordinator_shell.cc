@@ -118,6 +118,18 @@ void CoordinatorShell::forbid(const std::string& key) {
   post_event([key](cluster::Coordinator& machine, TimePoint) { machine.forbid(key); });
 }
 
+void CoordinatorShell::steps_failed(cluster::Epoch epoch, const cluster::NodeId& peer,
+                                    const std::string& why) {
+  post_event([epoch, peer, why](cluster::Coordinator& machine, TimePoint at) {
+    machine.steps_failed(epoch, peer, why, at);
+  });
+}
+
+void CoordinatorShell::node_refused(const cluster::NodeId& peer, const std::string& why) {
+  post_event(
+      [peer, why](cluster::Coordinator& machine, TimePoint at) { machine.node_refused(peer, why, at); });
+}
+
 void CoordinatorShell::process_ended(const std::string& name, const std::string& how,
                                      const std::string& what_follows, bool for_good) {
   post_event([=](cluster::Coordinator& machine, TimePoint at) {

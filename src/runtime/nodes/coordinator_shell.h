@@ -49,6 +49,10 @@ class CoordinatorShell {
   Status remove_node(const std::string& name_or_key);
   // As Coordinator::forbid().
   void forbid(const std::string& key);
+  // As Coordinator::steps_failed().
+  void steps_failed(cluster::Epoch epoch, const cluster::NodeId& peer, const std::string& why);
+  // As Coordinator::node_refused().
+  void node_refused(const cluster::NodeId& peer, const std::string& why);
   // As Coordinator::process_ended().
   void process_ended(const std::string& name, const std::string& how, const std::string& what_follows,
                      bool for_good);

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "cluster/enrol/keep_renewed.h"
 #include "cluster/node/measure_link.h"
+#include "cluster/transport/frame.h"
+#include "cluster/transport/message.h"
 #include "cluster/weights/weight_server.h"
 #include "runtime/nodes/reported.h"
 
@@ -16,6 +18,13 @@ namespace {
 constexpr Duration kDoorLook = std::chrono::milliseconds(200);  // between looks at stopping_
 constexpr Duration kGreetingMax = std::chrono::seconds(5);
 constexpr Duration kRenewalEvery = std::chrono::hours(1);
+
+void answer_status(cluster::Link& link, const std::string& text) {
+  const auto sent = cluster::send_message(link, {.kind = cluster::MessageKind::kControl},
+                                          std::as_bytes(std::span(text)), kGreetingMax);
+  // Who asked closes: what was sent is on its way until then.
+  if (sent) (void)link.receive_head(kGreetingMax);
+}
 
 }  // namespace
 
@@ -38,6 +47,18 @@ Status probe_link(cluster::Transport& transport, const std::string& address, con
   if (!link) return link.status();
   (*link)->close();
   return {};
+}
+
+Result<std::string> ask_coordinator(cluster::Transport& transport, const std::string& address,
+                                    const std::string& expected_key, cluster::Hello hello, Duration timeout) {
+  const Deadline deadline(SystemClock::instance(), timeout);
+  hello.purpose = cluster::LinkPurpose::kStatus;
+  const auto link = open_link(transport, address, expected_key, hello, timeout);
+  if (!link) return link.status();
+  const auto answer = cluster::receive_message(
+      **link, cluster::message_bytes_max(cluster::MessageKind::kControl), deadline.remaining());
+  if (!answer) return answer.status();
+  return std::string(reinterpret_cast<const char*>(answer->body.data()), answer->body.size());
 }
 
 std::function<Result<cluster::LinkFigures>(const cluster::NodeId& peer, const std::string& address)>
@@ -128,6 +149,8 @@ void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {
   const auto hello = cluster::exchange_hello(*link, options_.hello, kGreetingMax);
   if (!hello) {
     log_info("{}: {}", link->peer().name, hello.status().text());
+    if (hello.status().code() == Errc::kUnsupported && options_.on_refused)
+      options_.on_refused(link->peer(), hello.status().text());
     return;
   }
   using cluster::LinkPurpose;
@@ -146,6 +169,9 @@ void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {
       visitor.link = std::move(link);
       break;
     }
+    case LinkPurpose::kStatus:
+      if (options_.status) answer_status(*link, options_.status());
+      return;
     default:
       log_info("{}: opened a link for something this node does not do", link->peer().name);
       return;

@@ -28,6 +28,10 @@ Result<std::unique_ptr<cluster::Link>> open_link(cluster::Transport& transport, 
 Status probe_link(cluster::Transport& transport, const std::string& address, const std::string& expected_key,
                   cluster::Hello hello);
 
+// The state of the cluster as its coordinator sees it, asked by a member.
+Result<std::string> ask_coordinator(cluster::Transport& transport, const std::string& address,
+                                    const std::string& expected_key, cluster::Hello hello, Duration timeout);
+
 // Measures the link to a peer, for NodeShell.
 std::function<Result<cluster::LinkFigures>(const cluster::NodeId& peer, const std::string& address)>
 link_measurer(std::shared_ptr<cluster::Transport> transport, cluster::Hello hello);
@@ -47,7 +51,7 @@ class NodeDoor {
  public:
   static constexpr size_t kLinksMax = 1024;
   static constexpr size_t kLinksPerPeer = 8;
-  static constexpr size_t kOpenPerPeer = 64;
+  static constexpr size_t kOpenPerPeer = 160;
   struct Options {
     std::unique_ptr<cluster::Listener> listener;
     cluster::Hello hello;  // ours; the purpose is the caller's

@@ -78,7 +78,10 @@ NodeShell::View NodeShell::view() const {
 }
 
 void NodeShell::tick() {
-  for (const auto& [job, work] : works_) machine_.set_progress(job, work->stage->progress());
+  for (const auto& [job, work] : works_) {
+    work->stage->set_patience(machine_.silent_after());
+    machine_.set_progress(job, work->stage->progress());
+  }
   machine_.set_memory(options_.memory->usable_bytes());
   machine_.tick(system_now());
   act();
@@ -87,8 +90,14 @@ void NodeShell::tick() {
 void NodeShell::act() {
   for (cluster::WorkerAction& action : machine_.take_actions())
     std::visit([this](auto& a) { perform(std::move(a)); }, action);
+  View now{machine_.state(), machine_.phase(), machine_.last_problem(), machine_.notice(), 0, 0};
+  for (const cluster::JobId job : machine_.jobs())
+    if (const cluster::Assignment* work = machine_.work(job); work != nullptr && now.end == 0) {
+      now.begin = work->begin;
+      now.end = work->end;
+    }
   const std::lock_guard lock(view_mutex_);
-  view_ = {machine_.state(), machine_.phase(), machine_.last_problem()};
+  view_ = std::move(now);
 }
 
 void NodeShell::perform(cluster::ConnectToCoordinator action) {

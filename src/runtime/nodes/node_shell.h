@@ -42,6 +42,8 @@ class NodeShell {
     cluster::Worker::State state{};
     cluster::WorkerPhase phase{};
     std::string problem;
+    std::string notice;           // of the coordinator, for this node's user
+    uint32_t begin = 0, end = 0;  // pieces it has or loads, of its first job with some; equal: none
   };
   View view() const;
 

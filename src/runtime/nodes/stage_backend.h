@@ -8,6 +8,10 @@
 
 namespace butterfly::runtime {
 
+// After this silence of another machine's system the way to it is cut: a little more than its program may be
+// silent, which is noticed first and says more.
+inline Duration cut_after(Duration silent_after) { return silent_after + std::chrono::seconds(1); }
+
 // prepare(), load(), start(), stop() and free_weights() come from one thread, one after the other, and may
 // take long; `cancelled` turns true when what they do is not wanted any more. progress() comes from any
 // thread.
@@ -30,6 +34,8 @@ class StageBackend {
   virtual void stop(cluster::Epoch epoch) = 0;
   virtual void free_weights() = 0;
   virtual cluster::WorkerProgress progress() const = 0;
+  // A machine that answers nothing for so long is gone, as the cluster sees it. From any thread.
+  virtual void set_patience(Duration silent_after) { (void)silent_after; }
 };
 
 }  // namespace butterfly::runtime

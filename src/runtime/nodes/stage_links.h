@@ -18,7 +18,7 @@ class StageLinks {
  public:
   // When one more comes, the oldest of the same peer goes; when all places are taken, the oldest of the peer
   // that has the most. So nobody pushes out the links of others.
-  static constexpr size_t kWaitingPerPeer = 16;
+  static constexpr size_t kWaitingPerPeer = 32;
   static constexpr size_t kWaitingMax = 512;
 
   void put(cluster::JobId job, cluster::Epoch epoch, std::unique_ptr<cluster::Link> link);

@@ -13,7 +13,6 @@ namespace {
 
 constexpr Duration kLinkMax = std::chrono::seconds(8);     // to the next stage
 constexpr Duration kArriveMax = std::chrono::seconds(60);  // for the link of the stage before
-constexpr Duration kCutAfter = std::chrono::seconds(4);  // the machine of the next stage acknowledges nothing
 constexpr Duration kCloseAgain = std::chrono::milliseconds(1);
 constexpr const char* kThreadName = "bf-stage";  // for top and debuggers; tests look for it
 
@@ -133,7 +132,7 @@ void WorkerBackend::free_weights() {
 cluster::WorkerProgress WorkerBackend::progress() const {
   const std::lock_guard lock(mutex_);
   if (runner_ == nullptr) return stage_progress(loader_, 0, 0, {});
-  runner_->watch(kCutAfter);
+  runner_->watch(cut_after_);
   const StageRunnerStats stats = runner_->stats();
   cluster::WorkerProgress progress = stage_progress(loader_, stats.steps, stats.rows, stats.times);
   progress.pending = runner_->pending();

@@ -27,6 +27,7 @@ class WorkerBackend final : public StageBackend {
   void stop(cluster::Epoch epoch) override;
   void free_weights() override;
   cluster::WorkerProgress progress() const override;
+  void set_patience(Duration silent_after) override { cut_after_ = cut_after(silent_after); }
 
  private:
   void run(const cluster::Assignment& work, std::unique_ptr<cluster::Link> to, const Lost& lost);
@@ -40,6 +41,7 @@ class WorkerBackend final : public StageBackend {
   cluster::Epoch epoch_ = 0;  // running or loaded; 0: none
   std::thread thread_;
   std::atomic<bool> stopping_{false}, ended_{true};
+  std::atomic<Duration> cut_after_{cut_after(std::chrono::seconds(3))};
 
   mutable std::mutex mutex_;
   std::shared_ptr<StageRunner> runner_;

@@ -51,6 +51,8 @@ struct Settings {
   size_t local_restarts = 5;  // of each of those that ends, in a row
   size_t nodes = 1;           // the first plan waits for so many
   size_t nodes_seconds = 10;
+  size_t suspect_seconds = 1;  // without a heartbeat or progress
+  size_t dead_seconds = 3;
   std::string cluster_listen;
   std::string state;
   std::string strategy;
