@@ -12,6 +12,7 @@
 #include "runtime/engine/chain.h"
 #include "runtime/engine/scheduler.h"
 #include "runtime/engine/session.h"
+#include "runtime/engine/suspects.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -34,6 +35,11 @@ struct Active {
   std::optional<TimePoint> began, first_token, last_token;
   size_t cached_tokens = 0, sent_tokens = 0, draft_tokens = 0, draft_accepted = 0;
 };
+
+// Of the request's own text; guesses are not counted.
+size_t last_position(const StepPart& part) {
+  return part.first_position + part.row_count - part.draft.size() - 1;
+}
 
 // A request that is over, not yet told.
 struct End {
@@ -70,7 +76,8 @@ struct Engine::Impl {
   void receive();
   struct UnderWay;
   void finish_step(const UnderWay& step, const StepResult& result, Duration time);
-  void fail_step(const StepPlan& plan, const Status& status);
+  void fail_step(const StepPlan& plan, const Status& status, bool was_under_way);
+  std::optional<End> count_loss(const StepPlan* plan, const Status& status);  // with the mutex
   void send(Active& active, RequestId id, Session::Outcome& outcome, TimePoint now);
 
   std::shared_ptr<Chain> chain;  // changed by the thread, with the mutex
@@ -90,7 +97,8 @@ struct Engine::Impl {
   uint64_t next_id = 1;
   bool draining = false;
   bool stopping = false;
-  std::shared_ptr<Chain> next_chain;    // to take the place of `chain`
+  std::shared_ptr<Chain> next_chain;    // to take the place of `chain`,
+  bool next_after_loss = false;         // which was lost with steps under way
   std::optional<TimePoint> chain_lost;  // since when; then nothing is planned
   Status chain_lost_status;
 
@@ -100,6 +108,7 @@ struct Engine::Impl {
     std::vector<Active*> actives;  // of its parts
   };
   std::vector<UnderWay> under_way;  // oldest first
+  Suspects suspects;
   TimePoint step_began{};
   std::optional<TimePoint> chain_free;  // since when the chain waits for the engine
   size_t failures = 0;
@@ -217,8 +226,9 @@ void Engine::Impl::resume_chain() {
   {
     std::lock_guard lock(mutex);
     epoch = scheduler.epoch();
-    // A refill that broke off again and again is not the way.
-    if (refills_broken < kRefillsMax) claims = scheduler.claims();
+    // A refill that broke off again and again is not the way, nor is one of all for a request that is to be
+    // alone.
+    if (refills_broken < kRefillsMax && !suspects.alone()) claims = scheduler.claims();
     if (claims.empty()) scheduler.forget();
   }
   if (claims.empty()) return reset_chain(epoch);
@@ -243,6 +253,9 @@ bool Engine::Impl::adopt_chain() {
     chain_lost.reset();
     ++stats.chains;
     scheduler.move_to(chain->info());
+    if (std::exchange(next_after_loss, false))
+      if (auto given_up = count_loss(nullptr, Status(Errc::kPeerLost, "a node of the chain is lost")))
+        failed.push_back(*given_up);
     for (auto& [id, request] : active) request->session.set_context(scheduler.context());
     for (const RequestId id : scheduler.too_long()) {
       const Status status(Errc::kOutOfMemory,
@@ -279,7 +292,7 @@ void Engine::Impl::begin(const StepPlan& plan) {
     if (under_way.empty()) step_began = now;
   }
   const Status status = chain->submit(plan.request);
-  if (!status) return fail_step(plan, status);
+  if (!status) return fail_step(plan, status, false);
   under_way.push_back(std::move(step));
 }
 
@@ -289,15 +302,17 @@ void Engine::Impl::receive() {
   const UnderWay step = std::move(under_way.front());
   under_way.erase(under_way.begin());
   const StepRequest& request = step.plan.request;
-  if (!result.status) return fail_step(step.plan, result.status);
+  if (!result.status) return fail_step(step.plan, result.status, true);
   if (result.epoch != request.epoch || result.step != request.step) {
     {
       std::lock_guard lock(mutex);
       ++stats.stale_results;
     }
-    return fail_step(step.plan, Status(Errc::kPeerLost,
-                                       fmt::format("step {} of epoch {} came, expected {} of {}", result.step,
-                                                   result.epoch, request.step, request.epoch)));
+    return fail_step(
+        step.plan,
+        Status(Errc::kPeerLost, fmt::format("step {} of epoch {} came, expected {} of {}", result.step,
+                                            result.epoch, request.step, request.epoch)),
+        true);
   }
   failures = 0;
   if (step.plan.request.fill == LayerSpan{}) refills_broken = 0;
@@ -340,6 +355,9 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
     std::lock_guard lock(mutex);
     for (size_t i = 0; i < parts.size(); ++i) in_log[i] = scheduler.knows(parts[i].id);
     scheduler.complete(step.plan.request.step, time, std::move(outcomes));
+    bool cleared = false;
+    for (const StepPart& part : parts) cleared = suspects.passed(part.id, last_position(part)) || cleared;
+    if (cleared) scheduler.run_alone(suspects.alone());
     stats.last_step = stats.busy_since = now;
     stats.step_time += time;
   }
@@ -369,23 +387,44 @@ void Engine::Impl::send(Active& request, RequestId id, Session::Outcome& outcome
   request.sink->on_tokens(id, std::move(outcome.events));
 }
 
+// The chain was lost with `plan` (may be null) and all of under_way inside it. Who is given up for it.
+std::optional<End> Engine::Impl::count_loss(const StepPlan* plan, const Status& status) {
+  std::vector<Suspects::UnderWay> requests;
+  const auto add = [&](const StepPlan& step) {
+    for (const StepPart& part : step.parts)
+      if (scheduler.knows(part.id)) requests.push_back({part.id, last_position(part)});
+  };
+  if (plan != nullptr) add(*plan);
+  for (const UnderWay& step : under_way) add(step.plan);
+  const auto given_up = suspects.lost(requests);
+  if (given_up) scheduler.finish(*given_up);
+  scheduler.run_alone(suspects.alone());
+  if (!given_up) return std::nullopt;
+  // Not a status that clients take for "try again": that would lose as many nodes again.
+  return End{*given_up, FinishReason::kError,
+             Status(Errc::kUnsupported,
+                    fmt::format("the request was given up: {} times, at the same place, nodes were lost that "
+                                "computed it, the last time it alone ({})",
+                                Suspects::kLossesMax, status.text()))};
+}
+
 // The chain lost the step, and with it we do not know what of the cache. What the world did (a peer lost, a
 // timeout) is tried again from the logs; what the chain objects to would come back, so those requests end.
-void Engine::Impl::fail_step(const StepPlan& plan, const Status& status) {
-  const bool again =
-      (status.code() == Errc::kPeerLost || status.code() == Errc::kTimeout) && ++failures < kFailuresMax;
+void Engine::Impl::fail_step(const StepPlan& plan, const Status& status, bool was_under_way) {
+  const bool lost = status.code() == Errc::kPeerLost || status.code() == Errc::kTimeout;
+  const bool again = lost && ++failures < kFailuresMax;
   uint64_t epoch;
   std::vector<End> failed;
+  bool replaced;
   {
     std::lock_guard lock(mutex);
     refills_broken += scheduler.refilling() || plan.request.fill != LayerSpan{};
     epoch = scheduler.halt();
+    if (!stopping && (lost || (next_chain && next_after_loss)))
+      if (auto given_up = count_loss(was_under_way ? &plan : nullptr, status)) failed.push_back(*given_up);
     // The chain was closed, by stop() or for another one: nothing is wrong with the requests.
-    if (stopping || next_chain) {
-      under_way.clear();
-      return;
-    }
-    if (!again) {
+    replaced = stopping || next_chain;
+    if (!again && !replaced) {
       for (const StepPart& part : plan.parts)
         if (scheduler.finish(part.id)) failed.push_back({part.id, FinishReason::kError, status});
       scheduler.forget();
@@ -393,6 +432,7 @@ void Engine::Impl::fail_step(const StepPlan& plan, const Status& status) {
   }
   under_way.clear();
   for (const End& end : failed) tell(end);
+  if (replaced) return;
   if (again) return resume_chain();
   reset_chain(epoch);
 }
@@ -407,6 +447,7 @@ void Engine::Impl::tell(const End& end) {
     if (it == active.end()) return;
     request = std::move(it->second);
     active.erase(it);
+    if (suspects.forget(end.id)) scheduler.run_alone(suspects.alone());
     if (active.empty()) stats.busy_since.reset();
     ++stats.finished[static_cast<size_t>(end.reason)];
     stats.request_time.add(now - request->submitted);
@@ -450,13 +491,14 @@ void Engine::cancel(RequestId id) {
   impl_->changed.notify_one();
 }
 
-void Engine::replace_chain(std::unique_ptr<Chain> chain) {
+void Engine::replace_chain(std::unique_ptr<Chain> chain, bool lost) {
   std::shared_ptr<Chain> old;
   {
     std::lock_guard lock(impl_->mutex);
     const ChainInfo &now = impl_->chain->info(), &then = chain->info();
     BF_CHECK(now.vocab == then.vocab && now.dim == then.dim) << "a chain of another model";
     impl_->next_chain = std::move(chain);
+    impl_->next_after_loss = impl_->next_after_loss || lost;
     old = impl_->chain;
     impl_->changed.notify_one();
   }

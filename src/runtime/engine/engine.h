@@ -37,8 +37,9 @@ class Engine {
   // Goes on with another chain of the same model: another plan, or the one behind a loss. What is under way
   // is dropped, and every request is read again from its log, so its tokens are those it would have had;
   // those that the new chain has no room for end with kError and kOutOfMemory. The old chain is closed. From
-  // any thread, on_chain_lost too; the last one given counts.
-  void replace_chain(std::unique_ptr<Chain> chain);
+  // any thread, on_chain_lost too; the last one given counts. `lost`: the old chain's nodes were, with steps
+  // under way, as if the chain itself had said so (see Suspects).
+  void replace_chain(std::unique_ptr<Chain> chain, bool lost = false);
 
   EngineStats stats() const;
   // The most positions a request may have: prompt and generated tokens together.

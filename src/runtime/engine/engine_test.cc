@@ -8,7 +8,10 @@
 #include <cmath>
 #include <thread>
 
+#include "cluster/member/health.h"
+#include "cluster/transport/tcp.h"
 #include "model/sampling/logprobs.h"
+#include "runtime/engine/suspects.h"
 #include "runtime/engine/testing/collector.h"
 #include "runtime/engine/testing/fake_chain.h"
 
@@ -191,6 +194,83 @@ TEST(Engine, AChainThatStaysAwayEndsRequestsWithItsReason) {
   ASSERT_TRUE(engine->submit(request(3, 1, 5), sink).ok());
   EXPECT_EQ(sink->wait().reason, FinishReason::kError);
   EXPECT_THAT(sink->wait().status.text(), HasSubstr("cable"));
+}
+
+// Token 63 at this position ends whoever computes it. Prompts of the others have no such token there.
+FakeChainOptions poisoned(size_t position, size_t* losses) {
+  FakeChainOptions chain{.pages = 256, .steps_max = 2};
+  chain.poison = [position, losses](const StepRequest& step) {
+    for (const StepRow& row : step.rows)
+      if (row.position == position && row.token == 63) {
+        ++*losses;
+        return Status(Errc::kPeerLost, "its node ended");
+      }
+    return Status();
+  };
+  return chain;
+}
+
+TEST(Engine, ARequestThatEndsItsNodesIsGivenUpAloneAndTheOthersGoOn) {
+  for (const size_t killers : {1, 2}) {
+    size_t losses = 0;
+    const FakeChainOptions chain = poisoned(40, &losses);
+    auto engine = make(chain);
+    std::vector<std::shared_ptr<Collector>> sinks;
+    const auto one = [&](uint64_t i) {
+      EngineRequest r = request(50, i, 30);
+      r.prompt[40] = i < killers ? 63 : 1;
+      return r;
+    };
+    for (uint64_t i = 0; i < 6; ++i) {
+      sinks.push_back(std::make_shared<Collector>());
+      ASSERT_TRUE(engine->submit(one(i), sinks.back()).ok());
+    }
+    for (uint64_t i = 0; i < 6; ++i) {
+      const FinishEvent& end = sinks[i]->wait();
+      if (i < killers) {
+        EXPECT_EQ(end.reason, FinishReason::kError);
+        EXPECT_THAT(end.status.text(), HasSubstr("3 times, at the same place"));
+        EXPECT_THAT(end.status.text(), HasSubstr("its node ended"));
+      } else {
+        EXPECT_EQ(end.reason, FinishReason::kLength) << i << ": " << end.status.text();
+        EXPECT_EQ(sinks[i]->tokens(), expected(chain, one(i))) << i;
+      }
+    }
+    EXPECT_LE(losses, killers * Suspects::kLossesMax) << "nodes that it costs";
+  }
+}
+
+// A slow machine's step may take as long as health lets a stage stand still; nobody gives it up before.
+TEST(Engine, AStepIsGivenUpByHealthBeforeTheEngineDoes) {
+  struct Waits final : Chain {
+    explicit Waits(std::atomic<int64_t>& l) : least(l) {}
+    void note(Duration timeout) {
+      for (int64_t was = least;
+           timeout.count() < was && !least.compare_exchange_weak(was, timeout.count());) {
+      }
+    }
+    const ChainInfo& info() const override { return inner.info(); }
+    Status submit(const StepRequest& request) override { return inner.submit(request); }
+    StepResult receive(Duration timeout) override {
+      note(timeout);
+      return inner.receive(timeout);
+    }
+    Status reset(uint64_t epoch, Duration timeout) override {
+      note(timeout);
+      return inner.reset(epoch, timeout);
+    }
+    void for_each(size_t count, FunctionRef<void(size_t)> fn) override { inner.for_each(count, fn); }
+    void close() override {}
+    std::atomic<int64_t>& least;
+    FakeChain inner{FakeChainOptions{}};
+  };
+  std::atomic<int64_t> least{INT64_MAX};
+  Engine engine(std::make_unique<Waits>(least), nullptr, {});
+  auto sink = std::make_shared<Collector>();
+  ASSERT_TRUE(engine.submit(request(5, 1, 5), sink).ok());
+  EXPECT_EQ(sink->wait().reason, FinishReason::kLength);
+  EXPECT_GT(Duration(least.load()), cluster::kStallMost);
+  EXPECT_GT(cluster::TcpOptions().user_timeout, cluster::kStallMost);
 }
 
 // A chain that is lost for good at its `steps`th step.

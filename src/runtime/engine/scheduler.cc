@@ -84,6 +84,7 @@ bool Scheduler::finish(RequestId id) {
   }
   queue_.leave(client);
   sequences_.erase(it);
+  if (alone_ == id) alone_.reset();
   return true;
 }
 

@@ -79,6 +79,9 @@ class Scheduler {
   // claimed. Requests that no longer fit stay, and are never run: see too_long().
   uint64_t move_to(const ChainInfo& chain);
   std::vector<RequestId> too_long() const;
+  // Until it is set anew: of those that wait only this request may run. Nothing, or one that is over: all
+  // may. After halt(), and with forget() behind it: others that run would go on.
+  void run_alone(std::optional<RequestId> id) { alone_ = id && knows(*id) ? id : std::nullopt; }
   // Every page with computed positions.
   std::vector<PageClaim> claims() const;
   // This is left of claims(): the next steps compute what is missing, then all goes on.
@@ -155,6 +158,7 @@ class Scheduler {
   FairQueue queue_;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
   std::vector<Sequence*> running_;  // oldest first
+  std::optional<RequestId> alone_;
   std::vector<uint32_t> free_slots_;
   std::vector<KvCommand> commands_;  // for the next step
   std::vector<UnderWay> under_way_;  // oldest first

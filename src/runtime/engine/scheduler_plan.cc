@@ -108,6 +108,7 @@ bool Scheduler::is_being_read(const Sequence& sequence, size_t pages) const {
 }
 
 FairQueue::Decision Scheduler::admit_one(Sequence& sequence) {
+  if (alone_ && sequence.id() != *alone_) return FairQueue::Decision::kSkip;
   if (free_slots_.empty()) return FairQueue::Decision::kStop;
   std::vector<PagePool::Published> matched;
   const size_t usable = match_prefix(sequence, matched);

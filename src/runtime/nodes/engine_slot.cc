@@ -103,14 +103,16 @@ void EngineSlot::resume() {
 
 void EngineSlot::remove() {
   std::unique_ptr<Chain> waited;
+  bool lost = false;  // after a pause nothing is inside
   const auto engine = [&] {
     const std::lock_guard lock(mutex_);
     epoch_ = 0;
+    lost = gate_ != nullptr && gate_->under_way() > 0;
     gate_.reset();
     waited.swap(waiting_);
     return std::exchange(engine_has_it_, false) ? engine_.lock() : nullptr;
   }();
-  if (engine != nullptr) engine->replace_chain(std::make_unique<AbsentChain>(info_, not_ready()));
+  if (engine != nullptr) engine->replace_chain(std::make_unique<AbsentChain>(info_, not_ready()), lost);
 }
 
 void EngineSlot::give_up(const Status& why) {

@@ -158,6 +158,37 @@ TEST_F(EngineSlotTest, AnEngineThatIsMadeAnewGetsAnotherChain) {
   EXPECT_EQ(submit()->wait().reason, FinishReason::kLength);
 }
 
+// The loss of a node is often seen first by its control link: the shell takes the chain away while a step is
+// inside. That counts as if the chain had said so; a chain that is taken away after a pause does not.
+TEST_F(EngineSlotTest, ARequestWhoseStepsLoseTheChainIsGivenUp) {
+  const auto sink = submit();
+  for (cluster::Epoch epoch = 1; epoch <= 3; ++epoch) {
+    struct Step {  // the engine may still be in it when the next chain comes
+      std::promise<void> began, go_on;
+      std::shared_future<void> may_end = go_on.get_future().share();
+      std::atomic<bool> once{false};
+    };
+    const auto step = std::make_shared<Step>();
+    testing::FakeChainOptions options;
+    options.fault = [step](uint64_t) {
+      if (step->once.exchange(true)) return Status();
+      step->began.set_value();
+      step->may_end.wait();
+      return Status(Errc::kCancelled, "the chain was closed");
+    };
+    slot_.install(chain(epoch, options));
+    step->began.get_future().wait();
+    EXPECT_FALSE(sink->finished()) << epoch;
+    slot_.remove();
+    step->go_on.set_value();
+    if (epoch < 3) continue;
+    EXPECT_EQ(sink->wait().reason, FinishReason::kError);
+    EXPECT_THAT(sink->wait().status.text(), HasSubstr("the request was given up"));
+  }
+  slot_.install(chain(4));
+  EXPECT_EQ(submit()->wait().reason, FinishReason::kLength) << "others go on";
+}
+
 // Placement changes between steps: the one that runs ends, none begins, and nothing is computed twice.
 TEST_F(EngineSlotTest, APauseLetsTheStepEndThatIsUnderWay) {
   for (const size_t steps_max : {size_t{1}, size_t{3}}) {

@@ -21,6 +21,11 @@ void StepGate::resume() {
   changed_.notify_all();
 }
 
+size_t StepGate::under_way() const {
+  const std::lock_guard lock(mutex_);
+  return under_way_;
+}
+
 std::function<void()> StepGate::due() {
   return holds_ && under_way_ == 0 ? std::exchange(paused_, nullptr) : nullptr;
 }

@@ -18,13 +18,15 @@ class StepGate {
   // engine's thread. Not after resume().
   void pause(std::function<void()> paused);
   void resume();
+  // Steps inside the chain: begun, and not back.
+  size_t under_way() const;
 
  private:
   friend class GatedChain;
   // The callback that is due, to be called without the lock; empty: none.
   std::function<void()> due();
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool holds_ = false, closed_ = false;
   size_t under_way_ = 0;  // steps inside the chain

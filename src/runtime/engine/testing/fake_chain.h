@@ -20,8 +20,9 @@ struct FakeChainOptions {
   size_t rows_max = 64;
   size_t steps_max = 1;
   bool loops = false;  // the likeliest next token depends on the last one only, so greedy text repeats itself
-  std::function<Status(uint64_t step)> fault = {};         // called for each step received; an error loses it
-  std::function<Status(uint64_t epoch)> reset_fault = {};  // an error: the chain cannot be reset
+  std::function<Status(uint64_t step)> fault = {};  // called for each step received; an error loses it
+  std::function<Status(const StepRequest& step)> poison = {};  // the same, by what is in the step
+  std::function<Status(uint64_t epoch)> reset_fault = {};      // an error: the chain cannot be reset
   std::chrono::microseconds step_time{0};
 };
 
@@ -66,6 +67,7 @@ class FakeChain final : public Chain {
     result.step = step.step;
     if (options_.step_time.count() > 0) std::this_thread::sleep_for(options_.step_time);
     if (options_.fault) result.status = options_.fault(step.step);
+    if (options_.poison && result.status) result.status = options_.poison(step);
     if (!result.status) return result;
     logits_.clear();
     hidden_.clear();
