@@ -12,6 +12,8 @@ function(butterfly_unity target)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  # GCC takes a file that is included for a header, in which types of unnamed namespaces would be a mistake.
+  target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   get_target_property(sources ${target} SOURCES)
   foreach(file ${sources})
     file(STRINGS ${file} targets REGEX "HWY_TARGET_INCLUDE" LIMIT_COUNT 1)

@@ -145,7 +145,11 @@ struct BlockRun {
     Arena arena;
     std::vector<uint32_t> ids = {2, 0, 1};
     const std::span<const uint32_t> pages(ids);
-    KvStep kv{.layout = {DType::kF16, kHeadDim}, .kv_heads = kKvHeads, .page_ids = {&pages, 1}, .rows = {}};
+    KvStep kv{.layout = {DType::kF16, kHeadDim},
+              .layers = {},
+              .kv_heads = kKvHeads,
+              .page_ids = {&pages, 1},
+              .rows = {}};
     kv.page_stride = kKvHeads * kv.layout.page_bytes();
     const Buffer cache = Buffer::allocate(3 * kv.page_stride);
     std::byte* const layers[] = {cache.data()};

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 
-from harness import PROMPTS, Process, Server, make_model, unfailed_stream, write_capabilities
+from harness import PROMPTS, Process, Server, machine_env, make_model, unfailed_stream, write_capabilities
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 shutil.rmtree(WORK, ignore_errors=True)
@@ -27,10 +27,7 @@ FETCH_RATE = sys.argv[3] if len(sys.argv) > 3 else "2000000"
 
 
 def machine(name):
-    home = f"{WORK}/{name}"
-    os.makedirs(home, exist_ok=True)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "BUTTERFLY_"))}
-    return {**env, "HOME": home, "XDG_RUNTIME_DIR": home, "BUTTERFLY_CAPABILITIES": CAPABILITIES}
+    return machine_env(WORK, name, CAPABILITIES)
 
 
 def run(name, *words):

@@ -22,6 +22,15 @@ def skip(why):
     sys.exit(SKIP)
 
 
+def machine_env(work, name, capabilities=None):
+    """The environment of a user on a machine of its own, as far as files can tell."""
+    home = f"{work}/{name}"
+    os.makedirs(home, exist_ok=True)
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "BUTTERFLY_"))}
+    env |= {"HOME": home, "XDG_RUNTIME_DIR": home}
+    return env | {"BUTTERFLY_CAPABILITIES": capabilities} if capabilities else env
+
+
 class Process:
     """A process whose stderr is kept, line by line."""
 

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from harness import PROMPTS, START_MAX_S, Process, Server, make_model, write_capabilities
+from harness import PROMPTS, START_MAX_S, Process, Server, machine_env, make_model, write_capabilities
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 os.makedirs(WORK, exist_ok=True)
@@ -102,10 +102,7 @@ for pid in workers:
 
 
 def machine(name):
-    home = f"{WORK}/{name}"
-    os.makedirs(home, exist_ok=True)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "BUTTERFLY_"))}
-    return {**env, "HOME": home, "XDG_RUNTIME_DIR": home, "BUTTERFLY_CAPABILITIES": CAPABILITIES}
+    return machine_env(WORK, name, CAPABILITIES)
 
 
 def run(name, *words):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from harness import PROMPTS, SMALL, Process, Server, make_model, write_capabilities
+from harness import PROMPTS, SMALL, Process, Server, machine_env, make_model, write_capabilities
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 shutil.rmtree(WORK, ignore_errors=True)
@@ -23,11 +23,7 @@ CAPABILITIES = write_capabilities(BUTTERFLY, f"{WORK}/capabilities.json")
 
 
 def machine(name):
-    """The environment of a user on a machine of its own."""
-    home = f"{WORK}/{name}"
-    os.makedirs(home, exist_ok=True)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "BUTTERFLY_"))}
-    return {**env, "HOME": home, "XDG_RUNTIME_DIR": home, "BUTTERFLY_CAPABILITIES": CAPABILITIES}
+    return machine_env(WORK, name, CAPABILITIES)
 
 
 def run(name, *words):

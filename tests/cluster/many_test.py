@@ -17,7 +17,7 @@ import subprocess
 import threading
 import time
 
-from harness import PROMPTS, Process, Server, make_model, unfailed_stream, write_capabilities
+from harness import PROMPTS, Process, Server, machine_env, make_model, unfailed_stream, write_capabilities
 
 TOKENS = 200
 
@@ -42,10 +42,7 @@ class Cluster:
         self.nodes = {}
 
     def machine(self, name):
-        home = f"{self.work}/{name}"
-        os.makedirs(home, exist_ok=True)
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "BUTTERFLY_"))}
-        return {**env, "HOME": home, "XDG_RUNTIME_DIR": home, "BUTTERFLY_CAPABILITIES": self.capabilities}
+        return machine_env(self.work, name, self.capabilities)
 
     def run(self, *words):
         done = subprocess.run([self.butterfly, *words], env=self.machine("a"), capture_output=True, text=True)

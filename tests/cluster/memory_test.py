@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-from harness import PROMPTS, Process, Server, make_model, skip, write_capabilities
+from harness import PROMPTS, Process, Server, machine_env, make_model, skip, write_capabilities
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 LIMIT = 160 << 20  # of each node
@@ -44,10 +44,7 @@ def peak_of(folder):
 
 
 def machine(name):
-    home = f"{WORK}/{name}"
-    os.makedirs(home, exist_ok=True)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "BUTTERFLY_"))}
-    return {**env, "HOME": home, "XDG_RUNTIME_DIR": home, "BUTTERFLY_CAPABILITIES": CAPABILITIES}
+    return machine_env(WORK, name, CAPABILITIES)
 
 
 def main():

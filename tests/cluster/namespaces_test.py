@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from harness import PROMPTS, SMALL, Process, Server, make_model, skip
+from harness import PROMPTS, SMALL, Process, Server, machine_env, make_model, skip
 
 BUTTERFLY, WORK, README = sys.argv[1:4]
 if os.geteuid() != 0:
@@ -57,8 +57,8 @@ def machine(name):
     os.makedirs(f"{home}/bin", exist_ok=True)
     if not os.path.lexists(f"{home}/bin/butterfly"):
         os.symlink(os.path.abspath(BUTTERFLY), f"{home}/bin/butterfly")
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "BUTTERFLY_"))}
-    return {**env, "HOME": home, "XDG_RUNTIME_DIR": home, "PATH": f"{home}/bin:{env['PATH']}"}
+    env = machine_env(WORK, name)
+    return env | {"PATH": f"{home}/bin:{env['PATH']}"}
 
 
 def inside(name, line, cwd):

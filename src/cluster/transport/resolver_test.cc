@@ -59,7 +59,9 @@ TEST(ResolverTest, QuestionsUnderWayAreBounded) {
   for (int i = 0; i < 5; ++i) {
     const auto list = resolver.resolve("some.host", "1", 0, SOCK_STREAM, in(milliseconds(10)));
     EXPECT_EQ(list.status().code(), Errc::kTimeout);
-    if (i >= 2) EXPECT_THAT(list.status().text(), HasSubstr("2 others wait")) << i;
+    if (i >= 2) {
+      EXPECT_THAT(list.status().text(), HasSubstr("2 others wait")) << i;
+    }
   }
   EXPECT_LE(server->asked, 2);
   // Those that nobody waits for any more make room once they are answered.
