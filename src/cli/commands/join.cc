@@ -236,8 +236,8 @@ CommandBody setup_join(CLI::App& app) {
   add_flag(app, "--enrol-only", options->enrol_only,
            "Get the certificate and end; 'butterfly join' starts the node");
   add_flag(app, "--quiet", options->quiet, "Say only what goes wrong");
-  return [options] {
-    if (log_level() == LogLevel::kWarn && !options->quiet) set_log_level(LogLevel::kInfo);
+  return [options, &app] {
+    if (!log_level_given(app) && !options->quiet) set_log_level(LogLevel::kInfo);
     return join(*options);
   };
 }

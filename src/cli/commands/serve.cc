@@ -131,15 +131,14 @@ CommandBody setup_serve(CLI::App& app) {
   add_option(app, "--config", options->config, "TOML file with these settings; flags and environment win")
       .type_name("FILE");
   add_flag(app, "--print-config", options->print_config, "Show the settings as such a file, and end");
-  return [options, flags] {
+  return [options, flags, &app] {
     if (!options->config.empty()) {
       std::set<std::string, std::less<>> given;
       for (const auto& [row, flag] : flags)
         if (flag.given()) given.insert(std::string(row->key));
       server::read_settings_file(options->config, given, options->settings);
     }
-    // Requests are worth a line; --log-level says otherwise.
-    if (log_level() == LogLevel::kWarn) set_log_level(LogLevel::kInfo);
+    if (!log_level_given(app)) set_log_level(LogLevel::kInfo);  // requests are worth a line
     return serve(*options);
   };
 }

@@ -34,6 +34,11 @@ void GeneralOptions::apply() const {
   if (!target.empty()) kernels::force_target(target);
 }
 
+bool log_level_given(const CLI::App& app) {
+  const CLI::Option* option = app.get_option_no_throw("--log-level");
+  return option != nullptr && option->count() > 0;
+}
+
 Flag add_lora_flag(CLI::App& app, std::vector<std::string>& adapters) {
   return add_option(
              app, "--lora", adapters,

@@ -24,6 +24,9 @@ struct GeneralOptions {
   void apply() const;
 };
 
+// Whether the user chose it, by flag or environment: commands that run for long say more by themselves.
+bool log_level_given(const CLI::App& app);
+
 Flag add_threads_flag(CLI::App& app, size_t& threads);  // -t, --threads; 0 means all this process may use
 Flag add_json_flag(CLI::App& app, bool& json);          // --json
 

@@ -12,7 +12,7 @@ constexpr FieldRow kSampling[] = {
     {"max_tokens", kInteger, -1, 1 << 24, "-1", "tokens to generate; -1: until the text or the context ends"},
     {"max_completion_tokens", kInteger, -1, 1 << 24, "",
      "the same, by its new name; counts if both are there"},
-    {"temperature", kNumber, 0, 10, "0.8", "0: the likeliest token always"},
+    {"temperature", kNumber, 0, 2, "0.8", "0: the likeliest token always"},
     {"top_p", kNumber, 0, 1, "0.95", "only the likeliest tokens with this share"},
     {"top_k", kInteger, -1, 1 << 24, "40", "only so many likeliest; 0 or -1: all"},
     {"min_p", kNumber, 0, 1, "0.05", "only tokens with this share of the likeliest's probability"},
