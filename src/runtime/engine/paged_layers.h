@@ -66,7 +66,7 @@ class PagedLayers {
   void keep_rows(std::span<const float> hidden);
 
   ChainInfo info_;
-  std::shared_ptr<StageCache> cache_;
+  const StageCacheUse cache_;
   BatchRunner runner_;
   Compute& compute_;
   std::vector<Placed> sequences_;

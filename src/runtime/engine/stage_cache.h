@@ -41,6 +41,8 @@ class StageCache {
   void extend_to(size_t begin, size_t end);
   // Nothing is in any page.
   void forget_all();
+  // No stage uses it, and what the last one did to it, on whatever thread, is done. From any thread.
+  bool idle() const { return users_.load(std::memory_order_acquire) == 0; }
 
   size_t begin() const { return begin_; }
   size_t end() const { return begin_ + filled_.size(); }
@@ -103,6 +105,24 @@ class StageCache {
   size_t touched_pages_ = 0;
   std::atomic<uint64_t> touched_bytes_{0};
   std::vector<Rows> rows_;  // oldest place first: behind the last layer, and where that was before
+  friend class StageCacheUse;
+  std::atomic<size_t> users_{0};
+};
+
+// Held by the stage that uses a cache, for as long as it does. (How many share a pointer says nothing of what
+// they have done: counting them orders no memory.)
+class StageCacheUse {
+ public:
+  explicit StageCacheUse(std::shared_ptr<StageCache> cache) : cache_(std::move(cache)) {
+    cache_->users_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~StageCacheUse() { cache_->users_.fetch_sub(1, std::memory_order_release); }
+  StageCacheUse(const StageCacheUse&) = delete;
+  StageCacheUse& operator=(const StageCacheUse&) = delete;
+  StageCache* operator->() const { return cache_.get(); }
+
+ private:
+  const std::shared_ptr<StageCache> cache_;
 };
 
 }  // namespace butterfly::runtime

@@ -26,9 +26,9 @@ void KeptCache::shrink(const cluster::Assignment& work, const std::atomic<bool>&
   }
   if (cache == nullptr || work.pieces < 2 || work.begin >= work.end || work.end > work.pieces) return;
   const Deadline deadline(SystemClock::instance(), kCacheLetGoMax);
-  while (cache.use_count() > 1 && !deadline.expired() && !cancelled)
-    SystemClock::instance().sleep_for(kCacheLetGoLook);
-  if (cache.use_count() > 1) return;
+  const auto in_use = [&] { return cache.use_count() > 1 || !cache->idle(); };
+  while (in_use() && !deadline.expired() && !cancelled) SystemClock::instance().sleep_for(kCacheLetGoLook);
+  if (in_use()) return;
   const model::LayerRange range = model::range_of_pieces(work.begin, work.end, work.pieces - 2);
   cache->shrink_to(range.begin, range.end);
   const std::lock_guard lock(mutex_);
@@ -45,9 +45,9 @@ std::shared_ptr<StageCache> KeptCache::for_stage(const cluster::ModelTask& task,
                                  .rows_bytes_max = settings.kept_bytes,
                                  .keeps_contents = settings.kept_bytes > 0 && options.format->is_exact()};
   const std::lock_guard lock(mutex_);
-  const bool usable = cache_ != nullptr && cache_.use_count() == 1 && cache_for_ == identity(task) &&
-                      cache_->fits(shape, wanted) && cache_->begin() >= model.range.begin &&
-                      cache_->end() <= model.range.end;
+  const bool usable = cache_ != nullptr && cache_.use_count() == 1 && cache_->idle() &&
+                      cache_for_ == identity(task) && cache_->fits(shape, wanted) &&
+                      cache_->begin() >= model.range.begin && cache_->end() <= model.range.end;
   if (!usable) cache_ = std::make_shared<StageCache>(shape, wanted);
   cache_for_ = identity(task);
   return cache_;

@@ -32,7 +32,7 @@ ChainOptions MovingChain::options_for(size_t node, const model::LayerRange& rang
     const StageCacheOptions options{.pages = info_.pages, .dim = info_.dim, .rows_bytes_max = kept_bytes_};
     cache = std::make_shared<StageCache>(kv_shape(*described_->model, options_.cache.kv_type), options);
   }
-  BF_CHECK(cache.use_count() == 1) << "node " << node << " still has a stage";
+  BF_CHECK(cache.use_count() == 1 && cache->idle()) << "node " << node << " still has a stage";
   cache->shrink_to(range.begin, range.end);
   ChainOptions options = options_;
   options.cache.stage_cache = cache;
@@ -90,7 +90,7 @@ void MovingChain::stop() {
 }
 
 bool MovingChain::coordinator_free() const {
-  return nodes_[0].cache == nullptr || nodes_[0].cache.use_count() == 1;
+  return nodes_[0].cache == nullptr || (nodes_[0].cache.use_count() == 1 && nodes_[0].cache->idle());
 }
 
 }  // namespace butterfly::runtime::testing
