@@ -236,7 +236,7 @@ TEST_F(KeepTest, AnyChangesGiveTheSameTokens) {
     SCOPED_TRACE(seed);
     uint64_t draws = 0;
     const auto draw = [&](size_t below) { return random_u64(seed, 3, draws++) % below; };
-    const auto plan = [&] {
+    const auto any_plan = [&] {
       Plan plan;
       std::vector<size_t> free = {1, 2, 3, 4};
       for (size_t piece = 1 + draw(4); piece < kLayers + 2 && !free.empty() && plan.cuts.size() < 3;
@@ -251,12 +251,12 @@ TEST_F(KeepTest, AnyChangesGiveTheSameTokens) {
     ChainOptions options;
     if (draw(3) == 0) options.cache.positions = 20 * 32;  // few pages: texts are sent away and come back
     const uint64_t kept[] = {0, 3 * 32 * 128 * sizeof(float), kMany};
-    Plan now = plan();
+    Plan now = any_plan();
     Changes run(model.path, now, kept[draw(3)], options);
     for (size_t change = 0; change < 8 && !run.done(); ++change) {
       if (draw(3) > 0) run.wait_for_tokens(1, std::min<size_t>(1 + change * 9 + draw(9), 90));
       if (!now.nodes.empty() && draw(2) == 0) run.lose(now.nodes[draw(now.nodes.size())]);
-      run.change_to(now = plan());
+      run.change_to(now = any_plan());
     }
     EXPECT_EQ(run.texts(), want);
     if (HasFailure()) break;
