@@ -13,6 +13,7 @@
 #include "cli/console/exit_code.h"
 #include "cli/console/flags.h"
 #include "cli/console/interrupt.h"
+#include "cli/console/options.h"
 #include "cli/console/version.h"
 #include "cli/models/model_store.h"
 #include "cli/nodes/cluster_serve.h"

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "kernels/quant/quant.h"
+#include "model/formats/float_type.h"
 #include "model/formats/gguf_writer.h"
 #include "model/tokenizer/vocabulary.h"
 
@@ -16,8 +17,6 @@ namespace {
 
 constexpr size_t kChunkValues = size_t{1} << 20;
 constexpr uint32_t kQuantizationVersion = 2;  // of ggml's block layouts
-
-bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
 
 std::vector<DType> types_as_they_are(const ModelFile& from) {
   std::vector<DType> types;

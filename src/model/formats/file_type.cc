@@ -4,6 +4,8 @@
 #include <cctype>
 #include <charconv>
 
+#include "model/formats/float_type.h"
+
 namespace butterfly::model {
 namespace {
 
@@ -40,8 +42,6 @@ bool same_name(std::string_view a, std::string_view b) {
 }
 
 bool has(std::string_view name, std::string_view part) { return name.find(part) != std::string_view::npos; }
-
-bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
 
 // Parts of names: norms, routers, tables of positions, and small tensors of state-space and recurrent layers,
 // of multimodal parts and of sound codecs.

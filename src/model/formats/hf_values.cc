@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "kernels/quant/quant.h"
+#include "model/formats/float_type.h"
 
 namespace butterfly::model {
 namespace {
@@ -74,8 +75,6 @@ Tensor plus_one(const HfSource& source) {
   for (size_t i = 0; i < count; ++i) values[i] += 1.0f;
   return to;
 }
-
-bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
 
 }  // namespace
 

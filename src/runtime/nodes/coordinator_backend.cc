@@ -12,8 +12,6 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr Duration kLinkMax = std::chrono::seconds(8);
-
 // A stage together with the model it borrows.
 template <typename Inner>
 class Owning final : public Chain {
@@ -115,12 +113,13 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
     hello.job = options_.job;
     hello.epoch = epoch;
     to_blame = placement.stages.front().first();
-    std::shared_ptr<cluster::Link> to_first = open_link(*options_.transport, addresses.front(),
-                                                        placement.stages.front().first().key, hello, kLinkMax)
-                                                  .or_throw();
+    std::shared_ptr<cluster::Link> to_first =
+        open_link(*options_.transport, addresses.front(), placement.stages.front().first().key, hello,
+                  kStageLinkMax)
+            .or_throw();
     to_blame = placement.stages[workers - 1].first();
     std::shared_ptr<cluster::Link> from_last =
-        links_.take(options_.job, epoch, placement.stages[workers - 1].first(), kLinkMax).or_throw();
+        links_.take(options_.job, epoch, placement.stages[workers - 1].first(), kStageLinkMax).or_throw();
     to_blame = {};
     to_first_.begin(epoch, to_first, on_cut_);
     return {epoch, std::make_unique<Owning<LinkedChain>>(model, *options_.compute, workers, to_first,

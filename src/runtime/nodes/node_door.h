@@ -19,6 +19,8 @@
 
 namespace butterfly::runtime {
 
+inline constexpr Duration kStageLinkMax = std::chrono::seconds(8);  // for opening the link to the next stage
+
 // Opens a link and says what it is for.
 Result<std::unique_ptr<cluster::Link>> open_link(cluster::Transport& transport, const std::string& address,
                                                  const std::string& expected_key, const cluster::Hello& hello,

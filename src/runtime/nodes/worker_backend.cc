@@ -11,7 +11,6 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr Duration kLinkMax = std::chrono::seconds(8);     // to the next stage
 constexpr Duration kArriveMax = std::chrono::seconds(60);  // for the link of the stage before
 constexpr Duration kCloseAgain = std::chrono::milliseconds(1);
 constexpr const char* kThreadName = "bf-stage";  // for top and debuggers; tests look for it
@@ -64,7 +63,7 @@ Status WorkerBackend::start(const cluster::Assignment& work, Lost lost) {
   hello.purpose = cluster::LinkPurpose::kStage;
   hello.job = work.job;
   hello.epoch = work.epoch;
-  auto to = open_link(*options_.transport, work.next_address, work.next.key, hello, kLinkMax);
+  auto to = open_link(*options_.transport, work.next_address, work.next.key, hello, kStageLinkMax);
   if (!to) return to.status();
   stopping_ = false;
   auto box = std::make_shared<std::unique_ptr<cluster::Link>>(std::move(*to));

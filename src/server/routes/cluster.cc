@@ -50,12 +50,12 @@ void cluster_events(ServerContext& context, ExchangePtr exchange) {
     std::from_chars(last->data(), last->data() + last->size(), after);
   // Events between the two calls below come in both of them: the stream keeps the last number. What comes by
   // the first waits until the second has said what was before.
-  struct Stream {
+  struct EventStream {
     ExchangePtr exchange;
     std::mutex mutex;
     uint64_t last = 0;
   };
-  auto stream = std::make_shared<Stream>();
+  auto stream = std::make_shared<EventStream>();
   stream->exchange = std::move(exchange);
   stream->last = after;
   const auto send = [stream](const cluster::EventStatus* event) {
