@@ -22,6 +22,13 @@ add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthr
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 
+# GCC collects its garbage when the heap has grown by a half; where memory is plenty, later is faster (6 to 19 % of a
+# large file).
+cmake_host_system_information(RESULT host_megabytes QUERY TOTAL_PHYSICAL_MEMORY)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND host_megabytes GREATER 7000)
+  add_compile_options(--param=ggc-min-expand=400 --param=ggc-min-heapsize=600000)
+endif()
+
 # What a program that reads files and requests of strangers should have; sanitizers bring checks of their own.
 if(NOT BUTTERFLY_SANITIZE)
   add_compile_options($<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2> -fstack-protector-strong -fPIE)
