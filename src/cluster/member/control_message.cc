@@ -11,7 +11,6 @@ namespace butterfly::cluster {
 namespace {
 
 constexpr size_t kTypesMax = 32;   // of weights, in capabilities
-constexpr size_t kPointsMax = 32;  // of a measured link
 
 // T as this visitor sees it: const when it is written.
 template <typename F, typename T>
@@ -142,7 +141,7 @@ void fields(F& f, Of<F, LinkReport>& m) {
   f.text(m.text, kTextBytesMax);
   f.real(m.figures.rtt_s);
   f.real(m.figures.bandwidth);
-  f.list(m.figures.points, kPointsMax, 12, [&](auto& point) {
+  f.list(m.figures.points, kLinkPointsMax, 12, [&](auto& point) {
     f.u32(point.bytes);
     f.real(point.seconds);
   });

@@ -175,8 +175,7 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
     return refuse(link, std::move(refusal.text), refusal.forever, now);
   const auto known = cluster_.members().find(peer.key);
   const bool returned = known != cluster_.members().end();
-  if (returned && known->second.address != message.address)
-    cluster_.forget_links(peer.key);  // another network
+  cluster_.arrives_at(peer.key, message.address);
   if (returned && known->second.here())
     lose(known->second, NodeState::kDead, EventKind::kDead, "it came back over a new link", now);
   links_.at(link).joined = true;

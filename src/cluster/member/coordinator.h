@@ -63,6 +63,8 @@ class Coordinator final : private OtherJobs {
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   const Job* job(JobId id) const;
   const std::map<Membership::Pair, LinkFigures>& links() const { return cluster_.links(); }
+  std::vector<KnownLink> known_links(TimePoint now) const { return cluster_.known_links(now); }
+  uint64_t links_changes() const { return cluster_.links_changes(); }
   const CoordinatorCounters& counters() const { return cluster_.counters(); }
   const EventLog& events() const { return cluster_.events(); }
 

@@ -146,7 +146,8 @@ TEST_F(CoordinatorTest, FromJoinsToServing) {
   EXPECT_EQ(first.next, node_id(0));
   EXPECT_EQ(first.next_address, "10.0.0.0:4711");
   EXPECT_EQ(first.sources.front().node, node_id(0));
-  EXPECT_EQ(orders[1].second.work.next_address, "10.0.0.1:4711") << "steps go from the coordinator to the first";
+  EXPECT_EQ(orders[1].second.work.next_address, "10.0.0.1:4711")
+      << "steps go from the coordinator to the first";
   EXPECT_EQ(job().why_not_serving(), "loading plan 1");
   ready({1}, question.epoch);
   EXPECT_TRUE(sent<Go>().empty());
@@ -778,6 +779,40 @@ TEST_F(CoordinatorTest, FiguresOutliveALossButNotAMove) {
   EXPECT_TRUE(coordinator.links().empty());
   pass(milliseconds(200));
   EXPECT_EQ(sent<Measure>().size(), 1u);
+}
+
+TEST_F(CoordinatorTest, FiguresOutliveTheCoordinator) {
+  CoordinatorConfig with = config();
+  with.measure_links = true;
+  with.unix_ms = 1'000'000;
+  restart(with);
+  for (int i = 0; i < 3; ++i) join(i);
+  for (int round = 0; round < 3; ++round) {
+    pass(milliseconds(100));
+    for (const auto& [link, order] : sent<Measure>())
+      coordinator.received(link, LinkReport{order.peer, Errc::kOk, "", {1e-3, 1e8, {}}}, now);
+    clear();
+  }
+  with.known_links = coordinator.known_links(now);
+  ASSERT_EQ(with.known_links.size(), 3u) << "each pair once";
+
+  const auto measured_after = [&](int64_t later_ms, const std::string& address_of_1) {
+    with.unix_ms = 1'000'000 + later_ms;
+    restart(with);
+    clear();
+    join(0);
+    open(1, link_of(1));
+    Join again = join_message(1);
+    if (!address_of_1.empty()) again.address = address_of_1;
+    coordinator.received(link_of(1), again, now);
+    pass(milliseconds(200));
+    return sent<Measure>().size();
+  };
+  EXPECT_EQ(measured_after(60'000, ""), 0u);
+  EXPECT_EQ(coordinator.links().size(), 6u);
+  EXPECT_EQ(measured_after(60'000, "192.0.2.9:1"), 1u) << "it moved";
+  EXPECT_EQ(measured_after(2 * 3600'000, ""), 1u) << "too old";
+  EXPECT_EQ(measured_after(-60'000, ""), 1u) << "the clock was set back";
 }
 
 }  // namespace

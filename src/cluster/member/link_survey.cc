@@ -105,10 +105,49 @@ void Membership::stop_survey(const NodeId& node) {
   if (measuring_ && has(measuring_->first)) measuring_.reset();
 }
 
+// Figures of an earlier start count as if they had been measured then.
+void Membership::take_known_links(TimePoint now) {
+  for (const KnownLink& link : config_.known_links) {
+    const Duration age = std::chrono::milliseconds(config_.unix_ms - link.unix_ms);
+    if (age < Duration::zero() || age >= config_.figures_age) continue;  // or the clock was set back
+    for (const Pair& pair : {Pair(link.from, link.to), Pair(link.to, link.from)}) {
+      figures_[pair] = link.figures;
+      measured_at_[pair] = now - age;
+    }
+    addresses_[link.from] = link.from_address;
+    addresses_[link.to] = link.to_address;
+  }
+}
+
+std::vector<KnownLink> Membership::known_links(TimePoint now) const {
+  const auto storable = [&](const std::string& key) {
+    const auto found = addresses_.find(key);
+    return found != addresses_.end() && !found->second.empty() &&
+           found->second.find_first_of(" \t\r\n") == std::string::npos;
+  };
+  std::vector<KnownLink> links;
+  for (const auto& [pair, at] : measured_at_) {
+    const auto& [from, to] = pair;
+    if (from > to || now - at >= config_.figures_age || !storable(from) || !storable(to)) continue;
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(at - started_at_);
+    links.push_back({from, to, addresses_.at(from), addresses_.at(to), config_.unix_ms + since.count(),
+                     figures_.at(pair)});
+  }
+  return links;
+}
+
+void Membership::arrives_at(const std::string& key, const std::string& address) {
+  const auto known = addresses_.find(key);
+  if (known != addresses_.end() && known->second != address) forget_links(key);  // another network
+  addresses_[key] = address;
+}
+
 void Membership::forget_links(const std::string& key) {
   const auto has = [&](const auto& row) { return row.first.first == key || row.first.second == key; };
   std::erase_if(figures_, has);
   std::erase_if(measured_at_, has);
+  addresses_.erase(key);
+  ++links_changes_;
   reached_.erase(key);
   forget_troubles(key);
 }
@@ -185,6 +224,7 @@ bool Membership::link_report(const Member& member, const LinkReport& message, Ti
       figures_[both] = message.figures;
       measured_at_[both] = now;
     }
+    ++links_changes_;
     note(now, EventKind::kMeasured, member.id.name, 0,
          fmt::format(
              "to {}: {} and back, {}/s", peer->id.name,

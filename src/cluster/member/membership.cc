@@ -46,8 +46,11 @@ bool Hold::ends(TimePoint now) {
 Membership::Membership(CoordinatorConfig config, TimePoint now)
     : config_(std::move(config)),
       last_epoch_(first_epoch(config_.incarnation)),
+      started_at_(now),
       survey_since_(now),
-      events_(config_.events_max) {}
+      events_(config_.events_max) {
+  take_known_links(now);
+}
 
 Member* Membership::find(const NodeId& node) {
   const auto found = members_.find(node.key);

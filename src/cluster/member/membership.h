@@ -14,6 +14,7 @@
 #include "cluster/member/coordinator_action.h"
 #include "cluster/member/event_log.h"
 #include "cluster/member/health.h"
+#include "cluster/member/known_links.h"
 #include "cluster/member/placement.h"
 
 namespace butterfly::cluster {
@@ -35,6 +36,7 @@ struct CoordinatorConfig {
   Duration measure_wait = std::chrono::seconds(5);  // for one link; a plan waits for all, at most as long
   size_t measure_peers = 8;                         // per node that joins, beside the coordinator's own
   Duration figures_age = std::chrono::hours(1);     // then a node that comes back is measured again
+  std::vector<KnownLink> known_links = {};          // of an earlier start; needs unix_ms
   Duration plan_wait = std::chrono::seconds(30);
   Duration pause_wait = std::chrono::seconds(5);
   Duration start_wait = std::chrono::seconds(10);          // Go to Started
@@ -179,6 +181,11 @@ class Membership {
   const std::map<Pair, LinkFigures>& links() const { return figures_; }
   // Two nodes that were never measured with each other: no faster than each is to the coordinator.
   std::optional<LinkFigures> estimate(const std::string& a, const std::string& b) const;
+  // For the next start: every pair once. `links_changes` counts what would be written otherwise.
+  std::vector<KnownLink> known_links(TimePoint now) const;
+  uint64_t links_changes() const { return links_changes_; }
+  // A node comes in at this address: figures of another one are forgotten.
+  void arrives_at(const std::string& key, const std::string& address);
   // A node that joined is measured with the coordinator's and some others.
   void survey(const Member& member, TimePoint now);
   void survey_chain(const Placement& placement, TimePoint now);
@@ -203,6 +210,7 @@ class Membership {
   void survey_pair(const Member& from, const Member& to, TimePoint now);
   void can_reach(const Pair& pair);
   void forget_unreachable(const std::string& key);
+  void take_known_links(TimePoint now);
 
   const CoordinatorConfig config_;
   std::map<std::string, Member> members_;
@@ -210,6 +218,9 @@ class Membership {
   size_t nodes_given_up_ = 0;  // that will not come
   std::map<Pair, LinkFigures> figures_;
   std::map<Pair, TimePoint> measured_at_;
+  std::map<std::string, std::string> addresses_;  // of nodes with figures, by key
+  uint64_t links_changes_ = 0;
+  TimePoint started_at_{};
   std::map<Pair, BrokenPair> broken_;
   std::set<std::string> reached_;  // somebody opened a link to it
   std::vector<Pair> survey_;       // still to be measured

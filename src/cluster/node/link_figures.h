@@ -1,11 +1,14 @@
 // What a link between two nodes carries: round trip and bandwidth, by size of message.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "cluster/node/cluster_spec.h"
 
 namespace butterfly::cluster {
+
+inline constexpr size_t kLinkPointsMax = 32;  // of one link
 
 struct LinkPoint {
   uint32_t bytes = 0;  // of a message

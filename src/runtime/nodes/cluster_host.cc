@@ -170,6 +170,10 @@ void ClusterHost::make_coordinator(const cluster::StateFolder& folder) {
   shell.config.nodes_wanted = options_.nodes_wanted;
   shell.config.nodes_wait = options_.nodes_wait;
   shell.config.measure_links = options_.measure_links;
+  shell.config.known_links = cluster::read_known_links(folder);
+  shell.keep_links = [folder](std::vector<cluster::KnownLink> links) {
+    cluster::write_known_links(folder, std::move(links));
+  };
   for (const auto& row : models_) {
     const Hosted* hosted = row.get();
     // Strategies that were asked for by name are followed when nodes come, be it faster or not.

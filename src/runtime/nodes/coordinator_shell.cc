@@ -8,7 +8,7 @@ namespace butterfly::runtime {
 namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(50);
-constexpr Duration kRosterEvery = std::chrono::seconds(1);
+constexpr Duration kDiskEvery = std::chrono::seconds(1);
 constexpr size_t kEventsPerTell = 100;
 
 cluster::CoordinatorConfig with_time_of_day(cluster::CoordinatorConfig config) {
@@ -23,7 +23,7 @@ CoordinatorShell::CoordinatorShell(Options options)
       machine_(with_time_of_day(options_.config), system_now()),
       loop_([this] { tick(); }, kTick),
       forecaster_([] {}, kNever),
-      roster_([this] { look_at_roster(); }, kRosterEvery),
+      disk_([this] { look_at_disk(); }, kDiskEvery),
       links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },
                      .on_closed =
                          [this](auto link, const std::string& why) {
@@ -51,7 +51,7 @@ void CoordinatorShell::start() {
   post_event([this](cluster::Coordinator& machine, TimePoint at) {
     for (const auto& [id, job] : jobs_) machine.set_job(id, job->options.model, at);
   });
-  if (options_.roster != nullptr) roster_.start();
+  disk_.start();
 }
 
 void CoordinatorShell::stop() {
@@ -60,7 +60,7 @@ void CoordinatorShell::stop() {
     job->options.steps->on_lost(nullptr);
     job->options.steps->resume();  // nobody waits for a pause any more
   }
-  roster_.stop();
+  disk_.stop();
   loop_.stop();
   links_.clear();
   for (const auto& [id, job] : jobs_) {
@@ -137,8 +137,28 @@ void CoordinatorShell::process_ended(const std::string& name, const std::string&
   });
 }
 
-// Other programs take nodes out of the cluster by writing the roster. On a thread of its own: disks can be
-// slow.
+// On a thread of its own: disks can be slow.
+void CoordinatorShell::look_at_disk() {
+  if (options_.roster != nullptr) look_at_roster();
+  if (options_.keep_links) keep_links();
+}
+
+void CoordinatorShell::keep_links() {
+  std::vector<cluster::KnownLink> links;
+  {
+    const std::lock_guard lock(machine_mutex_);
+    if (machine_.links_changes() == links_kept_) return;
+    links_kept_ = machine_.links_changes();
+    links = machine_.known_links(system_now());
+  }
+  try {
+    options_.keep_links(std::move(links));
+  } catch (const Error& error) {
+    log_warn("measured links are not kept: {}", error.what());
+  }
+}
+
+// Other programs take nodes out of the cluster by writing the roster.
 void CoordinatorShell::look_at_roster() {
   try {
     for (const cluster::NodeId& node : options_.roster->refresh()) {

@@ -33,7 +33,9 @@ class CoordinatorShell {
   struct Options {
     cluster::CoordinatorConfig config;
     std::map<cluster::JobId, JobOptions> jobs;
-    std::shared_ptr<cluster::Roster> roster;              // may be null
+    std::shared_ptr<cluster::Roster> roster;  // may be null
+    // Keeps measured links for the next start, on a thread of its own; may be null.
+    std::function<void(std::vector<cluster::KnownLink>)> keep_links;
     std::function<void(const std::string& key)> cut_off;  // closes all links of a removed node; may be null
     std::function<void(const cluster::EventStatus&)>
         event;  // for streams; on the shell's thread; may be null
@@ -89,7 +91,9 @@ class CoordinatorShell {
   };
   RunningJob& run_of(cluster::JobId job) { return *jobs_.at(job); }
   void planned(cluster::JobId job, cluster::Epoch epoch, Result<cluster::Placement> placement);
+  void look_at_disk();
   void look_at_roster();
+  void keep_links();
   void forecast(cluster::JobId job);
   void tell_events();
 
@@ -101,7 +105,8 @@ class CoordinatorShell {
   uint64_t last_event_ = 0;
   std::atomic<uint64_t> plans_wanted_{0};  // a forecast that began before the last one is given up
   std::atomic<bool> stopped_{false};
-  EventLoop loop_, forecaster_, roster_;
+  uint64_t links_kept_ = 0;  // changes of links that are on disk; of the disk's loop
+  EventLoop loop_, forecaster_, disk_;
   std::map<cluster::JobId, std::unique_ptr<RunningJob>> jobs_;  // as they were at the start
   ControlLinks links_;
 };
