@@ -10,6 +10,7 @@ set(BUTTERFLY_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=<this>")
 option(BUTTERFLY_TESTS "Build the tests" ON)
 option(BUTTERFLY_BENCHES "Build the benchmarks" ON)
 option(BUTTERFLY_UNITY "Compile several small files at once: fast from clean, slow for one changed file" OFF)
+option(BUTTERFLY_EMULATE_TILES "Target AMX by plain loops, for its tests on machines without it" OFF)
 option(BUTTERFLY_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 
 find_program(CCACHE ccache)

@@ -5,6 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#if defined(BUTTERFLY_EMULATE_TILES)
+#include "kernels/amx/emulated_tiles.h"
+#endif
+
 // Functions with tile and AVX-512 instructions; called only when has_int8_tiles().
 #define BF_AMX \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma,amx-tile,amx-int8")))
@@ -42,7 +46,11 @@ static_assert(sizeof(TileShapes) == 64);
 class TileScope {
  public:
   // Not the intrinsic: GCC 12 believes that it reads eight bytes, and may leave the rest unwritten.
+#if defined(BUTTERFLY_EMULATE_TILES)
+  explicit TileScope(const TileShapes& shapes) { EmulatedTiles::mine().configure(&shapes); }
+#else
   BF_AMX explicit TileScope(const TileShapes& shapes) { asm volatile("ldtilecfg %0" : : "m"(shapes)); }
+#endif
   BF_AMX ~TileScope() { _tile_release(); }
   TileScope(const TileScope&) = delete;
   TileScope& operator=(const TileScope&) = delete;

@@ -9,6 +9,9 @@ namespace butterfly::kernels {
 namespace {
 
 bool request_tiles() {
+#if defined(BUTTERFLY_EMULATE_TILES)
+  return true;  // amx/emulated_tiles.h
+#endif
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25, kVnni = 1u << 11;
