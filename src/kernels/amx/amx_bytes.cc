@@ -24,11 +24,11 @@ struct ByteProduct {
         .scales = reinterpret_cast<const uint16_t*>(packed + panel::q32_scales(job.cols, sub_bytes)),
         .next = pass.next_panel(panel_index)};
     constexpr ByteTiles kOthers = byte_tiles<NoFeed>();
-    const size_t height = (pass.tiles.height - 1) / 4;
+    const size_t index = byte_tile_index(pass.tiles.height, job.cuts);
     for (size_t tile = 0; tile < pass.tiles.count; ++tile)
-      (tile == 0 ? first : kOthers)[height](panel, pass.acts(tile),
-                                            pass.side.scales.data() + tile * pass.blocks * kTileRows,
-                                            pass.blocks, pass.out(tile, panel_index), pass.tiles.height);
+      (tile == 0 ? first : kOthers)[index](
+          panel, pass.acts(tile), pass.side.scales.data() + tile * pass.blocks * kTileRows, pass.blocks,
+          job.cuts, pass.out(tile, panel_index), pass.tiles.height);
   }
 
   void run(const MatmulJob& job) const {

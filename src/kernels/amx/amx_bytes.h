@@ -53,20 +53,26 @@ BF_AMX_INLINE void feed(const BytePanel& panel, size_t block) {
   _tile_dpbssd(kTile, kActs, kWeights)
 
 // Takes the sums of `block` (+ kTile) out of their tile, sends the block four further on into it, and scales
-// the sums of two blocks before (5 % faster at 256 rows than scaling those just stored).
-#define BF_AMX_ROTATE(kTile, kActs, kWeights)                \
-  _tile_stored(kTile, sums[kTile], 64);                      \
-  if (block + kTile + 4 < blocks) {                          \
-    BF_AMX_BLOCK(kTile, kActs, kWeights, block + kTile + 4); \
-  }                                                          \
-  feed_after(block + kTile);                                 \
-  if (block + kTile >= 2) scale((kTile + 2) % 4, block + kTile - 2)
+// the sums of two blocks before (5 % faster at 256 rows than scaling those just stored). Shards begin at
+// units of two blocks, and `block` is a multiple of four: odd blocks begin none.
+#define BF_AMX_ROTATE(kTile, kActs, kWeights)                         \
+  _tile_stored(kTile, sums[kTile], 64);                               \
+  if (block + kTile + 4 < blocks) {                                   \
+    BF_AMX_BLOCK(kTile, kActs, kWeights, block + kTile + 4);          \
+  }                                                                   \
+  feed_after(block + kTile);                                          \
+  if (block + kTile >= 2) {                                           \
+    if constexpr (kSharded && kTile % 2 == 0) cut(block + kTile - 2); \
+    scale((kTile + 2) % 4, block + kTile - 2);                        \
+  }
 
 // A tile of kRows rows times a panel of bytes with one scale per 32 columns. Four result tiles rotate, so
-// that storing one block, multiplying the next and scaling the last overlap.
-template <size_t kRows, class Feed>
+// that storing one block, multiplying the next and scaling the last overlap. kSharded: `cuts` are more than
+// one shard. At a cut the sums go to memory; the trees are added behind the last block, since in the loop
+// they would take registers from it (17 %, with one shard too).
+template <size_t kRows, class Feed, bool kSharded>
 BF_AMX void byte_tile(const BytePanel& panel, const int8_t* acts, const float* act_scales, size_t blocks,
-                      const Output& out, size_t rows) {
+                      const ShardCuts& cuts, const Output& out, size_t rows) {
   asm volatile("" : : : "memory");  // as in feed()
   alignas(64) int32_t sums[4][kTileRows * 16];
   const int8_t* const bytes = panel.bytes;
@@ -82,6 +88,21 @@ BF_AMX void byte_tile(const BytePanel& panel, const int8_t* acts, const float* a
       const __m512 sum = _mm512_cvtepi32_ps(_mm512_load_si512(sums[slot] + r * 16));
       acc[r] = _mm512_fmadd_ps(sum, _mm512_mul_ps(d, da), acc[r]);
     }
+  };
+  constexpr size_t kStep = kRows * 16;
+  alignas(64) float shard_sums[(kSharded ? kShardsMax : 1) * kStep];
+  size_t shard = 0, shard_end = cuts.ends[0] / 32;
+  [[maybe_unused]] const auto put = [&]() BF_AMX __attribute__((always_inline)) {
+    BF_UNROLL
+    for (size_t r = 0; r < kRows; ++r) _mm512_store_ps(shard_sums + shard * kStep + r * 16, acc[r]);
+  };
+  // Before the sums of `block` are added: it may begin the next shard.
+  [[maybe_unused]] const auto cut = [&](size_t begin) BF_AMX __attribute__((always_inline)) {
+    if (__builtin_expect(begin != shard_end, 1)) return;
+    put();
+    BF_UNROLL
+    for (size_t r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
+    shard_end = cuts.ends[++shard] / 32;
   };
   const auto feed_after = [&](size_t block) BF_AMX __attribute__((always_inline)) {
     if (!std::is_same_v<Feed, NoFeed> && block + kFeedAhead < blocks) feed<Feed>(panel, block + kFeedAhead);
@@ -113,20 +134,34 @@ BF_AMX void byte_tile(const BytePanel& panel, const int8_t* acts, const float* a
   if (block + 2 < blocks) {
     BF_AMX_ROTATE(2, 4, 6);
   }
-  for (block = blocks - std::min<size_t>(2, blocks); block < blocks; ++block) scale(block % 4, block);
-  BF_UNROLL
-  for (size_t r = 0; r < kRows; ++r)
-    if (r < rows) out.store(r, acc[r]);
+  for (block = blocks - std::min<size_t>(2, blocks); block < blocks; ++block) {
+    if constexpr (kSharded) cut(block);
+    scale(block % 4, block);
+  }
+  if constexpr (kSharded) {
+    put();
+    store_subtrees(cuts, shard_sums, kStep, out, rows);
+  } else {
+    BF_UNROLL
+    for (size_t r = 0; r < kRows; ++r)
+      if (r < rows) out.store(r, acc[r]);
+  }
 }
 #undef BF_AMX_ROTATE
 #undef BF_AMX_BLOCK
 
-using ByteTile = void (*)(const BytePanel&, const int8_t*, const float*, size_t, const Output&, size_t);
-// For tiles of up to 4, 8, 12 and 16 rows.
-using ByteTiles = std::array<ByteTile, 4>;
+using ByteTile = void (*)(const BytePanel&, const int8_t*, const float*, size_t, const ShardCuts&,
+                          const Output&, size_t);
+// For tiles of up to 4, 8, 12 and 16 rows; those of one shard, then those of several.
+using ByteTiles = std::array<ByteTile, 8>;
 template <class Feed>
 constexpr ByteTiles byte_tiles() {
-  return {byte_tile<4, Feed>, byte_tile<8, Feed>, byte_tile<12, Feed>, byte_tile<16, Feed>};
+  return {byte_tile<4, Feed, false>,  byte_tile<8, Feed, false>, byte_tile<12, Feed, false>,
+          byte_tile<16, Feed, false>, byte_tile<4, Feed, true>,  byte_tile<8, Feed, true>,
+          byte_tile<12, Feed, true>,  byte_tile<16, Feed, true>};
+}
+inline size_t byte_tile_index(size_t height, const ShardCuts& cuts) {
+  return (cuts.shard_count() > 1 ? 4 : 0) + (height - 1) / 4;
 }
 
 // The job of PackFormat::matmul for a type that `first`, the first tile of each panel, unpacks from

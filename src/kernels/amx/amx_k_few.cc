@@ -51,9 +51,11 @@ BF_AMX_INLINE __m512i wide_scales(const uint8_t* row) {
 // One block of 256 columns behind: its first half is in sums[0], the second in sums[1].
 template <size_t kRows>
 BF_AMX void few_tile(const FewPanel& panel, const int8_t* acts, const float* act_scales,
-                     const int32_t* act_sums, const Output& out, size_t rows) {
+                     const int32_t* act_sums, const ShardCuts& cuts, const Output& out, size_t rows) {
   alignas(64) int32_t sums[2][4][kTileRows * 16];
-  alignas(64) float acc[kRows][16];
+  alignas(64) float shard_sums[kShardsMax][kRows][16];
+  size_t shard = 0, shard_end = cuts.ends[0] / 256;
+  float(*acc)[16] = shard_sums[0];
   for (size_t r = 0; r < kRows; ++r) _mm512_store_ps(acc[r], _mm512_setzero_ps());
   const size_t subs = panel.blocks * 8;
   __m512i total[kRows];
@@ -105,6 +107,11 @@ BF_AMX void few_tile(const FewPanel& panel, const int8_t* acts, const float* act
         min_sum = _mm512_dpwssd_epi32(min_sum, mins[p], _mm512_set1_epi32(pairs[p * kTileRows + r]));
       _mm512_store_ps(acc[r], _mm512_fnmadd_ps(_mm512_cvtepi32_ps(min_sum), _mm512_mul_ps(dmin, da), value));
     }
+    if (block + 1 == shard_end && block + 1 < panel.blocks) {  // the next block begins a shard
+      acc = shard_sums[++shard];
+      shard_end = cuts.ends[shard] / 256;
+      for (size_t r = 0; r < kRows; ++r) _mm512_store_ps(acc[r], _mm512_setzero_ps());
+    }
   };
   for (size_t sub = 0; sub < 8; ++sub) feed_few(panel, sub);
   BF_AMX_SUB(0, 4, 6, 0);
@@ -126,21 +133,22 @@ BF_AMX void few_tile(const FewPanel& panel, const int8_t* acts, const float* act
   }
   for (size_t i = 0; i < 4; ++i) add(sums[1][i], subs - 4 + i);
   finish(panel.blocks - 1);
-  for (size_t r = 0; r < std::min(kRows, rows); ++r) out.store(r, _mm512_load_ps(acc[r]));
+  store_subtrees(cuts, shard_sums[0][0], kRows * 16, out, std::min(kRows, rows));
 }
 #undef BF_AMX_ROTATE
 #undef BF_AMX_SUB
 
 // `room` has kFewRing * panel::kByteSub bytes. One tile of rows.
 BF_AMX void few_panel(const Pass& pass, size_t panel_index, int8_t* room) {
-  using Tile = void (*)(const FewPanel&, const int8_t*, const float*, const int32_t*, const Output&, size_t);
+  using Tile = void (*)(const FewPanel&, const int8_t*, const float*, const int32_t*, const ShardCuts&,
+                        const Output&, size_t);
   constexpr std::array<Tile, 4> kTiles = {few_tile<4>, few_tile<8>, few_tile<12>, few_tile<16>};
   const MatmulJob& job = pass.job;
   const auto* quants = reinterpret_cast<const uint8_t*>(job.panels + panel_index * job.panel_bytes);
   const FewPanel panel{quants, quants + job.cols / 32 * panel::kNibbleSub, room, pass.next_panel(panel_index),
                        pass.blocks};
   kTiles[(pass.tiles.height - 1) / 4](panel, pass.acts(0), pass.side.scales.data(),
-                                      pass.side.sum_pairs.data(), pass.out(0, panel_index),
+                                      pass.side.sum_pairs.data(), job.cuts, pass.out(0, panel_index),
                                       pass.tiles.height);
 }
 

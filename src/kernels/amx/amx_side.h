@@ -69,9 +69,49 @@ struct Output {
   float* y;
   size_t stride;
   __mmask16 valid;
+  size_t subtree_stride;
 
   BF_AMX_INLINE void store(size_t row, __m512 v) const { _mm512_mask_storeu_ps(y + row * stride, valid, v); }
+  Output subtree(size_t index) const { return {y + index * subtree_stride, stride, valid, subtree_stride}; }
 };
+
+// The tree over kCount sums, `step` floats from one to the next.
+template <size_t kCount>
+BF_AMX_INLINE __m512 shard_tree(const float* sums, size_t step) {
+  if constexpr (kCount == 1) {
+    return _mm512_load_ps(sums);
+  } else {
+    return _mm512_add_ps(shard_tree<kCount / 2>(sums, step),
+                         shard_tree<kCount / 2>(sums + kCount / 2 * step, step));
+  }
+}
+// The end of a tree: see kTreeNan.
+BF_AMX_INLINE __m512 tree_result(__m512 sum) {
+  const __mmask16 nan = _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q);
+  return _mm512_castsi512_ps(
+      _mm512_mask_set1_epi32(_mm512_castps_si512(sum), nan, static_cast<int>(kTreeNan)));
+}
+template <size_t kCount>
+BF_AMX_INLINE void store_tree(const float* sums, size_t step, const Output& out, size_t rows) {
+  for (size_t r = 0; r < rows; ++r) {
+    const __m512 sum = shard_tree<kCount>(sums + r * 16, step);
+    out.store(r, kCount == 1 ? sum : tree_result(sum));
+  }
+}
+// Sums of all shards of `cuts`, [shard][rows][16] with `step` floats from one shard to the next: the result
+// of every subtree. Not inlined: it would take registers from the loop before it.
+BF_AMX __attribute__((noinline)) inline void store_subtrees(const ShardCuts& cuts, const float* sums,
+                                                            size_t step, const Output& out, size_t rows) {
+  for (size_t i = 0; i < cuts.subtree_count; ++i) {
+    const size_t count = cuts.shards[i];
+    const Output to = out.subtree(i);
+    if (count == 1) store_tree<1>(sums, step, to, rows);
+    if (count == 2) store_tree<2>(sums, step, to, rows);
+    if (count == 4) store_tree<4>(sums, step, to, rows);
+    if (count == 8) store_tree<8>(sums, step, to, rows);
+    sums += count * step;
+  }
+}
 
 BF_AMX_INLINE __m512 load_halves(const uint16_t* from) {
   return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
@@ -94,7 +134,7 @@ struct Pass {
   Output out(size_t tile, size_t panel_index) const {
     const size_t first = panel_index * kPanelRows, valid = std::min(kPanelRows, job.rows - first);
     return {job.y + tiles.start(tile) * job.y_stride + first, job.y_stride,
-            static_cast<__mmask16>((1u << valid) - 1)};
+            static_cast<__mmask16>((1u << valid) - 1), job.subtree_stride};
   }
 };
 

@@ -11,6 +11,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/math/math.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/subtree_sums.h"
 #include "kernels/norm/layer_norm.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/quant/quant.h"
@@ -147,7 +148,9 @@ void gathers(Digest& digest) {
   });
 }
 
-void matmuls(Digest& digest) {
+// product(weights, activation rows, their stride, rows) for every type and some numbers of rows.
+template <class F>
+void for_each_product(F product) {
   for_each_weight_type([&](DType dtype) {
     Tensor weights = Tensor::zeros(dtype, {kRows, kCols});
     const auto bytes = weights_of(dtype);
@@ -165,10 +168,34 @@ void matmuls(Digest& digest) {
           quantize_activation(packed.act(), x.data(), kCols, row);
         }
       }
-      std::vector<float> y(m * kRows);
-      matmul(packed, acts.data(), stride, m, y.data(), kRows, 0, kRows);
-      digest.add(y);
+      product(packed, acts.data(), stride, m);
     }
+  });
+}
+
+void matmuls(Digest& digest) {
+  for_each_product([&](const PackedMatrix& weights, const std::byte* acts, size_t stride, size_t m) {
+    std::vector<float> y(m * kRows);
+    matmul(weights, acts, stride, m, y.data(), kRows, 0, kRows);
+    digest.add(y);
+  });
+}
+
+// The whole, and what a node with the middle shards has.
+void shard_matmuls(Digest& digest) {
+  for_each_product([&](const PackedMatrix& weights, const std::byte* acts, size_t stride, size_t m) {
+    const Shards whole(shard_unit(weights.dtype()), kCols);
+    std::vector<float> y(m * kRows);
+    matmul_shards(weights, ShardCuts::whole(whole), acts, stride, m, y.data(), kRows, 0, 0, kRows);
+    digest.add(y);
+    // As shards 3 and 4 of a layer that is four times as wide: two subtrees.
+    const ShardCuts cuts = ShardCuts::share(Shards(kCols / 2, kCols * 4), 3, 5);
+    std::vector<float> parts(2 * m * kRows);
+    matmul_shards(weights, cuts, acts, stride, m, parts.data(), 2 * kRows, kRows, 0, kRows);
+    digest.add(parts);
+    const SubtreeSums both[] = {{{0, 1}, parts.data(), 2 * kRows}, {{1, 1}, parts.data() + kRows, 2 * kRows}};
+    sum_subtrees(both, m, y.data(), kRows, 0, kRows);
+    digest.add(y);
   });
 }
 
@@ -255,6 +282,7 @@ constexpr DigestRow kDigests[] = {
     {"rope", ropes},
     {"gather, quantise", gathers},
     {"matmul", matmuls},
+    {"matmul of shards, sum_subtrees", shard_matmuls},
     {"attention", attentions},
     {"gemm", digest_gemm},
     {"conv2d", digest_conv2d},

@@ -8,6 +8,9 @@
 //                      -(dmin * d_a), acc)
 //
 // starting from acc = 0. Tiling, batch, threads and target change only the speed.
+//
+// A row-parallel product (attention output, feed-forward down) is one such chain per logical shard of its
+// columns, and the tree over them (tiles/shards.h).
 #pragma once
 #include <cstddef>
 
@@ -20,5 +23,12 @@ namespace butterfly::kernels {
 // multiple of kPanelRows.
 void matmul(const PackedMatrix& weights, const std::byte* acts, size_t act_stride, size_t m, float* y,
             size_t y_stride, size_t row_begin, size_t row_end);
+
+// The same for a product that is summed by shards: y[i * y_stride + s * subtree_stride + r] for every subtree
+// s of `cuts`, which cover all columns of the matrix; they may be some neighbouring shards of a layer whose
+// other columns are elsewhere. sum_subtrees() (subtree_sums.h) makes the layer's outputs of them.
+void matmul_shards(const PackedMatrix& weights, const ShardCuts& cuts, const std::byte* acts,
+                   size_t act_stride, size_t m, float* y, size_t y_stride, size_t subtree_stride,
+                   size_t row_begin, size_t row_end);
 
 }  // namespace butterfly::kernels

@@ -57,22 +57,28 @@ void block_rows(DType dtype, const MatmulJob& job) {
       const auto* a = reinterpret_cast<const int8_t*>(act);
       const auto* d = reinterpret_cast<const float*>(act + layout.scales_offset);
       const auto* sums = reinterpret_cast<const int16_t*>(act + layout.sums_offset);
-      float acc = 0;
-      for (size_t b = 0; b < blocks; ++b) {
-        const IntBlock& w = weights[b];
-        auto lanes = hn::Zero(D4());
-        int32_t mins = 0;
-        for (size_t g = 0; g < groups; ++g) {
-          for (size_t i = g * type.group_values; i < (g + 1) * type.group_values; i += 16) {
-            const size_t at = b * info.block_values + i;
-            lanes = hn::Add(lanes, GroupOf16(w.q + i, a + at, w.scale[g]));
-            mins += w.min[g] * sums[at / 16];
+      float shard_sums[kShardsMax];
+      for (ShardWalk walk(job.cuts); walk; walk.next()) {
+        float acc = 0;
+        for (size_t b = walk.begin() / info.block_values; b < walk.end() / info.block_values; ++b) {
+          const IntBlock& w = weights[b];
+          auto lanes = hn::Zero(D4());
+          int32_t mins = 0;
+          for (size_t g = 0; g < groups; ++g) {
+            for (size_t i = g * type.group_values; i < (g + 1) * type.group_values; i += 16) {
+              const size_t at = b * info.block_values + i;
+              lanes = hn::Add(lanes, GroupOf16(w.q + i, a + at, w.scale[g]));
+              mins += w.min[g] * sums[at / 16];
+            }
           }
+          const int32_t sum = hn::GetLane(hn::SumOfLanes(D4(), lanes));
+          acc = add_block(acc, sum, mins, w, type.has_min, d[b]);
         }
-        const int32_t sum = hn::GetLane(hn::SumOfLanes(D4(), lanes));
-        acc = add_block(acc, sum, mins, w, type.has_min, d[b]);
+        shard_sums[walk.shard()] = acc;
+        if (!walk.last()) continue;
+        job.y[m * job.y_stride + walk.subtree() * job.subtree_stride + row] =
+            ref::shard_tree({shard_sums, walk.shards()});
       }
-      job.y[m * job.y_stride + row] = acc;
     }
   }
 }

@@ -12,78 +12,10 @@
 #include "kernels/panels/pack_table.h"
 #include "kernels/quant/quant.h"
 #include "kernels/simd/target.h"
+#include "kernels/testing/matmul_samples.h"
 
 namespace butterfly::kernels {
 namespace {
-
-// A weight matrix with random valid blocks: quantised from normal values where a quantiser exists, else
-// random bytes with tame scales.
-Tensor random_weights(DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
-  Tensor w = Tensor::zeros(dtype, {rows, cols});
-  const auto count = static_cast<size_t>(rows * cols);
-  if (can_quantize(dtype)) {
-    std::vector<float> values(count);
-    for (size_t i = 0; i < count; ++i) values[i] = random_normal(seed, 1, i);
-    from_float(dtype, values.data(), w.raw(), count);
-    return w;
-  }
-  auto* bytes = reinterpret_cast<uint8_t*>(w.raw());
-  const size_t block_bytes = dtype_info(dtype).block_bytes;
-  for (size_t i = 0; i < w.bytes(); ++i) bytes[i] = static_cast<uint8_t>(random_u64(seed, 2, i));
-  for (size_t i = 0; i < w.bytes(); i += block_bytes) bytes[i + 1] = 0x20;  // f16 scale near 0.01
-  return w;
-}
-
-std::vector<DType> matmul_types() {
-  std::vector<DType> types = {DType::kF32, DType::kF16, DType::kBF16};
-  for (const QuantType& type : quant_table()) types.push_back(type.dtype);
-  return types;
-}
-
-// Activation rows of the kind a type wants.
-struct Acts {
-  size_t stride;
-  Buffer data;
-};
-Acts random_acts(ActKind kind, size_t m, size_t k, uint64_t seed) {
-  Acts acts{act_layout(kind, k).row_bytes, {}};
-  acts.data = Buffer::allocate(m * acts.stride);
-  std::vector<float> x(k);
-  for (size_t i = 0; i < m; ++i) {
-    for (size_t j = 0; j < k; ++j) x[j] = random_normal(seed, 3 + i, j);
-    if (kind == ActKind::kF32) {
-      std::copy(x.begin(), x.end(), reinterpret_cast<float*>(acts.data.data() + i * acts.stride));
-    } else {
-      quantize_activation(kind, x.data(), k, acts.data.data() + i * acts.stride);
-    }
-  }
-  return acts;
-}
-
-std::vector<uint32_t> bits(const std::vector<float>& values) {
-  std::vector<uint32_t> out;
-  for (float f : values) out.push_back(std::bit_cast<uint32_t>(f));
-  return out;
-}
-
-// The truth: plain loops over the file layout.
-std::vector<float> truth(const Tensor& w, const Acts& acts, size_t m) {
-  const auto rows = static_cast<size_t>(w.size(0));
-  std::vector<float> y(m * rows, NAN);
-  const MatmulJob job{.panels = w.raw(),
-                      .panel_bytes = w.bytes() / rows * kPanelRows,
-                      .panel_begin = 0,
-                      .panel_end = (rows + kPanelRows - 1) / kPanelRows,
-                      .rows = rows,
-                      .cols = static_cast<size_t>(w.size(1)),
-                      .acts = acts.data.data(),
-                      .act_stride = acts.stride,
-                      .m = m,
-                      .y = y.data(),
-                      .y_stride = rows};
-  ref::matmul_rows(w.dtype(), job);
-  return y;
-}
 
 class MatmulTypes : public testing::TestWithParam<DType> {};
 

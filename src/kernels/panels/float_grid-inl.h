@@ -17,7 +17,8 @@ namespace butterfly::kernels::HWY_NAMESPACE {
 
 HWY_INLINE TileOut OutOf(const MatmulJob& job, size_t row, size_t panel_index) {
   const size_t first = panel_index * kPanelRows;
-  return {job.y + row * job.y_stride + first, job.y_stride, std::min(kPanelRows, job.rows - first)};
+  return {job.y + row * job.y_stride + first, job.y_stride, std::min(kPanelRows, job.rows - first),
+          job.subtree_stride};
 }
 
 // Rows [row, row + height) of one block, column by column. Rows that do not exist repeat the last one.

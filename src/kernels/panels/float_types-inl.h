@@ -69,44 +69,46 @@ HWY_INLINE void FloatTile(const MatmulJob& job, size_t row, size_t panel_index) 
   using Value = typename Format::Value;
   const Value* w[kPanels];
   const float* x[kM];
-  VF acc[kM][kPanels][kParts];
   BF_UNROLL
   for (size_t n = 0; n < kPanels; ++n)
     w[n] = reinterpret_cast<const Value*>(job.panels + (panel_index + n) * job.panel_bytes);
   BF_UNROLL
-  for (size_t m = 0; m < kM; ++m) {
+  for (size_t m = 0; m < kM; ++m)
     x[m] = reinterpret_cast<const float*>(job.acts + (row + m) * job.act_stride);
-    BF_UNROLL
-    for (size_t n = 0; n < kPanels; ++n) BF_UNROLL
-    for (size_t p = 0; p < kParts; ++p) acc[m][n][p] = hn::Zero(DF());
-  }
   // Each panel is a stream of its own; running past its end is harmless and rare.
   constexpr size_t kAheadBytes = 4096, kLineColumns = HWY_MAX(64 / (kPanelRows * sizeof(Value)), 1);
-  for (size_t k = 0; k < job.cols; ++k) {
-    if (row == 0 && k % kLineColumns == 0) {
-      BF_UNROLL
-      for (size_t n = 0; n < kPanels; ++n)
-        __builtin_prefetch(reinterpret_cast<const std::byte*>(w[n] + k * kPanelRows) + kAheadBytes, 0, 2);
-    }
-    BF_UNROLL
-    for (size_t n = 0; n < kPanels; ++n) {
-      VF values[kParts];
-      BF_UNROLL
-      for (size_t p = 0; p < kParts; ++p) values[p] = Format::Load(w[n] + k * kPanelRows + p * kVF);
-      BF_UNROLL
-      for (size_t m = 0; m < kM; ++m) {
-        const VF a = hn::Set(DF(), x[m][k]);
+  ShardSlots<kM, kPanels * kParts> slots;
+  for (ShardWalk walk(job.cuts); walk; walk.next()) {
+    VF acc[kM][kPanels * kParts];
+    ZeroAll(acc);
+    for (size_t k = walk.begin(), end = walk.end(); k < end; ++k) {
+      if (row == 0 && k % kLineColumns == 0) {
         BF_UNROLL
-        for (size_t p = 0; p < kParts; ++p) acc[m][n][p] = Fma(a, values[p], acc[m][n][p]);
+        for (size_t n = 0; n < kPanels; ++n)
+          __builtin_prefetch(reinterpret_cast<const std::byte*>(w[n] + k * kPanelRows) + kAheadBytes, 0, 2);
+      }
+      BF_UNROLL
+      for (size_t n = 0; n < kPanels; ++n) {
+        VF values[kParts];
+        BF_UNROLL
+        for (size_t p = 0; p < kParts; ++p) values[p] = Format::Load(w[n] + k * kPanelRows + p * kVF);
+        BF_UNROLL
+        for (size_t m = 0; m < kM; ++m) {
+          const VF a = hn::Set(DF(), x[m][k]);
+          BF_UNROLL
+          for (size_t p = 0; p < kParts; ++p)
+            acc[m][n * kParts + p] = Fma(a, values[p], acc[m][n * kParts + p]);
+        }
       }
     }
-  }
-  BF_UNROLL
-  for (size_t n = 0; n < kPanels; ++n) {
-    const TileOut out = OutOf(job, row, panel_index + n);
+    if (!slots.Collect(walk, acc)) continue;
     BF_UNROLL
-    for (size_t m = 0; m < kM; ++m) BF_UNROLL
-    for (size_t p = 0; p < kParts; ++p) out.Store(m, p, acc[m][n][p]);
+    for (size_t n = 0; n < kPanels; ++n) {
+      const TileOut out = OutOf(job, row, panel_index + n).Subtree(walk.subtree());
+      BF_UNROLL
+      for (size_t m = 0; m < kM; ++m) BF_UNROLL
+      for (size_t p = 0; p < kParts; ++p) out.Store(m, p, acc[m][n * kParts + p]);
+    }
   }
 }
 
@@ -127,36 +129,38 @@ template <class Format, size_t kRows, size_t kPanels>
 HWY_NOINLINE void StreamTile(const MatmulJob& job, const float* acts, size_t panel_index) {
   using Value = typename Format::Value;
   const Value* w[kPanels];
-  VF acc[kRows][kPanels];
   BF_UNROLL
-  for (size_t n = 0; n < kPanels; ++n) {
+  for (size_t n = 0; n < kPanels; ++n)
     w[n] = reinterpret_cast<const Value*>(job.panels + (panel_index + n) * job.panel_bytes);
-    BF_UNROLL
-    for (size_t m = 0; m < kRows; ++m) acc[m][n] = hn::Zero(DF());
-  }
   constexpr size_t kAheadBytes = 4096, kLineColumns = HWY_MAX(64 / (kPanelRows * sizeof(Value)), 1);
-  for (size_t k = 0; k < job.cols; ++k) {
-    if (k % kLineColumns == 0) {
+  ShardSlots<kRows, kPanels> slots;
+  for (ShardWalk walk(job.cuts); walk; walk.next()) {
+    VF acc[kRows][kPanels];
+    ZeroAll(acc);
+    for (size_t k = walk.begin(), end = walk.end(); k < end; ++k) {
+      if (k % kLineColumns == 0) {
+        BF_UNROLL
+        for (size_t n = 0; n < kPanels; ++n)
+          __builtin_prefetch(reinterpret_cast<const std::byte*>(w[n] + k * kPanelRows) + kAheadBytes, 0, 2);
+      }
+      VF values[kPanels];
       BF_UNROLL
-      for (size_t n = 0; n < kPanels; ++n)
-        __builtin_prefetch(reinterpret_cast<const std::byte*>(w[n] + k * kPanelRows) + kAheadBytes, 0, 2);
-    }
-    VF values[kPanels];
-    BF_UNROLL
-    for (size_t n = 0; n < kPanels; ++n) values[n] = Format::Load(w[n] + k * kPanelRows);
-    BF_UNROLL
-    for (size_t m = 0; m < kRows; ++m) {
-      const VF a = hn::Set(DF(), acts[k * kRows + m]);
+      for (size_t n = 0; n < kPanels; ++n) values[n] = Format::Load(w[n] + k * kPanelRows);
       BF_UNROLL
-      for (size_t n = 0; n < kPanels; ++n) acc[m][n] = Fma(a, values[n], acc[m][n]);
+      for (size_t m = 0; m < kRows; ++m) {
+        const VF a = hn::Set(DF(), acts[k * kRows + m]);
+        BF_UNROLL
+        for (size_t n = 0; n < kPanels; ++n) acc[m][n] = Fma(a, values[n], acc[m][n]);
+      }
     }
-  }
-  BF_UNROLL
-  for (size_t n = 0; n < kPanels; ++n) {
-    const TileOut out = OutOf(job, 0, panel_index + n);
+    if (!slots.Collect(walk, acc)) continue;
     BF_UNROLL
-    for (size_t m = 0; m < kRows; ++m)
-      if (m < job.m) out.Store(m, 0, acc[m][n]);
+    for (size_t n = 0; n < kPanels; ++n) {
+      const TileOut out = OutOf(job, 0, panel_index + n).Subtree(walk.subtree());
+      BF_UNROLL
+      for (size_t m = 0; m < kRows; ++m)
+        if (m < job.m) out.Store(m, 0, acc[m][n]);
+    }
   }
 }
 

@@ -106,7 +106,7 @@ HWY_INLINE void SubBlock(const uint8_t* sub, size_t part, const ActTile<kM>& act
   FlushAll<kM>(acc, high, sums);
 }
 
-// kM activation rows times parts [part_begin, part_begin + kPasses) of one panel. A Type gives
+// A tile for RunPanels(). A Type gives
 //   kSubBytes, kScaleBytes    what 32 columns of quants and 256 columns of scales take
 //   Load<kPair>()             weights of a pair of chunks, at most kMaxWeight; kGroupPairs pairs share a
 //   scale AddSub()                  adds 32 columns to `sums`, and what its offsets or minimums need to
@@ -114,19 +114,21 @@ HWY_INLINE void SubBlock(const uint8_t* sub, size_t part, const ActTile<kM>& act
 template <class Type>
 struct KTile {
   static constexpr ActKind kAct = ActKind::kQ8x256;
+  static constexpr size_t kBlock = 256;
 
-  template <size_t kM, size_t kPasses>
-  static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin,
-                             const ActTile<kM>& acts, TileOut out, PanelPrefetch prefetch) {
-    const auto* quants = reinterpret_cast<const uint8_t*>(panel_data);
-    const size_t blocks = cols / 256;
-    const uint8_t* scales = quants + blocks * 8 * Type::kSubBytes;
-    VF acc[kM][kPasses];
-    BF_UNROLL
-    for (size_t m = 0; m < kM; ++m) BF_UNROLL
-    for (size_t p = 0; p < kPasses; ++p) acc[m][p] = hn::Zero(DF());
+  struct Panel {
+    const uint8_t* quants;
+    const uint8_t* scales;
+    HWY_INLINE Panel(const std::byte* data, size_t cols)
+        : quants(reinterpret_cast<const uint8_t*>(data)), scales(quants + cols / 32 * Type::kSubBytes) {}
+  };
+
+  // See RunShards().
+  template <size_t kM, size_t kPasses, class Cuts>
+  static HWY_INLINE void Blocks(const Panel& panel, size_t blocks, size_t part_begin, const ActTile<kM>& acts,
+                                PanelPrefetch& prefetch, VF (&acc)[kM][kPasses], Cuts& cuts) {
     for (size_t block = 0; block < blocks; ++block) {
-      const uint8_t* scale = scales + block * Type::kScaleBytes;
+      const uint8_t* scale = panel.scales + block * Type::kScaleBytes;
       BF_UNROLL
       for (size_t p = 0; p < kPasses; ++p) {
         const size_t part = part_begin + p;
@@ -135,15 +137,13 @@ struct KTile {
         for (size_t m = 0; m < kM; ++m) sums[m] = extra[m] = hn::Zero(DI());
         for (size_t s = 0; s < 8; ++s) {
           if (p == 0) prefetch.Lines(Type::kSubBytes + Type::kScaleBytes / 8);
-          Type::template AddSub<kM>(quants + (block * 8 + s) * Type::kSubBytes, scale, part, acts, block, s,
-                                    sums, extra);
+          Type::template AddSub<kM>(panel.quants + (block * 8 + s) * Type::kSubBytes, scale, part, acts,
+                                    block, s, sums, extra);
         }
         Type::template Finish<kM, kPasses>(scale, part, acts, block, sums, extra, acc, p);
       }
+      cuts.Behind(block, acc);
     }
-    BF_UNROLL
-    for (size_t m = 0; m < kM; ++m) BF_UNROLL
-    for (size_t p = 0; p < kPasses; ++p) out.Store(m, part_begin + p, acc[m][p]);
   }
 };
 

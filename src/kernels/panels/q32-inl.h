@@ -130,31 +130,34 @@ HWY_INLINE void FlushSignedAll(const SignedAcc* acc, const ActTile<kM>& acts, si
   }
 }
 
-// kM activation rows times parts [part_begin, part_begin + kPasses) of one panel: exact integer sums per 32
-// columns (Quants::Sums), then one FMA per block and output, two with minimums.
+// A tile for RunPanels(): exact integer sums per 32 columns (Quants::Sums), then one FMA per block and
+// output, two with minimums.
 template <class Type, class Quants>
 struct Q32Tile {
   static constexpr ActKind kAct = ActKind::kQ8x32;
+  static constexpr size_t kBlock = 32;
 
-  template <size_t kM, size_t kPasses>
-  static HWY_INLINE void Run(const std::byte* panel_data, size_t cols, size_t part_begin,
-                             const ActTile<kM>& acts, TileOut out, PanelPrefetch prefetch) {
-    const auto* quants = reinterpret_cast<const uint8_t*>(panel_data);
-    const auto* scales =
-        reinterpret_cast<const uint16_t*>(panel_data + panel::q32_scales(cols, Type::kSubBytes));
+  struct Panel {
+    const uint8_t* quants;
+    const uint16_t* scales;
+    HWY_INLINE Panel(const std::byte* data, size_t cols)
+        : quants(reinterpret_cast<const uint8_t*>(data)),
+          scales(reinterpret_cast<const uint16_t*>(data + panel::q32_scales(cols, Type::kSubBytes))) {}
+  };
+
+  // See RunShards().
+  template <size_t kM, size_t kPasses, class Cuts>
+  static HWY_INLINE void Blocks(const Panel& panel, size_t blocks, size_t part_begin, const ActTile<kM>& acts,
+                                PanelPrefetch& prefetch, VF (&acc)[kM][kPasses], Cuts& cuts) {
     constexpr size_t kScaleRows = Type::kScaleRows;
-    VF acc[kM][kPasses];
-    BF_UNROLL
-    for (size_t m = 0; m < kM; ++m) BF_UNROLL
-    for (size_t p = 0; p < kPasses; ++p) acc[m][p] = hn::Zero(DF());
-    for (size_t block = 0; block < cols / 32; ++block) {
+    for (size_t block = 0; block < blocks; ++block) {
       prefetch.Lines(Type::kSubBytes + kScaleRows * panel::kScaleRow);
       BF_UNROLL
       for (size_t p = 0; p < kPasses; ++p) {
         const size_t part = part_begin + p;
         VI sums[kM];
-        Quants::template Sums<kM>(quants + block * Type::kSubBytes, part, acts, block, sums);
-        const uint16_t* halves = scales + block * kScaleRows * kPanelRows + part * kVF;
+        Quants::template Sums<kM>(panel.quants + block * Type::kSubBytes, part, acts, block, sums);
+        const uint16_t* halves = panel.scales + block * kScaleRows * kPanelRows + part * kVF;
         const VF d = LoadF16(halves);
         BF_UNROLL
         for (size_t m = 0; m < kM; ++m) {
@@ -166,10 +169,8 @@ struct Q32Tile {
           }
         }
       }
+      cuts.Behind(block, acc);
     }
-    BF_UNROLL
-    for (size_t m = 0; m < kM; ++m) BF_UNROLL
-    for (size_t p = 0; p < kPasses; ++p) out.Store(m, part_begin + p, acc[m][p]);
   }
 };
 

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstddef>
 
+#include "kernels/tiles/shards.h"
+
 namespace butterfly::kernels {
 
 inline constexpr size_t kPanelRows = 16;
@@ -18,7 +20,9 @@ struct MatmulJob {
   size_t act_stride;      // bytes
   size_t m;
   float* y;
-  size_t y_stride;  // floats
+  size_t y_stride;        // floats from one activation row to the next
+  ShardCuts cuts;         // of all columns
+  size_t subtree_stride;  // floats from the result of one subtree to the next
 };
 
 }  // namespace butterfly::kernels

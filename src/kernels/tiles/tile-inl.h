@@ -11,6 +11,7 @@
 #include "kernels/tiles/activation_rows.h"
 #include "kernels/tiles/dot-inl.h"
 #include "kernels/tiles/matmul_job.h"
+#include "kernels/tiles/shards-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace butterfly::kernels::HWY_NAMESPACE {
@@ -110,7 +111,12 @@ class PanelPrefetch {
 struct TileOut {
   float* y;
   size_t stride;
-  size_t valid;  // rows of this panel that exist
+  size_t valid;           // rows of this panel that exist
+  size_t subtree_stride;  // from the result of one subtree to the next
+
+  HWY_INLINE TileOut Subtree(size_t index) const {
+    return {y + index * subtree_stride, stride, valid, subtree_stride};
+  }
 
   HWY_INLINE void Store(size_t m, size_t part, VF v) const {
     float* to = y + m * stride + part * kVF;
@@ -143,39 +149,78 @@ inline constexpr size_t kTileRows = 4;
 // Activation rows kept near while all panels pass by.
 inline constexpr size_t kRowsPerPass = 96;
 
-// `first` tile of a panel: it meets the weights in memory, the others in the cache.
-template <class Tile, size_t kM>
+// kM activation rows times parts [part_begin, part_begin + kPasses) of one panel. A Tile gives kAct, the
+// columns kBlock of a block, its Panel, and Blocks(), which adds all blocks to accumulators and calls
+// cuts.Behind() for each.
+template <class Tile, bool kSharded, size_t kM, size_t kPasses>
+HWY_INLINE void RunShards(const std::byte* panel_data, const MatmulJob& job, size_t part_begin,
+                          const ActTile<kM>& acts, const TileOut& out, PanelPrefetch prefetch) {
+  const typename Tile::Panel panel(panel_data, job.cols);
+  const size_t blocks = job.cols / Tile::kBlock;
+  VF acc[kM][kPasses];
+  ZeroAll(acc);
+  const auto store = [&](const TileOut& to) HWY_ATTR __attribute__((always_inline)) {
+    BF_UNROLL
+    for (size_t m = 0; m < kM; ++m) BF_UNROLL
+    for (size_t p = 0; p < kPasses; ++p) to.Store(m, part_begin + p, acc[m][p]);
+  };
+  if constexpr (!kSharded) {
+    UncutBlocks uncut;
+    Tile::template Blocks<kM, kPasses>(panel, blocks, part_begin, acts, prefetch, acc, uncut);
+    store(out);
+  } else {
+    CutBlocks<Tile::kBlock, kM, kPasses> cuts(job.cuts);
+    Tile::template Blocks<kM, kPasses>(panel, blocks, part_begin, acts, prefetch, acc, cuts);
+    for (size_t subtree = 0, first = 0; subtree < job.cuts.subtree_count; ++subtree) {
+      cuts.slots.Add(first, job.cuts.shards[subtree], acc);
+      store(out.Subtree(subtree));
+      first += job.cuts.shards[subtree];
+    }
+  }
+}
+
+// `first` tile of a panel: it meets the weights in memory, the others in the cache. kSharded: more than one
+// shard.
+template <class Tile, bool kSharded, size_t kM>
 HWY_INLINE void RunTile(const MatmulJob& job, size_t row, size_t panel_index, bool first_tile) {
   const std::byte* panel_data = job.panels + panel_index * job.panel_bytes;
   const size_t first = panel_index * kPanelRows;
-  const TileOut out{job.y + row * job.y_stride + first, job.y_stride, std::min(kPanelRows, job.rows - first)};
+  const TileOut out{job.y + row * job.y_stride + first, job.y_stride, std::min(kPanelRows, job.rows - first),
+                    job.subtree_stride};
   const ActTile<kM> acts(Tile::kAct, job, row);
   const auto prefetch = [&](bool wanted) {
     return PanelPrefetch(wanted && panel_index + 1 < job.panel_end ? panel_data + job.panel_bytes : nullptr,
                          job.panel_bytes);
   };
   if constexpr (kM == 1) {
-    Tile::template Run<1, kParts>(panel_data, job.cols, 0, acts, out, prefetch(first_tile));
+    RunShards<Tile, kSharded, 1, kParts>(panel_data, job, 0, acts, out, prefetch(first_tile));
   } else {
     for (size_t part = 0; part < kParts; ++part)
-      Tile::template Run<kM, 1>(panel_data, job.cols, part, acts, out, prefetch(first_tile && part == 0));
+      RunShards<Tile, kSharded, kM, 1>(panel_data, job, part, acts, out, prefetch(first_tile && part == 0));
   }
 }
 
-template <class Tile>
-HWY_NOINLINE void RunPanels(const MatmulJob& job) {
+template <class Tile, bool kSharded>
+HWY_NOINLINE void RunPanelsAs(const MatmulJob& job) {
   for (size_t row0 = 0; row0 < job.m; row0 += kRowsPerPass) {
     const size_t row1 = std::min(job.m, row0 + kRowsPerPass);
     for (size_t panel_index = job.panel_begin; panel_index < job.panel_end; ++panel_index) {
       size_t row = row0;
       for (; row + kTileRows <= row1; row += kTileRows)
-        RunTile<Tile, kTileRows>(job, row, panel_index, row == row0);
+        RunTile<Tile, kSharded, kTileRows>(job, row, panel_index, row == row0);
       if constexpr (kTileRows > 4)
-        for (; row + 4 <= row1; row += 4) RunTile<Tile, 4>(job, row, panel_index, row == row0);
-      for (; row + 2 <= row1; row += 2) RunTile<Tile, 2>(job, row, panel_index, row == row0);
-      for (; row < row1; ++row) RunTile<Tile, 1>(job, row, panel_index, row == row0);
+        for (; row + 4 <= row1; row += 4) RunTile<Tile, kSharded, 4>(job, row, panel_index, row == row0);
+      for (; row + 2 <= row1; row += 2) RunTile<Tile, kSharded, 2>(job, row, panel_index, row == row0);
+      for (; row < row1; ++row) RunTile<Tile, kSharded, 1>(job, row, panel_index, row == row0);
     }
   }
+}
+
+// Products of one chain do not pay for shards, not even in the registers of their loop.
+template <class Tile>
+HWY_INLINE void RunPanels(const MatmulJob& job) {
+  if (job.cuts.shard_count() == 1) return RunPanelsAs<Tile, false>(job);
+  RunPanelsAs<Tile, true>(job);
 }
 
 #endif  // HWY_TARGET != HWY_SCALAR
