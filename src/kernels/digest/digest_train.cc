@@ -26,9 +26,14 @@ ThreadPool& pool() {
 
 void digest_gemm(Digest& digest) {
   struct Shape {
-    size_t m, n, k;
+    size_t m, n, k, shard_unit;
   };
-  for (const Shape& s : {Shape{1, 70, 40}, {7, 33, 900}, {61, 50, 20}, {30, 100, 257}})
+  for (const Shape& s : {Shape{1, 70, 40, 0},
+                         {7, 33, 900, 0},
+                         {61, 50, 20, 0},
+                         {30, 100, 257, 0},
+                         {3, 37, 1000, 64},
+                         {30, 100, 600, 256}})
     for (int variant = 0; variant < 4; ++variant) {
       const bool ta = variant & 1, tb = variant & 2;
       const Floats a = random_floats(s.m * s.k, 1), b = random_floats(s.n * s.k, 2),
@@ -41,8 +46,9 @@ void digest_gemm(Digest& digest) {
             .b = {b.data(), tb ? s.k : s.n, tb},
             .c = c.data(),
             .c_stride = s.n,
-            .accumulate = ta,
-            .epilogue = {bias.data(), static_cast<FusedActivation>(variant % 3), nullptr}},
+            .accumulate = ta && s.shard_unit == 0,
+            .epilogue = {bias.data(), static_cast<FusedActivation>(variant % 3), nullptr},
+            .shard_unit = s.shard_unit},
            pool());
       digest.add(c);
     }

@@ -5,6 +5,7 @@
 #include "kernels/gemm/gemm.h"
 
 #include "kernels/gemm/gemm_few.h"
+#include "kernels/gemm/gemm_shards.h"
 #include "tensor/buffer.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -343,10 +344,12 @@ HWY_EXPORT(run_gemm);
 }  // namespace
 
 void gemm(const Gemm& job, ThreadPool& pool) {
+  if (job.shard_unit != 0) return gemm_shards(job, &pool);
   if (few_rows(job)) return gemm_few_rows(job, &pool);
   HWY_DYNAMIC_DISPATCH(run_gemm)(job, &pool);
 }
 void gemm(const Gemm& job) {
+  if (job.shard_unit != 0) return gemm_shards(job, nullptr);
   if (few_rows(job)) return gemm_few_rows(job, nullptr);
   HWY_DYNAMIC_DISPATCH(run_gemm)(job, nullptr);
 }

@@ -4,7 +4,8 @@
 //   C[i][j] = activation(acc + bias[j])
 //
 // One chain per output, so tiles, blocks of k, threads and targets change only the speed; and the forward
-// product has the bits of matmul() with the same weights as F32 panels.
+// product has the bits of matmul() with the same weights as F32 panels. With `shard_unit` acc is one such
+// chain per logical shard of p and the tree over them (tiles/shards.h), as matmul_shards() has it.
 #pragma once
 #include <cstddef>
 
@@ -35,6 +36,9 @@ struct Gemm {
   size_t c_stride = 0;
   bool accumulate = false;
   Epilogue epilogue = {};  // `before` has c's stride
+  // Columns of a unit of logical shards (a row-parallel layer's forward product); 0: one chain. Not with
+  // accumulate.
+  size_t shard_unit = 0;
 };
 
 // C must not overlap the operands. Scratch belongs to the calling threads and is kept. No size is special:

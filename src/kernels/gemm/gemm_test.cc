@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -48,8 +49,33 @@ TEST(Gemm, HasTheBitsOfAPackedProduct) {
   EXPECT_EQ(first_difference(want.data(), got.data(), m * n), m * n);
 }
 
+TEST(Gemm, OfShardsHasTheBitsOfAPackedProduct) {
+  for (size_t unit : {64, 256})
+    for (size_t k : {40, 100, 700, 2816})
+      for (size_t m : {1, 4, 5, 37}) {
+        const size_t n = 83;
+        const auto x = random_floats(m * k, 1), w = random_floats(n * k, 2);
+        Tensor weights = Tensor::zeros(DType::kF32, {static_cast<int64_t>(n), static_cast<int64_t>(k)});
+        std::copy(w.begin(), w.end(), reinterpret_cast<float*>(weights.raw()));
+        const PackedMatrix packed(weights);
+        std::vector<float> want(m * n), got(m * n, NAN);
+        matmul_shards(packed, ShardCuts::whole(Shards(unit, k)), reinterpret_cast<const std::byte*>(x.data()),
+                      k * sizeof(float), m, want.data(), n, 0, 0, n);
+        gemm({.m = m,
+              .n = n,
+              .k = k,
+              .a = {x.data(), k},
+              .b = {w.data(), k, true},
+              .c = got.data(),
+              .c_stride = n,
+              .shard_unit = unit});
+        ASSERT_EQ(first_difference(want.data(), got.data(), m * n), m * n) << unit << " " << k << " " << m;
+      }
+}
+
 struct Shape {
   size_t m, n, k;
+  size_t shard_unit = 0;
 };
 
 // All transposes and starts of one shape with changing epilogues, strides and misalignment; the plain loop
@@ -58,6 +84,7 @@ void expect_plain(const Shape& s, std::vector<size_t> thread_counts, size_t offs
   const size_t extra = offset * 3;
   for (int variant = 0; variant < 8; ++variant) {
     const bool ta = variant & 1, tb = variant & 2, accumulate = variant & 4;
+    if (accumulate && s.shard_unit != 0) continue;
     const size_t a_stride = (ta ? s.m : s.k) + extra, b_stride = (tb ? s.k : s.n) + extra;
     const size_t c_stride = s.n + extra;
     const OffsetFloats a(random_floats(997, 1), a_stride * (ta ? s.k : s.m), offset);
@@ -76,7 +103,8 @@ void expect_plain(const Shape& s, std::vector<size_t> thread_counts, size_t offs
              .c_stride = c_stride,
              .accumulate = accumulate,
              .epilogue = {with_bias ? bias.data() : nullptr, activation,
-                          with_before ? want_before.data() : nullptr}};
+                          with_before ? want_before.data() : nullptr},
+             .shard_unit = s.shard_unit};
     ref::gemm(job);
     for (size_t threads : thread_counts) {
       ThreadPool pool(threads);
@@ -111,6 +139,47 @@ TEST(Gemm, LongSumsAndManyBlocksAreThePlainLoop) {
   expect_plain({30, 300, 40}, {1, 2}, 1);
   expect_plain({40, 70, 512}, {1, 2}, 0);  // rows that share sets of the first cache
   expect_plain({18, 70, 1024}, {1}, 0);    // all of them one
+}
+
+TEST(Gemm, ShardsAreThePlainLoop) {
+  for (size_t m : {1, 3, 5, 15, 29})
+    for (size_t n : {1, 17, 65})
+      for (size_t k : {0, 5, 64, 65, 300, 512})
+        expect_plain({m, n, k, 64}, {1 + (m + n + k) % 3}, (m + n) % 4);
+  expect_plain({5, 40, 1100, 256}, {1, 2, 3}, 0);
+  expect_plain({61, 70, 8 * 800, 64}, {1, 3}, 1);  // shards of more than one block
+}
+
+TEST(Gemm, NansOfShardsAreOneNan) {
+  const size_t k = 1000;
+  std::vector<float> a(2 * k, 1.0f), b(3 * k, 1.0f), c(6);
+  a[0] = a[k + 999] = INFINITY;
+  a[900] = a[k + 3] = -std::bit_cast<float>(0x7fc00123u);
+  for_each_target([&](const std::string& target) {
+    gemm({.m = 2,
+          .n = 3,
+          .k = k,
+          .a = {a.data(), k},
+          .b = {b.data(), 3},
+          .c = c.data(),
+          .c_stride = 3,
+          .shard_unit = 64});
+    for (float value : c) EXPECT_EQ(std::bit_cast<uint32_t>(value), kTreeNan) << target;
+  });
+}
+
+TEST(Gemm, ShardsDoNotAccumulate) {
+  float x = 1;
+  EXPECT_DEATH(gemm({.m = 1,
+                     .n = 1,
+                     .k = 1,
+                     .a = {&x, 1},
+                     .b = {&x, 1},
+                     .c = &x,
+                     .c_stride = 1,
+                     .accumulate = true,
+                     .shard_unit = 64}),
+               "starts from zero");
 }
 
 TEST(Gemm, WildValuesAreThePlainLoop) {
