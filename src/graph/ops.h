@@ -45,10 +45,13 @@ ValueId swiglu(Graph& g, ValueId gate, ValueId up, std::string name);
 ValueId geglu(Graph& g, ValueId gate, ValueId up, std::string name);
 
 // x * W^T for one or several matrices that want the same form of activations: one split over all their
-// outputs.
-std::vector<ValueId> matmul(Graph& g, ValueId x, std::span<const Parameter* const> weights, std::string name);
+// outputs. `shard_unit`: columns of a unit of logical shards, for a row-parallel product
+// (kernels/tiles/shards.h); 0: one chain.
+std::vector<ValueId> matmul(Graph& g, ValueId x, std::span<const Parameter* const> weights, std::string name,
+                            size_t shard_unit = 0);
 // x * W^T + bias with the parameter's plain float values, which may be trained; the bias may be empty.
-ValueId linear(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias, std::string name);
+ValueId linear(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias, std::string name,
+               size_t shard_unit = 0);
 // Rows in the form that products with `kind` weights read.
 ValueId quantize_rows(Graph& g, ValueId x, kernels::ActKind kind, std::string name);
 
@@ -67,7 +70,8 @@ MoeRoute moe_route(Graph& g, ValueId logits, size_t used, float scale, std::stri
 ValueId gather_slots(Graph& g, ValueId x, const MoeRoute& route, std::string name);
 // Every place times the matrix of its expert, for one or several matrices of one kind.
 std::vector<ValueId> expert_matmul(Graph& g, ValueId x, const MoeRoute& route,
-                                   std::span<const ExpertParameter* const> weights, std::string name);
+                                   std::span<const ExpertParameter* const> weights, std::string name,
+                                   size_t shard_unit = 0);
 // The weighted sum of each row's slots, best expert first: [rows, cols].
 ValueId moe_combine(Graph& g, ValueId y, const MoeRoute& route, std::string name);
 

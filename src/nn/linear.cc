@@ -9,7 +9,8 @@ namespace {
 ValueId with_additions(Builder& b, const Linear& layer, ValueId x, ValueId y) {
   Graph& g = b.graph();
   for (const LowRank& adapter : layer.adapters) {
-    const ValueId delta = build_product(b, build_product(b, x, adapter.a), adapter.b);
+    const ValueId low = build_product(b, x, adapter.a, layer.shard_unit());
+    const ValueId delta = build_product(b, low, adapter.b);
     y = graph::add_scaled(g, y, delta, adapter.scale, adapter.b.name + ".add");
   }
   return layer.bias ? graph::add_bias(g, y, layer.bias, layer.bias.name) : y;
@@ -17,10 +18,16 @@ ValueId with_additions(Builder& b, const Linear& layer, ValueId x, ValueId y) {
 
 }  // namespace
 
-ValueId build_product(Builder& b, ValueId x, const Parameter& weight) {
-  if (!weight.packed) return graph::linear(b.graph(), x, weight, {}, weight.name);
+ValueId build_product(Builder& b, ValueId x, const Parameter& weight, size_t shard_unit) {
+  if (!weight.packed) return graph::linear(b.graph(), x, weight, {}, weight.name, shard_unit);
   const Parameter* packed = &weight;
-  return graph::matmul(b.graph(), b.rows_for(x, weight.packed.act()), {&packed, 1}, weight.name)[0];
+  const ValueId rows = b.rows_for(x, weight.packed.act());
+  return graph::matmul(b.graph(), rows, {&packed, 1}, weight.name, shard_unit)[0];
+}
+
+size_t Linear::shard_unit() const {
+  if (!row_parallel) return 0;
+  return kernels::shard_unit(weight.packed ? weight.packed.dtype() : weight.value.dtype());
 }
 
 ValueId Linear::build(Builder& b, ValueId x) const {
@@ -34,21 +41,25 @@ std::vector<ValueId> build_linears(Builder& b, ValueId x, std::span<const Linear
     if (outputs[i].valid()) continue;
     if (!layers[i]->weight.packed) {
       const Linear& layer = *layers[i];
-      outputs[i] = layer.adapters.empty()
-                       ? graph::linear(b.graph(), x, layer.weight, layer.bias, layer.weight.name)
-                       : with_additions(b, layer, x, build_product(b, x, layer.weight));
+      outputs[i] =
+          layer.adapters.empty()
+              ? graph::linear(b.graph(), x, layer.weight, layer.bias, layer.weight.name, layer.shard_unit())
+              : with_additions(b, layer, x, build_product(b, x, layer.weight, layer.shard_unit()));
       continue;
     }
     // Layer i and all later ones of the same kind.
     const kernels::ActKind kind = layers[i]->weight.packed.act();
+    const size_t unit = layers[i]->shard_unit();
     std::vector<const Parameter*> weights;
     std::vector<size_t> members;
     for (size_t j = i; j < layers.size(); ++j)
-      if (layers[j]->weight.packed && layers[j]->weight.packed.act() == kind) {
+      if (layers[j]->weight.packed && layers[j]->weight.packed.act() == kind &&
+          layers[j]->shard_unit() == unit) {
         weights.push_back(&layers[j]->weight);
         members.push_back(j);
       }
-    const auto products = graph::matmul(b.graph(), b.rows_for(x, kind), weights, layers[i]->weight.name);
+    const auto products =
+        graph::matmul(b.graph(), b.rows_for(x, kind), weights, layers[i]->weight.name, unit);
     for (size_t m = 0; m < members.size(); ++m)
       outputs[members[m]] = with_additions(b, *layers[members[m]], x, products[m]);
   }

@@ -7,8 +7,8 @@
 
 namespace butterfly::nn {
 
-// x W^T: with packed weights, or with plain floats.
-ValueId build_product(Builder& b, ValueId x, const Parameter& weight);
+// x W^T: with packed weights, or with plain floats. `shard_unit` as for graph::matmul.
+ValueId build_product(Builder& b, ValueId x, const Parameter& weight, size_t shard_unit = 0);
 
 // Adds scale * B (A x). The product B A is never formed: at rank r it costs r (in + out) per row instead of
 // in * out.
@@ -23,10 +23,16 @@ struct Linear {
   Parameter weight;
   Parameter bias = {};
   std::vector<LowRank> adapters = {};
+  // What it reads is split over nodes where a layer is shared (attention output, feed-forward down): its sum
+  // is one of logical shards, and so is that of an adapter's A, with the same cuts, so that a node can send
+  // its part of both.
+  bool row_parallel = false;
 
   explicit operator bool() const { return static_cast<bool>(weight); }
   size_t in() const { return weight.cols(); }
   size_t out() const { return weight.rows(); }
+  // Columns of a unit of logical shards; 0 unless row_parallel.
+  size_t shard_unit() const;
   ValueId build(Builder& b, ValueId x) const;
 };
 

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "graph/executor.h"
 #include "graph/gradients.h"
+#include "kernels/matmul/matmul.h"
 #include "kernels/quant/quant.h"
 #include "nn/transformer_block.h"
 
@@ -114,6 +115,84 @@ TEST(Linear, AdaptersLearnAndTheProductOfTheirMatricesIsNeverFormed) {
         ASSERT_NEAR(run.output(found.parameters[index].value)[r * kIn + c], sum, 1e-4);
       }
   }
+}
+
+// What a row-parallel layer gives, in either form of its weights, for some rows.
+struct RowParallel {
+  static constexpr size_t kRows = 5, kIn = 1280, kOut = 40;
+  std::vector<float> x = std::vector<float>(kRows * kIn);
+  RowParallel() {
+    for (size_t i = 0; i < x.size(); ++i) x[i] = random_normal(5, 0, i);
+  }
+
+  std::vector<float> run(const Linear& layer) const {
+    Graph g;
+    Builder builder(g);
+    const ValueId input = g.input("x", {Elem::kF32, {kRows, kIn}});
+    const ValueId y = layer.build(builder, input);
+    g.mark_output(y);
+    Arena arena;
+    ThreadPool pool(2);
+    Executor executor(std::move(g), arena, pool);
+    std::copy(x.begin(), x.end(), reinterpret_cast<float*>(executor.input(input)));
+    executor.run(nullptr);
+    return {executor.output(y), executor.output(y) + kRows * layer.out()};
+  }
+  // Floats times `weight`, by shards of units of `unit` columns.
+  std::vector<float> product(const Parameter& weight, size_t unit) const {
+    std::vector<float> y(kRows * weight.rows());
+    kernels::matmul_shards(weight.packed, kernels::ShardCuts::of(unit, kIn),
+                           reinterpret_cast<const std::byte*>(x.data()), kIn * sizeof(float), kRows, y.data(),
+                           weight.rows(), 0, 0, weight.rows());
+    return y;
+  }
+};
+
+TEST(Linear, ARowParallelLayerIsSummedByShardsPackedOrNot) {
+  const RowParallel rows;
+  Linear layer{.weight = matrix("w", DType::kF32, RowParallel::kOut, RowParallel::kIn, 1)};
+  const auto chain = rows.run(layer);
+  EXPECT_EQ(chain, rows.product(layer.weight, 0));
+  layer.row_parallel = true;
+  EXPECT_EQ(layer.shard_unit(), 64u);
+  const auto packed = rows.run(layer);
+  EXPECT_EQ(packed, rows.product(layer.weight, 64));
+  EXPECT_NE(packed, chain);
+  layer.weight.packed = {};  // as training has it
+  EXPECT_EQ(rows.run(layer), packed);
+}
+
+TEST(Linear, AnAdapterOfARowParallelLayerHasTheCutsOfItsWeights) {
+  const RowParallel rows;
+  for (DType dtype : {DType::kF32, DType::kQ4_K}) {
+    Linear layer{.weight = matrix("w", dtype, RowParallel::kOut, RowParallel::kIn, 1), .row_parallel = true};
+    const auto without = rows.run(layer);
+    const Parameter a = matrix("a", DType::kF32, 8, RowParallel::kIn, 2),
+                    b = matrix("b", DType::kF32, RowParallel::kOut, 8, 3);
+    layer.adapters.push_back({.a = a, .b = b, .scale = 0.5f});
+    const size_t unit = dtype == DType::kF32 ? 64 : 256;
+    const auto low = rows.product(a, unit);
+    EXPECT_NE(low, rows.product(a, unit == 64 ? 256 : 64));
+    std::vector<float> want(without.size());
+    kernels::matmul(b.packed, reinterpret_cast<const std::byte*>(low.data()), 8 * sizeof(float),
+                    RowParallel::kRows, want.data(), RowParallel::kOut, 0, RowParallel::kOut);
+    for (size_t i = 0; i < want.size(); ++i) want[i] = std::fma(0.5f, want[i], without[i]);
+    EXPECT_EQ(rows.run(layer), want) << dtype_name(dtype);
+  }
+}
+
+TEST(Linear, RowParallelLayersDoNotShareAProductWithOthers) {
+  Linear a{.weight = matrix("a", DType::kQ8_0, 32, 256, 1)},
+      b{.weight = matrix("b", DType::kQ8_0, 32, 256, 2)};
+  b.row_parallel = true;
+  Graph g;
+  Builder builder(g);
+  const ValueId x = g.input("x", {Elem::kF32, {2, 256}});
+  const Linear* layers[] = {&a, &b};
+  build_linears(builder, x, layers);
+  size_t products = 0;
+  for (const auto& node : g.nodes()) products += node.op->name == "matmul";
+  EXPECT_EQ(products, 2u);
 }
 
 // A block with a cache of its own: runs rows in pieces and returns all outputs.

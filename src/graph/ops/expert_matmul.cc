@@ -41,6 +41,7 @@ void forward_gather(const Node& node, const RunContext& run) {
 
 struct Attrs {
   std::vector<const ExpertParameter*> weights;
+  kernels::ShardCuts cuts;
 };
 
 std::vector<ValueType> infer(const Graph& g, const Node& node) {
@@ -70,7 +71,8 @@ Cost cost(const Graph& g, const Node& node, const CostContext&) {
 
 // Panels of all asked experts, matrix by matrix, stand in one line that the threads share.
 void forward(const Node& node, const RunContext& run) {
-  const auto& weights = node.attrs<Attrs>().weights;
+  const Attrs& attrs = node.attrs<Attrs>();
+  const auto& weights = attrs.weights;
   const ValueType& x = run.type(node.inputs[0]);
   const int32_t* begins = run.i32(node.inputs[1]);
   const size_t experts = weights[0]->experts.size();
@@ -88,9 +90,9 @@ void forward(const Node& node, const RunContext& run) {
         const PackedMatrix& w = weights[i]->experts[e];
         const size_t from = std::max(begin, first), to = std::min(end, first + w.panels());
         if (from < to)
-          kernels::matmul(w, run.raw(node.inputs[0]) + row * x.row_bytes(), x.row_bytes(), rows_of(e),
-                          run.f32(node.outputs[i]) + row * w.rows(), w.rows(), (from - first) * kPanelRows,
-                          std::min((to - first) * kPanelRows, w.rows()));
+          kernels::matmul_shards(w, attrs.cuts, run.raw(node.inputs[0]) + row * x.row_bytes(), x.row_bytes(),
+                                 rows_of(e), run.f32(node.outputs[i]) + row * w.rows(), w.rows(), 0,
+                                 (from - first) * kPanelRows, std::min((to - first) * kPanelRows, w.rows()));
         first += w.panels();
       }
     }
@@ -110,9 +112,11 @@ ValueId gather_slots(Graph& g, ValueId x, const MoeRoute& route, std::string nam
 }
 
 std::vector<ValueId> expert_matmul(Graph& g, ValueId x, const MoeRoute& route,
-                                   std::span<const ExpertParameter* const> weights, std::string name) {
+                                   std::span<const ExpertParameter* const> weights, std::string name,
+                                   size_t shard_unit) {
   auto attrs = std::make_shared<Attrs>();
   attrs->weights.assign(weights.begin(), weights.end());
+  attrs->cuts = kernels::ShardCuts::of(shard_unit, g.type(x).cols());
   return g.add(kExpertMatmulOp, {x, route.begins}, std::move(attrs), std::move(name));
 }
 

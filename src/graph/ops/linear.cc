@@ -10,6 +10,7 @@ namespace {
 struct Attrs {
   const Parameter* weight;
   const Parameter* bias;  // null: none
+  size_t shard_unit;      // of the forward product; its gradients sum over something else
 };
 
 void expect_floats(const Node& node, const Parameter& weight) {
@@ -48,7 +49,8 @@ void forward_linear(const Node& node, const RunContext& run) {
                     .a = {run.f32(node.inputs[0]), in},
                     .b = {attrs.weight->value.data<float>(), in, true},
                     .c = run.f32(node.outputs[0]),
-                    .c_stride = out};
+                    .c_stride = out,
+                    .shard_unit = attrs.shard_unit};
   if (attrs.bias != nullptr) job.epilogue.bias = attrs.bias->value.data<float>();
   kernels::gemm(job, run.pool());
 }
@@ -134,13 +136,14 @@ const OpType kLinearDxOp{"linear_dx", infer_dx, cost_linear, nullptr, -1, forwar
 const OpType kLinearDxAddOp{"linear_dx_add", infer_dx, cost_linear, nullptr, 0, forward_dx};
 const OpType kLinearDwOp{"linear_dw", infer_dw, cost_dw, nullptr, -1, forward_dw};
 
-ValueId linear(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias, std::string name) {
-  return g.add(kLinearOp, {x}, std::make_shared<Attrs>(Attrs{&weight, bias ? &bias : nullptr}),
+ValueId linear(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias, std::string name,
+               size_t shard_unit) {
+  return g.add(kLinearOp, {x}, std::make_shared<Attrs>(Attrs{&weight, bias ? &bias : nullptr, shard_unit}),
                std::move(name))[0];
 }
 
 ValueId linear_dx(Graph& g, ValueId dy, const Parameter& weight, ValueId sum, std::string name) {
-  auto attrs = std::make_shared<Attrs>(Attrs{&weight, nullptr});
+  auto attrs = std::make_shared<Attrs>(Attrs{&weight, nullptr, 0});
   if (!sum.valid()) return g.add(kLinearDxOp, {dy}, std::move(attrs), std::move(name))[0];
   return g.add(kLinearDxAddOp, {sum, dy}, std::move(attrs), std::move(name))[0];
 }

@@ -11,6 +11,7 @@ using kernels::PackedMatrix;
 
 struct MatmulAttrs {
   std::vector<const Parameter*> weights;
+  kernels::ShardCuts cuts;
 };
 
 std::vector<ValueType> infer_matmul(const Graph& g, const Node& node) {
@@ -35,7 +36,8 @@ Cost cost_matmul(const Graph& g, const Node& node, const CostContext&) {
 
 // Panels of all matrices stand in one line that the threads share.
 void forward_matmul(const Node& node, const RunContext& run) {
-  const auto& weights = node.attrs<MatmulAttrs>().weights;
+  const MatmulAttrs& attrs = node.attrs<MatmulAttrs>();
+  const auto& weights = attrs.weights;
   const ValueType& x = run.type(node.inputs[0]);
   size_t panels = 0;
   for (const Parameter* weight : weights) panels += weight->packed.panels();
@@ -45,8 +47,9 @@ void forward_matmul(const Node& node, const RunContext& run) {
       const PackedMatrix& w = weights[i]->packed;
       const size_t from = std::max(begin, first), to = std::min(end, first + w.panels());
       if (from < to)
-        kernels::matmul(w, run.raw(node.inputs[0]), x.row_bytes(), x.rows(), run.f32(node.outputs[i]),
-                        w.rows(), (from - first) * kPanelRows, std::min((to - first) * kPanelRows, w.rows()));
+        kernels::matmul_shards(w, attrs.cuts, run.raw(node.inputs[0]), x.row_bytes(), x.rows(),
+                               run.f32(node.outputs[i]), w.rows(), 0, (from - first) * kPanelRows,
+                               std::min((to - first) * kPanelRows, w.rows()));
       first += w.panels();
     }
   });
@@ -104,10 +107,11 @@ const OpType kMatmulOp{"matmul", infer_matmul,   cost_matmul, nullptr,
 const OpType kQuantizeRowsOp{"quantize_rows",  infer_quantize, cost_quantize,    nullptr, -1,
                              forward_quantize, nullptr,        backward_quantize};
 
-std::vector<ValueId> matmul(Graph& g, ValueId x, std::span<const Parameter* const> weights,
-                            std::string name) {
+std::vector<ValueId> matmul(Graph& g, ValueId x, std::span<const Parameter* const> weights, std::string name,
+                            size_t shard_unit) {
   auto attrs = std::make_shared<MatmulAttrs>();
   attrs->weights.assign(weights.begin(), weights.end());
+  attrs->cuts = kernels::ShardCuts::of(shard_unit, g.type(x).cols());
   return g.add(kMatmulOp, {x}, std::move(attrs), std::move(name));
 }
 
