@@ -126,6 +126,9 @@ try:
     # After a restart of the coordinator: d has not been seen since, and is removed all the same.
     server = Server(BUTTERFLY, WORK, [*FLAGS, "--cluster", "--cluster-listen", address, "--strategy", "uniform"], name="a", env=machine("a"))
     assert "d" not in {n["name"] for n in server.cluster()["nodes"]}
+    state = server.wait_serving(2)
+    assert state["links"] and not any(e["kind"] == "measured" for e in state["events"]), state["events"]
+    print("links were not measured again:", state["links"][0]["rtt_s"], "s")
     removed = run("a", "node", "remove", "d", "--management", server.socket)
     assert removed.returncode == 0, removed.stderr
     again = Process([BUTTERFLY, "join", "-t", "1"], env=machine("d"))
