@@ -4,10 +4,14 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+
+#include "base/utf8.h"
 
 namespace butterfly {
 namespace {
@@ -52,27 +56,57 @@ spdlog::logger& json_logger() {
   return *logger;
 }
 
+// Characters that are not ASCII and that a terminal or an editor obeys instead of showing: the C1 controls
+// (U+009B begins what ESC [ begins), line separators, and marks that turn the order of writing.
+bool is_obeyed(std::string_view character) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 2) return byte(0) == 0xc2 && byte(1) < 0xa0;
+  if (character.size() != 3 || byte(0) != 0xe2) return false;
+  return (byte(1) == 0x80 && byte(2) >= 0xa8 && byte(2) <= 0xae) ||  // U+2028 to U+202E
+         (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);    // U+2066 to U+2069
+}
+
+// Text stays readable: only what is no text to be seen changes. `escape` writes bytes otherwise.
+template <typename Escape>
+std::string shown(std::string_view text, Escape escape) {
+  std::string line;
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    const std::string_view character = text.substr(0, std::max<size_t>(length, 1));
+    const auto byte = static_cast<unsigned char>(character.front());
+    if (length == 0 || (byte < 0x20 && byte != '\t') || byte == 0x7f || is_obeyed(character)) {
+      escape(line, character);
+    } else {
+      line += character;
+    }
+    text.remove_prefix(character.size());
+  }
+  return line;
+}
+
+std::string one_line(const std::string& text) {
+  return shown(text, [](std::string& line, std::string_view character) {
+    if (character == "\n") {
+      line += "\\n";
+      return;
+    }
+    for (const char c : character) line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  });
+}
+
 // As inside a JSON string, without the quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_escaped(const std::string& text) {
   const std::string quoted =
       nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return quoted.substr(1, quoted.size() - 2);
-}
-
-// Text stays readable: only control characters change.
-std::string one_line(const std::string& text) {
-  std::string line;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      line += "\\n";
-    } else if ((byte < 0x20 && c != '\t') || byte == 0x7f) {
-      line += fmt::format("\\x{:02x}", byte);
-    } else {
-      line += c;
-    }
-  }
-  return line;
+  return shown(std::string_view(quoted).substr(1, quoted.size() - 2),
+               [](std::string& line, std::string_view character) {
+                 const auto byte = [&](size_t i) { return static_cast<unsigned char>(character[i]); };
+                 unsigned code = byte(0);
+                 if (character.size() == 2) code = (byte(0) & 0x1fu) << 6 | (byte(1) & 0x3fu);
+                 if (character.size() == 3)
+                   code = (byte(0) & 0xfu) << 12 | (byte(1) & 0x3fu) << 6 | (byte(2) & 0x3fu);
+                 line += fmt::format("\\u{:04x}", code);
+               });
 }
 
 }  // namespace

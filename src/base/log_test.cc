@@ -76,6 +76,21 @@ TEST_F(LogTest, TextOfOthersCannotForgeALine) {
   EXPECT_THAT(line, HasSubstr("\\x1b[31m"));
 }
 
+TEST_F(LogTest, TerminalsObeyNothingOfOthers) {
+  // U+009B is ESC [ in one character; U+202E turns what follows; a lone byte is no text.
+  const auto log = [] {
+    log_info("{}",
+             "a\xc2\x9b"
+             "31mred \xe2\x80\xae"
+             "cba \x9b caf\xc3\xa9 \xe2\x82\xac");
+  };
+  EXPECT_THAT(captured(log), HasSubstr(R"(a\xc2\x9b31mred \xe2\x80\xaecba \x9b café €)"));
+  set_log_format(LogFormat::kJson);
+  const std::string line = captured(log);
+  EXPECT_THAT(line, HasSubstr(R"(a\u009b31mred \u202ecba)"));
+  EXPECT_FALSE(json_of_text_or_none<nlohmann::json>(line).is_discarded());
+}
+
 TEST_F(LogTest, LinesOfThreadsDoNotMix) {
   const std::string lines = captured([] {
     std::vector<std::thread> threads;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "cli/command_table.h"
 #include "cli/console/exit_code.h"
 #include "cli/console/interrupt.h"
+#include "cli/console/near_names.h"
 #include "cli/console/options.h"
 #include "cli/console/terminal.h"
 #include "cli/console/version.h"
@@ -39,6 +41,41 @@ int unknown_command(const std::string& name) {
   return kExitUsage;
 }
 
+// The flag of this command that is most like the one that was typed; empty: none is.
+std::string nearest_flag(const CLI::App& app, const std::string& typed) {
+  std::string nearest;
+  size_t best = near_edits(typed) + 1;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      const size_t distance = edit_distance("--" + name, typed);
+      if (distance >= best) continue;
+      best = distance;
+      nearest = "--" + name;
+    }
+  }
+  return nearest;
+}
+
+// What is wrong with the arguments, in our words: the library's own put several of them, in turned order,
+// behind "The following arguments were not expected".
+void print_parse_error(const Command& command, const CLI::App& app, const CLI::ParseError& error) {
+  std::string text = error.what(), hint = fmt::format("see 'butterfly {} --help'", command.name);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> extra = app.remaining();
+    const auto flag = std::find_if(extra.begin(), extra.end(),
+                                   [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
+    if (flag != extra.end()) {
+      const std::string name = flag->substr(0, flag->find('='));
+      const std::string nearest = nearest_flag(app, name);
+      text = fmt::format("there is no flag '{}'", name);
+      if (!nearest.empty()) hint = fmt::format("did you mean '{}'? {}", nearest, hint);
+    } else if (!extra.empty()) {
+      text = fmt::format("'{}' is one argument too many", extra.front());
+    }
+  }
+  print_error(fmt::format("{}: {}", command.name, text), hint);
+}
+
 int run_command(const Command& command, std::vector<std::string> arguments) {
   CLI::App app(std::string(command.help), fmt::format("butterfly {}", command.name));
   use_our_help(app);
@@ -57,8 +94,7 @@ int run_command(const Command& command, std::vector<std::string> arguments) {
     fmt::print("{}", app.help());
     return kExitOk;
   } catch (const CLI::ParseError& error) {
-    print_error(fmt::format("{}: {}", command.name, error.what()),
-                fmt::format("see 'butterfly {} --help'", command.name));
+    print_parse_error(command, app, error);
     return kExitUsage;
   }
   general.apply();

@@ -79,6 +79,15 @@ TEST(Program, UnknownFlagIsBadUsage) {
   EXPECT_THAT(bad.err, HasSubstr("see 'butterfly version --help'"));
 }
 
+TEST(Program, AMistypedFlagIsNamedAndTheNearestSuggested) {
+  const Outcome typo = run({"run", "--tmep", "3"});
+  EXPECT_EQ(typo.status, kExitUsage);
+  EXPECT_THAT(typo.err, HasSubstr("run: there is no flag '--tmep'"));
+  EXPECT_THAT(typo.err, HasSubstr("did you mean '--temp'"));
+  EXPECT_THAT(typo.err, Not(HasSubstr("expected: 3")));
+  EXPECT_THAT(run({"version", "extra"}).err, HasSubstr("'extra' is one argument too many"));
+}
+
 TEST(Program, FlagBeforeTheCommandIsExplained) {
   const Outcome bad = run({"--json", "version"});
   EXPECT_EQ(bad.status, kExitUsage);

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/private_folder.h"
 #include "cli/console/near_names.h"
 #include "model/formats/gguf_model.h"
 
@@ -114,8 +115,11 @@ ModelStore ModelStore::of_user() {
     folder = data;
   else if (home != nullptr && *home != 0)
     folder = fs::path(home) / ".local" / "share";
-  else
+  else {
+    // Others can guess this name: models are taken from it only if nobody else could have put them there.
     folder = fs::temp_directory_path() / fmt::format("butterfly-{}", getuid());
+    make_private_folder(folder);
+  }
   const char* shared = std::getenv("BUTTERFLY_MODELS");
   return ModelStore(folder / "butterfly" / "models", split_list(shared == nullptr ? "" : shared));
 }

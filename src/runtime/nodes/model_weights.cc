@@ -1,6 +1,7 @@
 #include "runtime/nodes/model_weights.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/private_folder.h"
 #include "cluster/weights/chunk_store.h"
 #include "model/arch/model_config.h"
 
@@ -92,7 +94,10 @@ fs::path default_weight_cache() {
     return fs::path(folder) / "butterfly";
   if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
     return fs::path(home) / ".cache" / "butterfly";
-  return fs::temp_directory_path() / "butterfly-cache";
+  // A name that others can guess: what lies there is used only if nobody else could have put it there.
+  const fs::path folder = fs::temp_directory_path() / fmt::format("butterfly-cache-{}", ::getuid());
+  make_private_folder(folder);
+  return folder;
 }
 
 namespace {
