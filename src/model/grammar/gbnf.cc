@@ -12,7 +12,7 @@ namespace butterfly::model::grammar {
 
 namespace {
 
-constexpr uint64_t kWorkMax = 20'000'000;  // of one call; about half a second
+constexpr uint64_t kWorkMax = 20'000'000;  // of one call; about half a second, beside the steps
 constexpr size_t kTopsMax = 128;           // remembered
 constexpr size_t kTopsBytesMax = size_t{16} << 20;
 using SetId = GbnfWorkspace::SetId;
@@ -164,6 +164,11 @@ class GbnfConstraint : public TokenConstraint {
   }
 
   bool can_end() const override { return can_end_; }
+  std::string why_dead_end() const override {
+    return too_ambiguous_ ? "its grammar leaves too many ways open to be followed; write it with fewer "
+                            "alternatives that begin alike"
+                          : TokenConstraint::why_dead_end();
+  }
   std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<GbnfConstraint>(*this); }
 
  private:
@@ -173,7 +178,10 @@ class GbnfConstraint : public TokenConstraint {
     if (can_end_)
       for (const uint32_t token : grammar_->index().ends()) set_bit(allowed, token);
     // A grammar too ambiguous to follow ends the text.
-    if (!grammar_->mask(*workspace_, set_, allowed)) std::fill(allowed.begin(), allowed.end(), 0);
+    if (!grammar_->mask(*workspace_, set_, allowed)) {
+      std::fill(allowed.begin(), allowed.end(), 0);
+      too_ambiguous_ = true;
+    }
     grammar_->count_bytes();
   }
 
@@ -185,6 +193,7 @@ class GbnfConstraint : public TokenConstraint {
     if (!(bits[token / 64] >> (token % 64) & 1)) return false;
     set_ = 0;
     can_end_ = false;
+    too_ambiguous_ = true;
     return true;
   }
 
@@ -202,6 +211,7 @@ class GbnfConstraint : public TokenConstraint {
   std::shared_ptr<GbnfWorkspace> workspace_;
   SetId set_ = 0;
   bool can_end_ = false;
+  bool too_ambiguous_ = false;
 };
 
 std::unique_ptr<TokenConstraint> Gbnf::start() const {

@@ -1,6 +1,8 @@
 #include "model/grammar/json_alternative.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 namespace butterfly::model::grammar {
 
@@ -46,16 +48,50 @@ bool array_hopeful(const JsonAlternative& a) {
   return true;
 }
 
+bool is_required(const ObjectShape& shape, uint32_t name) {
+  return std::find(shape.required.begin(), shape.required.end(), name) != shape.required.end();
+}
+
+// The fewest properties more with which everything that must come has come: required names, and a child for
+// each condition (of which one property may meet several). kUnbounded: there is no such way.
+uint64_t fewest_left(const JsonAlternative& a) {
+  constexpr size_t kSets = size_t{1} << std::tuple_size_v<decltype(a.gained)>;  // of conditions
+  const ObjectShape& shape = *a.object;
+  const size_t count = shape.conditions.size();
+  const uint32_t all = (1u << count) - 1;
+  uint32_t met = 0;
+  for (size_t k = 0; k < count; ++k) met |= uint32_t{a.gained[k] >= shape.conditions[k].min} << k;
+  std::array<uint64_t, kSets> fewest;  // [conditions met]
+  fewest.fill(kUnbounded);
+  fewest[met] = 0;
+  for (const NameClass& c : shape.classes) {
+    if (c.options.empty()) continue;
+    const bool many = c.name == NameClass::kMany;
+    if (!many && a.seen.test(c.name)) continue;
+    const bool required = !many && is_required(shape, c.name);
+    // More than one for each condition is of no use.
+    const uint64_t times = many ? std::min<uint64_t>(c.name_count, count) : 1;
+    for (uint64_t i = 0; i < times; ++i) {
+      const std::array<uint64_t, kSets> before = fewest;
+      if (required) fewest.fill(kUnbounded);
+      for (uint32_t set = 0; set <= all; ++set) {
+        if (before[set] == kUnbounded) continue;
+        for (const ChildOption& option : c.options) {
+          uint64_t& with = fewest[set | (option.gains & all)];
+          with = std::min(with, before[set] + 1);
+        }
+      }
+    }
+  }
+  return fewest[all];
+}
+
 bool object_hopeful(const JsonAlternative& a) {
   const ObjectShape& shape = *a.object;
-  for (size_t k = 0; k < shape.conditions.size(); ++k) {
-    if (a.gained[k] >= shape.conditions[k].min) continue;
-    bool found = false;
-    for (uint32_t c = 0; c < shape.classes.size() && !found; ++c)
-      found = any_gains(shape.classes[c].options, k) && key_allowed(a, c);
-    if (!found) return false;
-  }
-  return true;
+  if (shape.conditions.empty()) return true;
+  const uint64_t left = fewest_left(a);
+  if (left == kUnbounded) return false;
+  return shape.max_properties == kUnbounded || a.count + left <= shape.max_properties;
 }
 
 // For one more property beside those that must come.
@@ -77,8 +113,29 @@ bool unlisted_left(const ObjectShape& shape, uint32_t state, const JsonSeenNames
   return left > used;
 }
 
-bool is_required(const ObjectShape& shape, uint32_t name) {
-  return std::find(shape.required.begin(), shape.required.end(), name) != shape.required.end();
+// What the alternative becomes by a property of this class whose value is of this option; nothing: it cannot
+// end then.
+std::optional<JsonAlternative> after_property(const JsonAlternative& a, const NameClass& c,
+                                              const ChildOption& option) {
+  const ObjectShape& shape = *a.object;
+  JsonAlternative after = a;
+  if (c.name != NameClass::kMany) {
+    after.seen.set(c.name);
+    if (shape.ordered) after.next_name = c.name + 1;
+    if (is_required(shape, c.name)) --after.missing;
+  }
+  if (after.count < shape.min_properties || shape.max_properties != kUnbounded) ++after.count;
+  if (!gain(after, shape.conditions, option.gains) || !object_hopeful(after)) return std::nullopt;
+  return after;
+}
+
+// A key of this class may come, and some value behind it leaves the object a way to end.
+bool key_useful(const JsonAlternative& a, uint32_t name_class) {
+  if (!key_allowed(a, name_class)) return false;
+  if (a.object->conditions.empty()) return true;
+  const NameClass& c = a.object->classes[name_class];
+  return std::any_of(c.options.begin(), c.options.end(),
+                     [&](const ChildOption& option) { return after_property(a, c, option).has_value(); });
 }
 
 }  // namespace
@@ -118,12 +175,15 @@ bool key_allowed(const JsonAlternative& a, uint32_t name_class) {
 bool key_possible(const JsonAlternative& a, uint32_t state, const JsonSeenNames* names,
                   std::string_view prefix) {
   const ObjectShape& shape = *a.object;
-  if (has_room(a, a.missing) && unlisted_left(shape, state, names, prefix)) return true;
+  const bool plain = shape.conditions.empty();
+  const bool unlisted = has_room(a, a.missing) && unlisted_left(shape, state, names, prefix);
+  if (plain && unlisted) return true;
   const uint64_t* words = &shape.reach[state * shape.reach_words];
   for (size_t w = 0; w < shape.reach_words; ++w)
     for (uint64_t bits = words[w]; bits != 0; bits &= bits - 1) {
       const auto c = static_cast<uint32_t>(w * 64 + static_cast<size_t>(__builtin_ctzll(bits)));
-      if (shape.classes[c].name != NameClass::kMany && key_allowed(a, c)) return true;
+      const bool many = shape.classes[c].name == NameClass::kMany;
+      if ((!many || (!plain && unlisted)) && key_useful(a, c)) return true;
     }
   return false;
 }
@@ -149,19 +209,9 @@ void add_item(const JsonAlternative& a, JsonChildren& children) {
 
 void add_property(const JsonAlternative& a, uint32_t name_class, JsonChildren& children) {
   if (!key_allowed(a, name_class)) return;
-  const ObjectShape& shape = *a.object;
-  const NameClass& c = shape.classes[name_class];
-  for (const ChildOption& option : c.options) {
-    JsonAlternative after = a;
-    if (c.name != NameClass::kMany) {
-      after.seen.set(c.name);
-      if (shape.ordered) after.next_name = c.name + 1;
-      if (is_required(shape, c.name)) --after.missing;
-    }
-    if (after.count < shape.min_properties || shape.max_properties != kUnbounded) ++after.count;
-    if (gain(after, shape.conditions, option.gains) && object_hopeful(after))
-      children.emplace_back(option.child, std::move(after));
-  }
+  const NameClass& c = a.object->classes[name_class];
+  for (const ChildOption& option : c.options)
+    if (auto after = after_property(a, c, option)) children.emplace_back(option.child, std::move(*after));
 }
 
 }  // namespace butterfly::model::grammar

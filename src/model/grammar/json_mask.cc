@@ -3,9 +3,27 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/error.h"
+#include "model/grammar/limits.h"
 #include "model/sampling/token_constraint.h"
 
 namespace butterfly::model::grammar {
+
+// Steps of the matcher, each weighed by the alternatives it follows.
+class JsonMasker::Work {
+ public:
+  void spend(const JsonState& state) {
+    left_ -= static_cast<int64_t>(1 + state.threads.size() + state.frame->alternatives.size() +
+                                  state.frame->pending.size());
+    if (left_ < 0)
+      fail(Errc::kOutOfMemory,
+           "the schema leaves so many ways open that finding the tokens that may follow takes too long; give "
+           "fewer alternatives");
+  }
+
+ private:
+  int64_t left_ = kMaskWorkMax;
+};
 
 JsonMasker::JsonMasker(std::shared_ptr<const JsonMatcher> matcher, std::shared_ptr<const TokenIndex> index,
                        std::shared_ptr<TextTokenCache> cache)
@@ -18,12 +36,15 @@ void JsonMasker::mask(const JsonState& state, std::span<uint64_t> bits) const {
   if (matcher_->can_end(state))
     for (const uint32_t token : index_->ends()) set_bit(bits, token);
   if (state.phase == JsonPhase::kDone) return;
-  if (state.phase == JsonPhase::kFree) return free_mask(state, bits);
-  if ((state.phase == JsonPhase::kString || state.phase == JsonPhase::kKey) && text_mask(state, bits)) return;
+  Work work;
+  if (state.phase == JsonPhase::kFree) return free_mask(state, bits, work);
+  if ((state.phase == JsonPhase::kString || state.phase == JsonPhase::kKey) && text_mask(state, bits, work))
+    return;
   std::vector<JsonState> states{state};
   walk(
       index_->trie(), states,
       [&](JsonState& to, const JsonState& from, uint8_t byte) {
+        work.spend(from);
         to = from;
         return matcher_->step(to, byte);
       },
@@ -32,7 +53,8 @@ void JsonMasker::mask(const JsonState& state, std::span<uint64_t> bits) const {
       });
 }
 
-bool JsonMasker::text_mask(const JsonState& state, std::span<uint64_t> bits) const {
+bool JsonMasker::text_mask(const JsonState& state, std::span<uint64_t> bits, Work& work) const {
+  const bool plain = matcher_->plain_escapes();
   if (state.escape.active() || state.tail > 0) return false;
   struct Part {
     std::shared_ptr<const TextTokens> tokens;  // null: any content
@@ -44,11 +66,11 @@ bool JsonMasker::text_mask(const JsonState& state, std::span<uint64_t> bits) con
     if (state.phase == JsonPhase::kKey) {
       // Where keys may run out, what stays inside depends on the keys seen so far.
       if (!JsonMatcher::key_is_open(state.frame->alternatives[thread.who])) return false;
-      part.tokens = cache_->get(*thread.dfa, thread.state);
+      part.tokens = cache_->get(*thread.dfa, thread.state, plain);
     } else if (!thread.shape->free || thread.dfa != thread.shape->dfa.get()) {
       // An automaton that leaves out some texts does not count.
       if (thread.shape->min_length > 0 || thread.shape->max_length != kUnbounded) return false;
-      part.tokens = cache_->get(*thread.dfa, thread.state);
+      part.tokens = cache_->get(*thread.dfa, thread.state, plain);
     } else {
       const uint64_t max = thread.shape->max_length, min = thread.shape->min_length;
       part.min = min > state.characters ? min - state.characters : 0;
@@ -57,7 +79,7 @@ bool JsonMasker::text_mask(const JsonState& state, std::span<uint64_t> bits) con
     parts.push_back(std::move(part));
   }
   for (const Part& part : parts) {
-    const auto counted = part.tokens ? nullptr : index_->content_up_to(part.max);
+    const auto counted = part.tokens ? nullptr : index_->content_up_to(part.max, plain);
     const TokenBits& content = part.tokens ? part.tokens->content : *counted;
     for (size_t w = 0; w < bits.size(); ++w) bits[w] |= content[w];
   }
@@ -71,6 +93,7 @@ bool JsonMasker::text_mask(const JsonState& state, std::span<uint64_t> bits) con
   const auto& exits = index_->exits();
   const std::vector<uint8_t> apart = exits_apart(state);
   for (size_t e = 0; e < exits.size(); ++e) {
+    if (plain && !exits[e].plain) continue;
     uint32_t group = 0;
     bool any = false;
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -90,7 +113,7 @@ bool JsonMasker::text_mask(const JsonState& state, std::span<uint64_t> bits) con
     if (!any) continue;
     if (state.frame->recorded || (!apart.empty() && apart[e])) {
       // What comes behind depends on the text itself: whether it repeats an item, or a name.
-      if (fits(state, index_->piece(exits[e].token))) set_bit(bits, exits[e].token);
+      if (fits(state, index_->piece(exits[e].token), work)) set_bit(bits, exits[e].token);
       continue;
     }
     if (rests.size() < group_count) {
@@ -99,7 +122,7 @@ bool JsonMasker::text_mask(const JsonState& state, std::span<uint64_t> bits) con
     }
     if (!known[group]) {
       known[group] = 1;
-      rests[group] = rests_after(state, labels);
+      rests[group] = rests_after(state, labels, work);
     }
     if (rests[group][exits[e].rest]) set_bit(bits, exits[e].token);
   }
@@ -116,13 +139,16 @@ std::vector<uint8_t> JsonMasker::exits_apart(const JsonState& state) const {
   return apart;
 }
 
-bool JsonMasker::fits(JsonState state, std::string_view piece) const {
-  for (const char c : piece)
+bool JsonMasker::fits(JsonState state, std::string_view piece, Work& work) const {
+  for (const char c : piece) {
+    work.spend(state);
     if (!matcher_->step(state, static_cast<uint8_t>(c))) return false;
+  }
   return true;
 }
 
-std::vector<uint8_t> JsonMasker::rests_after(const JsonState& state, std::span<const uint32_t> labels) const {
+std::vector<uint8_t> JsonMasker::rests_after(const JsonState& state, std::span<const uint32_t> labels,
+                                             Work& work) const {
   std::vector<uint8_t> good(index_->rest_count(), 0);
   std::vector<JsonState> states{state};
   states[0].characters = kUnbounded;  // the labels say already that the length fits
@@ -132,6 +158,7 @@ std::vector<uint8_t> JsonMasker::rests_after(const JsonState& state, std::span<c
   walk(
       index_->rests(), states,
       [&](JsonState& to, const JsonState& from, uint8_t byte) {
+        work.spend(from);
         to = from;
         return matcher_->step(to, byte);
       },
@@ -142,8 +169,8 @@ std::vector<uint8_t> JsonMasker::rests_after(const JsonState& state, std::span<c
 }
 
 // Every token, but for those that hold the begin of the envelope and go on wrongly.
-void JsonMasker::free_mask(const JsonState& state, std::span<uint64_t> bits) const {
-  const auto tokens = cache_->get_or(id_, state.text_at, [&] {
+void JsonMasker::free_mask(const JsonState& state, std::span<uint64_t> bits, Work& work) const {
+  const auto tokens = cache_->get_or(id_, state.text_at, matcher_->plain_escapes(), [&] {
     TextTokens made;
     made.content.assign(mask_words(index_->vocab_size()), 0);
     const TokenTrie& trie = index_->trie();
@@ -159,6 +186,7 @@ void JsonMasker::free_mask(const JsonState& state, std::span<uint64_t> bits) con
         [&](Place& to, const Place& from, uint8_t byte) {
           to.inside = from.inside;
           if (from.inside) {
+            work.spend(from.state);
             to.state = from.state;
             return matcher_->step(to.state, byte);
           }

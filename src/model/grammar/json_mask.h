@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "model/grammar/json_state.h"
@@ -27,18 +28,19 @@ struct TextTokens {
 class TextTokenCache {
  public:
   explicit TextTokenCache(std::shared_ptr<const TokenIndex> index, size_t entries_max = 512);
-  std::shared_ptr<const TextTokens> get(const Dfa& dfa, uint32_t state);
+  // `plain`: as in StringEscape.
+  std::shared_ptr<const TextTokens> get(const Dfa& dfa, uint32_t state, bool plain);
   // In free text, `matched` bytes into the envelope's begin: made by `make` when it is not there.
   template <typename Make>
-  std::shared_ptr<const TextTokens> get_or(uint64_t id, uint32_t state, Make&& make);
+  std::shared_ptr<const TextTokens> get_or(uint64_t id, uint32_t state, bool plain, Make&& make);
 
  private:
-  using Key = std::pair<uint64_t, uint32_t>;
+  using Key = std::tuple<uint64_t, uint32_t, bool>;
   struct Entry {
     std::shared_ptr<const TextTokens> tokens;
     std::list<Key>::iterator used;
   };
-  TextTokens compute(const Dfa& dfa, uint32_t state) const;
+  TextTokens compute(const Dfa& dfa, uint32_t state, bool plain) const;
 
   std::shared_ptr<const TokenIndex> index_;
   size_t entries_max_;
@@ -48,8 +50,9 @@ class TextTokenCache {
 };
 
 template <typename Make>
-std::shared_ptr<const TextTokens> TextTokenCache::get_or(uint64_t id, uint32_t state, Make&& make) {
-  const Key key{id, state};
+std::shared_ptr<const TextTokens> TextTokenCache::get_or(uint64_t id, uint32_t state, bool plain,
+                                                         Make&& make) {
+  const Key key{id, state, plain};
   {
     const std::scoped_lock lock(mutex_);
     if (const auto found = entries_.find(key); found != entries_.end()) {
@@ -79,19 +82,22 @@ class JsonMasker {
   JsonMasker(std::shared_ptr<const JsonMatcher> matcher, std::shared_ptr<const TokenIndex> index,
              std::shared_ptr<TextTokenCache> cache);
 
-  // Adds the tokens that may follow to `bits`, tokens that end a text included.
+  // Adds the tokens that may follow to `bits`, tokens that end a text included. Throws Error kOutOfMemory
+  // when that takes more than kMaskWorkMax.
   void mask(const JsonState& state, std::span<uint64_t> bits) const;
   const JsonMatcher& matcher() const { return *matcher_; }
   const TokenIndex& index() const { return *index_; }
 
  private:
-  bool text_mask(const JsonState& state, std::span<uint64_t> bits) const;
-  void free_mask(const JsonState& state, std::span<uint64_t> bits) const;
-  bool fits(JsonState state, std::string_view piece) const;
+  class Work;  // of one mask
+  bool text_mask(const JsonState& state, std::span<uint64_t> bits, Work& work) const;
+  void free_mask(const JsonState& state, std::span<uint64_t> bits, Work& work) const;
+  bool fits(JsonState state, std::string_view piece, Work& work) const;
   // [exit]: 1 if what follows it depends on the whole text of the key. Empty: none.
   std::vector<uint8_t> exits_apart(const JsonState& state) const;
   // Which rests may stand behind a string that ends so.
-  std::vector<uint8_t> rests_after(const JsonState& state, std::span<const uint32_t> labels) const;
+  std::vector<uint8_t> rests_after(const JsonState& state, std::span<const uint32_t> labels,
+                                   Work& work) const;
 
   std::shared_ptr<const JsonMatcher> matcher_;
   std::shared_ptr<const TokenIndex> index_;

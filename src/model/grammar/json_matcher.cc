@@ -18,13 +18,6 @@ constexpr Word kWords[] = {{kNull, "null"}, {kFalse, "false"}, {kTrue, "true"}};
 
 bool is_blank(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
 
-bool blank(JsonState& state, uint8_t byte) {
-  // Bounded, or a model that likes blanks would never come to an end.
-  if (byte == '\n' && ++state.breaks > kLineBreaksMax) return false;
-  const auto indent = static_cast<int>(kBlanksInLineMax * (1 + state.frame->depth));
-  return ++state.blanks <= (state.breaks > 0 ? std::min(indent, kBlanksMax) : kBlanksInLineMax);
-}
-
 void enter(JsonState& state, JsonPhase phase) {
   state.phase = phase;
   state.blanks = state.breaks = 0;
@@ -69,6 +62,24 @@ uint32_t JsonMatcher::free_step(uint32_t matched, uint8_t byte) const {
   const std::string& text = envelope_.begin;
   while (matched > 0 && static_cast<uint8_t>(text[matched]) != byte) matched = fallback_[matched];
   return static_cast<uint8_t>(text[matched]) == byte ? matched + 1 : 0;
+}
+
+bool JsonMatcher::blank(JsonState& state, uint8_t byte) const {
+  switch (envelope_.style) {
+    case JsonStyle::kCompact:
+      return false;
+    case JsonStyle::kSpaced: {
+      const bool behind_mark =
+          state.phase == JsonPhase::kNextKey || (state.phase == JsonPhase::kValue && state.frame->depth > 0);
+      return behind_mark && byte == ' ' && ++state.blanks == 1;
+    }
+    case JsonStyle::kFree:
+      break;
+  }
+  // Bounded, or a model that likes blanks would never come to an end.
+  if (byte == '\n' && ++state.breaks > kLineBreaksMax) return false;
+  const auto indent = static_cast<int>(kBlanksInLineMax * (1 + state.frame->depth));
+  return ++state.blanks <= (state.breaks > 0 ? std::min(indent, kBlanksMax) : kBlanksInLineMax);
 }
 
 JsonState JsonMatcher::before_value() const {
@@ -204,7 +215,7 @@ bool JsonMatcher::begin_value(JsonState& state, uint8_t byte) const {
 
 bool JsonMatcher::begin_text(JsonState& state) const {
   enter(state, JsonPhase::kString);
-  state.escape = {};
+  state.escape.reset(plain_escapes());
   state.tail = 0;
   state.characters = 0;
   state.threads.clear();
@@ -303,7 +314,7 @@ bool JsonMatcher::begin_item(JsonState& state) const {
 
 bool JsonMatcher::begin_key(JsonState& state) const {
   enter(state, JsonPhase::kKey);
-  state.escape = {};
+  state.escape.reset(plain_escapes());
   state.tail = 0;
   state.characters = 0;
   state.key.clear();

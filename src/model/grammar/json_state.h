@@ -112,11 +112,19 @@ enum class JsonPhase : uint8_t {
   kDone,
 };
 
+// How JSON is written. Every value can be written in each of them.
+enum class JsonStyle : uint8_t {
+  kFree,     // white space and escapes as JSON has them
+  kCompact,  // no white space, escapes only where they must be
+  kSpaced,   // the same, but a blank may stand behind ':' and ','
+};
+
 // What stands around the value. With nothing in it, the text is the value alone.
 struct JsonEnvelope {
   std::string begin, end, between;
   bool repeated = false;  // another value may follow
   bool lazy = false;      // free text before, and between values that are repeated
+  JsonStyle style = JsonStyle::kFree;
 };
 
 struct JsonState {
@@ -151,11 +159,13 @@ class JsonMatcher {
   // In free text: how much of the envelope's begin the text ends with after one more byte.
   uint32_t free_step(uint32_t matched, uint8_t byte) const;
   const JsonEnvelope& envelope() const { return envelope_; }
+  bool plain_escapes() const { return envelope_.style != JsonStyle::kFree; }
   size_t bytes() const;  // in memory, about
 
  private:
   JsonState before_value() const;
   bool envelope_byte(JsonState& state, uint8_t byte) const;
+  bool blank(JsonState& state, uint8_t byte) const;
   bool end_root(JsonState& state) const;
   bool step_inside(JsonState& state, uint8_t byte) const;
   bool begin_value(JsonState& state, uint8_t byte) const;

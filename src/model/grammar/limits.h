@@ -21,6 +21,7 @@ inline constexpr size_t kDepthMax = 200;              // of arrays and objects i
 inline constexpr int kBlanksMax = 160;                // white space in one place of a generated text
 inline constexpr int kBlanksInLineMax = 8;            // before a line break; behind it so many for each level
 inline constexpr int kLineBreaksMax = 2;              // among it
+inline constexpr int64_t kMaskWorkMax = 10'000'000;   // of one mask; about half a second
 inline constexpr size_t kDigitsMax = 400;             // of a bound of numbers
 
 }  // namespace butterfly::model::grammar

@@ -260,6 +260,17 @@ const Dfa& any_integer() {
   return dfa;
 }
 
+const Dfa& plain_integer() {
+  static const Dfa dfa = machine(
+      Part::kStart,
+      [](Part part, uint8_t byte) -> std::optional<Part> {
+        const auto to = next_part(part, byte);
+        return byte == '.' || byte == 'e' || byte == 'E' ? std::nullopt : to;
+      },
+      is_whole);
+  return dfa;
+}
+
 Dfa number_dfa(Relation relation, const Decimal& bound) {
   const Comparer comparer(relation, bound);
   return machine(

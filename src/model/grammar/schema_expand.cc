@@ -111,7 +111,7 @@ void Expander::require(Conjunction& c, const SchemaNode& node, NodeId id, uint32
   c.only(node.types);
   if (c.dead()) return;
   scopes = open_scope(c, node, id, scopes);
-  if (node.integer) c.numbers.emplace_back(std::shared_ptr<const Dfa>(&any_integer(), [](auto*) {}), false);
+  if (node.integer) c.numbers.emplace_back(node.integers, false);
   for (const DfaPtr& dfa : node.texts) c.texts.emplace_back(dfa, false);
   for (const DfaPtr& dfa : node.numbers) c.numbers.emplace_back(dfa, false);
   raise(c.min_length, node.min_length);
@@ -244,7 +244,7 @@ void Expander::negate_scalars(const SchemaNode& node, std::vector<Branch>& ways)
       to.numbers.emplace_back(dfa, true);
     });
   };
-  if (node.integer) number(std::shared_ptr<const Dfa>(&any_integer(), [](auto*) {}));
+  if (node.integer) number(node.all_integers);
   for (const DfaPtr& dfa : node.numbers) number(dfa);
   for (const DfaPtr& dfa : node.texts)
     ways.push_back([dfa](Conjunction& to) {

@@ -32,7 +32,15 @@ void read_type(const Keyword& k) {
   else
     add(k.value);
   k.to().types &= types;
-  k.to().integer |= integer && !number;
+  if (!integer || number) return;
+  // Draft 4 goes by how a number is written, later ones by its value. Written are digits alone where that is
+  // wanted: 10.0 is 10, and 10.000 is, too.
+  const auto automaton = [](const Dfa& dfa) { return DfaPtr(&dfa, [](auto*) {}); };
+  const bool digits_only = k.reader.integers_are_digits();
+  k.to().integer = true;
+  k.to().integers =
+      automaton(digits_only || k.reader.options().plain_integers ? plain_integer() : any_integer());
+  k.to().all_integers = automaton(digits_only ? plain_integer() : any_integer());
 }
 
 DfaPtr united(std::vector<DfaPtr> dfas) {

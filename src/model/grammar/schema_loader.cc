@@ -104,6 +104,8 @@ SchemaReader::SchemaReader(const SchemaJson& document, const SchemaOptions& opti
     fail(Errc::kUnsupported, "schema at '/$schema': dialect '{}' is not supported", uri);
   for (const char* old : {"draft-03", "draft-04", "draft-05", "draft-06", "draft-07"})
     if (uri.find(old) != uri.npos) ref_stands_alone_ = true;
+  for (const char* old : {"draft-03", "draft-04", "draft-05"})
+    if (uri.find(old) != uri.npos) integers_are_digits_ = true;
 }
 
 SchemaGraph SchemaReader::read() {

@@ -13,7 +13,8 @@ namespace butterfly::model::grammar {
 using SchemaDocuments = std::map<std::string, std::string>;
 
 struct SchemaOptions {
-  bool assert_formats = true;  // "format" of strings is held to where it is known
+  bool assert_formats = true;   // "format" of strings is held to where it is known
+  bool plain_integers = false;  // integers are written as digits alone: 10, not 10.0
   const SchemaDocuments* documents = nullptr;
 };
 

@@ -46,7 +46,9 @@ struct SchemaNode {
   std::string pointer;  // where it stands in the document
   bool never = false;   // the schema `false`
   uint8_t types = kAnyType;
-  bool integer = false;  // numbers must be integers
+  bool integer = false;  // numbers must be integers,
+  DfaPtr integers;       // which are these when they are asked for,
+  DfaPtr all_integers;   // and these when they are refused
 
   // Schemas for the same value.
   std::optional<NodeId> ref, negated, condition, then_node, else_node;

@@ -61,6 +61,8 @@ class SchemaReader {
   const SchemaOptions& options() const { return options_; }
   // Before draft 2019-09 nothing beside a $ref counted.
   bool ref_stands_alone() const { return ref_stands_alone_; }
+  // Before draft 6 1.0 was no integer.
+  bool integers_are_digits() const { return integers_are_digits_; }
   void queue_ref(NodeId node, const std::string& reference, const SchemaContext& context, bool dynamic);
 
  private:
@@ -78,6 +80,7 @@ class SchemaReader {
   SchemaRefs refs_;
   SchemaGraph graph_;
   bool ref_stands_alone_ = false;
+  bool integers_are_digits_ = false;
   std::vector<SchemaRefs::Scope> scopes_{{}};
   std::map<SchemaRefs::Scope, uint32_t> scope_ids_{{{}, 0}};
   std::map<std::pair<const SchemaJson*, uint32_t>, NodeId> loaded_;  // by scope

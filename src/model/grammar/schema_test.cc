@@ -59,6 +59,61 @@ TEST(Schema, OnlyBeginningsThatCanEnd) {
   EXPECT_EQ(follow(room, R"({"id":1})"), -1);
 }
 
+TEST(Schema, NamesThatLeadNowhereAreNotBegun) {
+  // Only names like 11xa meet the condition under "not", and there is room for one.
+  const JsonMatcher one(SchemaSets(load_schema(
+      R"({"type":"object","maxProperties":1,"patternProperties":{"^...a$":true},"additionalProperties":false,
+          "not":{"patternProperties":{"^11":false}}})")));
+  EXPECT_EQ(follow(one, R"({"2)"), 2);
+  EXPECT_EQ(follow(one, R"({"12)"), 3);
+  EXPECT_EQ(follow(one, R"({"11xa":1})"), -1);
+  // With room for two the first may be another, and the second must be one of them.
+  const JsonMatcher two(SchemaSets(load_schema(
+      R"({"type":"object","maxProperties":2,"patternProperties":{"^...a$":true},"additionalProperties":false,
+          "not":{"patternProperties":{"^11":false}}})")));
+  EXPECT_EQ(follow(two, R"({"222a":1,"11xa":1})"), -1);
+  EXPECT_EQ(follow(two, R"({"222a":1,"3)"), 11);
+  // Two conditions, and one property that can meet only one of them.
+  const JsonMatcher both(SchemaSets(load_schema(
+      R"({"type":"object","maxProperties":1,"allOf":[{"not":{"patternProperties":{"^a":false}}},
+          {"not":{"patternProperties":{"b$":false}}}]})")));
+  EXPECT_EQ(follow(both, R"({"c)"), 2);
+  EXPECT_EQ(follow(both, R"({"ab":1})"), -1);
+}
+
+TEST(Schema, IntegersOfDraft4AreWrittenWithoutAPoint) {
+  const char* old = R"({"$schema":"http://json-schema.org/draft-04/schema#","type":"integer"})";
+  EXPECT_TRUE(accepts_json(old, "10"));
+  EXPECT_FALSE(accepts_json(old, "10.0"));
+  EXPECT_TRUE(accepts_json(R"({"type":"integer"})", "10.0"));
+  const char* not_old =
+      R"({"$schema":"http://json-schema.org/draft-04/schema#","type":"number","not":{"type":"integer"}})";
+  EXPECT_TRUE(accepts_json(not_old, "10.0"));
+  EXPECT_FALSE(accepts_json(not_old, "10"));
+}
+
+TEST(Schema, CompactJsonHasNeitherBlanksNorEscapesForLetters) {
+  const auto fits = [](JsonStyle style, std::string_view text) {
+    JsonEnvelope envelope;
+    envelope.style = style;
+    return follow(JsonMatcher(SchemaSets(load_schema("{}")), envelope), text) < 0;
+  };
+  for (const JsonStyle style : {JsonStyle::kFree, JsonStyle::kCompact, JsonStyle::kSpaced}) {
+    EXPECT_TRUE(fits(style, R"({"a":[1,2,{"b":"é"}],"c":null})"));
+    EXPECT_TRUE(fits(style, R"(["\"\\\n\u0001"])")) << "what cannot be written otherwise";
+  }
+  for (const char* text : {R"({"a": [1, 2], "b": {"c": 3}})"}) {
+    EXPECT_TRUE(fits(JsonStyle::kSpaced, text));
+    EXPECT_FALSE(fits(JsonStyle::kCompact, text));
+  }
+  for (const char* text : {"{ \"a\":1}", "[1 ,2]", "[1,  2]", "[1,\n2]", "{\"a\" :1}", " 1", "[1 ]",
+                           R"({"\u0061":1})", R"("\/")", R"("\u00e9")", R"("\ud83d\ude00")"}) {
+    EXPECT_TRUE(fits(JsonStyle::kFree, text) || text[0] == ' ') << text;
+    EXPECT_FALSE(fits(JsonStyle::kCompact, text)) << text;
+    EXPECT_FALSE(fits(JsonStyle::kSpaced, text)) << text;
+  }
+}
+
 TEST(Schema, NamesComeOnce) {
   // Also those that the schema does not list: readers keep one of two equal names, or refuse the text.
   EXPECT_TRUE(accepts_json("{}", R"({"a":1,"ab":2,"b":{"a":1}})"));

@@ -14,11 +14,16 @@ bool StringEscape::can_end(Possible&& possible) const {
     return possible(0x10000 + ((high_first - 0xD800) << 10) + (low_first - 0xDC00),
                     0x10000 + ((high_last - 0xD800) << 10) + (low_last - 0xDC00));
   };
+  constexpr uint32_t kControlMax = 0x1f;
+  if (mode == kBackslash && plain)
+    return possible(0u, kControlMax) || possible(uint32_t{'"'}, uint32_t{'"'}) ||
+           possible(uint32_t{'\\'}, uint32_t{'\\'});
   if (mode == kBackslash) return possible(0u, kCodePointMax);
   if (mode == kNeedBackslash || mode == kNeedU) return pair(high, high, 0xDC00, 0xDFFF);
   const int missing = 4 - (mode - kHex0);
   const uint32_t first = static_cast<uint32_t>(code) << (4 * missing);
   const uint32_t last = first + (1u << (4 * missing)) - 1;
+  if (plain) return first <= kControlMax && possible(first, std::min(last, kControlMax));
   if (high != 0) {
     const uint32_t low_first = std::max(first, 0xDC00u), low_last = std::min(last, 0xDFFFu);
     return low_first <= low_last && pair(high, high, low_first, low_last);

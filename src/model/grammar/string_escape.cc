@@ -8,7 +8,7 @@ StringEscape::Result StringEscape::feed(uint8_t byte, uint32_t& character) {
       constexpr char kFrom[] = "\"\\/bfnrt";
       constexpr char kTo[] = "\"\\/\b\f\n\r\t";
       for (size_t i = 0; i < 8; ++i)
-        if (byte == static_cast<uint8_t>(kFrom[i])) {
+        if (byte == static_cast<uint8_t>(kFrom[i]) && !(plain && byte == '/')) {
           character = static_cast<uint8_t>(kTo[i]);
           mode = kNone;
           return Result::kCharacter;
@@ -38,6 +38,8 @@ StringEscape::Result StringEscape::feed(uint8_t byte, uint32_t& character) {
                                                  : -1;
   if (digit < 0) return Result::kBad;
   code = static_cast<uint16_t>(code << 4 | digit);
+  // Control characters are 0000 to 001f.
+  if (plain && code > (mode == kHex3 ? 0x1f : mode == kHex2 ? 1 : 0)) return Result::kBad;
   if (mode != kHex3) {
     mode = static_cast<Mode>(mode + 1);
     // A low half is told by its first two digits, and must not begin a character.

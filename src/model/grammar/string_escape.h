@@ -8,6 +8,9 @@ namespace butterfly::model::grammar {
 
 // Where in an escape a text is: "\", "\u00", between the halves of a surrogate pair. Halves without a partner
 // are refused: most readers of JSON refuse them.
+//
+// `plain`: only what cannot be written otherwise is escaped (quotes, backslashes, control characters), so
+// that a model does not spend six tokens on a letter.
 struct StringEscape {
   enum class Result : uint8_t { kBad, kMore, kCharacter };
 
@@ -18,9 +21,15 @@ struct StringEscape {
   // Whether some way to end the escape gives a character in [first, last] for which `possible(first, last)`.
   template <typename Possible>
   bool can_end(Possible&& possible) const;
+  // A string begins.
+  void reset(bool only_plain) {
+    *this = {};
+    plain = only_plain;
+  }
 
   enum Mode : uint8_t { kNone, kBackslash, kHex0, kHex1, kHex2, kHex3, kNeedBackslash, kNeedU };
   Mode mode = kNone;
+  bool plain = false;
   uint16_t code = 0;  // digits so far
   uint16_t high = 0;  // first half of a pair
 };

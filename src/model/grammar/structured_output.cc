@@ -9,6 +9,8 @@
 #include "model/grammar/gbnf.h"
 #include "model/grammar/json_constraint.h"
 #include "model/grammar/schema_loader.h"
+#include "model/grammar/spelling.h"
+#include "model/grammar/text_grammar.h"
 #include "model/grammar/tool_schema.h"
 
 namespace butterfly::model {
@@ -29,6 +31,7 @@ std::string key_of(const GrammarSpec& spec) {
   key += static_cast<char>('0' + static_cast<int>(spec.choice));
   key += spec.parallel_calls ? 'p' : '-';
   key += spec.assert_formats ? 'f' : '-';
+  key += spec.free_white_space ? 'w' : '-';
   add(spec.text);
   for (const ToolSpec& tool : spec.tools) {
     add(tool.name);
@@ -50,9 +53,18 @@ struct GrammarCompiler::Impl {
         cache(std::make_shared<TextTokenCache>(index)) {}
 
   std::shared_ptr<const CompiledGrammar> make(const GrammarSpec& spec) const {
+    auto grammar = make_any(spec);
+    if (!index->spells_everything() && !may_be_spelled(*grammar, *index))
+      fail(Errc::kUnsupported, "the model's vocabulary has no tokens for any text that these rules allow");
+    return grammar;
+  }
+
+  std::shared_ptr<const CompiledGrammar> make_any(const GrammarSpec& spec) const {
     switch (spec.kind) {
       case GrammarKind::kGbnf:
         return gbnf_grammar(spec.text, index);
+      case GrammarKind::kRegex:
+        return regex_grammar(spec.text, index);
       case GrammarKind::kJsonSchema:
         return make_json(spec, spec.text, {});
       case GrammarKind::kJsonObject:
@@ -63,7 +75,7 @@ struct GrammarCompiler::Impl {
           fail(Errc::kInvalidArgument, "tools: calls with nothing before them cannot be told from free text");
         return make_json(
             spec, tool_schema(spec.tools, spec.format),
-            {spec.format.begin, spec.format.end, spec.format.between, spec.parallel_calls, lazy});
+            {spec.format.begin, spec.format.end, spec.format.between, spec.parallel_calls, lazy, {}});
       }
     }
     fail(Errc::kInvalidArgument, "grammar: unknown kind");
@@ -72,10 +84,13 @@ struct GrammarCompiler::Impl {
   std::shared_ptr<const CompiledGrammar> make_json(const GrammarSpec& spec, std::string_view schema,
                                                    JsonEnvelope envelope) const {
     const CompileBudget budget;
-    auto matcher = std::make_shared<const JsonMatcher>(
-        SchemaSets(
-            load_schema(schema, {.assert_formats = spec.assert_formats, .documents = &options.documents})),
-        std::move(envelope));
+    const JsonStyle tight = spec.kind == GrammarKind::kTools ? JsonStyle::kSpaced : JsonStyle::kCompact;
+    envelope.style = spec.free_white_space ? JsonStyle::kFree : tight;
+    const SchemaOptions schema_options{.assert_formats = spec.assert_formats,
+                                       .plain_integers = !spec.free_white_space,
+                                       .documents = &options.documents};
+    auto matcher = std::make_shared<const JsonMatcher>(SchemaSets(load_schema(schema, schema_options)),
+                                                       std::move(envelope));
     return json_grammar(std::make_shared<const JsonMasker>(std::move(matcher), index, cache));
   }
 

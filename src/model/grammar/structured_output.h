@@ -1,4 +1,5 @@
-// Text that keeps to rules: GBNF grammars, JSON schemas, any JSON object, tool calls; as masks over tokens.
+// Text that keeps to rules: GBNF grammars, JSON schemas, any JSON object, regular expressions, tool calls; as
+// masks over tokens.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -31,6 +32,7 @@ enum class GrammarKind {
   kGbnf,        // text: rules in llama.cpp's notation
   kJsonSchema,  // text: a JSON schema
   kJsonObject,  // any JSON object
+  kRegex,       // text: a regular expression that the whole text matches
   kTools,       // calls of `tools` in `format`
 };
 
@@ -47,6 +49,9 @@ struct GrammarSpec {
   ToolChoice choice = ToolChoice::kForced;
   bool parallel_calls = false;  // more than one call
   bool assert_formats = true;   // "format" of strings is held to where it is known; false: only a note
+  // JSON with white space and escapes wherever they may stand; false: compact, since small models fill their
+  // context with them. Calls of tools have a blank behind ':' and ',' if the model likes.
+  bool free_white_space = false;
 };
 
 // Rules ready for use with one vocabulary. Any number of threads may use one; it needs neither the compiler
@@ -77,7 +82,8 @@ class GrammarCompiler {
   ~GrammarCompiler();
 
   // Throws Error: kInvalidArgument for rules that are not well-formed, kUnsupported for a keyword that is not
-  // supported (with its JSON pointer), kOutOfMemory for rules past a limit.
+  // supported (with its JSON pointer) or where the vocabulary cannot write any text that the rules allow,
+  // kOutOfMemory for rules past a limit.
   std::shared_ptr<const CompiledGrammar> compile(const GrammarSpec& spec);
   // Of the grammars that are remembered.
   size_t remembered_bytes() const;

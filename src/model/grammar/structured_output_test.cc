@@ -57,7 +57,11 @@ TEST_F(StructuredOutput, KindsOfRules) {
   GrammarCompiler compiler(qwen());
   const auto object =
       compiler.compile({.kind = GrammarKind::kJsonObject, .text = {}, .tools = {}, .format = {}});
-  EXPECT_TRUE(accepts(qwen(), *object, "{\"a\": [1, 2, {\"b\": \"käse €\\n\"}]}"));
+  EXPECT_TRUE(accepts(qwen(), *object, "{\"a\":[1,2,{\"b\":\"käse €\\n\"}]}"));
+  EXPECT_FALSE(accepts(qwen(), *object, "{\"a\": 1}")) << "compact, unless white space is asked for";
+  GrammarSpec free{.kind = GrammarKind::kJsonObject, .text = {}, .tools = {}, .format = {}};
+  free.free_white_space = true;
+  EXPECT_TRUE(accepts(qwen(), *compiler.compile(free), "{\"a\": [1, 2, {\"b\": \"käse €\\n\"}]}"));
   EXPECT_FALSE(accepts(qwen(), *object, "[1]"));
   EXPECT_FALSE(accepts(qwen(), *object, "Sure! {}"));
   const auto gbnf = compiler.compile(
@@ -66,8 +70,9 @@ TEST_F(StructuredOutput, KindsOfRules) {
   EXPECT_FALSE(accepts(qwen(), *gbnf, "maybe"));
   const auto typed =
       compiler.compile(schema(R"({"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]})"));
-  EXPECT_TRUE(accepts(qwen(), *typed, "{\"n\": 12}"));
-  EXPECT_FALSE(accepts(qwen(), *typed, "{\"n\": \"12\"}"));
+  EXPECT_TRUE(accepts(qwen(), *typed, "{\"n\":12}"));
+  EXPECT_FALSE(accepts(qwen(), *typed, "{\"n\":12.0}"));
+  EXPECT_FALSE(accepts(qwen(), *typed, "{\"n\":\"12\"}"));
 }
 
 TEST_F(StructuredOutput, ToolCalls) {

@@ -53,26 +53,29 @@ bool mostly_free(const Dfa& dfa, uint32_t state) {
 TextTokenCache::TextTokenCache(std::shared_ptr<const TokenIndex> index, size_t entries_max)
     : index_(std::move(index)), entries_max_(entries_max) {}
 
-std::shared_ptr<const TextTokens> TextTokenCache::get(const Dfa& dfa, uint32_t state) {
-  return get_or(dfa.id, state, [&] { return compute(dfa, state); });
+std::shared_ptr<const TextTokens> TextTokenCache::get(const Dfa& dfa, uint32_t state, bool plain) {
+  return get_or(dfa.id, state, plain, [&] { return compute(dfa, state, plain); });
 }
 
-TextTokens TextTokenCache::compute(const Dfa& dfa, uint32_t state) const {
+TextTokens TextTokenCache::compute(const Dfa& dfa, uint32_t state, bool plain) const {
   TextTokens out;
   const auto& exits = index_->exits();
   if (dfa.sink[state]) {
-    out.content = index_->content();
-    out.exit_labels.assign(exits.size(), dfa.label[state]);
+    out.content = index_->content(plain);
+    out.exit_labels.reserve(exits.size());
+    for (const TokenIndex::Exit& exit : exits)
+      out.exit_labels.push_back(exit.plain || !plain ? dfa.label[state] : 0);
     return out;
   }
   const TokenTrie& trie = index_->trie();
   const bool correct = mostly_free(dfa, state);
   if (correct)
-    out.content = index_->content();
+    out.content = index_->content(plain);
   else
     out.content.assign(mask_words(index_->vocab_size()), 0);
   std::vector<Cursor> cursors(trie.depth_max() + 1);
   cursors[0].state = state;
+  cursors[0].escape.plain = plain;
   const auto nodes = trie.nodes();
   for (size_t i = 0; i < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
@@ -92,6 +95,7 @@ TextTokens TextTokenCache::compute(const Dfa& dfa, uint32_t state) const {
   out.exit_labels.reserve(exits.size());
   for (const TokenIndex::Exit& exit : exits) {
     Cursor at{state, {}};
+    at.escape.plain = plain;
     const std::string_view content = index_->piece(exit.token).substr(0, exit.content_bytes);
     bool good = true;
     for (size_t i = 0; good && i < content.size(); ++i)

@@ -32,6 +32,7 @@ class TokenIndex {
     uint16_t content_bytes = 0;
     uint16_t characters = 0;  // of the content
     uint32_t rest = 0;        // value in rests()
+    bool plain = true;        // escapes only what must be escaped
   };
 
   explicit TokenIndex(const Tokenizer& tokenizer);
@@ -43,11 +44,14 @@ class TokenIndex {
   bool ends_text(uint32_t token) const { return ends_text_[token]; }
   const std::vector<uint32_t>& ends() const { return ends_; }
   const TokenTrie& trie() const { return trie_; }
+  // Every character can be written, byte by byte if need be: then whatever text the rules allow can be.
+  bool spells_everything() const { return spells_everything_; }
 
-  // Tokens that stay inside of a string that may be anything: all bytes are content.
-  const TokenBits& content() const { return content_; }
+  // Tokens that stay inside of a string that may be anything: all bytes are content. `plain`: as in
+  // StringEscape.
+  const TokenBits& content(bool plain) const { return plain ? plain_content_ : content_; }
   // Those of them with at most so many characters, begun ones included.
-  std::shared_ptr<const TokenBits> content_up_to(uint64_t characters) const;
+  std::shared_ptr<const TokenBits> content_up_to(uint64_t characters, bool plain) const;
   const std::vector<Exit>& exits() const { return exits_; }
   // Indices of the exits with this content, which has no escapes.
   std::span<const uint32_t> exits_with(std::string_view content) const;
@@ -64,8 +68,9 @@ class TokenIndex {
   std::vector<std::string> pieces_;
   std::vector<uint32_t> ends_;
   std::vector<bool> ends_text_;
+  bool spells_everything_ = false;
   TokenTrie trie_;
-  TokenBits content_;
+  TokenBits content_, plain_content_;
   std::vector<std::pair<uint32_t, uint32_t>> content_lengths_;  // (characters, token), sorted
   std::vector<Exit> exits_;
   std::unordered_map<std::string_view, std::vector<uint32_t>> exits_by_content_;
@@ -74,7 +79,7 @@ class TokenIndex {
   TokenTrie rests_;
 
   mutable std::mutex mutex_;
-  mutable std::map<uint64_t, std::shared_ptr<const TokenBits>> by_length_;
+  mutable std::map<std::pair<uint64_t, bool>, std::shared_ptr<const TokenBits>> by_length_;
 };
 
 }  // namespace butterfly::model::grammar

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace butterfly::model {
 
@@ -25,7 +26,7 @@ class TokenConstraint {
 
   // Writes which tokens may come next; `allowed` has mask_words(vocabulary) words, all are written, and bits
   // behind the vocabulary are 0. Tokens that end a text (Tokenizer::is_end_of_generation) are allowed if and
-  // only if can_end(). No bit at all: the text is over.
+  // only if can_end(). No bit at all: the text is over if can_end(), else it is in a dead end.
   virtual void mask(std::span<uint64_t> allowed) = 0;
 
   // Goes on by a token that the mask allowed and that does not end the text. False: the token does not fit,
@@ -34,6 +35,11 @@ class TokenConstraint {
 
   // True if the text is whole as it stands.
   virtual bool can_end() const = 0;
+
+  // After a mask without a bit, for the user.
+  virtual std::string why_dead_end() const {
+    return "no token of the model's vocabulary continues the text under its rules";
+  }
 
   // Another text in the same state. For several answers to one question, and for looking ahead.
   virtual std::unique_ptr<TokenConstraint> clone() const = 0;
