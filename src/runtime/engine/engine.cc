@@ -23,6 +23,9 @@ constexpr Duration kStepTimeout = std::chrono::seconds(150);
 constexpr size_t kFailuresMax = 5;                       // steps that fail one after the other
 constexpr size_t kRefillsMax = 3;                        // chains lost one after the other while they refill
 constexpr Duration kIdleWait = std::chrono::seconds(1);  // between looks at the clock while nothing happens
+// A step waits for masks as long as it took itself, and at least so long; requests whose masks come later
+// choose later, and the others go on.
+constexpr Duration kMaskWait = std::chrono::milliseconds(2);
 constexpr Duration kLostWait = std::chrono::milliseconds(50);  // and while requests wait for a chain
 
 // A request from submit() to its end.
@@ -34,6 +37,7 @@ struct Active {
   TimePoint submitted;
   std::optional<TimePoint> began, first_token, last_token;
   size_t cached_tokens = 0, sent_tokens = 0, draft_tokens = 0, draft_accepted = 0;
+  std::vector<float> logits;  // of a choice that waits for its mask
 };
 
 // Of the request's own text; guesses are not counted.
@@ -79,6 +83,8 @@ struct Engine::Impl {
   void fail_step(const StepPlan& plan, const Status& status, bool was_under_way);
   std::optional<End> count_loss(const StepPlan* plan, const Status& status);  // with the mutex
   void send(Active& active, RequestId id, Session::Outcome& outcome, TimePoint now);
+  bool choice_ready() const;
+  bool choose_deferred();
 
   std::shared_ptr<Chain> chain;  // changed by the thread, with the mutex
   const model::Tokenizer* tokenizer;
@@ -108,12 +114,17 @@ struct Engine::Impl {
     std::vector<Active*> actives;  // of its parts
   };
   std::vector<UnderWay> under_way;  // oldest first
+  std::vector<RequestId> deferred;  // their next tokens wait for masks
   Suspects suspects;
   TimePoint step_began{};
   std::optional<TimePoint> chain_free;  // since when the chain waits for the engine
   size_t failures = 0;
   size_t refills_broken = 0;
   std::thread thread;
+  MaskWorker masks{[this] {
+    const std::lock_guard lock(mutex);
+    changed.notify_one();
+  }};
 };
 
 Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
@@ -129,7 +140,7 @@ Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<Ev
     if (request.prompt.size() > context)  // before anything is made of it
       return Status(Errc::kInvalidArgument, fmt::format("the prompt has {} tokens, the context holds {}",
                                                         request.prompt.size(), context));
-    auto made = std::make_unique<Active>(Session(std::move(request), tokenizer, info, context),
+    auto made = std::make_unique<Active>(Session(std::move(request), tokenizer, info, context, &masks),
                                          std::move(sink), clock.now());
     std::lock_guard lock(mutex);
     made->session.set_context(scheduler.context());  // the chain may be another by now
@@ -142,6 +153,7 @@ Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<Ev
     ++next_id;
     ++stats.submitted;
     if (active.empty()) stats.busy_since = clock.now();
+    made->session.prepare_mask();  // while the prompt is read
     active.emplace(id, std::move(made));
     changed.notify_one();
     return id;
@@ -177,6 +189,7 @@ bool Engine::Impl::wait_for_work(std::vector<End>& to_tell, std::optional<StepPl
     if (stopping) end_all(FinishReason::kCancelled, Status(Errc::kCancelled, "the engine was stopped"));
     to_tell = std::exchange(ends, {});
     if (next_chain && !stopping) return true;
+    if (choice_ready()) return true;
     if (!stopping && !chain_lost) plan = scheduler.plan();
     if (plan || !to_tell.empty() || !under_way.empty()) return true;
     if (stopping) return false;
@@ -196,6 +209,7 @@ void Engine::Impl::run() {
     if (!wait_for_work(to_tell, plan)) return;
     for (const End& end : to_tell) tell(end);
     if (adopt_chain()) continue;
+    if (!plan && choose_deferred()) continue;  // there is more to plan now
     if (plan) begin(*plan);
     if (!under_way.empty() && (!plan || under_way.size() >= chain->info().steps_max)) receive();
   }
@@ -333,13 +347,23 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
   for (size_t i = 1; i < parts.size(); ++i)
     first_rows[i] = {first_rows[i - 1].first + parts[i - 1].logit_rows,
                      first_rows[i - 1].second + parts[i - 1].hidden_rows};
+  std::vector<bool> late(parts.size());
+  const auto patience = std::chrono::steady_clock::now() + std::max(time, kMaskWait);
+  for (size_t i = 0; i < parts.size(); ++i)
+    late[i] =
+        step.actives[i] != nullptr && parts[i].chooses && !step.actives[i]->session.mask_ready(patience);
   chain->for_each(parts.size(), [&](size_t i) {
     const auto [logit_row, hidden_row] = first_rows[i];
     const auto logits = result.logits.subspan(logit_row * vocab, parts[i].logit_rows * vocab);
     const auto hidden = result.hidden.subspan(hidden_row * dim, parts[i].hidden_rows * dim);
     if (step.actives[i] != nullptr) {
       try {
-        chosen[i] = step.actives[i]->session.take(parts[i], logits, hidden);
+        Active& request = *step.actives[i];
+        chosen[i] = request.session.take(parts[i], logits, hidden, late[i]);
+        if (late[i]) {
+          const auto row = request.session.choice_rows(parts[i], logits);
+          request.logits.assign(row.begin(), row.end());
+        }
       } catch (const std::exception& error) {  // this request's own fault: its logits, its constraint
         const auto* known = dynamic_cast<const Error*>(&error);
         errors[i] = Status(known != nullptr ? known->code() : Errc::kOutOfMemory, error.what());
@@ -347,7 +371,7 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
         chosen[i].finish = FinishReason::kError;
       }
     }
-    outcomes[i] = {parts[i].id, chosen[i].tokens, chosen[i].finish.has_value()};
+    outcomes[i] = {parts[i].id, chosen[i].tokens, chosen[i].finish.has_value(), late[i]};
   });
   const TimePoint now = clock.now();
   std::vector<bool> in_log(parts.size());
@@ -366,8 +390,62 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
     step.actives[i]->draft_tokens += parts[i].draft.size();
     step.actives[i]->draft_accepted += chosen[i].tokens.empty() ? 0 : chosen[i].tokens.size() - 1;
     send(*step.actives[i], parts[i].id, chosen[i], now);
-    if (chosen[i].finish) tell({parts[i].id, *chosen[i].finish, errors[i]});
+    if (chosen[i].finish) {
+      tell({parts[i].id, *chosen[i].finish, errors[i]});
+    } else if (late[i]) {
+      deferred.push_back(parts[i].id);
+    }
   }
+}
+
+// With the mutex or by the thread: actives of deferred requests are its own.
+bool Engine::Impl::choice_ready() const {
+  return std::ranges::any_of(deferred, [&](RequestId id) {
+    const auto it = active.find(id);
+    return it == active.end() || it->second->session.mask_ready({});
+  });
+}
+
+// Tokens whose masks have come by now. False: none has.
+bool Engine::Impl::choose_deferred() {
+  bool any = false;
+  for (const RequestId id : std::exchange(deferred, {})) {
+    Active* request = nullptr;
+    {
+      const std::lock_guard lock(mutex);
+      const auto it = active.find(id);
+      if (it == active.end() || !scheduler.knows(id)) continue;  // over meanwhile
+      request = it->second.get();
+    }
+    if (!request->session.mask_ready({})) {
+      deferred.push_back(id);
+      continue;
+    }
+    Session::Outcome chosen;
+    Status error;
+    try {
+      chosen = request->session.take_choice(request->logits);
+    } catch (const std::exception& failure) {
+      const auto* known = dynamic_cast<const Error*>(&failure);
+      error = Status(known != nullptr ? known->code() : Errc::kOutOfMemory, failure.what());
+      chosen = {};
+      chosen.finish = FinishReason::kError;
+    }
+    request->logits = {};
+    any = true;
+    const TimePoint now = clock.now();
+    bool in_log;
+    {
+      const std::lock_guard lock(mutex);
+      in_log = scheduler.knows(id);
+      scheduler.choose({id, chosen.tokens, chosen.finish.has_value()});
+      stats.last_step = stats.busy_since = now;
+    }
+    if (!in_log) continue;
+    send(*request, id, chosen, now);
+    if (chosen.finish) tell({id, *chosen.finish, error});
+  }
+  return any;
 }
 
 void Engine::Impl::send(Active& request, RequestId id, Session::Outcome& outcome, TimePoint now) {

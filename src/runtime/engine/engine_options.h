@@ -24,6 +24,7 @@ struct SchedulerOptions {
   // A step that only reads prompts takes about this long: new requests and cancellations wait for its end.
   Duration prompt_step_time = std::chrono::milliseconds(400);
   bool reuse_prefix = true;
+  bool share_prefixes = false;  // also between clients: quicker, and each can find out what others have sent
   bool speculate = true;
   size_t draft_max = 15;  // tokens guessed ahead for one request
 };

@@ -461,6 +461,95 @@ TEST(Engine, AConstraintRulesEveryToken) {
   }
 }
 
+// The same, but its masks wait until they are let go.
+class SlowParity final : public model::TokenConstraint {
+ public:
+  SlowParity(size_t length, std::shared_ptr<std::atomic<bool>> open)
+      : inner_(length), open_(std::move(open)) {}
+  void mask(std::span<uint64_t> allowed) override {
+    while (!*open_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    inner_.mask(allowed);
+  }
+  bool accept(int32_t token) override { return inner_.accept(token); }
+  bool can_end() const override { return inner_.can_end(); }
+  std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<SlowParity>(*this); }
+
+ private:
+  Parity inner_;
+  std::shared_ptr<std::atomic<bool>> open_;
+};
+
+TEST(Engine, SlowRulesHoldUpTheirOwnRequestOnly) {
+  const FakeChainOptions chain;
+  std::vector<int32_t> alone;
+  {
+    auto engine = make(chain);
+    auto sink = std::make_shared<Collector>();
+    EngineRequest r = request(6, 2, 1000, 0.8f);
+    r.constraint = std::make_unique<Parity>(12);
+    ASSERT_TRUE(engine->submit(std::move(r), sink).ok());
+    sink->wait();
+    alone = sink->tokens();
+  }
+  auto engine = make(chain);
+  const auto open = std::make_shared<std::atomic<bool>>(false);
+  auto slow = std::make_shared<Collector>();
+  EngineRequest ruled = request(6, 2, 1000, 0.8f);
+  ruled.constraint = std::make_unique<SlowParity>(12, open);
+  ASSERT_TRUE(engine->submit(std::move(ruled), slow).ok());
+  // Others come, are served and go while the first mask is not there.
+  for (uint64_t i = 0; i < 3; ++i) {
+    auto sink = std::make_shared<Collector>();
+    ASSERT_TRUE(engine->submit(request(9, 7 + i, 20), sink).ok());
+    EXPECT_EQ(sink->wait().reason, FinishReason::kLength);
+    EXPECT_EQ(sink->tokens(), expected(chain, request(9, 7 + i, 20)));
+  }
+  EXPECT_TRUE(slow->tokens().empty());
+  *open = true;
+  EXPECT_EQ(slow->wait().reason, FinishReason::kEndOfText);
+  EXPECT_EQ(slow->tokens(), alone) << "when a mask comes does not matter";
+}
+
+TEST(Engine, ARequestMayEndWhileItsMaskIsComputed) {
+  auto engine = make({});
+  const auto open = std::make_shared<std::atomic<bool>>(false);
+  auto sink = std::make_shared<Collector>();
+  EngineRequest ruled = request(6, 2, 1000);
+  ruled.constraint = std::make_unique<SlowParity>(12, open);
+  const auto id = engine->submit(std::move(ruled), sink);
+  ASSERT_TRUE(id.ok());
+  engine->cancel(*id);
+  EXPECT_EQ(sink->wait().reason, FinishReason::kCancelled);
+  *open = true;
+}
+
+// Allows `length` tokens, then nothing, though the text is not whole.
+class DeadEnd final : public model::TokenConstraint {
+ public:
+  explicit DeadEnd(size_t length) : left_(length) {}
+  void mask(std::span<uint64_t> allowed) override {
+    for (uint64_t& word : allowed) word = left_ == 0 ? 0 : ~uint64_t{0};
+  }
+  bool accept(int32_t) override { return left_-- > 0; }
+  bool can_end() const override { return false; }
+  std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<DeadEnd>(*this); }
+
+ private:
+  size_t left_;
+};
+
+TEST(Engine, ADeadEndOfItsRulesIsAnErrorWithAReason) {
+  auto engine = make({});
+  auto sink = std::make_shared<Collector>();
+  EngineRequest r = request(6, 2, 1000);
+  r.constraint = std::make_unique<DeadEnd>(5);
+  ASSERT_TRUE(engine->submit(std::move(r), sink).ok());
+  const FinishEvent& end = sink->wait();
+  EXPECT_EQ(end.reason, FinishReason::kError);
+  EXPECT_EQ(end.status.code(), Errc::kUnsupported);
+  EXPECT_THAT(end.status.text(), HasSubstr("after 5 tokens no token of the model's vocabulary"));
+}
+
 TEST(Engine, DrainWaitsThenCutsOff) {
   auto engine = make({.step_time = std::chrono::microseconds(100)});
   auto sink = std::make_shared<Collector>();

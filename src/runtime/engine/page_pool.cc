@@ -106,7 +106,7 @@ std::vector<PagePool::Entry> PagePool::published() const {
   std::vector<Entry> entries;
   for (const uint32_t page : order) {
     const auto parent = page_of.find(pages_[page].parent);
-    if (pages_[page].parent != kRoot && parent == page_of.end()) continue;  // nobody can find it any more
+    if (!is_root(pages_[page].parent) && parent == page_of.end()) continue;  // nobody can find it any more
     entries.push_back(
         {page, parent == page_of.end() ? std::nullopt : std::optional(parent->second), tokens_of(page)});
   }

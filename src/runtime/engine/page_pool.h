@@ -22,6 +22,10 @@ class PagePool {
   // A published beginning of a text. kRoot is the empty one. Numbers are never used again.
   using NodeId = uint64_t;
   static constexpr NodeId kRoot = 0;
+  // Another empty beginning, with a tree of its own: texts of one owner are not found from another's. Owner 0
+  // has kRoot.
+  static constexpr NodeId root_of(uint64_t owner) { return owner == 0 ? kRoot : kOwned | owner; }
+  static constexpr bool is_root(NodeId node) { return node == kRoot || (node & kOwned) != 0; }
 
   PagePool(size_t page_count, size_t page_positions);
 
@@ -65,6 +69,7 @@ class PagePool {
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr NodeId kOwned = NodeId{1} << 63;
   struct Page {
     uint32_t users = 0;
     NodeId node = kRoot;  // kRoot: not published

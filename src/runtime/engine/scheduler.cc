@@ -143,8 +143,20 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
     stats_.generated_tokens += outcome->tokens.size();
     queue_.charge(sequence.request.client, outcome->tokens.size());
     publish(sequence);
+    if (outcome->deferred && chooses) sequence.choice_pending = true;
     if (outcome->finished) finish(id);
   }
+}
+
+void Scheduler::choose(const PartOutcome& outcome) {
+  const auto it = sequences_.find(outcome.id);
+  if (it == sequences_.end() || !it->second->choice_pending) return;
+  Sequence& sequence = *it->second;
+  sequence.choice_pending = false;
+  sequence.tokens.insert(sequence.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
+  stats_.generated_tokens += outcome.tokens.size();
+  queue_.charge(sequence.request.client, outcome.tokens.size());
+  if (outcome.finished) finish(outcome.id);
 }
 
 uint64_t Scheduler::reset() {
@@ -238,7 +250,8 @@ std::string Scheduler::inconsistency() const {
     if (s.planned < s.computed || s.planned > s.tokens.size())
       return fmt::format("request {} plans {} of {} positions, {} are there", name, s.planned,
                          s.tokens.size(), s.computed);
-    if (s.computed >= s.tokens.size()) return fmt::format("request {} has nothing left to compute", name);
+    if (s.computed >= s.tokens.size() && !s.choice_pending)
+      return fmt::format("request {} has nothing left to compute", name);
     if (s.nodes.size() * page_positions_ > s.computed)
       return fmt::format("request {} published what is not computed", name);
   }

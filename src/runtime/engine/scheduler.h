@@ -38,6 +38,7 @@ struct PartOutcome {
   RequestId id{};
   std::vector<int32_t> tokens;
   bool finished = false;
+  bool deferred = false;  // its choice is made later: see Scheduler::choose()
 };
 
 struct SchedulerStats {
@@ -70,6 +71,8 @@ class Scheduler {
   std::optional<StepPlan> plan();
   // Step `step`, the oldest under way, is done. Outcomes of unknown requests are ignored.
   void complete(uint64_t step, Duration time, std::vector<PartOutcome> outcomes);
+  // The choice that was deferred. Unknown requests are ignored.
+  void choose(const PartOutcome& outcome);
   // The cache's contents are lost: a new epoch, in which every request reads its log again.
   uint64_t reset();
   // Steps under way are lost: a new epoch. What the cache has of the steps before may still be there: ask the
@@ -135,6 +138,7 @@ class Scheduler {
   size_t fill_rows_max() const;
   void admit();
   FairQueue::Decision admit_one(Sequence& sequence);
+  PagePool::NodeId root_of(const Sequence& sequence) const;
   size_t match_prefix(const Sequence& sequence, std::vector<PagePool::Published>& matched) const;
   bool is_being_read(const Sequence& sequence, size_t pages) const;
   size_t pages_for(size_t positions) const;

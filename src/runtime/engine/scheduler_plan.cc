@@ -38,7 +38,7 @@ class Scheduler::Builder {
     StepPart part{
         .id = sequence.id(), .first_position = sequence.planned, .row_count = 0, .draft = sequence.draft};
     const size_t end = sequence.planned + count;
-    part.chooses = sequence.request.generates && end == sequence.tokens.size();
+    part.chooses = sequence.request.generates && end == sequence.tokens.size() && !sequence.choice_pending;
     for (size_t position = sequence.planned; position < end + part.draft.size(); ++position) {
       const bool chooses = part.chooses && position + 1 >= sequence.tokens.size();
       RowOutput output = RowOutput::kNone;
@@ -79,6 +79,12 @@ size_t Scheduler::pages_promised() const {
   return promised;
 }
 
+// Where the published pages begin that this text may use. How much of a prompt was there already shows in
+// counts and times, so what one client sent could be guessed, word by word, by another that shared them.
+PagePool::NodeId Scheduler::root_of(const Sequence& sequence) const {
+  return options_.share_prefixes ? PagePool::kRoot : PagePool::root_of(sequence.request.client);
+}
+
 // Published pages that hold the beginning of the log; at least its last position is left to compute, since
 // its logits are wanted, and everything whose output is wanted.
 size_t Scheduler::match_prefix(const Sequence& sequence, std::vector<PagePool::Published>& matched) const {
@@ -86,7 +92,7 @@ size_t Scheduler::match_prefix(const Sequence& sequence, std::vector<PagePool::P
   if (!options_.reuse_prefix || !sequence.request.reuse_prefix) return 0;
   const size_t usable = std::min(sequence.tokens.size() - 1, sequence.outputs_from) / page_positions_;
   const std::span<const int32_t> tokens(sequence.tokens);
-  PagePool::NodeId node = PagePool::kRoot;
+  PagePool::NodeId node = root_of(sequence);
   while (matched.size() < usable) {
     const auto found = pool_.find(node, tokens.subspan(matched.size() * page_positions_, page_positions_));
     if (!found) break;
@@ -102,6 +108,7 @@ bool Scheduler::is_being_read(const Sequence& sequence, size_t pages) const {
   return std::ranges::any_of(running_, [&](const Sequence* other) {
     return other->computed + 1 < other->tokens.size() && other->computed < end &&
            other->tokens.size() >= end && other->request.reuse_prefix &&
+           root_of(*other) == root_of(sequence) &&
            std::equal(other->tokens.begin(), other->tokens.begin() + static_cast<ptrdiff_t>(end),
                       sequence.tokens.begin());
   });
@@ -173,7 +180,7 @@ void Scheduler::publish(Sequence& sequence) {
   while ((sequence.nodes.size() + 1) * page_positions_ <= sequence.computed) {
     const size_t block = sequence.nodes.size();
     const uint32_t own = sequence.pages[block];
-    const auto published = pool_.publish(block == 0 ? PagePool::kRoot : sequence.nodes.back(),
+    const auto published = pool_.publish(block == 0 ? root_of(sequence) : sequence.nodes.back(),
                                          tokens.subspan(block * page_positions_, page_positions_), own);
     if (published.page != own) {  // equal bits: one copy is enough
       pool_.add_user(published.page);

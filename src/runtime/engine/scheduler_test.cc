@@ -80,6 +80,59 @@ TEST(Scheduler, ASecondRequestStartsWhereTheFirstHasBeen) {
   EXPECT_EQ(driver.texts[RequestId{2}], greedy_text({}, prompt, 2));
 }
 
+TEST(Scheduler, WhatOneClientSentIsNotSeenByAnother) {
+  const auto cached = [](bool share, uint64_t client) {
+    SchedulerDriver driver({}, {.share_prefixes = share});
+    EXPECT_TRUE(driver.submit(1, tokens(18, 1), 3, 7));
+    driver.run();
+    EXPECT_TRUE(driver.submit(2, tokens(18, 1), 1, client));
+    EXPECT_TRUE(driver.begin());
+    const size_t count = driver.scheduler.sequence(RequestId{2}).cached_tokens;
+    EXPECT_EQ(driver.scheduler.inconsistency(), "");
+    driver.end();
+    driver.run();
+    EXPECT_EQ(driver.texts[RequestId{2}], greedy_text({}, tokens(18, 1), 1));
+    return count;
+  };
+  EXPECT_EQ(cached(false, 7), 16u) << "its own";
+  EXPECT_EQ(cached(false, 8), 0u);
+  EXPECT_EQ(cached(false, 0), 0u);
+  EXPECT_EQ(cached(true, 8), 16u) << "by choice";
+}
+
+TEST(Scheduler, EqualPromptsOfTwoClientsDoNotWaitForEachOther) {
+  SchedulerDriver driver({}, {});
+  ASSERT_TRUE(driver.submit(1, tokens(18, 1), 2, 7));
+  ASSERT_TRUE(driver.submit(2, tokens(18, 1), 2, 8));
+  ASSERT_TRUE(driver.begin());
+  EXPECT_EQ(driver.scheduler.running(), 2u);
+  driver.end();
+  driver.run();
+}
+
+TEST(Scheduler, AChoiceMayComeLater) {
+  SchedulerDriver driver({}, {});
+  ASSERT_TRUE(driver.submit(1, tokens(10, 1), 3));
+  ASSERT_TRUE(driver.begin());
+  const StepPlan plan = driver.plans.front();
+  driver.plans.clear();
+  const int32_t first =
+      testing::greedy_choice(driver.chain.receive(Duration(0)).logits.last(driver.chain_options.vocab));
+  driver.scheduler.complete(plan.request.step, driver.base, {{RequestId{1}, {}, false, true}});
+  EXPECT_EQ(driver.scheduler.inconsistency(), "");
+  EXPECT_FALSE(driver.scheduler.plan()) << "nothing to compute before it is chosen";
+  // Even if all is lost meanwhile: what was read is read again, and nothing chosen twice.
+  driver.reset();
+  driver.run();
+  EXPECT_TRUE(driver.texts[RequestId{1}].empty());
+  EXPECT_FALSE(driver.scheduler.plan());
+  driver.scheduler.choose({RequestId{1}, {first}, false});
+  driver.texts[RequestId{1}].push_back(first);
+  EXPECT_EQ(driver.scheduler.inconsistency(), "");
+  driver.run();
+  EXPECT_EQ(driver.texts[RequestId{1}], greedy_text({}, tokens(10, 1), 3));
+}
+
 TEST(Scheduler, EqualPromptsAreReadOnceEvenWhenTheyComeTogether) {
   SchedulerDriver driver({.pages = 256}, {});
   for (uint64_t id = 1; id <= 8; ++id) ASSERT_TRUE(driver.submit(id, tokens(41, 1), 2));

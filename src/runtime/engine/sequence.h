@@ -33,7 +33,9 @@ struct Sequence {
   size_t cached_tokens = 0;
   bool began = false;
   size_t computed_before = 0;  // positions that an earlier chain had: computed again if they are
-  size_t held = 0;             // steps it has waited after its first token for others that came with it
+  bool choice_pending =
+      false;        // its next token is being chosen outside: until then nothing is left to compute
+  size_t held = 0;  // steps it has waited after its first token for others that came with it
 
   // While running.
   std::optional<uint32_t> slot;  // its number at the stages

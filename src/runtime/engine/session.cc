@@ -8,6 +8,8 @@
 namespace butterfly::runtime {
 namespace {
 
+constexpr std::chrono::milliseconds kGuessWait{1};
+
 void check_tokens(std::span<const int32_t> tokens, size_t vocab) {
   for (const int32_t token : tokens)
     if (token < 0 || static_cast<size_t>(token) >= vocab)
@@ -39,7 +41,7 @@ std::string_view finish_reason_name(FinishReason reason) {
 }
 
 Session::Session(EngineRequest request, const model::Tokenizer* tokenizer, const ChainInfo& chain,
-                 size_t context)
+                 size_t context, MaskWorker* masks)
     : request_(std::move(request)),
       tokenizer_(tokenizer),
       vocab_(chain.vocab),
@@ -49,7 +51,8 @@ Session::Session(EngineRequest request, const model::Tokenizer* tokenizer, const
       prompt_size_(request_.prompt.size()),
       history_(std::move(request_.prompt)),
       sampler_(request_.sampling),
-      stops_(request_.stops) {
+      stops_(request_.stops),
+      masks_(masks) {
   check_tokens(history_, vocab_);
   for (const auto& [id, bias] : request_.sampling.logit_bias) check_tokens({&id, 1}, vocab_);
   if (tokenizer_ == nullptr && !request_.stops.empty())
@@ -57,7 +60,8 @@ Session::Session(EngineRequest request, const model::Tokenizer* tokenizer, const
   if (request_.kind == RequestKind::kEmbed && (request_.constraint || request_.prompt_logprobs))
     fail(Errc::kInvalidArgument, "an embedding has neither a constraint nor logarithms of probabilities");
   request_.logprobs = request_.logprobs || request_.top_logprobs > 0;
-  if (request_.constraint) mask_.resize(model::mask_words(vocab_));
+  if (request_.constraint)
+    rules_ = std::make_shared<RuledText>(std::move(request_.constraint), vocab_, masks_);
   if (tokenizer_ != nullptr) {
     const bool at_start = std::ranges::all_of(history_, [&](int32_t id) { return id == tokenizer_->bos(); });
     stream_.emplace(*tokenizer_, at_start, model::DecodeOptions{request_.show_special});
@@ -81,8 +85,20 @@ Submission Session::submission(RequestId id) const {
   return submission;
 }
 
+void Session::prepare_mask() {
+  if (rules_ != nullptr && masks_ != nullptr) masks_->prepare(rules_);
+}
+
+bool Session::mask_ready(std::chrono::steady_clock::time_point deadline) const {
+  return rules_ == nullptr || masks_ == nullptr || masks_->wait(*rules_, deadline);
+}
+
+std::span<const float> Session::choice_rows(const StepPart& part, std::span<const float> logits) const {
+  return logits.last((1 + part.draft.size()) * vocab_).first(vocab_);
+}
+
 Session::Outcome Session::take(const StepPart& part, std::span<const float> logits,
-                               std::span<const float> hidden) {
+                               std::span<const float> hidden, bool defer) {
   BF_CHECK(logits.size() == part.logit_rows * vocab_ && hidden.size() == part.hidden_rows * dim_)
       << "outputs of another size";
   Outcome outcome;
@@ -94,29 +110,47 @@ Session::Outcome Session::take(const StepPart& part, std::span<const float> logi
   if (read && request_.prompt_logprobs && generated() == 0) outcome.prompt = std::move(prompt_events_);
   if (read && request_.kind == RequestKind::kEmbed) outcome.finish = FinishReason::kEmbedded;
   if (read && request_.tokens_max == 0) outcome.finish = FinishReason::kLength;
-  // A guess is right if it is what would be chosen anyway: choose, and go on as long as it agrees.
-  for (size_t i = 0; i < choices && !outcome.finish; ++i) {
-    const auto row = logits.subspan((prompt_rows + i) * vocab_, vocab_);
-    const int32_t token = choose(row);
-    if (mask_is_empty_) {
+  if (choices > 0 && !defer && !outcome.finish)
+    choose_all(part.draft, logits.subspan(prompt_rows * vocab_), outcome);
+  return outcome;
+}
+
+Session::Outcome Session::take_choice(std::span<const float> logits) {
+  Outcome outcome;
+  choose_all({}, logits, outcome);
+  return outcome;
+}
+
+// A guess is right if it is what would be chosen anyway: choose, and go on as long as it agrees.
+void Session::choose_all(std::span<const int32_t> draft, std::span<const float> logits, Outcome& outcome) {
+  for (size_t i = 0; i <= draft.size() && !outcome.finish; ++i) {
+    // A guess whose mask takes long is not worth waiting for: it is computed anew.
+    if (i > 0 && !mask_ready(std::chrono::steady_clock::now() + kGuessWait)) break;
+    const auto row = logits.subspan(i * vocab_, vocab_);
+    const std::optional<int32_t> token = choose(row);
+    if (!token) {
       outcome.finish = FinishReason::kEndOfText;
       break;
     }
     TokenEvent& event = outcome.events.emplace_back();
-    event.token = token;
+    event.token = *token;
     if (request_.logprobs) add_logprobs(row, event);
-    outcome.tokens.push_back(token);
-    outcome.finish = append(token, event);
-    if (i < part.draft.size() && token != part.draft[i]) break;
+    outcome.tokens.push_back(*token);
+    outcome.finish = append(*token, event);
+    if (!outcome.finish) prepare_mask();
+    if (i < draft.size() && *token != draft[i]) break;
   }
-  return outcome;
 }
 
-int32_t Session::choose(std::span<const float> logits) {
-  if (!request_.constraint) return sampler_.sample(logits, history_, history_.size());
-  request_.constraint->mask(mask_);
-  mask_is_empty_ = std::ranges::all_of(mask_, [](uint64_t word) { return word == 0; });
-  return mask_is_empty_ ? 0 : sampler_.sample(logits, history_, history_.size(), mask_);
+// Nothing: the rules allow no token, and the text is whole.
+std::optional<int32_t> Session::choose(std::span<const float> logits) {
+  if (rules_ == nullptr) return sampler_.sample(logits, history_, history_.size());
+  const std::span<const uint64_t> mask = rules_->mask();
+  if (!std::ranges::all_of(mask, [](uint64_t word) { return word == 0; }))
+    return sampler_.sample(logits, history_, history_.size(), mask);
+  if (rules_->can_end()) return std::nullopt;
+  fail(Errc::kUnsupported, "the answer cannot be finished: after {} tokens {}", generated(),
+       rules_->why_dead_end());
 }
 
 // Row i is at position first + i and speaks of the token behind it.
@@ -142,7 +176,7 @@ void Session::add_logprobs(std::span<const float> logits, TokenEvent& event) {
 
 bool Session::ends_text(int32_t token) const {
   if (tokenizer_ == nullptr || !tokenizer_->is_end_of_generation(token)) return false;
-  return !request_.ignore_eos || request_.constraint != nullptr;
+  return !request_.ignore_eos || rules_ != nullptr;
 }
 
 // The token goes into the history; the reason if it was the last.
@@ -152,7 +186,7 @@ std::optional<FinishReason> Session::append(int32_t token, TokenEvent& event) {
     event.ends_text = true;
     return FinishReason::kEndOfText;
   }
-  if (request_.constraint && !request_.constraint->accept(token))
+  if (rules_ != nullptr && !rules_->accept(token))
     fail(Errc::kInvalidArgument, "token {}: the constraint's mask allowed it, but its rules do not", token);
   if (stream_) event.text = stops_.push(stream_->push(token));
   if (stops_.stopped()) return FinishReason::kStopString;

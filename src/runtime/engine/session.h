@@ -10,6 +10,7 @@
 #include "model/sampling/stop_matcher.h"
 #include "model/tokenizer/token_stream.h"
 #include "runtime/engine/embedding.h"
+#include "runtime/engine/mask_worker.h"
 #include "runtime/engine/request.h"
 #include "runtime/engine/scheduler.h"
 
@@ -19,8 +20,10 @@ namespace butterfly::runtime {
 // at a time. Borrows the tokenizer.
 class Session {
  public:
-  // Throws Error kInvalidArgument that says what is wrong with the request.
-  Session(EngineRequest request, const model::Tokenizer* tokenizer, const ChainInfo& chain, size_t context);
+  // Throws Error kInvalidArgument that says what is wrong with the request. `masks` computes the masks of its
+  // constraint, if it has one, and outlives the session; null: they are computed when they are needed.
+  Session(EngineRequest request, const model::Tokenizer* tokenizer, const ChainInfo& chain, size_t context,
+          MaskWorker* masks = nullptr);
 
   // What the scheduler must know; takes the prompt from here.
   Submission submission(RequestId id) const;
@@ -32,8 +35,18 @@ class Session {
         prompt;  // once, when the prompt is read and its logprobs were wanted
     std::optional<FinishReason> finish;
   };
-  // The results of one part of a step. Throws Error for logits that are not numbers.
-  Outcome take(const StepPart& part, std::span<const float> logits, std::span<const float> hidden);
+  // The results of one part of a step. Throws Error for logits that are not numbers, and when the constraint
+  // comes to a dead end. `defer`: no token is chosen; take_choice() does it later.
+  Outcome take(const StepPart& part, std::span<const float> logits, std::span<const float> hidden,
+               bool defer = false);
+  // The rows of logits that a deferred part has for its choice.
+  std::span<const float> choice_rows(const StepPart& part, std::span<const float> logits) const;
+  Outcome take_choice(std::span<const float> logits);
+
+  // Begins to compute the mask of the next token, if there is a constraint.
+  void prepare_mask();
+  // True if choosing need not wait for a mask: there is none, or it comes by then.
+  bool mask_ready(std::chrono::steady_clock::time_point deadline) const;
 
   // The end: whatever text was held back, and the embedding.
   FinishEvent finish(FinishReason reason, Status status);
@@ -46,7 +59,8 @@ class Session {
 
  private:
   void take_prompt(const StepPart& part, std::span<const float> logits);
-  int32_t choose(std::span<const float> logits);
+  void choose_all(std::span<const int32_t> draft, std::span<const float> logits, Outcome& outcome);
+  std::optional<int32_t> choose(std::span<const float> logits);
   void add_logprobs(std::span<const float> logits, TokenEvent& event);
   std::optional<FinishReason> append(int32_t token, TokenEvent& event);
   bool ends_text(int32_t token) const;
@@ -60,8 +74,8 @@ class Session {
   model::Sampler sampler_;
   model::StopMatcher stops_;
   std::optional<model::TokenStream> stream_;
-  std::vector<uint64_t> mask_;
-  bool mask_is_empty_ = false;
+  MaskWorker* masks_;
+  std::shared_ptr<RuledText> rules_;  // null: any token
   model::Logprobs logprobs_;
   std::vector<model::Candidate> top_;
   std::vector<TokenEvent> prompt_events_;
