@@ -46,10 +46,35 @@ void answer_error(Exchange& exchange, const ApiError& error, ErrorShape shape) {
   exchange.respond(error_response(error, shape));
 }
 
-void run_route(ServerContext& context, const Route& route, ExchangePtr exchange) {
-  const ErrorShape shape = (route.flags & kOllamaShape) != 0 ? ErrorShape::kOllama : ErrorShape::kOpenAi;
+ErrorShape shape_of(const Route& route) {
+  if ((route.flags & kAnthropicShape) != 0) return ErrorShape::kAnthropic;
+  return (route.flags & kOllamaShape) != 0 ? ErrorShape::kOllama : ErrorShape::kOpenAi;
+}
+
+void enqueue(ServerContext& context, WorkQueue& queue, const Route& route, const ExchangePtr& exchange);
+
+// The model that a request wants is loaded first, which takes seconds or minutes. Threads that prepare
+// requests do not wait for that: the request comes back to them when the model is there.
+void wait_for_model(ServerContext& context, WorkQueue& queue, const Route& route, const ExchangePtr& exchange,
+                    const std::string& model) {
+  const auto then = [&context, &queue, &route, exchange](const ApiError* error) {
+    if (exchange->gone()) return;
+    if (error != nullptr) return answer_error(*exchange, *error, shape_of(route));
+    enqueue(context, queue, route, exchange);
+  };
+  if (context.models->load_then(model, then)) return;
+  answer_error(
+      *exchange,
+      api_error_of(Errc::kQueueFull, "too many requests wait for models to be loaded; try again soon"),
+      shape_of(route));
+}
+
+void run_route(ServerContext& context, WorkQueue& queue, const Route& route, const ExchangePtr& exchange) {
+  const ErrorShape shape = shape_of(route);
   try {
     route.run(context, exchange);
+  } catch (const ModelNotLoaded& missing) {
+    wait_for_model(context, queue, route, exchange, missing.name);
   } catch (const ApiError& error) {
     if (error.status == 429) ++context.counters.queue_full;
     answer_error(*exchange, error, shape);
@@ -65,6 +90,16 @@ void run_route(ServerContext& context, const Route& route, ExchangePtr exchange)
   }
 }
 
+void enqueue(ServerContext& context, WorkQueue& queue, const Route& route, const ExchangePtr& exchange) {
+  const bool taken = queue.push([&context, &queue, &route, exchange] {
+    if (!exchange->gone()) run_route(context, queue, route, exchange);
+  });
+  if (taken) return;
+  ++context.counters.queue_full;
+  answer_error(*exchange, api_error_of(Errc::kQueueFull, "too many requests wait to be read; try again soon"),
+               shape_of(route));
+}
+
 }  // namespace
 
 std::unique_ptr<HttpResponse> check_head(ServerContext& context, const HttpRequest& request, Door door) {
@@ -74,7 +109,8 @@ std::unique_ptr<HttpResponse> check_head(ServerContext& context, const HttpReque
   }
   const RouteMatch match = find_route(request.method, request.path, door);
   const bool open = match.route != nullptr && (match.route->flags & kPublic) != 0;
-  const ErrorShape shape = request.path.starts_with("/api/") ? ErrorShape::kOllama : ErrorShape::kOpenAi;
+  ErrorShape shape = request.path.starts_with("/api/") ? ErrorShape::kOllama : ErrorShape::kOpenAi;
+  if (match.route != nullptr) shape = shape_of(*match.route);
   if (door == Door::kNetwork && !open) {
     uint64_t owner;
     if (const auto error = context.access.check_key(request, &owner)) return refusal(*error, request, shape);
@@ -107,15 +143,8 @@ void dispatch(ServerContext& context, WorkQueue& queue, ExchangePtr exchange, Do
   BF_CHECK(route != nullptr) << "the head was checked";
   if (log_enabled(LogLevel::kDebug))
     log_debug("{} {} {}", exchange->id(), exchange->request().method, exchange->request().path);
-  if ((route->flags & kQuick) != 0) return run_route(context, *route, std::move(exchange));
-  const bool taken = queue.push([&context, route, exchange] {
-    if (!exchange->gone()) run_route(context, *route, exchange);
-  });
-  if (taken) return;
-  ++context.counters.queue_full;
-  const ErrorShape shape = (route->flags & kOllamaShape) != 0 ? ErrorShape::kOllama : ErrorShape::kOpenAi;
-  answer_error(*exchange, api_error_of(Errc::kQueueFull, "too many requests wait to be read; try again soon"),
-               shape);
+  if ((route->flags & kQuick) != 0) return run_route(context, queue, *route, exchange);
+  enqueue(context, queue, *route, exchange);
 }
 
 }  // namespace butterfly::server

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/private_folder.h"
 #include "cluster/transport/socket.h"
 #include "server/settings/settings.h"
 
@@ -78,8 +79,10 @@ ManagementAnswer ask_server(const std::filesystem::path& socket, const std::stri
 std::vector<std::filesystem::path> running_servers() {
   std::vector<std::filesystem::path> sockets;
   std::error_code none;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(default_management_path(0).parent_path(), none))
+  const std::filesystem::path folder = default_management_path(0).parent_path();
+  // In a folder that somebody else prepared are his servers, not ours.
+  if (!why_not_private(folder).empty()) return sockets;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
     if (entry.is_socket(none) && entry.path().filename().string().starts_with("serve-"))
       sockets.push_back(entry.path());
   std::sort(sockets.begin(), sockets.end());

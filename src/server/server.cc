@@ -121,13 +121,18 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   context.version = options.version;
   context.fingerprint = fmt::format("bf-{}-n{}", options.version, kernels::kNumericsId);
   context.access = AccessPolicy(access_options(context.settings));
+  context.quotas = std::make_shared<Quotas>(QuotaOptions{.requests_per_minute = context.settings.key_requests,
+                                                         .tokens_per_minute = context.settings.key_tokens,
+                                                         .requests_at_once = context.settings.key_parallel});
   const ModelOptions model_settings = model_options(context.settings);
   std::vector<ModelSpec> specs = model_specs(context.settings, options.resolve_model);
   context.compute = std::make_unique<Compute>(context.settings.threads);
   ModelPool::Options pool;
   if (!context.settings.memory.empty()) pool.memory_bytes = parse_bytes(context.settings.memory).or_throw();
-  if (context.settings.management.empty() && context.settings.port != 0)
+  if (context.settings.management.empty() && context.settings.port != 0) {
     context.settings.management = default_management_path(context.settings.port).string();
+    check_management_folder(context.settings.management);
+  }
   std::unique_ptr<StartingDoor> starting;
   if (options.cluster != nullptr) {
     if (!context.settings.management.empty())

@@ -294,6 +294,79 @@ TEST_F(ServerTest, JsonBySchemaAndForcedTools) {
 }
 
 // Ten "</s>" cost what ten "</q>" cost, wherever they stand: they are no end of the text.
+TEST_F(ServerTest, RulesUnderTheNamesThatClientsHave) {
+  const auto text_of = [&](const std::string& more) {
+    const Reply reply = running->post(
+        "/v1/chat/completions",
+        R"({"messages":[{"role":"user","content":"Hi"}],"seed":3,"max_tokens":200,)" + more + "}");
+    EXPECT_EQ(reply.status, 200) << more << reply.body;
+    const Json choice = json_of(reply)["choices"][0];
+    EXPECT_EQ(choice["finish_reason"], "stop") << more;
+    return choice["message"]["content"].get<std::string>();
+  };
+  const std::string schema = R"({"type":"object","properties":{"on":{"type":"boolean"}},"required":["on"],
+                                 "additionalProperties":false})";
+  const auto is_light = ::testing::AnyOf(R"({"on":true})", R"({"on":false})");  // compact
+  EXPECT_THAT(
+      text_of(R"("response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":)" +
+              schema + "}}"),
+      is_light);
+  EXPECT_THAT(text_of("\"json_schema\":" + schema), is_light);
+  EXPECT_THAT(text_of("\"guided_json\":" + schema), is_light);
+  EXPECT_THAT(text_of("\"guided_json\":" + json_text(Json(schema))), is_light);
+  EXPECT_THAT(text_of("\"structured_outputs\":{\"json\":" + schema + "}"), is_light);
+  const auto is_choice = ::testing::AnyOf("yes (a)", "no.*");
+  EXPECT_THAT(text_of(R"j("guided_choice":["yes (a)","no.*"])j"), is_choice);
+  EXPECT_THAT(text_of(R"j("structured_outputs":{"choice":["yes (a)","no.*"]})j"), is_choice);
+  for (const char* name : {"regex", "guided_regex"})
+    EXPECT_THAT(text_of(fmt::format(R"("{}":"[ab]{{3}}-[0-9]")", name)),
+                ::testing::MatchesRegex("[ab][ab][ab]-[0-9]"));
+  for (const char* name : {"grammar", "guided_grammar"})
+    EXPECT_EQ(text_of(fmt::format(R"("{}":"root ::= \"hello\"")", name)), "hello");
+}
+
+TEST_F(ServerTest, NothingIsIgnoredThatAClientReliesOn) {
+  const auto refusal = [&](const std::string& more) {
+    const Reply reply =
+        running->post("/v1/chat/completions",
+                      R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":4,)" + more + "}");
+    EXPECT_EQ(reply.status, 400) << more << reply.body;
+    return json_of(reply)["error"]["message"].get<std::string>();
+  };
+  EXPECT_THAT(refusal(R"("functions":[{"name":"f"}])"), HasSubstr("send tools"));
+  EXPECT_THAT(refusal(R"("function_call":"auto")"), HasSubstr("tool_choice"));
+  EXPECT_THAT(refusal(R"("regex":"a","guided_json":{})"),
+              HasSubstr("guided_json: cannot stand beside regex"));
+  EXPECT_THAT(refusal(R"("regex":"(")"), HasSubstr("regex: "));
+  EXPECT_THAT(refusal(R"("regex":"[^\\s\\S]")"), HasSubstr("no text matches"));
+  EXPECT_THAT(refusal(R"("structured_outputs":{"json":{},"regex":"a"})"), HasSubstr("cannot stand beside"));
+  EXPECT_THAT(refusal(R"("structured_outputs":{"structural_tag":"x"})"), HasSubstr("expected one of json"));
+  EXPECT_THAT(refusal(R"("json_whitespace":"some")"), HasSubstr("expected none or free"));
+  EXPECT_THAT(refusal(R"("tools":[{"type":"function","function":{"name":"f","strict":1}}])"),
+              HasSubstr("tools[0].function.strict"));
+  // Words of libraries and places said twice help nobody.
+  const std::string twice = refusal(R"("tools":[{"function":{"name":"f"}},{"function":{"name":"f"}}])");
+  EXPECT_THAT(twice, HasSubstr("tools: 'f' is there twice"));
+  EXPECT_THAT(twice, Not(HasSubstr("tools: tools")));
+  EXPECT_THAT(refusal(R"("grammar":"root ::= (")"), Not(HasSubstr("grammar: grammar")));
+  EXPECT_THAT(
+      json_of(running->post("/v1/chat/completions", "{\"a\":}"))["error"]["message"].get<std::string>(),
+      Not(HasSubstr("json.exception")));
+}
+
+TEST_F(ServerTest, AForcedCallThatIsCutIsNotContent) {
+  const Reply reply =
+      running->post("/v1/chat/completions",
+                    R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":9,"tool_choice":"required",
+          "tools":[{"type":"function","function":{"name":"light","parameters":{"type":"object",
+          "properties":{"text":{"type":"string","minLength":500}},"required":["text"]}}}]})");
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const Json choice = json_of(reply)["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "length");
+  EXPECT_EQ(choice["message"]["content"], "");
+  EXPECT_FALSE(choice["message"].contains("tool_calls"));
+}
+
 TEST_F(ServerTest, NothingInARequestForgesControlTokens) {
   const auto tokens = [&](std::string body, const std::string& letter) {
     std::string marks;
@@ -504,6 +577,26 @@ TEST(ServerKeys, AreAskedForEverywhereButHealth) {
   EXPECT_EQ(running.get("/health").status, 200);
   EXPECT_EQ(running.get("/v1/models", "Authorization: Bearer bf-test-key-0123456789\r\n").status, 200);
   EXPECT_EQ(running.get("/v1/models", "Authorization: Bearer bf-test-key-0123456788\r\n").status, 401);
+}
+
+TEST(ServerKeys, WhatOneKeySentIsNotSeenByAnother) {
+  const auto cached = [](bool share) {
+    RunningServer running([&](Settings& s) {
+      s.api_keys = {"bf-test-key-0123456789", "bf-test-key-abcdefghij"};
+      s.share_prefixes = share;
+    });
+    const std::string body = fmt::format(R"({{"prompt":"{}","max_tokens":1}})", std::string(200, 'x'));
+    const auto ask_as = [&](const char* key) {
+      const Json usage = json_of(
+          running.post("/v1/completions", body, fmt::format("Authorization: Bearer {}\r\n", key)))["usage"];
+      return usage["prompt_tokens_details"]["cached_tokens"].get<size_t>();
+    };
+    EXPECT_EQ(ask_as("bf-test-key-0123456789"), 0u);
+    EXPECT_GT(ask_as("bf-test-key-0123456789"), 0u);
+    return ask_as("bf-test-key-abcdefghij");
+  };
+  EXPECT_EQ(cached(false), 0u);
+  EXPECT_GT(cached(true), 0u);
 }
 
 TEST(ServerStart, RefusesAnOpenAddressWithoutAKeyAndSaysHowToMakeOne) {

@@ -70,10 +70,10 @@ def set_template(source, target, template):
 
 
 class Server:
-    def __init__(self, *flags):
-        self.log = open(f"{WORK}/server.log", "wb")
+    def __init__(self, *flags, management=f"{WORK}/socket"):
+        self.log = open(f"{management.replace('socket', 'server')}.log", "wb")
         self.process = subprocess.Popen(
-            [BUTTERFLY, "serve", "--port", "0", "--management", f"{WORK}/socket", "-t", "1", *flags], stderr=subprocess.PIPE)
+            [BUTTERFLY, "serve", "--port", "0", "--management", management, "-t", "1", *flags], stderr=subprocess.PIPE)
         line = b""
         while b" at http" not in line:
             line = self.process.stderr.readline()
@@ -127,11 +127,11 @@ def read_all(s):
     return data
 
 
-def post(port, body, path="/v1/chat/completions"):
+def post(port, body, path="/v1/chat/completions", more=""):
     """Status and body; status 0 when the connection was cut."""
     s = connect(port)
     try:
-        s.sendall(head(path, len(body)) + body)
+        s.sendall(head(path, len(body), more) + body)
     except OSError:
         pass
     data = read_all(s)
@@ -295,7 +295,233 @@ def aborted(server, during):
     during()
 
 
+def beside(during, attack, threads=4):
+    """Runs the attack again and again in threads while good requests are timed."""
+    ended = threading.Event()
+    failures = []
+
+    def work():
+        while not ended.is_set():
+            try:
+                attack()
+            except AssertionError as error:
+                failures.append(str(error))
+                return
+            except OSError:
+                pass
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    try:
+        during()
+    finally:
+        ended.set()
+        for worker in workers:
+            worker.join()
+    assert not failures, failures[0]
+
+
+def many_keys(server, during):
+    """Objects whose keys cost more the more there are."""
+    def keys(count):
+        return b"{" + b",".join(b'"k%d":0' % i for i in range(count)) + b"}"
+
+    base = b'{"messages":[{"role":"user","content":"x"}],"max_tokens":1,'
+    allowed, many, schema = base + b'"metadata":' + keys(16_000) + b"}", base + b'"a":' + keys(200_000) + b"}", \
+        base + b'"response_format":{"type":"json_schema","json_schema":{"schema":{"properties":' + keys(16_000) + b"}}}}"
+    expect(server, many, 400, b"keys")
+
+    def attack():
+        status, answer = post(server.port, allowed)
+        assert status in (200, 429), (status, answer[:300])
+        status, answer = post(server.port, schema)
+        assert status in (200, 400, 429), (status, answer[:300])
+
+    beside(during, attack)
+
+
+def bodies_of_gets(server, during):
+    """Bodies for routes that read none, and lines between chunks that never end."""
+    held = []
+    for _ in range(8):
+        s = connect(server.port)
+        try:
+            s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8388608\r\n\r\n" + b" " * 8388607)
+        except OSError:
+            pass
+        held.append(s)
+    for method, path in ((b"GET", b"/health"), (b"POST", b"/v1/chat/completions")):
+        s = connect(server.port)
+        s.sendall(method + b" " + path + b" HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;")
+        sent = 0
+        try:
+            while sent < 200 << 20 and not select.select([s], [], [], 0)[0]:
+                sent += s.send(b"a" * 65536)
+        except OSError:
+            pass
+        answer = read_all(s)
+        assert answer.startswith(b"HTTP/1.1 400") or sent < 16 << 20, (sent, answer[:200])
+        s.close()
+    s = connect(server.port)
+    s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert read_all(s).startswith(b"HTTP/1.1 200"), "health while others hold bodies"
+    s = connect(server.port)
+    s.sendall(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert read_all(s).endswith(b"\r\n\r\n"), "HEAD got a body"
+    during()
+    for s in held:
+        s.close()
+
+
+def pieces(server, during):
+    body = json.dumps({"content": "a b" * (256 << 10), "with_pieces": True}).encode()
+
+    def attack():
+        status, answer = post(server.port, body, "/tokenize")
+        assert status in (200, 429), (status, answer[:200])
+
+    beside(during, attack, 2)
+
+
+def costly_templates(server, during):
+    """Operations that cost more than they seem to."""
+    for model in ("ljust", "batch", "strip"):
+        status, answer = post(server.port, json.dumps({"model": model, "messages": [{"role": "user", "content": "a" * 200_000}]}).encode())
+        assert status == 400, (model, status, answer[:300])
+    during()
+
+
+def costly_rules(server, during):
+    """Grammars and schemas whose masks take long: they hold up their own requests only."""
+    base = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 20, "temperature": 0}
+    ambiguous = {**base, "grammar": 'root ::= a a a a a a\na ::= b* b* b*\nb ::= [a-z]+ | [a-y]+ | b b'}
+    wide = {"anyOf": [{"type": "object", "properties": {f"p{i}": {"type": "string", "minLength": i % 7}}, "required": [f"p{i}"]} for i in range(120)]}
+    open_ended = {**base, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "array", "uniqueItems": True, "items": wide}}}}
+
+    def attack():
+        for body in (ambiguous, open_ended):
+            status, answer = post(server.port, json.dumps(body).encode())
+            assert status in (200, 400, 429, 503), (status, answer[:300])
+
+    beside(during, attack, 3)
+
+
+def kept_promises(server, during):
+    """What is called JSON of a schema is that, or it is an error, or it was cut and says so."""
+    odd = {"type": "object", "maxProperties": 1, "patternProperties": {"^...a$": True}, "additionalProperties": False, "not": {"patternProperties": {"^11": False}}}
+    plain = {"type": "object", "properties": {"count": {"type": "integer"}, "on": {"type": "boolean"}}, "required": ["count", "on"], "additionalProperties": False}
+    for seed in range(12):
+        for schema in (odd, plain):
+            body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 60, "seed": seed, "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
+            status, answer = post(server.port, json.dumps(body).encode())
+            assert status in (200, 400), (status, answer[:300])
+            if status == 200:
+                choice = json.loads(answer)["choices"][0]
+                if choice["finish_reason"] == "stop":
+                    text = choice["message"]["content"]
+                    value = json.loads(text)
+                    assert json.dumps(value, separators=(",", ":"), ensure_ascii=False) == text or "\\" in text or "." in text, f"not compact: {text}"
+                    if schema is odd:
+                        assert len(value) == 1 and list(value)[0].startswith("11"), text
+    expect(server, json.dumps({**json.loads(GOOD), "regex": "[^\\s\\S]"}).encode(), 400, b"no text matches")
+    forced = {**json.loads(GOOD), "max_tokens": 7, "tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"t": {"type": "string", "minLength": 300}}, "required": ["t"]}}}]}
+    status, answer = post(server.port, json.dumps(forced).encode())
+    choice = json.loads(answer)["choices"][0]
+    assert status == 200 and choice["finish_reason"] == "length" and not choice["message"]["content"], answer[:300]
+    during()
+
+
+def words(server, during):
+    """Nothing is ignored that a client relies on, and no words of libraries come back."""
+    base = json.loads(GOOD)
+    for more, word in (({"functions": [{"name": "f"}]}, b"tools"), ({"temperature": 9}, b"temperature"), ({"tools": [{"function": {"name": "f"}}] * 2}, b"twice"),
+                       ({"guided_json": 7}, b"guided_json"), ({"tools": [{"function": {"name": "f", "strict": "yes"}}]}, b"strict")):
+        status, answer = post(server.port, json.dumps({**base, **more}).encode())
+        assert status == 400 and word in answer and b"json.exception" not in answer and b"tools: tools" not in answer, (status, answer[:300])
+    status, answer = post(server.port, b'{"a":1,}')
+    assert status == 400 and b"json.exception" not in answer, answer[:300]
+    # Controls of a terminal in a path, which the log shows.
+    s = connect(server.port)
+    s.sendall("GET /\u009b31mred%C2%9B HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    read_all(s)
+    during()
+    server.log.flush()
+    log = open(f"{WORK}/server.log", "rb").read()
+    assert b"\xc2\x9b" not in log and b"\x1b" not in log, "controls in the log"
+
+
+def slow_reader(server, during):
+    """A client that reads slowly, but reads, gets all of a long answer."""
+    ids = [65] * 200_000
+    body = json.dumps({"tokens": ids}).encode()
+    s = connect(server.port)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.sendall(head("/detokenize", len(body)) + body)
+    during()
+    data = b""
+    while True:
+        piece = s.recv(65536)
+        if not piece:
+            break
+        data += piece
+        time.sleep(0.005)
+    assert data.startswith(b"HTTP/1.1 200") and data.endswith(b"}"), data[:100]
+
+
+def another_server(server, during):
+    """What is decided at the start: lazy loading, keys that do not see each other, files that others may write."""
+    keys = f"{WORK}/keys"
+    with open(keys, "w") as out:
+        out.write("bf-0123456789abcdef\nbf-fedcba9876543210\n")
+    os.chmod(keys, 0o644)
+    refused = subprocess.run([BUTTERFLY, "serve", "-m", f"{WORK}/m.gguf", "--port", "0", "--api-key-file", keys], capture_output=True, text=True, timeout=60)
+    assert refused.returncode != 0 and "chmod 600" in refused.stderr, refused.stderr
+    os.chmod(keys, 0o600)
+    slow = f"{WORK}/slow.gguf"  # cannot be loaded: asked for, it is tried again and again
+    with open(slow, "wb") as out:
+        out.write(b"GGUF" + b"\xff" * 4096)
+    flags = ["--lazy", "-m", f"tiny={WORK}/m.gguf", "-m", f"slow={slow}", "--api-key-file", keys, "--api-key", "bf-in-the-command-line"]
+    other = Server(*flags, management=f"{WORK}/other-socket")
+    try:
+        shown = open(f"/proc/{other.process.pid}/cmdline", "rb").read()
+        assert b"bf-in-the-command-line" not in shown, "a key is shown by ps"
+        prompt = {"model": "tiny", "prompt": "x" * 300, "max_tokens": 1}
+
+        def cached(key):
+            status, answer = post(other.port, json.dumps(prompt).encode(), "/v1/completions", f"Authorization: Bearer {key}\r\n")
+            assert status == 200, answer[:300]
+            return json.loads(answer)["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+        assert cached("bf-0123456789abcdef") == 0 and cached("bf-0123456789abcdef") > 0
+        assert cached("bf-fedcba9876543210") == 0, "one key sees what another sent"
+        waiting = []
+        for _ in range(8):
+            s = connect(other.port)
+            body = json.dumps({"model": "slow", "prompt": "x", "max_tokens": 1}).encode()
+            s.sendall(head("/v1/completions", len(body), "Authorization: Bearer bf-0123456789abcdef\r\n") + body)
+            waiting.append(s)
+        time.sleep(0.2)
+        cached("bf-0123456789abcdef")  # served while eight wait for a model
+        during()
+        for s in waiting:
+            assert read_all(s).startswith(b"HTTP/1.1 503"), "a model that cannot be loaded"
+            s.close()
+    finally:
+        other.process.kill()
+        other.process.wait()
+
+
 ATTACKS = {
+    "objects of many keys": many_keys,
+    "bodies of GETs, lines between chunks without end": bodies_of_gets,
+    "pieces of 768 KiB": pieces,
+    "templates that cost more than they seem to": costly_templates,
+    "grammars and schemas with slow masks": costly_rules,
+    "promises of structured output": kept_promises,
+    "words of errors, controls in the log": words,
+    "a slow reader": slow_reader,
+    "lazy loading, keys, modes of files": another_server,
     "5,000 half-open requests": half_open,
     "10,000 idle connections": idle,
     "bodies of 1 GiB, and 64 that never end": large_body,
@@ -320,7 +546,11 @@ def main():
     set_template(model, f"{WORK}/selfcall.gguf", "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}")
     set_template(model, f"{WORK}/endless.gguf", "{% for i in range(100000) %}{% for j in range(100000) %}{{ i }}{% endfor %}{% endfor %}")
     set_template(model, f"{WORK}/huge.gguf", "{% set ns = namespace(a='x') %}{% for i in range(60) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}{{ ns.a }}")
-    server = Server("-m", f"tiny={model}", *[x for n in ("selfcall", "endless", "huge") for x in ("-m", f"{n}={WORK}/{n}.gguf")])
+    set_template(model, f"{WORK}/ljust.gguf", "{{ 'a'.ljust(4611686018427387915, 'x') }}")
+    set_template(model, f"{WORK}/batch.gguf", "{{ [1] | batch(768614336404564651, 0) | list }}")
+    set_template(model, f"{WORK}/strip.gguf", "{% for i in range(100000) %}{% if messages[0].content.strip(messages[0].content) %}{% endif %}{% endfor %}")
+    names = ("selfcall", "endless", "huge", "ljust", "batch", "strip")
+    server = Server("-m", f"tiny={model}", *[x for n in names for x in ("-m", f"{n}={WORK}/{n}.gguf")])
     good_time(server.port, 30)
     normal = good_time(server.port, 30)
     start_rss = server.status("VmRSS")

@@ -91,6 +91,12 @@ Json checked_message(const Json& message, const std::string& place) {
   // A template asks whether a field is there: clients that send null for "none" mean that it is not.
   for (const auto& [name, value] : message.items())
     if (name != "role" && name != "content" && name != "tool_calls" && !value.is_null()) out[name] = value;
+  // Templates know reasoning of earlier turns by one of two names, clients send either.
+  constexpr const char* kNames[] = {"reasoning_content", "thinking"};
+  for (const size_t i : {0u, 1u})
+    if (out["role"] == Json("assistant") && out.contains(kNames[i]) && !out.contains(kNames[1 - i]) &&
+        out[kNames[i]].is_string())
+      out[kNames[1 - i]] = out[kNames[i]];
   return out;
 }
 

@@ -30,7 +30,7 @@ void check_extra(const ChatJson& extra) {
 ChatPrompter::ChatPrompter(const Tokenizer& tokenizer, std::string source)
     : tokenizer_(tokenizer), source_(std::move(source)), own_(!source_.empty()) {
   if (!own_) source_ = kChatMl;
-  tool_style_ = tool_style_of(source_);
+  knows_tools_ = model::knows_tools(source_);
   try {
     template_.emplace(ChatTemplate::compile(source_));
   } catch (const Error& error) {
@@ -47,7 +47,7 @@ RenderedChat ChatPrompter::render(const ChatRequest& request) const {
   if (request.extra != nullptr) check_extra(*request.extra);
   ChatJson messages = checked_messages(*request.messages);
   const bool tools = request.tools != nullptr && !request.tools->empty();
-  if (tool_style_ == ToolStyle::kGeneric) spell_out_tools(messages, request.tools);
+  if (!knows_tools_) spell_out_tools(messages, request.tools);
   ChatTemplateOptions options;
   options.add_generation_prompt = request.add_generation_prompt;
   if (tokenizer_.bos()) options.bos_token = tokenizer_.token_text(*tokenizer_.bos());

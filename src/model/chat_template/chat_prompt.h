@@ -9,7 +9,7 @@
 
 #include "model/chat_template/chat_messages.h"
 #include "model/chat_template/chat_template.h"
-#include "model/chat_template/tool_style.h"
+#include "model/chat_template/knows_tools.h"
 #include "model/tokenizer/tokenizer.h"
 
 namespace butterfly::model {
@@ -50,7 +50,8 @@ class ChatPrompter {
 
   const std::string& source() const { return source_; }
   bool own_template() const { return own_; }
-  ToolStyle tool_style() const { return tool_style_; }
+  // The template lists tools for the model; else a system message teaches it to call them.
+  bool knows_tools() const { return knows_tools_; }
 
  private:
   const Tokenizer& tokenizer_;
@@ -58,7 +59,7 @@ class ChatPrompter {
   bool own_ = false;
   std::optional<ChatTemplate> template_;
   std::string why_not_;  // it cannot be read
-  ToolStyle tool_style_;
+  bool knows_tools_ = false;
 };
 
 }  // namespace butterfly::model

@@ -164,8 +164,8 @@ TEST_F(ChatPromptTest, NothingThatARequestBringsBecomesAControlToken) {
   size_t checked = 0;
   for (const char* place : kPlaces)
     for (const char* writer : kWriters) {
-      // With a word for calls, or the tools are spelled out in the first message.
-      const std::string source = std::string("{# <tool_call> #}{% set x = ") + place + " %}" + writer;
+      // With a word for tools, or they are spelled out in the first message.
+      const std::string source = std::string("{% if tools %}{% endif %}{% set x = ") + place + " %}" + writer;
       const ChatPrompter own(*tokenizer, source);
       const auto prompt = own.prompt({.messages = &messages, .tools = &tools, .extra = &extra});
       EXPECT_EQ(controls(prompt), 1u) << source;  // the beginning of the text
@@ -280,11 +280,12 @@ TEST_F(ChatPromptTest, TemplatesThatCallThemselvesOrRefuseAreErrors) {
   EXPECT_THROW(broken.check_template(), Error);
 }
 
-TEST(ToolStyle, IsReadOffTheTemplate) {
-  EXPECT_EQ(tool_style_of("... <tool_call> ..."), ToolStyle::kHermes);
-  EXPECT_EQ(tool_style_of("... [TOOL_CALLS] ..."), ToolStyle::kMistral);
-  EXPECT_EQ(tool_style_of("... <|python_tag|> ..."), ToolStyle::kLlama3);
-  EXPECT_EQ(tool_style_of("{{ messages }}"), ToolStyle::kGeneric);
+TEST(KnowsTools, IsReadOffTheTemplate) {
+  EXPECT_TRUE(knows_tools("{%- if tools %}{{ tools | tojson }}{% endif %}"));
+  EXPECT_TRUE(knows_tools("{{ x }}{% for tool in tools %}{{ tool }}{% endfor %}"));
+  EXPECT_FALSE(knows_tools("{{ messages }}"));
+  EXPECT_FALSE(knows_tools("You have tools. {{ messages }} {# tools #} {{ 'tools' }}"));
+  EXPECT_FALSE(knows_tools("{{ message.tools }} {{ builtin_tools }} {% set tools_in_user = 1 %}"));
 }
 
 }  // namespace

@@ -26,6 +26,13 @@ Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary))
     if (special && std::count(std::begin(kEndTexts), std::end(kEndTexts), v.texts[i]))
       end_of_generation_[i] = true;
   }
+  // gpt-oss ends messages, of which an answer has several, with <|end|>, and answers with these.
+  const auto harmony = {find_token("<|return|>"), find_token("<|call|>")};
+  if (std::all_of(harmony.begin(), harmony.end(), [](const auto& id) { return id.has_value(); })) {
+    for (const auto& id : harmony) end_of_generation_[static_cast<size_t>(*id)] = true;
+    if (const auto id = find_token("<|end|>"); id && id != v.eos)
+      end_of_generation_[static_cast<size_t>(*id)] = false;
+  }
 }
 
 size_t Tokenizer::check_id(int32_t id) const {

@@ -9,10 +9,33 @@ namespace {
 
 Json null_if_empty(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
+// Their clients choose their error classes by the status, and show this word.
+std::string_view anthropic_type(const ApiError& error) {
+  switch (error.status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return error.status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
 }  // namespace
 
 void bad_field(const std::string& param, const std::string& message, const std::string& code) {
-  throw ApiError(400, "invalid_request_error", param.empty() ? message : param + ": " + message, param, code);
+  // Some messages from below name the place themselves.
+  const bool named = param.empty() || message.starts_with(param + ": ") || message.starts_with(param + " ") ||
+                     message.starts_with(param + ",");
+  throw ApiError(400, "invalid_request_error", named ? message : param + ": " + message, param, code);
 }
 
 ApiError api_error_of(Errc code, const std::string& text) {
@@ -47,6 +70,10 @@ ApiError api_error_of(Errc code, const std::string& text) {
 
 std::string error_body(const ApiError& error, ErrorShape shape) {
   if (shape == ErrorShape::kOllama) return to_text({{"error", error.what()}});
+  if (shape == ErrorShape::kAnthropic)
+    return to_text({{"type", "error"},
+                    {"error", {{"type", anthropic_type(error)}, {"message", error.what()}}},
+                    {"request_id", nullptr}});
   return to_text({{"error",
                    {{"message", error.what()},
                     {"type", error.type},

@@ -33,7 +33,11 @@ class ApiError : public std::runtime_error {
 // What an Error from below means to a client.
 ApiError api_error_of(Errc code, const std::string& text);
 
-enum class ErrorShape { kOpenAi, kOllama };  // Ollama's is {"error": "message"}
+enum class ErrorShape {
+  kOpenAi,
+  kOllama,     // {"error": "message"}
+  kAnthropic,  // {"type": "error", "error": {"type", "message"}}
+};
 std::string error_body(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
 HttpResponse error_response(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
 

@@ -29,6 +29,17 @@ constexpr FieldRow kSampling[] = {
     {"stream", kBoolean, 0, 0, "false", "the answer in pieces, as server-sent events"},
     {"stream_options", kObject, 0, 16, "", "`include_usage`: a last piece with the counts"},
     {"grammar", kString, 0, 1 << 20, "", "GBNF: only texts of this grammar"},
+    {"regex", kString, 0, 1 << 16, "",
+     "only texts that match this expression (as `pattern` in JSON Schema) as a whole"},
+    {"json_schema", kAny, 0, 0, "", "only JSON of this schema (llama.cpp's name)"},
+    {"guided_json", kAny, 0, 0, "", "the same (vLLM's name), as object or as text"},
+    {"guided_regex", kString, 0, 1 << 16, "", "the same as `regex`"},
+    {"guided_grammar", kString, 0, 1 << 20, "", "the same as `grammar`"},
+    {"guided_choice", kStrings, 1, 1000, "", "one of these texts"},
+    {"structured_outputs", kObject, 0, 16, "",
+     "vLLM's: one of `json`, `json_object`, `regex`, `choice`, `grammar`"},
+    {"json_whitespace", kString, 0, 16, "\"none\"",
+     "JSON under a schema: `none`, compact; `free`, white space and escapes anywhere"},
     {"user", kString, 0, 512, "", "accepted, not used"},
 };
 
@@ -43,7 +54,14 @@ constexpr FieldRow kChat[] = {
     {"tool_choice", kAny, 0, 0, "", "`auto`, `none`, `required`, or one function"},
     {"parallel_tool_calls", kBoolean, 0, 0, "true", "false: at most one call"},
     {"chat_template_kwargs", kObject, 0, 64, "", "more variables for the model's template"},
-    {"reasoning_effort", kString, 0, 16, "", "handed to the template"},
+    {"reasoning_effort", kString, 0, 16, "",
+     "handed to the template; `none`: it is asked not to reason (`enable_thinking` false)"},
+    {"reasoning_format", kString, 0, 16, "\"auto\"",
+     "`auto`: reasoning comes apart, in `reasoning_content`; `none`: it stays in the content"},
+    {"reasoning_budget", kInteger, -1, 1 << 24, "-1",
+     "tokens of reasoning, after which it has to close; 0: as reasoning_effort `none`; -1: no bound"},
+    {"functions", kArray, 0, 128, "", "refused: `tools` took its place"},
+    {"function_call", kAny, 0, 0, "", "refused: `tool_choice` took its place"},
 };
 
 constexpr FieldRow kCompletion[] = {
@@ -51,6 +69,8 @@ constexpr FieldRow kCompletion[] = {
     {"prompt", kAny, 0, 0, "required", "a string, token ids, or an array of either; up to 64 prompts"},
     {"logprobs", kInteger, 0, 5, "", "log probabilities of the chosen and of so many likeliest tokens"},
     {"echo", kBoolean, 0, 0, "false", "the prompt in front of the answer"},
+    {"parse_special", kBoolean, 0, 0, "false",
+     "control tokens written in the prompt become their ids: for clients that apply a template themselves"},
     {"best_of", kInteger, 1, 1, "1", "only 1"},
     {"suffix", kString, 0, 0, "", "not supported: only the empty string"},
     {"response_format", kObject, 0, 16, "", "as for chat"},
@@ -66,17 +86,91 @@ constexpr FieldRow kEmbedding[] = {
 
 constexpr FieldRow kResponse[] = {
     {"model", kString, 0, kName, "", "absent: the first of the server"},
-    {"input", kAny, 0, 0, "required", "a string, or messages with text parts"},
+    {"input", kAny, 0, 0, "required",
+     "a string, or items: messages with text parts, function_call, function_call_output, reasoning; nothing: "
+     "answered with "
+     "nothing"},
     {"instructions", kString, 0, kText, "", "a system message in front"},
     {"max_output_tokens", kInteger, 1, 1 << 24, "", "tokens to generate"},
     {"text", kObject, 0, 16, "", "`format`: as response_format of chat"},
-    {"tools", kArray, 0, 128, "", "functions only"},
+    {"tools", kArray, 0, 128, "", "functions; tools of OpenAI's own servers are left out"},
     {"tool_choice", kAny, 0, 0, "", "as for chat"},
     {"parallel_tool_calls", kBoolean, 0, 0, "true", "false: at most one call"},
-    {"previous_response_id", kString, 0, 0, "", "not supported: nothing is kept between requests"},
+    {"previous_response_id", kString, 0, 512, "",
+     "refused, with its own words: nothing is kept between requests"},
+    {"reasoning", kObject, 0, 16, "",
+     "`effort`: handed to the template; `none` or `minimal`: it is asked not to reason"},
     {"store", kBoolean, 0, 0, "false", "accepted; nothing is kept"},
     {"metadata", kObject, 0, 16, "", "given back as it came"},
     {"chat_template_kwargs", kObject, 0, 64, "", "more variables for the model's template"},
+};
+
+constexpr FieldRow kMessageCount[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"messages", kArray, 1, 10000, "required",
+     "roles user and assistant; blocks text, tool_use, tool_result, thinking, documents of text"},
+    {"system", kAny, 0, 0, "",
+     "a string or blocks of text; the line for a biller that one client puts first is dropped"},
+    {"tools", kArray, 0, 512, "", "with `input_schema`; tools of Anthropic's own servers are left out"},
+    {"tool_choice", kObject, 0, 16, "", "`auto`, `any`, `tool`, `none`; `disable_parallel_tool_use`"},
+    {"thinking", kObject, 0, 16, "",
+     "`enabled` with `budget_tokens`, `adaptive`, `disabled`; absent: disabled"},
+    {"chat_template_kwargs", kObject, 0, 64, "", "more variables for the model's template"},
+};
+
+constexpr FieldRow kMessage[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"messages", kArray, 1, 10000, "required",
+     "roles user and assistant; blocks text, tool_use, tool_result, thinking, documents of text"},
+    {"system", kAny, 0, 0, "",
+     "a string or blocks of text; the line for a biller that one client puts first is dropped"},
+    {"stop_sequences", kStrings, 0, 16, "", "the text ends before these"},
+    {"tools", kArray, 0, 512, "", "with `input_schema`; tools of Anthropic's own servers are left out"},
+    {"tool_choice", kObject, 0, 16, "", "`auto`, `any`, `tool`, `none`; `disable_parallel_tool_use`"},
+    {"thinking", kObject, 0, 16, "",
+     "`enabled` with `budget_tokens`, `adaptive`, `disabled`; absent: disabled"},
+    {"output_format", kObject, 0, 16, "", "`json_schema` with a schema"},
+    {"output_config", kObject, 0, 16, "", "`format`: the same"},
+    {"metadata", kObject, 0, 16, "", "accepted, not used"},
+    {"chat_template_kwargs", kObject, 0, 64, "", "more variables for the model's template"},
+};
+
+constexpr FieldRow kTemplate[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"messages", kArray, 1, 10000, "required", "as for chat"},
+    {"tools", kArray, 0, 128, "", "as for chat"},
+    {"add_generation_prompt", kBoolean, 0, 0, "true", "with the beginning of the answer"},
+    {"chat_template_kwargs", kObject, 0, 64, "", "more variables for the model's template"},
+};
+
+constexpr FieldRow kLlamaCompletion[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"prompt", kAny, 0, 0, "required", "a string or token ids"},
+    {"n_predict", kInteger, -1, 1 << 24, "", "tokens to generate; -1: until the text or the context ends"},
+    {"parse_special", kBoolean, 0, 0, "true", "control tokens written in the prompt become their ids"},
+    {"cache_prompt", kBoolean, 0, 0, "true", "accepted: it always is"},
+};
+
+constexpr FieldRow kInfill[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"input_prefix", kString, 0, kText, "\"\"", "the text before"},
+    {"input_suffix", kString, 0, kText, "\"\"", "the text behind"},
+    {"prompt", kString, 0, kText, "\"\"", "what the middle begins with"},
+    {"input_extra", kArray, 0, 1000, "", "other files: `text`"},
+    {"n_predict", kInteger, -1, 1 << 24, "", "tokens to generate; -1: until the text or the context ends"},
+};
+
+constexpr FieldRow kOllamaName[] = {
+    {"model", kString, 0, kName, "", "a name"},
+    {"name", kString, 0, kName, "", "the same, by its old name"},
+    {"stream", kBoolean, 0, 0, "true", "one JSON object per line"},
+};
+
+constexpr FieldRow kOllamaEmbedding[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"prompt", kString, 0, kText, "required", "the text"},
+    {"options", kObject, 0, 64, "", "accepted, not used"},
+    {"keep_alive", kAny, 0, 0, "", "accepted, not used"},
 };
 
 constexpr FieldRow kTokenize[] = {
@@ -161,6 +255,13 @@ const FieldTable kChatFields{"POST /v1/chat/completions", kChat, kSampling};
 const FieldTable kCompletionFields{"POST /v1/completions", kCompletion, kSampling};
 const FieldTable kEmbeddingFields{"POST /v1/embeddings", kEmbedding, {}};
 const FieldTable kResponseFields{"POST /v1/responses", kResponse, kSampling};
+const FieldTable kMessageFields{"POST /v1/messages", kMessage, kSampling};
+const FieldTable kMessageCountFields{"POST /v1/messages/count_tokens", kMessageCount, {}};
+const FieldTable kTemplateFields{"POST /apply-template", kTemplate, {}};
+const FieldTable kLlamaCompletionFields{"POST /completion", kLlamaCompletion, kSampling};
+const FieldTable kInfillFields{"POST /infill", kInfill, kSampling};
+const FieldTable kOllamaNameFields{"POST /api/pull and /api/push, DELETE /api/delete", kOllamaName, {}};
+const FieldTable kOllamaEmbeddingFields{"POST /api/embeddings", kOllamaEmbedding, {}};
 const FieldTable kTokenizeFields{"POST /tokenize", kTokenize, {}};
 const FieldTable kDetokenizeFields{"POST /detokenize", kDetokenize, {}};
 const FieldTable kOllamaChatFields{"POST /api/chat", kOllamaChat, {}};
@@ -172,9 +273,13 @@ const FieldTable kLoadFields{"POST /manage/load and /manage/unload", kLoad, {}};
 
 std::span<const FieldTable* const> field_tables() {
   static constexpr const FieldTable* kTables[] = {
-      &kChatFields,         &kCompletionFields,  &kEmbeddingFields,  &kResponseFields,
-      &kTokenizeFields,     &kDetokenizeFields,  &kOllamaChatFields, &kOllamaGenerateFields,
-      &kOllamaOptionFields, &kOllamaEmbedFields, &kOllamaShowFields, &kLoadFields,
+      &kChatFields,         &kCompletionFields,      &kEmbeddingFields,
+      &kResponseFields,     &kMessageFields,         &kMessageCountFields,
+      &kTemplateFields,     &kLlamaCompletionFields, &kInfillFields,
+      &kOllamaNameFields,   &kOllamaEmbeddingFields, &kTokenizeFields,
+      &kDetokenizeFields,   &kOllamaChatFields,      &kOllamaGenerateFields,
+      &kOllamaOptionFields, &kOllamaEmbedFields,     &kOllamaShowFields,
+      &kLoadFields,
   };
   return kTables;
 }

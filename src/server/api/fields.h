@@ -41,9 +41,10 @@ struct FieldTable {
   const FieldRow* find(std::string_view field) const;
 };
 
-extern const FieldTable kChatFields, kCompletionFields, kEmbeddingFields, kResponseFields, kTokenizeFields,
-    kDetokenizeFields, kOllamaChatFields, kOllamaGenerateFields, kOllamaEmbedFields, kOllamaShowFields,
-    kOllamaOptionFields, kLoadFields;
+extern const FieldTable kChatFields, kCompletionFields, kEmbeddingFields, kResponseFields, kMessageFields,
+    kMessageCountFields, kTemplateFields, kLlamaCompletionFields, kInfillFields, kOllamaNameFields,
+    kOllamaEmbeddingFields, kTokenizeFields, kDetokenizeFields, kOllamaChatFields, kOllamaGenerateFields,
+    kOllamaEmbedFields, kOllamaShowFields, kOllamaOptionFields, kLoadFields;
 std::span<const FieldTable* const> field_tables();
 
 // The rows of all tables as Markdown, for docs/serve.md.

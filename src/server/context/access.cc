@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,6 +51,12 @@ bool contains(const std::vector<std::string>& list, std::string_view text) {
   return std::any_of(list.begin(), list.end(), [&](const std::string& row) { return lower(row) == text; });
 }
 
+unsigned mode_of(const std::filesystem::path& file) {
+  struct stat about {};
+  if (::stat(file.c_str(), &about) != 0) fail(Errc::kNotFound, "{}: {}", file.string(), std::strerror(errno));
+  return about.st_mode & 0777;
+}
+
 }  // namespace
 
 void KeySet::add(std::string_view key) {
@@ -64,6 +71,10 @@ void KeySet::add(std::string_view key) {
 void KeySet::add_file(const std::filesystem::path& file) {
   std::ifstream in(file);
   if (!in) fail(Errc::kNotFound, "{}: cannot read the API keys: {}", file.string(), std::strerror(errno));
+  const unsigned mode = mode_of(file);
+  if ((mode & 022) != 0)
+    fail(Errc::kInvalidArgument, "{}: others may add keys to it (mode {:o}); chmod 600 it", file.string(),
+         mode);
   size_t number = 0, found = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -76,6 +87,11 @@ void KeySet::add_file(const std::filesystem::path& file) {
         fail(Errc::kCorrupt, "{}:{}: expected 64 hexadecimal digits after sha256:", file.string(), number);
       hashes_.push_back(hash);
     } else {
+      if ((mode & 077) != 0)
+        fail(Errc::kInvalidArgument,
+             "{}:{}: holds a key that others may read (mode {:o}); chmod 600 it, or keep only hashes there "
+             "(--make-key)",
+             file.string(), number, mode);
       add(line);
     }
     ++found;
@@ -159,13 +175,20 @@ std::optional<ApiError> AccessPolicy::check_key(const HttpRequest& request, uint
   *owner = 0;
   if (!needs_key()) return std::nullopt;
   const std::string* authorization = request.field("authorization");
+  const std::string* plain = request.field("x-api-key");  // Anthropic's clients
   constexpr std::string_view kScheme = "bearer ";
-  if (authorization == nullptr)
-    return ApiError(401, "authentication_error", "an API key is needed: Authorization: Bearer KEY", {},
+  if (authorization == nullptr && plain == nullptr)
+    return ApiError(401, "authentication_error",
+                    "an API key is needed: Authorization: Bearer KEY, or x-api-key: KEY", {},
                     "missing_api_key");
-  const std::string_view text = *authorization;
-  const bool bearer = text.size() > kScheme.size() && lower(text.substr(0, kScheme.size())) == kScheme;
-  const auto found = bearer ? options_.keys.find(text.substr(kScheme.size())) : std::nullopt;
+  // A client that sends both has one of them from its surroundings: either may be the right one.
+  std::optional<uint64_t> found;
+  if (authorization != nullptr) {
+    const std::string_view text = *authorization;
+    const bool bearer = text.size() > kScheme.size() && lower(text.substr(0, kScheme.size())) == kScheme;
+    if (bearer) found = options_.keys.find(text.substr(kScheme.size()));
+  }
+  if (!found && plain != nullptr) found = options_.keys.find(*plain);
   if (!found)
     return ApiError(401, "authentication_error", "the API key is not one of this server's", {},
                     "invalid_api_key");

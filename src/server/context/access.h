@@ -21,7 +21,7 @@ class KeySet {
   // blanks.
   void add(std::string_view key);
   // A file with one key, or "sha256:" and 64 digits, per line; '#' begins a comment. Throws Error that names
-  // file and line.
+  // file and line; also for a file that others may write, or read if it holds keys themselves.
   void add_file(const std::filesystem::path& file);
 
   bool empty() const { return hashes_.empty(); }

@@ -67,6 +67,15 @@ TEST(AccessPolicy, Keys) {
   EXPECT_FALSE(policy.check_key(with({{"authorization", "bearer another-secret-key"}}), &second).has_value());
   EXPECT_NE(first, 0u);
   EXPECT_NE(first, second);
+  uint64_t plain = 0;
+  EXPECT_FALSE(policy.check_key(with({{"x-api-key", "bf-0123456789abcdef"}}), &plain).has_value());
+  EXPECT_EQ(plain, first) << "the same owner, whichever field it sends";
+  EXPECT_FALSE(policy
+                   .check_key(with({{"authorization", "Bearer of-another-server"},
+                                    {"x-api-key", "bf-0123456789abcdef"}}),
+                              &plain)
+                   .has_value());
+  EXPECT_TRUE(policy.check_key(with({{"x-api-key", "bf-0123456789abcdeg"}}), &plain).has_value());
   EXPECT_EQ(policy.check_key(with({}), &none)->code, "missing_api_key");
   EXPECT_EQ(none, 0u);
   for (const char* bad : {"Bearer bf-0123456789abcdeg", "Bearer bf-0123456789abcde", "Bearer ", "Bearer",
@@ -100,8 +109,16 @@ TEST(KeySet, FileHoldsHashesAndOnlyItsOwnerReadsIt) {
   EXPECT_FALSE(keys.find(key + "0").has_value());
 
   KeySet mixed;
-  mixed.add_file(folder.write("mixed", "# mine\n\n  plain-secret-key-1 \r\n"));
+  const auto plain = folder.write("mixed", "# mine\n\n  plain-secret-key-1 \r\n");
+  ::chmod(plain.c_str(), 0644);
+  EXPECT_THROW(mixed.add_file(plain), Error) << "others may read the key";
+  ::chmod(plain.c_str(), 0600);
+  mixed.add_file(plain);
   EXPECT_TRUE(mixed.find("plain-secret-key-1").has_value());
+  ::chmod(file.c_str(), 0644);
+  keys.add_file(file);  // hashes may be read,
+  ::chmod(file.c_str(), 0666);
+  EXPECT_THROW(keys.add_file(file), Error) << "but nobody else may add some";
   EXPECT_THROW(mixed.add_file(folder.write("bad", "sha256:12\n")), Error);
   EXPECT_THROW(mixed.add_file(folder.write("none", "# nothing\n")), Error);
   EXPECT_THROW(mixed.add_file(folder / "absent"), Error);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "server/context/access.h"
+#include "server/generation/quotas.h"
 #include "server/http/http_server.h"
 #include "server/models/model_pool.h"
 #include "server/settings/settings.h"
@@ -25,6 +26,7 @@ struct ServerContext {
   std::unique_ptr<Compute> compute;               // of the engines
   std::shared_ptr<runtime::ClusterHost> cluster;  // null: this server has none
   std::unique_ptr<ModelPool> models;
+  std::shared_ptr<Quotas> quotas = std::make_shared<Quotas>(QuotaOptions{});
   std::unique_ptr<HttpServer> http;
   std::chrono::system_clock::time_point started = std::chrono::system_clock::now();
   std::atomic<bool> draining{false};

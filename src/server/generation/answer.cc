@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/secret.h"
+#include "server/generation/thinking_rules.h"
 
 namespace butterfly::server {
 namespace {
@@ -57,6 +58,15 @@ runtime::EngineRequest request_for(const Generation& generation, const Choice& c
   request.prompt = generation.prompts[choice.prompt];
   request.sampling.seed += choice.index % generation.n;
   if (generation.grammar != nullptr) request.constraint = generation.grammar->start();
+  // Rules begin behind reasoning that the prompt has opened; where a model opens it itself, they leave it
+  // none.
+  const OutputForm& output = generation.output;
+  if (output.reasoning != nullptr &&
+      (generation.reasoning_tokens_max || (output.inside && request.constraint != nullptr)))
+    if (output.inside || request.constraint == nullptr)
+      request.constraint = thinking_rules(generation.model->tokenizer(),
+                                          {*output.reasoning, output.inside, generation.reasoning_tokens_max},
+                                          std::move(request.constraint));
   return request;
 }
 
@@ -87,8 +97,7 @@ void Answer::submit_all() {
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].index = i;
     choices_[i].prompt = i / generation_.n;
-    if (generation_.tools)
-      choices_[i].parser = make_tool_parser(generation_.tool_style, generation_.tool_names);
+    choices_[i].parser = make_output_parser(generation_.output);
   }
   if (const auto error = submit_more()) {
     ended_ = true;
@@ -137,17 +146,14 @@ void Answer::tokens(size_t index, std::vector<runtime::TokenEvent> events) {
 
 void Answer::give(Choice& choice, std::string_view text, bool last,
                   const std::vector<runtime::TokenEvent>& events) {
-  ToolDelta delta;
-  if (choice.parser == nullptr) {
-    delta.text = text;
-  } else {
-    delta = choice.parser->push(text);
-    if (last) delta.append(choice.parser->flush());
-  }
+  ParsedText delta = choice.parser->push(text);
+  const FinishReason reason = choice.finish.reason;
+  if (last)
+    delta.append(choice.parser->flush(reason == FinishReason::kLength || reason == FinishReason::kContext));
+  choice.reasoning += delta.reasoning;
   choice.text += delta.text;
   choice.calls.insert(choice.calls.end(), delta.calls.begin(), delta.calls.end());
-  if (!delta.text.empty() || !delta.calls.empty() || (keeps_tokens() && !events.empty()))
-    on_delta(choice, delta.text, delta.calls, events);
+  if (!delta.empty() || (keeps_tokens() && !events.empty())) on_delta(choice, delta, events);
 }
 
 void Answer::finish(size_t index, runtime::FinishEvent event) {
@@ -157,6 +163,9 @@ void Answer::finish(size_t index, runtime::FinishEvent event) {
   choice.finish = std::move(event);
   --open_;
   log_info("{}", request_log_line(*exchange_, choice));
+  if (generation_.lease != nullptr)
+    generation_.lease->spend(choice.finish.usage.prompt_tokens - choice.finish.usage.cached_tokens +
+                             choice.finish.usage.generated_tokens);
   if (ended_) return;
   switch (choice.finish.reason) {
     case FinishReason::kError:

@@ -9,9 +9,10 @@
 
 #include "runtime/engine/request.h"
 #include "server/api/api_error.h"
+#include "server/generation/quotas.h"
 #include "server/http/exchange.h"
 #include "server/models/served_model.h"
-#include "server/tools/tool_parser.h"
+#include "server/tools/chat_family.h"
 
 namespace butterfly::server {
 
@@ -22,9 +23,9 @@ struct Generation {
   size_t n = 1;                                           // answers to each prompt
   runtime::RequestOptions request;                        // of each of them; the seed counts up
   std::shared_ptr<const model::CompiledGrammar> grammar;  // null: any text
-  bool tools = false;                                     // the text may hold calls
-  model::ToolStyle tool_style = model::ToolStyle::kHermes;
-  std::vector<std::string> tool_names;
+  OutputForm output;                                      // what the texts are taken apart by
+  std::shared_ptr<Quotas::Lease> lease;                   // of its key; null: nothing is bounded
+  std::optional<size_t> reasoning_tokens_max;             // only where there is reasoning to be split off
 };
 
 // One text that is being written.
@@ -33,11 +34,11 @@ struct Choice {
   size_t prompt = 0;  // index of its prompt
   runtime::RequestId id{};
   bool finished = false;
-  std::string text;  // without calls
+  std::string reasoning, text;  // without calls
   std::vector<ToolCall> calls;
   std::vector<runtime::TokenEvent> prompt_tokens, tokens;  // kept only if log probabilities were asked for
   runtime::FinishEvent finish;
-  std::unique_ptr<ToolParser> parser;  // null: no tools
+  OutputParserPtr parser;
 
   std::string finish_reason() const;  // OpenAI's words
 };
@@ -59,7 +60,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
  protected:
   // All with the lock held, and never after the end.
   virtual void on_begin() {}  // the engine took it
-  virtual void on_delta(Choice&, std::string_view /*text*/, const std::vector<ToolCall>& /*calls*/,
+  virtual void on_delta(Choice&, const ParsedText& /*delta*/,
                         const std::vector<runtime::TokenEvent>& /*tokens*/) {}
   virtual void on_choice_end(Choice&) {}
   virtual void on_complete() = 0;

@@ -83,6 +83,10 @@ std::string rfc3339_now() {
                      us);
 }
 
+std::string rfc3339(std::chrono::system_clock::time_point time) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+}
+
 Json embedding_json(const std::vector<float>& values, bool as_base64) {
   if (!as_base64) return Json(values);
   return base64({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});

@@ -21,6 +21,7 @@ Json usage_json(const runtime::Usage& usage);
 Json chat_logprobs(const model::Tokenizer& tokenizer, const std::vector<runtime::TokenEvent>& tokens);
 
 std::string rfc3339_now();
+std::string rfc3339(std::chrono::system_clock::time_point time);  // to the second
 // A vector as JSON array, or in base64: little-endian floats.
 Json embedding_json(const std::vector<float>& values, bool base64);
 // The first `dimensions`, of length 1 again; all if 0.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -11,8 +12,6 @@
 namespace butterfly::server {
 namespace {
 
-using model::ToolStyle;
-
 constexpr size_t kStopBytesMax = 256;
 
 uint64_t seed_of(std::optional<int64_t> asked) {
@@ -20,47 +19,29 @@ uint64_t seed_of(std::optional<int64_t> asked) {
   return std::stoull(random_hex(8), nullptr, 16);
 }
 
-void set_stops(std::vector<std::string> stops, const std::string& place, Generation& generation) {
-  for (const std::string& stop : stops)
-    if (stop.size() > kStopBytesMax)
-      bad_field(place, fmt::format("a stop string of {} bytes, at most {}", stop.size(), kStopBytesMax));
-  std::erase(stops, "");
-  generation.request.stops = std::move(stops);
-}
-
 void set_tokens_max(int64_t count, const char* place, Generation& generation) {
   if (count == 0) bad_field(place, "expected at least 1, or -1 for no bound, found 0");
   if (count > 0) generation.request.tokens_max = static_cast<size_t>(count);
 }
 
-model::GrammarSpec schema_spec(const Json& schema) {
-  model::GrammarSpec spec;
-  spec.kind = model::GrammarKind::kJsonSchema;
-  spec.text = to_text(schema);
-  return spec;
-}
-
-// How each style's marks stand around a call.
-model::ToolFormat format_of(ToolStyle style) {
-  model::ToolFormat format;
-  switch (style) {
-    case ToolStyle::kHermes:
-    case ToolStyle::kGeneric:
-      break;
-    case ToolStyle::kMistral:
-      format.begin = "[TOOL_CALLS][";
-      format.end = "]";
-      format.between = "";
-      break;
-    case ToolStyle::kLlama3:
-      format.begin = format.end = format.between = "";
-      format.arguments_key = "parameters";
-      break;
-  }
-  return format;
+// Any part of `mark` is a control token: rules about text never lead there, and it has to be shown to be
+// seen.
+bool has_control_token(const model::Tokenizer& tokenizer, std::string_view mark) {
+  const auto ids =
+      tokenizer.encode(mark, {.add_bos = false, .add_eos = false, .parse_special = true, .plain = {}});
+  return std::any_of(ids.begin(), ids.end(),
+                     [&](int32_t id) { return tokenizer.type(id) == model::TokenType::kControl; });
 }
 
 }  // namespace
+
+void add_stops(const std::vector<std::string>& stops, const std::string& place, Generation& generation) {
+  for (const std::string& stop : stops) {
+    if (stop.size() > kStopBytesMax)
+      bad_field(place, fmt::format("a stop string of {} bytes, at most {}", stop.size(), kStopBytesMax));
+    if (!stop.empty()) generation.request.stops.push_back(stop);
+  }
+}
 
 void read_logit_bias(const Json& json, const std::string& place, Generation& generation) {
   const auto vocab = static_cast<int64_t>(generation.model->tokenizer().vocab_size());
@@ -93,7 +74,7 @@ void read_sampler(const Fields& fields, const std::string& prefix, Generation& g
   s.presence_penalty = static_cast<float>(fields.number("presence_penalty"));
   s.seed = seed_of(fields.maybe_integer("seed"));
   if (const Json* bias = fields.find("logit_bias")) read_logit_bias(*bias, prefix + "logit_bias", generation);
-  set_stops(fields.strings("stop"), prefix + "stop", generation);
+  add_stops(fields.strings("stop"), prefix + "stop", generation);
 }
 
 }  // namespace
@@ -120,35 +101,6 @@ std::string read_ollama_options(const Json* options, Generation& generation) {
   return fields.string("grammar");
 }
 
-std::optional<model::GrammarSpec> read_response_format(const Json* format, const std::string& place) {
-  if (format == nullptr) return std::nullopt;
-  if (!format->is_object() || !format->contains("type") || !(*format)["type"].is_string())
-    bad_field(place + ".type", "expected text, json_object or json_schema");
-  const std::string type = (*format)["type"].get<std::string>();
-  if (type == "text") return std::nullopt;
-  if (type == "json_object") {
-    // llama.cpp's addition: a schema beside it.
-    if (format->contains("schema") && (*format)["schema"].is_object())
-      return schema_spec((*format)["schema"]);
-    return model::GrammarSpec{};
-  }
-  if (type != "json_schema")
-    bad_field(place + ".type", fmt::format("'{:.40}': expected text, json_object or json_schema", type));
-  // Chat wraps the schema, responses does not.
-  const Json& holder = format->contains("json_schema") ? (*format)["json_schema"] : *format;
-  if (!holder.is_object() || !holder.contains("schema") ||
-      !(holder["schema"].is_object() || holder["schema"].is_boolean()))
-    bad_field(place + ".json_schema.schema", "expected a JSON schema");
-  return schema_spec(holder["schema"]);
-}
-
-std::optional<model::GrammarSpec> read_ollama_format(const Json* format) {
-  if (format == nullptr || (format->is_string() && format->get<std::string>().empty())) return std::nullopt;
-  if (format->is_string() && format->get<std::string>() == "json") return model::GrammarSpec{};
-  if (format->is_object()) return schema_spec(*format);
-  bad_field("format", "expected \"json\" or a JSON schema");
-}
-
 ToolRequest read_tools(const Json* tools, const Json* choice, bool parallel) {
   ToolRequest out;
   out.parallel = parallel;
@@ -167,6 +119,12 @@ ToolRequest read_tools(const Json* tools, const Json* choice, bool parallel) {
     if (function.contains("parameters") && function["parameters"].is_object() &&
         !function["parameters"].empty())
       spec.parameters = to_text(function["parameters"]);
+    if (const Json strict = function.value("strict", Json()); strict == Json(true)) {
+      out.strict = true;
+      out.strict_place = place + ".function.strict";
+    } else if (!strict.is_null() && !strict.is_boolean()) {
+      bad_field(place + ".function.strict", "expected true or false");
+    }
     all.push_back(std::move(spec));
   }
   out.specs = all;
@@ -175,6 +133,7 @@ ToolRequest read_tools(const Json* tools, const Json* choice, bool parallel) {
     const std::string word = choice->get<std::string>();
     if (word == "none") {
       out.tools = nullptr;
+      out.strict = false;
       out.specs.clear();
     } else if (word == "required") {
       if (all.empty()) bad_field("tool_choice", "required, but there are no tools");
@@ -199,56 +158,96 @@ ToolRequest read_tools(const Json* tools, const Json* choice, bool parallel) {
   return out;
 }
 
-void set_rules(const std::string& gbnf, std::optional<model::GrammarSpec> format, const ToolRequest& tools,
-               Generation& generation) {
-  const ToolStyle style = generation.model->prompter().tool_style();
-  std::optional<model::GrammarSpec> spec;
-  const char* place = "response_format";
-  if (!gbnf.empty()) {
-    if (format) bad_field("grammar", "cannot stand beside a response format");
-    if (tools.forced) bad_field("grammar", "cannot stand beside a forced tool");
-    spec.emplace();
-    spec->kind = model::GrammarKind::kGbnf;
-    spec->text = gbnf;
-    place = "grammar";
-  } else if (tools.forced) {
-    spec.emplace();
-    spec->kind = model::GrammarKind::kTools;
-    spec->tools = tools.specs;
-    spec->format = format_of(style);
-    spec->parallel_calls = false;
-    place = "tools";
-  } else if (format) {
-    spec = std::move(format);
-  } else if (tools.tools != nullptr && !tools.specs.empty() && style != ToolStyle::kLlama3) {
-    // Free to talk; a call, once begun, is held to the schemas.
-    spec.emplace();
-    spec->kind = model::GrammarKind::kTools;
-    spec->tools = tools.specs;
-    spec->format = format_of(style);
-    spec->choice = model::ToolChoice::kLazy;
-    spec->parallel_calls = tools.parallel;
-    place = "tools";
+void set_rules(std::optional<Rules> rules, const ToolRequest& tools, Generation& generation) {
+  const model::Tokenizer& tokenizer = generation.model->tokenizer();
+  const model::ChatPrompter& prompter = generation.model->prompter();
+  const ChatFamily* family = &generation.model->family();
+  if (!prompter.knows_tools() && !family->reasons_itself) family = &family_by_name("taught");
+  // A forced call of a family whose form no rules describe is asked for in the form that is taught.
+  if (tools.forced && family->format == nullptr) family = &family_by_name("taught");
+  // Calls are held to their schemas where text begins them that rules can see.
+  const bool marked = family->format != nullptr && !family->format->begin.empty() &&
+                      !has_control_token(tokenizer, family->format->begin);
+  if (rules && tools.forced) bad_field(rules->place, "cannot stand beside a forced tool");
+  if (!rules && tools.tools != nullptr && !tools.specs.empty() && (tools.forced || marked)) {
+    rules.emplace();
+    rules->place = "tools";
+    rules->spec.kind = model::GrammarKind::kTools;
+    rules->spec.tools = tools.specs;
+    rules->spec.format = *family->format;
+    // Free to talk, unless forced; a call, once begun, is held to the schemas.
+    rules->spec.choice = tools.forced ? model::ToolChoice::kForced : model::ToolChoice::kLazy;
+    rules->spec.parallel_calls = !tools.forced && tools.parallel;
   }
+  const bool calls_held = rules && rules->spec.kind == model::GrammarKind::kTools;
+  if (tools.strict && !calls_held)
+    bad_field("tools",
+              tools.strict_place +
+                  ": calls in this model's form are held to their schemas only when tool_choice asks "
+                  "for one, and no other rule is given");
+  generation.output.family = family;
   if (tools.tools != nullptr) {
-    generation.tools = true;
-    generation.tool_style = style;
-    for (const model::ToolSpec& tool : tools.specs) generation.tool_names.push_back(tool.name);
-    // Marks that are control tokens would not be seen.
-    generation.request.show_special = style == ToolStyle::kMistral || style == ToolStyle::kLlama3;
+    generation.output.calls = true;
+    generation.output.tools = tools.specs;
   }
-  if (!spec) return;
+  const bool special =
+      (generation.output.calls || family->reasons_itself) && has_control_token(tokenizer, family->mark);
+  generation.request.show_special = generation.request.show_special || special;
+  if (!rules) return;
   try {
-    generation.grammar = generation.model->grammars().compile(*spec);
+    generation.grammar = generation.model->grammars().compile(rules->spec);
   } catch (const Error& error) {
-    bad_field(place, error.what(),
+    bad_field(rules->place, error.what(),
               error.code() == Errc::kUnsupported ? "unsupported_schema" : "invalid_schema");
   }
 }
 
-std::vector<int32_t> chat_prompt(const Generation& generation, const model::ChatRequest& conversation) {
+namespace {
+
+// The prompt ends inside of reasoning: the template opened it. Whatever a message says does not count.
+bool opens_reasoning(const model::RenderedChat& chat, const ReasoningMarks& marks) {
+  const size_t from = chat.input.empty() ? 0 : chat.input.back().end;
+  const std::string_view own = std::string_view(chat.text).substr(from);
+  const size_t open = own.rfind(marks.open), close = own.rfind(marks.close);
+  return open != own.npos && (close == own.npos || close < open);
+}
+
+}  // namespace
+
+ReasoningRequest read_reasoning(const Fields& fields, Json& extra) {
+  ReasoningRequest reasoning;
+  const std::string effort = fields.string("reasoning_effort"), format = fields.string("reasoning_format");
+  const int64_t budget = fields.integer("reasoning_budget");
+  if (format != "auto" && format != "none" && format != "deepseek")
+    bad_field("reasoning_format", fmt::format("'{:.20}': expected auto or none", format));
+  reasoning.split = format != "none";
+  if (budget > 0) reasoning.tokens_max = static_cast<size_t>(budget);
+  if (effort == "none" || budget == 0) {
+    if (!extra.contains("enable_thinking")) extra["enable_thinking"] = false;
+    // A model that reasons all the same is stopped at once.
+    if (budget == 0) reasoning.tokens_max = 0;
+  } else if (!effort.empty()) {
+    extra["reasoning_effort"] = effort;
+  }
+  return reasoning;
+}
+
+void set_chat_prompt(const model::ChatRequest& conversation, const ReasoningRequest& reasoning,
+                     Generation& generation) {
+  const model::ChatPrompter& prompter = generation.model->prompter();
+  const model::Tokenizer& tokenizer = generation.model->tokenizer();
+  OutputForm& output = generation.output;
+  if (output.family == nullptr) output.family = &generation.model->family();
   try {
-    return generation.model->prompter().prompt(conversation);
+    const model::RenderedChat chat = prompter.render(conversation);
+    const ReasoningMarks* marks = generation.model->reasoning_marks();
+    if (marks != nullptr && reasoning.split) {
+      output.reasoning = marks;
+      output.inside = opens_reasoning(chat, *marks);
+      if (has_control_token(tokenizer, marks->close)) generation.request.show_special = true;
+    }
+    generation.reasoning_tokens_max = reasoning.tokens_max;
+    generation.prompts.push_back(prompter.encode(chat));
   } catch (const model::ChatInputError& error) {
     throw ApiError(400, "invalid_request_error", error.what(), error.field, error.code);
   } catch (const Error& error) {
@@ -257,13 +256,21 @@ std::vector<int32_t> chat_prompt(const Generation& generation, const model::Chat
 }
 
 std::vector<std::vector<int32_t>> read_prompts(const Json& json, const std::string& place, size_t count_max,
-                                               const model::Tokenizer& tokenizer) {
+                                               const model::Tokenizer& tokenizer, bool parse_special) {
   const auto vocab = static_cast<int64_t>(tokenizer.vocab_size());
   const auto is_ids = [](const Json& list) {
     return list.is_array() && !list.empty() && list[0].is_number();
   };
   const auto one = [&](const Json& value, const std::string& where) -> std::vector<int32_t> {
-    if (value.is_string()) return tokenizer.encode(value.get<std::string>());
+    if (value.is_string()) {
+      model::EncodeOptions options;
+      options.parse_special = parse_special;
+      std::vector<int32_t> ids = tokenizer.encode(value.get<std::string>(), options);
+      // Templates write the beginning-of-text token themselves.
+      const auto bos = tokenizer.bos();
+      if (parse_special && bos && ids.size() >= 2 && ids[0] == *bos && ids[1] == *bos) ids.erase(ids.begin());
+      return ids;
+    }
     if (!is_ids(value)) bad_field(where, "expected a string or token ids");
     std::vector<int32_t> ids;
     for (const Json& id : value) {

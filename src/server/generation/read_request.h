@@ -6,43 +6,52 @@
 
 #include "server/api/fields.h"
 #include "server/generation/answer.h"
+#include "server/generation/read_rules.h"
 
 namespace butterfly::server {
 
 // Of fields that share kSampling's rows.
 void read_sampling(const Fields& fields, Generation& generation);
+// Texts before which the answer ends, besides those of sampling.
+void add_stops(const std::vector<std::string>& stops, const std::string& place, Generation& generation);
 // Ollama's "options"; null: defaults. Returns the grammar among them, or "".
 std::string read_ollama_options(const Json* options, Generation& generation);
 
 // {"123": -100}: ids to biases. -100 forbids, 100 is as good as forcing.
 void read_logit_bias(const Json& json, const std::string& place, Generation& generation);
 
-// "response_format" of chat, or "format" of responses: text, json_object, json_schema. Null: any text.
-std::optional<model::GrammarSpec> read_response_format(const Json* format, const std::string& place);
-// "format" of Ollama: "json" or a schema.
-std::optional<model::GrammarSpec> read_ollama_format(const Json* format);
-
 struct ToolRequest {
   const Json* tools = nullptr;         // what the template sees; null: none
   bool forced = false;                 // the answer has to be a call
   std::vector<model::ToolSpec> specs;  // those that may be called
   bool parallel = true;
+  bool strict = false;  // some of them must be held to its schema: refused where that cannot be done
+  std::string strict_place;
 };
 // "tools" and "tool_choice". Throws ApiError for tools that are no functions, and a choice of one that is not
 // there.
 ToolRequest read_tools(const Json* tools, const Json* choice, bool parallel);
 
-// Gives the generation its rules: at most one of grammar text, format and forced tools. Compiles them.
-void set_rules(const std::string& gbnf, std::optional<model::GrammarSpec> format, const ToolRequest& tools,
-               Generation& generation);
+// Gives the generation its rules, compiled: the text's, or those of calls. Throws ApiError when a forced call
+// would have to keep to a grammar.
+void set_rules(std::optional<Rules> rules, const ToolRequest& tools, Generation& generation);
 
-// The conversation in tokens of the generation's model. Throws ApiError 400: naming the field that is wrong,
-// or with the template's own words when it refuses.
-std::vector<int32_t> chat_prompt(const Generation& generation, const model::ChatRequest& conversation);
+// What becomes of a model's reasoning.
+struct ReasoningRequest {
+  bool split = true;                 // apart from the answer; false: it stays in the text
+  std::optional<size_t> tokens_max;  // then it has to close
+};
+// "reasoning_effort", "reasoning_format" and "reasoning_budget"; what is for the template goes into `extra`.
+ReasoningRequest read_reasoning(const Fields& fields, Json& extra);
+// Gives the generation the conversation in tokens of its model, and the form its answer is read by. After
+// set_rules(). Throws ApiError 400: naming the field that is wrong, or with the template's own words when it
+// refuses.
+void set_chat_prompt(const model::ChatRequest& conversation, const ReasoningRequest& reasoning,
+                     Generation& generation);
 
 // A string, ids, or an array of either, as "prompt" and "input" have them. Ids are checked against the
-// vocabulary.
+// vocabulary. `parse_special`: control tokens that are spelled in strings become their ids.
 std::vector<std::vector<int32_t>> read_prompts(const Json& json, const std::string& place, size_t count_max,
-                                               const model::Tokenizer& tokenizer);
+                                               const model::Tokenizer& tokenizer, bool parse_special = false);
 
 }  // namespace butterfly::server

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kPipelinedMax = size_t{16}
                                  << 10;  // bytes of next requests that are read while one is answered
+constexpr size_t kWriteBlock = size_t{16} << 10;
 constexpr size_t kLingerBytesMax = size_t{64} << 20;
 
 using Timer = boost::asio::steady_timer;
@@ -264,20 +265,30 @@ void Connection::send(std::string_view bytes) {
 
 void Connection::write_next() {
   writing_.swap(queued_);
+  written_ = 0;
+  write_block();
+}
+
+// A block at a time, each with its own deadline: a long answer to a slow client takes as long as it takes,
+// and only one that takes nothing at all is cut.
+void Connection::write_block() {
   write_deadline_.expires_after(shared_->limits.write_time);
   on_time(shared_from_this(), write_deadline_, [](Connection& self) {
     if (self.phase_ == Phase::kClosed) return;
     ++self.shared_->counters.slow_clients;
     self.close();
   });
-  stream_->write(writing_, [self = shared_from_this()](bool ok, size_t) { self->on_written(ok); });
+  stream_->write(std::string_view(writing_).substr(written_, kWriteBlock),
+                 [self = shared_from_this()](bool ok, size_t bytes) { self->on_written(ok, bytes); });
 }
 
-void Connection::on_written(bool ok) {
+void Connection::on_written(bool ok, size_t bytes) {
   if (phase_ == Phase::kClosed) return;
   disarm(write_deadline_);
-  writing_.clear();
   if (!ok) return close();
+  written_ += bytes;
+  if (written_ < writing_.size()) return write_block();
+  writing_.clear();
   if (!queued_.empty()) return write_next();
   if (phase_ == Phase::kAnswer && ending_) answered();
 }

@@ -67,7 +67,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void finish_head(HttpResponse& response);
   void send(std::string_view bytes);
   void write_next();
-  void on_written(bool ok);
+  void write_block();
+  void on_written(bool ok, size_t bytes);
   void answered();
   void linger();
   void arm_ping();
@@ -96,6 +97,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string ping_;
   std::string origin_;  // of the page that asks; it was allowed
   std::string writing_, queued_;
+  size_t written_ = 0;  // of writing_
   size_t lingered_ = 0;
 };
 

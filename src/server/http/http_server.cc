@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/private_folder.h"
 #include "base/secret.h"
 #include "server/http/connection.h"
 
@@ -36,6 +37,10 @@ std::optional<asio::ssl::context> make_tls(const HttpServerOptions& options) {
   asio::ssl::context context(asio::ssl::context::tls_server);
   context.set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1 |
                       asio::ssl::context::no_compression);
+  struct stat about {};
+  if (::stat(options.tls_key.c_str(), &about) == 0 && (about.st_mode & 07) != 0)
+    fail(Errc::kInvalidArgument, "{}: everybody on this machine may read the key (mode {:o}); chmod 600 it",
+         options.tls_key, about.st_mode & 0777);
   error_code ec;
   context.use_certificate_chain_file(options.tls_certificate, ec);
   if (ec)
@@ -79,7 +84,8 @@ Local::acceptor listen_unix(asio::io_context& io, const std::string& path) {
     fail(Errc::kInvalidArgument, "{}: too long for a unix socket ({} bytes, at most {})", path, path.size(),
          sizeof(sockaddr_un::sun_path) - 1);
   std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !std::filesystem::exists(folder, ignored)) make_private_folder(folder);
   if (std::filesystem::is_socket(path, ignored)) {
     if (is_alive(io, path)) fail(Errc::kIo, "{}: another server listens there", path);
     ::unlink(path.c_str());

@@ -25,7 +25,7 @@ struct HttpLimits {
   // A body may take body_time and a second more for each of these bytes.
   std::chrono::milliseconds body_time{20'000};
   size_t body_bytes_per_second = size_t{64} << 10;
-  // A client that takes nothing for so long, or lets so much pile up, is cut.
+  // A client that takes nothing for so long (16 KiB, or what is left), or lets so much pile up, is cut.
   std::chrono::milliseconds write_time{30'000};
   size_t write_queue_bytes = size_t{1} << 20;
   std::chrono::milliseconds ping_time{10'000};  // of silence in a stream

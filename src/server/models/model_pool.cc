@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "base/error.h"
@@ -135,16 +136,69 @@ void ModelPool::make_room(const MemoryForecast& needed, const WeightsPtr& held, 
   }
 }
 
+ModelPool::Entry& ModelPool::find_or_throw(const std::string& name) {
+  if (Entry* entry = find(name)) return *entry;
+  std::string names;
+  for (const Entry& known : entries_) names += (names.empty() ? "" : ", ") + known.info.spec.name;
+  throw ApiError(404, "invalid_request_error",
+                 fmt::format("the model '{:.200}' does not exist here; there are: {}", name, names), "model",
+                 "model_not_found");
+}
+
+ModelPtr ModelPool::ready(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = find_or_throw(name);
+  if (entry.info.model == nullptr) throw ModelNotLoaded{entry.info.spec.name};
+  entry.info.used = std::chrono::steady_clock::now();
+  return entry.info.model;
+}
+
+bool ModelPool::load_then(const std::string& name, Then then) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_ || waiters_.size() >= kWaitersMax) return false;
+  waiters_.push_back({name, std::move(then)});
+  if (!loader_.joinable()) loader_ = std::thread([this] { run_loader(); });
+  wanted_.notify_one();
+  return true;
+}
+
+// All who wait for a model hear of it together, so it is loaded once, and fails once, for all of them.
+void ModelPool::run_loader() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wanted_.wait(lock, [&] { return stopping_ || !waiters_.empty(); });
+    if (stopping_) return;
+    const std::string name = waiters_.front().name;
+    lock.unlock();
+    std::optional<ApiError> error;
+    ModelPtr model;  // held until they have it: nobody may unload it in between
+    try {
+      model = acquire(name);
+    } catch (const ApiError& failed) {
+      error = failed;
+    } catch (const std::exception& failed) {
+      error = cannot_load(name, failed.what());
+    }
+    lock.lock();
+    std::list<Waiter> told;
+    for (auto it = waiters_.begin(); it != waiters_.end();) {
+      const auto next = std::next(it);
+      if (it->name == name) told.splice(told.end(), waiters_, it);
+      it = next;
+    }
+    lock.unlock();
+    for (const Waiter& waiter : told) waiter.then(error ? &*error : nullptr);
+    told.clear();
+    model.reset();
+    lock.lock();
+  }
+}
+
+ModelPool::~ModelPool() { clear(); }
+
 ModelPtr ModelPool::acquire(const std::string& name) {
   std::unique_lock lock(mutex_);
-  Entry* entry = find(name);
-  if (entry == nullptr) {
-    std::string names;
-    for (const Entry& known : entries_) names += (names.empty() ? "" : ", ") + known.info.spec.name;
-    throw ApiError(404, "invalid_request_error",
-                   fmt::format("the model '{:.200}' does not exist here; there are: {}", name, names),
-                   "model", "model_not_found");
-  }
+  Entry* entry = &find_or_throw(name);
   loaded_.wait(lock, [&] { return entry->info.model != nullptr || !loading_; });
   if (entry->info.model == nullptr) {
     loading_ = true;
@@ -211,6 +265,13 @@ bool ModelPool::has(const std::string& name) const {
 }
 
 void ModelPool::clear() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wanted_.notify_all();
+  if (loader_.joinable()) loader_.join();
+  waiters_.clear();
   std::vector<ModelPtr> gone;
   const std::lock_guard lock(mutex_);
   for (Entry& entry : entries_) {

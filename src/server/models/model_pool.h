@@ -7,8 +7,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "server/api/api_error.h"
 #include "server/models/served_model.h"
 
 namespace butterfly::server {
@@ -28,8 +30,13 @@ struct ModelInfo {
   ModelPtr model;   // if ready
 };
 
-// Thread-safe. Loading blocks the thread that asks, and others that ask for the same model; at most one loads
-// at a time.
+// Thrown by ModelPool::ready(): ask again when it is loaded.
+struct ModelNotLoaded {
+  std::string name;  // of the entry
+};
+
+// Thread-safe. At most one model loads at a time: on the thread that acquires it, or on the pool's own for
+// those who do not want to wait.
 class ModelPool {
  public:
   // How a model is made; tests count and fail.
@@ -48,17 +55,26 @@ class ModelPool {
   // while it is used: it is what makes a model not idle. Throws ApiError 404 (no such model) or 503 (it
   // cannot be loaded now).
   ModelPtr acquire(const std::string& name);
+  // The same for threads that must not wait: throws ModelNotLoaded where acquire() would load or wait.
+  ModelPtr ready(const std::string& name);
+  // Loads it on the pool's own thread, if need be, and calls `then` from there: with the error, or with null
+  // when the model is there. False: too many wait already.
+  using Then = std::function<void(const ApiError* error)>;
+  bool load_then(const std::string& name, Then then);
   // False if it is in use or not loaded.
   bool unload(const std::string& name);
   std::vector<ModelInfo> list() const;
   bool has(const std::string& name) const;
   void clear();  // unloads all, also those in use: for the end
+  ~ModelPool();
 
  private:
   struct Entry {
     ModelInfo info;
   };
   Entry* find(const std::string& name);
+  Entry& find_or_throw(const std::string& name);
+  void run_loader();
   // The weights of a loaded model over the same file; null: none is.
   WeightsPtr weights_for(const ModelSpec& spec) const;
   // Weights that several models hold count once. `held`: what the model to come shares.
@@ -72,6 +88,16 @@ class ModelPool {
   std::condition_variable loaded_;
   bool loading_ = false;
   std::list<Entry> entries_;
+
+  struct Waiter {
+    std::string name;
+    Then then;
+  };
+  static constexpr size_t kWaitersMax = 256;
+  std::list<Waiter> waiters_;  // first come first
+  std::condition_variable wanted_;
+  bool stopping_ = false;
+  std::thread loader_;  // from the first waiter on
 };
 
 }  // namespace butterfly::server

@@ -78,6 +78,7 @@ ModelOptions model_options(const Settings& settings) {
   scheduler.waiting_max = settings.queue > 0 ? settings.queue : settings.parallel;
   scheduler.waiting_tokens_max = settings.queue_tokens;
   scheduler.reuse_prefix = !settings.no_prefix_reuse;
+  scheduler.share_prefixes = settings.share_prefixes;
   scheduler.speculate = !settings.no_speculation;
   options.access = settings.no_mmap ? FileAccess::kRead : FileAccess::kMap;
   options.load_threads = settings.threads;

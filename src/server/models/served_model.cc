@@ -98,6 +98,8 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, run
 void ServedModel::read_template() {
   const std::string source = loaded_->file.metadata().string_or("tokenizer.chat_template", "");
   prompter_ = std::make_unique<model::ChatPrompter>(tokenizer(), source);
+  family_ = &family_of(source);
+  reasoning_marks_ = reasoning_marks_of(source);
   if (!prompter_->own_template())
     log_info("{}: has no chat template; conversations are written as ChatML", spec_.name);
 }

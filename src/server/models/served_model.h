@@ -12,6 +12,7 @@
 #include "model/grammar/structured_output.h"
 #include "runtime/engine/local_engine.h"
 #include "runtime/layers/loaded_model.h"
+#include "server/tools/chat_family.h"
 
 namespace butterfly::runtime {
 class ClusterHost;
@@ -56,6 +57,9 @@ class ServedModel {
   const runtime::LoadedModel& loaded() const { return *loaded_; }
   const model::Tokenizer& tokenizer() const { return loaded_->tokenizer_or_throw(); }
   const model::ChatPrompter& prompter() const { return *prompter_; }
+  // How it writes calls and reasoning, as far as its template tells.
+  const ChatFamily& family() const { return *family_; }
+  const ReasoningMarks* reasoning_marks() const { return reasoning_marks_; }  // null: it has none
   runtime::Engine& engine() { return *engine_; }
   // The vocabulary as a tree takes memory and time, so it is made when the first rules come.
   model::GrammarCompiler& grammars();
@@ -71,6 +75,8 @@ class ServedModel {
   const ModelSpec spec_;
   std::unique_ptr<runtime::LoadedModel> loaded_;
   std::unique_ptr<model::ChatPrompter> prompter_;
+  const ChatFamily* family_ = nullptr;
+  const ReasoningMarks* reasoning_marks_ = nullptr;
   std::shared_ptr<runtime::Engine> engine_;
   model::GrammarOptions grammar_options_;
   std::once_flag grammars_made_;

@@ -29,12 +29,15 @@ class ChatAnswer final : public ChoicesAnswer {
       send_delta(choice, {{"role", "assistant"}, {"content", ""}, {"refusal", nullptr}});
   }
 
-  void on_delta(Choice& choice, std::string_view text, const std::vector<ToolCall>& calls,
+  void on_delta(Choice& choice, const ParsedText& delta,
                 const std::vector<runtime::TokenEvent>& tokens) override {
     if (!streams()) return;
     const bool logprobs = generation().request.logprobs;
-    if (!text.empty() || (logprobs && !tokens.empty()))
-      send_delta(choice, {{"content", text}}, logprobs ? chat_logprobs(model().tokenizer(), tokens) : Json());
+    const std::vector<ToolCall>& calls = delta.calls;
+    if (!delta.reasoning.empty()) send_delta(choice, {{"reasoning_content", delta.reasoning}});
+    if (!delta.text.empty() || (logprobs && !tokens.empty()))
+      send_delta(choice, {{"content", delta.text}},
+                 logprobs ? chat_logprobs(model().tokenizer(), tokens) : Json());
     // A call in two pieces: who is called, then with what. Clients put arguments together themselves.
     size_t index = choice.calls.size() - calls.size();
     for (const ToolCall& call : calls) {
@@ -62,6 +65,7 @@ class ChatAnswer final : public ChoicesAnswer {
                     {"content", choice.text},
                     {"refusal", nullptr},
                     {"annotations", Json::array()}};
+    if (!choice.reasoning.empty()) message["reasoning_content"] = choice.reasoning;
     if (!choice.calls.empty()) {
       if (choice.text.empty()) message["content"] = nullptr;
       message["tool_calls"] = Json::array();
@@ -80,20 +84,21 @@ class ChatAnswer final : public ChoicesAnswer {
 void chat_completions(ServerContext& context, ExchangePtr exchange) {
   const Json body = body_of(*exchange);
   const Fields fields(body, kChatFields);
+  if (fields.has("functions"))
+    bad_field("functions", "is the old form of tools: send tools, each a function");
+  if (fields.has("function_call")) bad_field("function_call", "is the old form of tool_choice: send that");
   Generation generation = new_generation(context, *exchange, fields.string("model"));
   read_sampling(fields, generation);
   const ToolRequest tools =
       read_tools(fields.find("tools"), fields.find("tool_choice"), fields.boolean("parallel_tool_calls"));
-  set_rules(fields.string("grammar"), read_response_format(fields.find("response_format"), "response_format"),
-            tools, generation);
+  set_rules(read_rules(fields, fields.find("response_format"), "response_format"), tools, generation);
   model::ChatRequest conversation;
   conversation.messages = fields.find("messages");
   conversation.tools = tools.tools;
   Json extra = fields.has("chat_template_kwargs") ? *fields.find("chat_template_kwargs") : Json::object();
-  if (const std::string effort = fields.string("reasoning_effort"); !effort.empty())
-    extra["reasoning_effort"] = effort;
+  const ReasoningRequest reasoning = read_reasoning(fields, extra);
   conversation.extra = &extra;
-  generation.prompts.push_back(chat_prompt(generation, conversation));
+  set_chat_prompt(conversation, reasoning, generation);
 
   generation.request.top_logprobs = static_cast<size_t>(fields.integer("top_logprobs"));
   generation.request.logprobs = fields.boolean("logprobs");

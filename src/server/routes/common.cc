@@ -27,10 +27,11 @@ Json body_of(const Exchange& exchange) {
 
 Generation new_generation(ServerContext& context, const Exchange& exchange, const std::string& model) {
   Generation generation;
-  generation.model = context.models->acquire(model);
+  generation.model = context.models->ready(model);
   uint64_t owner = 0;
   context.access.check_key(exchange.request(), &owner);
   generation.request.client = owner;
+  generation.lease = context.quotas->begin(owner, SystemClock::instance().now());
   if (context.settings.request_seconds > 0)
     generation.request.deadline =
         SystemClock::instance().now() + std::chrono::seconds(context.settings.request_seconds);

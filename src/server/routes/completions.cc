@@ -26,11 +26,11 @@ class CompletionAnswer final : public ChoicesAnswer {
     for (const Choice& choice : choices()) send(choice, {{"text", prompt_text(choice)}}, nullptr, nullptr);
   }
 
-  void on_delta(Choice& choice, std::string_view text, const std::vector<ToolCall>&,
+  void on_delta(Choice& choice, const ParsedText& delta,
                 const std::vector<runtime::TokenEvent>& tokens) override {
     if (streams())
-      send(choice, {{"text", text}},
-           logprobs() ? logprobs_of(tokens, choice.text.size() - text.size()) : Json(), nullptr);
+      send(choice, {{"text", delta.text}},
+           logprobs() ? logprobs_of(tokens, choice.text.size() - delta.text.size()) : Json(), nullptr);
   }
 
   void on_choice_end(Choice& choice) override {
@@ -95,10 +95,9 @@ void completions(ServerContext& context, ExchangePtr exchange) {
   const Fields fields(body, kCompletionFields);
   Generation generation = new_generation(context, *exchange, fields.string("model"));
   read_sampling(fields, generation);
-  generation.prompts =
-      read_prompts(*fields.find("prompt"), "prompt", kPromptsMax, generation.model->tokenizer());
-  set_rules(fields.string("grammar"), read_response_format(fields.find("response_format"), "response_format"),
-            {}, generation);
+  generation.prompts = read_prompts(*fields.find("prompt"), "prompt", kPromptsMax,
+                                    generation.model->tokenizer(), fields.boolean("parse_special"));
+  set_rules(read_rules(fields, fields.find("response_format"), "response_format"), {}, generation);
   const StreamOptions options = read_stream_options(fields);
   const bool echo = fields.boolean("echo");
   if (const auto count = fields.maybe_integer("logprobs")) {

@@ -15,11 +15,15 @@ constexpr size_t kInputsMax = 2048;
 class EmbeddingAnswer final : public Answer {
  public:
   EmbeddingAnswer(ExchangePtr exchange, Generation generation, ErrorShape shape, bool base64,
-                  size_t dimensions)
-      : Answer(std::move(exchange), std::move(generation), shape), base64_(base64), dimensions_(dimensions) {}
+                  size_t dimensions, bool single = false)
+      : Answer(std::move(exchange), std::move(generation), shape),
+        base64_(base64),
+        dimensions_(dimensions),
+        single_(single) {}
 
  private:
   void on_complete() override {
+    if (single_) return respond_json(exchange(), to_text({{"embedding", vector_of(choices()[0])}}));
     if (shape() == ErrorShape::kOllama) return respond_json(exchange(), to_text(ollama()));
     Json data = Json::array();
     for (const Choice& choice : choices())
@@ -51,6 +55,7 @@ class EmbeddingAnswer final : public Answer {
 
   const bool base64_;
   const size_t dimensions_;
+  const bool single_;  // Ollama's old form: one text, one vector
 };
 
 size_t dimensions_of(const Fields& fields, const Generation& generation) {
@@ -92,6 +97,17 @@ void ollama_embed(ServerContext& context, ExchangePtr exchange) {
   const size_t dimensions = dimensions_of(fields, generation);
   std::make_shared<EmbeddingAnswer>(std::move(exchange), std::move(generation), ErrorShape::kOllama, false,
                                     dimensions)
+      ->start();
+}
+
+void ollama_embeddings(ServerContext& context, ExchangePtr exchange) {
+  const Json body = body_of(*exchange);
+  const Fields fields(body, kOllamaEmbeddingFields);
+  Generation generation = new_generation(context, *exchange, fields.string("model"));
+  generation.request.kind = runtime::RequestKind::kEmbed;
+  generation.prompts = read_prompts(*fields.find("prompt"), "prompt", 1, generation.model->tokenizer());
+  std::make_shared<EmbeddingAnswer>(std::move(exchange), std::move(generation), ErrorShape::kOllama, false, 0,
+                                    true)
       ->start();
 }
 

@@ -1,6 +1,7 @@
 // GET /v1/models and /v1/models/{id}.
 #include <nlohmann/json.hpp>
 
+#include "server/generation/pieces.h"
 #include "server/routes/route_table.h"
 #include "server/routes/routes.h"
 
@@ -14,6 +15,10 @@ Json model_json(const ServerContext& context, const ModelInfo& info) {
                {"object", "model"},
                {"created", created},
                {"owned_by", "butterfly"},
+               // What Anthropic's clients look for.
+               {"type", "model"},
+               {"display_name", info.spec.name},
+               {"created_at", rfc3339(context.started)},
                {"status", model_state_name(info.state)}};
   if (!info.spec.parent.empty()) json["parent"] = info.spec.parent;
   if (info.model != nullptr) json["max_model_len"] = info.model->engine().context();
@@ -25,7 +30,13 @@ Json model_json(const ServerContext& context, const ModelInfo& info) {
 void list_models(ServerContext& context, ExchangePtr exchange) {
   Json data = Json::array();
   for (const ModelInfo& info : context.models->list()) data.push_back(model_json(context, info));
-  respond_json(*exchange, to_text({{"object", "list"}, {"data", std::move(data)}}));
+  const Json first = data.empty() ? Json() : data.front()["id"],
+             last = data.empty() ? Json() : data.back()["id"];
+  respond_json(*exchange, to_text({{"object", "list"},
+                                   {"data", std::move(data)},
+                                   {"has_more", false},
+                                   {"first_id", first},
+                                   {"last_id", last}}));
 }
 
 void show_model(ServerContext& context, ExchangePtr exchange) {

@@ -21,17 +21,16 @@ class OllamaAnswer final : public Answer {
     if (stream_) exchange().begin(ndjson_head(), "");  // a line of its own would break readers: no pings
   }
 
-  void on_delta(Choice&, std::string_view text, const std::vector<ToolCall>& calls,
-                const std::vector<runtime::TokenEvent>&) override {
+  void on_delta(Choice&, const ParsedText& delta, const std::vector<runtime::TokenEvent>&) override {
     if (!stream_) return;
-    Json line = piece(text, calls);
+    Json line = piece(delta);
     line["done"] = false;
     exchange().write(to_text(line) + "\n");
   }
 
   void on_complete() override {
     const Choice& choice = choices()[0];
-    Json last = stream_ ? piece("", {}) : piece(choice.text, choice.calls);
+    Json last = piece(stream_ ? ParsedText{} : ParsedText{choice.reasoning, choice.text, choice.calls});
     const runtime::FinishEvent& finish = choice.finish;
     const Duration prompt_time = finish.timings.first_token - finish.timings.queued;
     last["done_reason"] = choice.finish_reason() == "length" ? "length" : "stop";
@@ -53,14 +52,16 @@ class OllamaAnswer final : public Answer {
     exchange().end();
   }
 
-  Json piece(std::string_view text, const std::vector<ToolCall>& calls) const {
+  Json piece(const ParsedText& delta) const {
     Json json = {{"model", model().name()}, {"created_at", rfc3339_now()}};
     if (!chat_) {
-      json["response"] = text;
+      json["response"] = delta.text;
+      if (!delta.reasoning.empty()) json["thinking"] = delta.reasoning;
       return json;
     }
-    json["message"] = {{"role", "assistant"}, {"content", text}};
-    for (const ToolCall& call : calls)
+    json["message"] = {{"role", "assistant"}, {"content", delta.text}};
+    if (!delta.reasoning.empty()) json["message"]["thinking"] = delta.reasoning;
+    for (const ToolCall& call : delta.calls)
       json["message"]["tool_calls"].push_back(
           {{"function", {{"name", call.name}, {"arguments", json_of_text_or_none<Json>(call.arguments)}}}});
     return json;
@@ -93,13 +94,13 @@ void ollama_chat(ServerContext& context, ExchangePtr exchange) {
   }
   const std::string grammar = read_ollama_options(fields.find("options"), generation);
   const ToolRequest tools = read_tools(fields.find("tools"), nullptr, true);
-  set_rules(grammar, read_ollama_format(fields.find("format")), tools, generation);
+  set_rules(read_ollama_rules(fields.find("format"), grammar), tools, generation);
   const Json extra = template_variables(fields);
   model::ChatRequest conversation;
   conversation.messages = messages;
   conversation.tools = tools.tools;
   conversation.extra = &extra;
-  generation.prompts.push_back(chat_prompt(generation, conversation));
+  set_chat_prompt(conversation, {}, generation);
   std::make_shared<OllamaAnswer>(std::move(exchange), std::move(generation), fields.boolean("stream"), true)
       ->start();
 }
@@ -116,7 +117,7 @@ void ollama_generate(ServerContext& context, ExchangePtr exchange) {
                                             {"done_reason", "load"},
                                             {"done", true}}));
   const std::string grammar = read_ollama_options(fields.find("options"), generation);
-  set_rules(grammar, read_ollama_format(fields.find("format")), {}, generation);
+  set_rules(read_ollama_rules(fields.find("format"), grammar), {}, generation);
   if (fields.boolean("raw") || !generation.model->prompter().own_template()) {
     generation.prompts = read_prompts(Json(prompt), "prompt", 1, generation.model->tokenizer());
   } else {
@@ -127,7 +128,7 @@ void ollama_generate(ServerContext& context, ExchangePtr exchange) {
     model::ChatRequest conversation;
     conversation.messages = &messages;
     conversation.extra = &extra;
-    generation.prompts.push_back(chat_prompt(generation, conversation));
+    set_chat_prompt(conversation, {}, generation);
   }
   std::make_shared<OllamaAnswer>(std::move(exchange), std::move(generation), fields.boolean("stream"), false)
       ->start();

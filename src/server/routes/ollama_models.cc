@@ -8,14 +8,11 @@
 
 #include "base/units.h"
 #include "server/api/fields.h"
+#include "server/generation/pieces.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {
 namespace {
-
-std::string rfc3339(std::chrono::system_clock::time_point time) {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
-}
 
 std::string modified(const ModelSpec& spec) {
   std::error_code failed;
@@ -106,7 +103,7 @@ void ollama_show(ServerContext& context, ExchangePtr exchange) {
   const Json body = body_of(*exchange);
   const Fields fields(body, kOllamaShowFields);
   const std::string name = fields.has("model") ? fields.string("model") : fields.string("name");
-  const ModelPtr model = context.models->acquire(name);
+  const ModelPtr model = context.models->ready(name);
   ModelInfo info;
   info.spec = model->spec();
   info.model = model;
@@ -130,6 +127,30 @@ void ollama_show(ServerContext& context, ExchangePtr exchange) {
                                    {"model_info", std::move(facts)},
                                    {"capabilities", std::move(capabilities)},
                                    {"modified_at", modified(info.spec)}}));
+}
+
+// Clients pull before they ask. What is here is here; nothing is fetched for anybody.
+void ollama_pull(ServerContext& context, ExchangePtr exchange) {
+  const Json body = body_of(*exchange);
+  const Fields fields(body, kOllamaNameFields);
+  const std::string name = fields.has("model") ? fields.string("model") : fields.string("name");
+  if (name.empty() || !context.models->has(name))
+    throw ApiError(
+        404, "invalid_request_error",
+        fmt::format("the model '{:.200}' is not here, and this server fetches none: start it with -m FILE",
+                    name),
+        "model", "model_not_found");
+  if (!fields.boolean("stream")) return respond_json(*exchange, to_text({{"status", "success"}}));
+  exchange->begin(ndjson_head(), "");
+  exchange->write(to_text({{"status", "success"}}) + "\n");
+  exchange->end();
+}
+
+void ollama_no_store(ServerContext&, ExchangePtr exchange) {
+  throw ApiError(
+      501, "invalid_request_error",
+      fmt::format("{} is not for clients here: the models are those the server was started with (-m)",
+                  exchange->request().path));
 }
 
 }  // namespace butterfly::server

@@ -52,7 +52,8 @@ class ResponseAnswer final : public Answer {
       : Answer(std::move(exchange), std::move(generation), ErrorShape::kOpenAi),
         response_(std::move(response)),
         stream_(stream),
-        message_id_(new_answer_id("msg_")) {
+        message_id_(new_answer_id("msg_")),
+        reasoning_id_(new_answer_id("rs_")) {
     response_["created_at"] = created_;
   }
 
@@ -64,9 +65,11 @@ class ResponseAnswer final : public Answer {
     event("response.in_progress", {{"response", response_}});
   }
 
-  void on_delta(Choice& choice, std::string_view text, const std::vector<ToolCall>& calls,
-                const std::vector<runtime::TokenEvent>&) override {
+  void on_delta(Choice& choice, const ParsedText& delta, const std::vector<runtime::TokenEvent>&) override {
     if (!stream_) return;
+    const std::string& text = delta.text;
+    if (!delta.reasoning.empty()) stream_reasoning(delta.reasoning);
+    if (reasoning_open_ && (!text.empty() || !delta.calls.empty())) close_reasoning(choice.reasoning);
     if (!text.empty()) {
       if (!message_open_) open_message();
       event("response.output_text.delta", {{"item_id", message_id_},
@@ -75,7 +78,7 @@ class ResponseAnswer final : public Answer {
                                            {"delta", text},
                                            {"logprobs", Json::array()}});
     }
-    for (const ToolCall& call : calls) {
+    for (const ToolCall& call : delta.calls) {
       if (message_open_) close_message(choice.text);
       const size_t index = outputs_++;
       Json item = call_item(call);
@@ -94,6 +97,7 @@ class ResponseAnswer final : public Answer {
   void on_complete() override {
     const Choice& choice = choices()[0];
     if (stream_) {
+      if (reasoning_open_) close_reasoning(choice.reasoning);
       if (!message_open_ && choice.calls.empty()) open_message();
       if (message_open_) close_message(choice.text);
     }
@@ -101,6 +105,7 @@ class ResponseAnswer final : public Answer {
     response_["status"] = whole ? "completed" : "incomplete";
     if (!whole) response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
     Json output = Json::array();
+    if (!choice.reasoning.empty()) output.push_back(reasoning_item(choice.reasoning, "completed"));
     if (!choice.text.empty() || choice.calls.empty()) output.push_back(message_item(choice.text));
     for (const ToolCall& call : choice.calls) output.push_back(call_item(call));
     response_["output"] = std::move(output);
@@ -121,6 +126,36 @@ class ResponseAnswer final : public Answer {
     response_["error"] = {{"code", "server_error"}, {"message", error.what()}};
     event("response.failed", {{"response", response_}});
     exchange().end();
+  }
+
+  void stream_reasoning(const std::string& text) {
+    if (!reasoning_open_) {
+      reasoning_open_ = true;
+      reasoning_index_ = outputs_++;
+      event("response.output_item.added",
+            {{"output_index", reasoning_index_}, {"item", reasoning_item("", "in_progress")}});
+    }
+    event("response.reasoning_text.delta", {{"item_id", reasoning_id_},
+                                            {"output_index", reasoning_index_},
+                                            {"content_index", 0},
+                                            {"delta", text}});
+  }
+
+  void close_reasoning(const std::string& text) {
+    reasoning_open_ = false;
+    event("response.reasoning_text.done", {{"item_id", reasoning_id_},
+                                           {"output_index", reasoning_index_},
+                                           {"content_index", 0},
+                                           {"text", text}});
+    event("response.output_item.done",
+          {{"output_index", reasoning_index_}, {"item", reasoning_item(text, "completed")}});
+  }
+
+  Json reasoning_item(const std::string& text, const char* status) const {
+    Json content = Json::array();
+    if (!text.empty()) content.push_back({{"type", "reasoning_text"}, {"text", text}});
+    return {{"type", "reasoning"},           {"id", reasoning_id_},          {"summary", Json::array()},
+            {"content", std::move(content)}, {"encrypted_content", nullptr}, {"status", status}};
   }
 
   void open_message() {
@@ -175,10 +210,28 @@ class ResponseAnswer final : public Answer {
 
   Json response_;
   const bool stream_;
-  const std::string message_id_;
-  bool message_open_ = false;
-  size_t message_index_ = 0, outputs_ = 0, sequence_ = 0;
+  const std::string message_id_, reasoning_id_;
+  bool message_open_ = false, reasoning_open_ = false;
+  size_t message_index_ = 0, reasoning_index_ = 0, outputs_ = 0, sequence_ = 0;
 };
+
+// A part of the assistant's turn: what it says, calls and reasons is one message to templates.
+Json& assistant_turn(Json& messages) {
+  if (messages.empty() || messages.back()["role"] != Json("assistant"))
+    messages.push_back({{"role", "assistant"}, {"content", ""}});
+  return messages.back();
+}
+
+// The text of what it thought, as we gave it out; others' may be sealed.
+std::string reasoning_text(const Json& item) {
+  std::string text;
+  const Json content = item.value("content", Json());
+  if (content.is_array())
+    for (const Json& part : content)
+      if (part.is_object() && part.contains("text") && part["text"].is_string())
+        text += part["text"].get<std::string>();
+  return text;
+}
 
 // "input" as messages of chat.
 Json messages_of(const Json& input, const std::string& instructions) {
@@ -188,30 +241,38 @@ Json messages_of(const Json& input, const std::string& instructions) {
     messages.push_back({{"role", "user"}, {"content", input}});
     return messages;
   }
-  if (!input.is_array() || input.empty()) bad_field("input", "expected a string or an array of messages");
+  if (!input.is_array()) bad_field("input", "expected a string or an array of messages");
   for (size_t i = 0; i < input.size(); ++i) {
     const Json& item = input[i];
     const std::string place = fmt::format("input[{}]", i);
     if (!item.is_object()) bad_field(place, "expected an object");
     const Json type = item.value("type", Json("message"));
     if (type == Json("message")) {
-      messages.push_back(
-          {{"role", item.value("role", Json())}, {"content", item.value("content", Json(""))}});
+      const Json role = item.value("role", Json()), content = item.value("content", Json(""));
+      // Reasoning and words of one turn come as two items.
+      const bool joins = role == Json("assistant") && !messages.empty() && messages.back()["role"] == role &&
+                         messages.back()["content"] == Json("") && !messages.back().contains("tool_calls");
+      if (joins) {
+        messages.back()["content"] = content;
+      } else {
+        messages.push_back({{"role", role}, {"content", content}});
+      }
     } else if (type == Json("function_call")) {
-      messages.push_back(
-          {{"role", "assistant"},
-           {"content", ""},
-           {"tool_calls", Json::array({{{"id", item.value("call_id", Json(""))},
-                                        {"type", "function"},
-                                        {"function",
-                                         {{"name", item.value("name", Json())},
-                                          {"arguments", item.value("arguments", Json("{}"))}}}}})}});
+      assistant_turn(messages)["tool_calls"].push_back(
+          {{"id", item.value("call_id", Json(""))},
+           {"type", "function"},
+           {"function",
+            {{"name", item.value("name", Json())}, {"arguments", item.value("arguments", Json("{}"))}}}});
     } else if (type == Json("function_call_output")) {
       messages.push_back({{"role", "tool"},
                           {"tool_call_id", item.value("call_id", Json(""))},
                           {"content", item.value("output", Json(""))}});
+    } else if (type == Json("reasoning")) {
+      if (const std::string text = reasoning_text(item); !text.empty()) {
+        messages.push_back({{"role", "assistant"}, {"content", ""}, {"reasoning_content", text}});
+      }
     } else {
-      bad_field(place + ".type", "expected message, function_call or function_call_output");
+      bad_field(place + ".type", "expected message, function_call, function_call_output or reasoning");
     }
   }
   return messages;
@@ -222,8 +283,10 @@ Json chat_tools(const Json* tools) {
   Json list = Json::array();
   for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
     Json function = (*tools)[i];
-    if (!function.is_object() || function.value("type", Json("function")) != Json("function"))
-      bad_field(fmt::format("tools[{}].type", i), "only functions are supported");
+    if (!function.is_object()) bad_field(fmt::format("tools[{}]", i), "expected an object");
+    // Tools that OpenAI's own servers would run (web_search, local_shell) come with every request of some
+    // clients; no model here can call them.
+    if (function.value("type", Json("function")) != Json("function")) continue;
     if (function.contains("function")) {
       list.push_back(std::move(function));
       continue;
@@ -235,12 +298,38 @@ Json chat_tools(const Json* tools) {
   return list;
 }
 
+// An answer to nothing: nothing, and no work.
+void answer_probe(Exchange& exchange, Json response, bool stream) {
+  response["status"] = "completed";
+  response["usage"] = {{"input_tokens", 0},
+                       {"input_tokens_details", {{"cached_tokens", 0}}},
+                       {"output_tokens", 0},
+                       {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                       {"total_tokens", 0}};
+  if (!stream) return respond_json(exchange, to_text(response));
+  exchange.begin(sse_head(), std::string(kPing));
+  size_t sequence = 0;
+  for (const char* type : {"response.created", "response.completed"})
+    exchange.write(
+        sse_event(type, {{"type", type}, {"sequence_number", sequence++}, {"response", response}}));
+  exchange.end();
+}
+
 }  // namespace
 
 void responses(ServerContext& context, ExchangePtr exchange) {
   const Json body = body_of(*exchange);
   const Fields fields(body, kResponseFields);
+  if (!fields.string("previous_response_id").empty())
+    throw ApiError(400, "invalid_request_error",
+                   "previous_response_id: this server keeps nothing between requests; send the whole "
+                   "conversation in input",
+                   "previous_response_id", "previous_response_not_found");
   Generation generation = new_generation(context, *exchange, fields.string("model"));
+  // Some clients ask with nothing to see whether anybody is there.
+  if (const Json& input = *fields.find("input"); (input.is_array() || input.is_string()) && input.empty())
+    return answer_probe(*exchange, blank_response(body, fields, generation.model->name()),
+                        fields.boolean("stream"));
   read_sampling(fields, generation);
   if (generation.n != 1) bad_field("n", "expected 1");
   if (const auto count = fields.maybe_integer("max_output_tokens"))
@@ -250,13 +339,23 @@ void responses(ServerContext& context, ExchangePtr exchange) {
       read_tools(&tool_list, fields.find("tool_choice"), fields.boolean("parallel_tool_calls"));
   const Json* text = fields.find("text");
   const Json* format = text != nullptr && text->contains("format") ? &(*text)["format"] : nullptr;
-  set_rules(fields.string("grammar"), read_response_format(format, "text.format"), tools, generation);
+  set_rules(read_rules(fields, format, "text.format"), tools, generation);
   const Json messages = messages_of(*fields.find("input"), fields.string("instructions"));
   model::ChatRequest conversation;
   conversation.messages = &messages;
   conversation.tools = tools.tools;
-  conversation.extra = fields.find("chat_template_kwargs");
-  generation.prompts.push_back(chat_prompt(generation, conversation));
+  Json extra = fields.has("chat_template_kwargs") ? *fields.find("chat_template_kwargs") : Json::object();
+  ReasoningRequest reasoning;
+  if (const Json* asked = fields.find("reasoning")) {
+    const Json effort = asked->value("effort", Json());
+    if (effort == Json("none") || effort == Json("minimal")) {
+      if (!extra.contains("enable_thinking")) extra["enable_thinking"] = false;
+    } else if (effort.is_string()) {
+      extra["reasoning_effort"] = effort;
+    }
+  }
+  conversation.extra = &extra;
+  set_chat_prompt(conversation, reasoning, generation);
   Json response = blank_response(body, fields, generation.model->name());
   std::make_shared<ResponseAnswer>(std::move(exchange), std::move(generation), std::move(response),
                                    fields.boolean("stream"))

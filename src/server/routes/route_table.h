@@ -19,6 +19,7 @@ enum RouteFlag : unsigned {
   kQuick = 2,        // runs on the network's thread: it never waits and never works
   kOllamaShape = 4,  // of errors
   kManagement = 8,   // only on the unix socket
+  kAnthropicShape = 16,
 };
 
 struct Route {

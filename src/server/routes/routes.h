@@ -12,11 +12,14 @@ using RouteFunction = void(ServerContext& context, ExchangePtr exchange);
 
 // OpenAI's.
 RouteFunction list_models, show_model, chat_completions, completions, embeddings, responses;
+// Anthropic's.
+RouteFunction messages, count_message_tokens;
 // llama.cpp's and vLLM's.
-RouteFunction health, metrics, tokenize, detokenize;
+RouteFunction health, metrics, tokenize, detokenize, llama_props, llama_slots, llama_apply_template,
+    llama_completion, llama_infill;
 // Ollama's.
 RouteFunction ollama_root, ollama_version, ollama_tags, ollama_ps, ollama_show, ollama_chat, ollama_generate,
-    ollama_embed;
+    ollama_embed, ollama_embeddings, ollama_pull, ollama_no_store;
 // Of the cluster, where there is one.
 RouteFunction cluster_status, cluster_events, cluster_remove;
 // For the operator, on the unix socket.

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/private_folder.h"
 #include "cluster/partition/partitioner.h"
 
 namespace butterfly::server {
@@ -65,7 +66,16 @@ const SettingRow kSettings[] = {
      SIZE_MAX >> 1},
     {"--no-prefix-reuse", "no_prefix_reuse", "", "Engine", "Compute every prompt from its beginning",
      &S::no_prefix_reuse},
+    {"--share-prefixes", "share_prefixes", "", "Engine",
+     "Let API keys reuse each other's prompts: saves work, and shows each what the others began with",
+     &S::share_prefixes},
     {"--no-speculation", "no_speculation", "", "Engine", "Never guess tokens ahead", &S::no_speculation},
+    {"--key-requests", "key_requests", "N", "Engine", "Requests a minute of one API key; 0: no bound",
+     &S::key_requests, 0, 1 << 24},
+    {"--key-tokens", "key_tokens", "N", "Engine", "Tokens a minute of one API key, read and written",
+     &S::key_tokens, 0, SIZE_MAX >> 1},
+    {"--key-parallel", "key_parallel", "N", "Engine", "Requests of one API key at once", &S::key_parallel, 0,
+     1 << 16},
     {"--request-time", "request_time", "SECONDS", "Engine", "A request ends after so long; 0: no bound",
      &S::request_seconds, 0, 1 << 24},
     {"--drain-time", "drain_time", "SECONDS", "Engine", "After SIGTERM running requests have so long",
@@ -234,6 +244,15 @@ std::filesystem::path default_management_path(size_t port) {
     folder = std::filesystem::temp_directory_path() / fmt::format("butterfly-{}", getuid());
   }
   return folder / fmt::format("serve-{}.sock", port);
+}
+
+void check_management_folder(const std::filesystem::path& socket) {
+  try {
+    make_private_folder(socket.parent_path());
+  } catch (const Error& error) {
+    fail(error.code(), "{}; remove it, set XDG_RUNTIME_DIR, or choose a place with --management PATH",
+         error.what());
+  }
 }
 
 }  // namespace butterfly::server

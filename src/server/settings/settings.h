@@ -40,9 +40,13 @@ struct Settings {
   size_t queue = 0;  // 0: so many that waiting takes less than the answer: see model_options()
   size_t queue_tokens = 1 << 18;
   bool no_prefix_reuse = false;
+  bool share_prefixes = false;
   bool no_speculation = false;
   std::string memory;  // "12GiB": bound for all models together; empty: what the machine has free
   size_t request_seconds = 0;
+  size_t key_requests = 0;  // a minute, of each API key; 0: no bound
+  size_t key_tokens = 0;
+  size_t key_parallel = 0;
   size_t drain_seconds = 60;
   size_t connections = 4096;
 
@@ -84,7 +88,9 @@ void read_settings_file(const std::filesystem::path& file, const std::set<std::s
 std::string settings_as_toml(const Settings& settings);
 
 // Where a server on this port has its unix socket: in $XDG_RUNTIME_DIR, or a folder of the user's own in
-// /tmp.
+// /tmp, whose name anybody can guess: the server refuses one that others could have made, with
+// check_management_folder().
 std::filesystem::path default_management_path(size_t port);
+void check_management_folder(const std::filesystem::path& socket);  // throws Error
 
 }  // namespace butterfly::server

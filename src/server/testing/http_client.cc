@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <utility>
 
 namespace butterfly::server::testing {
 
