@@ -13,6 +13,8 @@
 namespace butterfly::server {
 namespace {
 
+constexpr size_t kHeavyBodyBytes = size_t{64} << 10;  // more takes milliseconds to be read
+
 std::unique_ptr<HttpResponse> refusal(const ApiError& error, const HttpRequest& request,
                                       ErrorShape shape = ErrorShape::kOpenAi) {
   log_info("refused {:.10} {:.200}: {} {}", request.method, request.path, error.status, error.what());
@@ -91,9 +93,13 @@ void run_route(ServerContext& context, WorkQueue& queue, const Route& route, con
 }
 
 void enqueue(ServerContext& context, WorkQueue& queue, const Route& route, const ExchangePtr& exchange) {
-  const bool taken = queue.push([&context, &queue, &route, exchange] {
-    if (!exchange->gone()) run_route(context, queue, route, exchange);
-  });
+  const auto weight = exchange->request().body.size() > kHeavyBodyBytes ? WorkQueue::Weight::kHeavy
+                                                                        : WorkQueue::Weight::kLight;
+  const bool taken = queue.push(
+      [&context, &queue, &route, exchange] {
+        if (!exchange->gone()) run_route(context, queue, route, exchange);
+      },
+      weight);
   if (taken) return;
   ++context.counters.queue_full;
   answer_error(*exchange, api_error_of(Errc::kQueueFull, "too many requests wait to be read; try again soon"),

@@ -15,18 +15,24 @@ class WorkQueue {
   WorkQueue(size_t threads, size_t waiting_max);
   ~WorkQueue();  // stop()
 
+  // Jobs that may take long do not get every thread, so that short ones need not wait behind them.
+  enum class Weight { kLight, kHeavy };
   // False: full, or stopped.
-  [[nodiscard]] bool push(std::function<void()> job);
+  [[nodiscard]] bool push(std::function<void()> job, Weight weight = Weight::kLight);
   // Jobs under way are finished, those that wait are dropped.
   void stop();
 
  private:
-  void work();
+  struct Job {
+    std::function<void()> run;
+    Weight weight;
+  };
+  void work(bool only_light);
 
   const size_t waiting_max_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;
+  std::deque<Job> jobs_;
   bool stopped_ = false;
   std::vector<std::thread> threads_;
 };

@@ -94,6 +94,19 @@ void read_block(const Json& block, const std::string& place, bool assistant, Blo
 void add_message(const Json& message, const std::string& place, Json& to) {
   if (!message.is_object()) bad_field(place, "expected an object with role and content");
   const Json role = message.value("role", Json());
+  // Reminders that one client puts between the turns. Most templates know a system message only at the front,
+  // and no two users in a row: they join what the user says.
+  if (role == Json("system")) {
+    const std::string text = text_of(message.value("content", Json()), place + ".content");
+    if (to.empty() || to.back()["role"] != Json("user")) {
+      to.push_back({{"role", to.empty() ? "system" : "user"}, {"content", text}});
+    } else {
+      std::string joined = to.back()["content"].get<std::string>();
+      add_text(joined, text);
+      to.back()["content"] = std::move(joined);
+    }
+    return;
+  }
   if (role != Json("user") && role != Json("assistant"))
     bad_field(place + ".role", "expected user or assistant; a system prompt goes into 'system'");
   const bool assistant = role == Json("assistant");
