@@ -125,6 +125,18 @@ function(butterfly_module name)
       add_executable(${fuzzer} ${file})
       target_link_libraries(${fuzzer} PRIVATE butterfly::${name})
       target_link_options(${fuzzer} PRIVATE -fsanitize=fuzzer)
+      # A minute of each among the slow tests of this build, from the inputs beside its source; what it finds stays in
+      # the build's folder.
+      get_filename_component(folder ${file} DIRECTORY)
+      set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/${fuzzer}_corpus)
+      if(NOT EXISTS ${corpus})
+        set(corpus)
+      endif()
+      set(found ${CMAKE_CURRENT_BINARY_DIR}/${fuzzer}_found)
+      file(MAKE_DIRECTORY ${found})
+      add_test(NAME fuzz.${fuzzer}
+               COMMAND ${fuzzer} -max_total_time=60 -max_len=1024 -rss_limit_mb=4096 -artifact_prefix=${found}/ ${found} ${corpus})
+      set_tests_properties(fuzz.${fuzzer} PROPERTIES LABELS slow TIMEOUT 300)
     endforeach()
   endif()
 endfunction()

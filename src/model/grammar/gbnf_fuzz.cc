@@ -12,6 +12,6 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace butterfly::model::grammar;
   static const auto index = small_vocabulary();
-  fuzz_walk(data, size, *index, 12, [&](std::string_view text) { return gbnf_grammar(text, index); });
+  fuzz_walk(data, size, *index, 12, true, [&](std::string_view text) { return gbnf_grammar(text, index); });
   return 0;
 }

@@ -9,9 +9,10 @@
 
 namespace butterfly::model::grammar {
 
-// `steps_max`: tokens; masks are what a run takes its time for.
+// `steps_max`: tokens; masks are what a run takes its time for. `may_get_lost`: rules may be too ambiguous to
+// follow.
 template <typename Compile>
-void fuzz_walk(const uint8_t* data, size_t size, const TokenIndex& index, size_t steps_max,
+void fuzz_walk(const uint8_t* data, size_t size, const TokenIndex& index, size_t steps_max, bool may_get_lost,
                Compile&& compile) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t zero = std::min(input.find('\0'), input.size());
@@ -28,7 +29,11 @@ void fuzz_walk(const uint8_t* data, size_t size, const TokenIndex& index, size_t
     constraint->mask(bits);
     std::vector<uint32_t> tokens = tokens_of(bits);
     std::erase_if(tokens, [&](uint32_t token) { return index.ends_text(token); });
-    if (tokens.empty()) return;
+    if (tokens.empty()) {
+      // With every byte in the vocabulary nothing leads into a dead end.
+      if (!constraint->can_end() && !may_get_lost) std::abort();
+      return;
+    }
     const auto choice = static_cast<uint8_t>(choices[i]);
     // A token that may be anything must be accepted exactly if the mask has it.
     const uint32_t any =
