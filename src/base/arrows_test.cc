@@ -49,7 +49,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
 const std::map<std::string, std::vector<std::string>> kRooms = {
     {"kernels",
      {"simd", "math", "quant", "tiles", "amx", "panels", "matmul", "probe", "rows", "elementwise", "norm",
-      "gemm", "conv2d", "pool2d", "attention", "optim", "digest", "ref"}},
+      "gemm", "conv2d", "pool2d", "attention", "recurrent", "optim", "digest", "ref"}},
     {"graph", {".", "ops"}},
     {"model",
      {"metadata", "tokenizer", "formats", "adapter", "cache", "arch", "synthetic", "sampling", "grammar",

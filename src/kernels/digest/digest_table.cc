@@ -15,6 +15,8 @@
 #include "kernels/norm/layer_norm.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/quant/quant.h"
+#include "kernels/recurrent/causal_conv.h"
+#include "kernels/recurrent/gated_delta.h"
 #include "kernels/rows/gather.h"
 #include "kernels/rows/reduce.h"
 #include "kernels/rows/row_scan.h"
@@ -255,6 +257,32 @@ void samplings(Digest& digest) {
   }
 }
 
+void convolutions_over_time(Digest& digest) {
+  for (size_t count : kCounts) {
+    const auto x = random_floats(4 * count, 1), weights = random_floats(4 * count, 2);
+    const float* rows[] = {x.data(), x.data() + count, x.data() + 2 * count, x.data() + 3 * count};
+    std::vector<float> out(count);
+    causal_conv({.taps = 4, .weights = weights.data(), .weight_stride = count, .silu = true}, rows,
+                out.data(), count);
+    digest.add(out);
+  }
+}
+
+void delta_rules(Digest& digest) {
+  for (const size_t key_dim : {1, 17, 128}) {
+    const DeltaShape shape{.key_dim = key_dim, .value_dim = 80, .scale = 0.25f};
+    std::vector<float> state = random_floats(shape.state_floats(), 3), out(shape.value_dim);
+    for (size_t n = 0; n < 5; ++n) {
+      const auto q = random_floats(key_dim, 10 + n), k = random_floats(key_dim, 20 + n, 0.1f),
+                 v = random_floats(shape.value_dim, 30 + n);
+      const DeltaToken token{q.data(), k.data(), v.data(), out.data(), 0.9f, 0.5f};
+      gated_delta(shape, state.data(), state.data(), &token, 1);
+      digest.add(out);
+    }
+    digest.add(state);
+  }
+}
+
 constexpr DigestRow kDigests[] = {
     {"sigmoid", unary<sigmoid>},
     {"tanh", unary<tanh>},
@@ -284,6 +312,8 @@ constexpr DigestRow kDigests[] = {
     {"matmul", matmuls},
     {"matmul of shards, sum_subtrees", shard_matmuls},
     {"attention", attentions},
+    {"causal_conv", convolutions_over_time},
+    {"gated_delta", delta_rules},
     {"gemm", digest_gemm},
     {"conv2d", digest_conv2d},
     {"pool2d", digest_pool2d},

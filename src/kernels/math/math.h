@@ -43,6 +43,9 @@ float soft_cap_f32(float x, float cap);
 // Negative arguments give NaN, zero gives -infinity.
 float log_f32(float x);
 
+// log(1 + exp(x)), through doubles; x itself above 20.
+float softplus_f32(float x);
+
 double exp_f64(double x);
 double log_f64(double x);
 

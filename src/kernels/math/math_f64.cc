@@ -144,4 +144,8 @@ void sincos_f64(double x, double* sine, double* cosine) {
   *cosine = quarter == 1 || quarter == 2 ? -cos_turned : cos_turned;
 }
 
+float softplus_f32(float x) {
+  return x > 20.0f ? x : static_cast<float>(log_f64(1.0 + exp_f64(static_cast<double>(x))));
+}
+
 }  // namespace butterfly::kernels
