@@ -4,14 +4,14 @@ namespace butterfly::graph {
 
 extern const OpType kAddBiasOp, kAddOp, kAddScaledOp, kApplyOp, kAvgPool2dGradOp, kAvgPool2dOp,
     kBatchNormGradOp, kBatchNormOp, kCachedAttentionOp, kCausalAttentionGradOp, kCausalAttentionOp,
-    kChannelsLastOp, kColumnSumOp, kConv2dDwOp, kConv2dDxOp, kConv2dOp, kCrossEntropyOp, kDropoutOp,
-    kEmbeddingOp, kExpertMatmulOp, kGatherSlotsOp, kGegluGradOp, kGegluOp, kGeluGradOp, kGeluOp,
-    kGroupNormGradOp, kGroupNormOp, kLayerNormGradOp, kLayerNormOp, kLinearCrossEntropyOp, kLinearDwOp,
-    kLinearDxAddOp, kLinearDxOp, kLinearOp, kMatmulDxAddOp, kMatmulDxOp, kMatmulOp, kMaxPool2dGradOp,
-    kMaxPool2dOp, kMoeCombineOp, kMoeRouteOp, kMseOp, kMulOp, kQuantizeRowsOp, kReluGradOp, kReluOp,
-    kRmsNormGradOp, kRmsNormOp, kRopeOp, kRopeRotationsBackOp, kRopeRotationsOp, kScaleOp, kScatterRowsAddOp,
-    kScatterRowsOp, kSelectRowsOp, kSiluGradOp, kSiluOp, kSoftCapGradOp, kSoftCapOp, kSoftmaxGradOp,
-    kSoftmaxOp, kSwigluGradOp, kSwigluOp;
+    kCausalConvOp, kChannelsLastOp, kColumnSumOp, kConv2dDwOp, kConv2dDxOp, kConv2dOp, kCrossEntropyOp,
+    kDropoutOp, kEmbeddingOp, kExpertMatmulOp, kGatedDeltaOp, kGateOp, kGatherSlotsOp, kGegluGradOp, kGegluOp,
+    kGeluGradOp, kGeluOp, kGroupNormGradOp, kGroupNormOp, kHalvesOp, kL2NormOp, kLayerNormGradOp,
+    kLayerNormOp, kLinearCrossEntropyOp, kLinearDwOp, kLinearDxAddOp, kLinearDxOp, kLinearOp, kMatmulDxAddOp,
+    kMatmulDxOp, kMatmulOp, kMaxPool2dGradOp, kMaxPool2dOp, kMoeCombineOp, kMoeRouteOp, kMseOp, kMulOp,
+    kQuantizeRowsOp, kReluGradOp, kReluOp, kRmsNormGradOp, kRmsNormOp, kRopeOp, kRopeRotationsBackOp,
+    kRopeRotationsOp, kScaleOp, kScatterRowsAddOp, kScatterRowsOp, kSelectRowsOp, kSiluGradOp, kSiluOp,
+    kSoftCapGradOp, kSoftCapOp, kSoftmaxGradOp, kSoftmaxOp, kSwigluGradOp, kSwigluOp;
 
 namespace {
 
@@ -27,6 +27,7 @@ constexpr const OpType* kOps[] = {
     &kCachedAttentionOp,
     &kCausalAttentionGradOp,
     &kCausalAttentionOp,
+    &kCausalConvOp,
     &kChannelsLastOp,
     &kColumnSumOp,
     &kConv2dDwOp,
@@ -36,6 +37,8 @@ constexpr const OpType* kOps[] = {
     &kDropoutOp,
     &kEmbeddingOp,
     &kExpertMatmulOp,
+    &kGatedDeltaOp,
+    &kGateOp,
     &kGatherSlotsOp,
     &kGegluGradOp,
     &kGegluOp,
@@ -43,6 +46,8 @@ constexpr const OpType* kOps[] = {
     &kGeluOp,
     &kGroupNormGradOp,
     &kGroupNormOp,
+    &kHalvesOp,
+    &kL2NormOp,
     &kLayerNormGradOp,
     &kLayerNormOp,
     &kLinearCrossEntropyOp,

@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -64,8 +65,20 @@ struct MoeRoute {
   ValueId begins;   // [experts + 1]: the first place of each expert
   size_t used;
 };
-// From the router's logits [rows, experts].
-MoeRoute moe_route(Graph& g, ValueId logits, size_t used, float scale, std::string name);
+// What a router makes of its logits: ops/moe_route.cc.
+enum class RouteBy : uint8_t { kSoftmax, kSigmoid, kSoftmaxOfChosen, kSqrtSoftplus };
+struct RouteOptions {
+  size_t used = 0;  // experts per row
+  RouteBy by = RouteBy::kSoftmax;
+  bool normalise = true;  // weights are divided by their sum
+  float scale = 1;        // of the weights, after that
+  size_t groups = 0;      // experts are chosen from the best groups only; 0: from all
+  size_t groups_used = 0;
+};
+// From the router's logits [rows, experts]. `selection_bias` [experts] counts for the choice, not for the
+// weights; may be empty.
+MoeRoute moe_route(Graph& g, ValueId logits, const RouteOptions& options, const Parameter& selection_bias,
+                   std::string name);
 // The row of every place: [rows * used, cols], of any element type.
 ValueId gather_slots(Graph& g, ValueId x, const MoeRoute& route, std::string name);
 // Every place times the matrix of its expert, for one or several matrices of one kind.
@@ -95,6 +108,39 @@ ValueId cached_attention(Graph& g, ValueId q, ValueId k, ValueId v, const Attent
 // itself. shape.layer is not used.
 ValueId causal_attention(Graph& g, ValueId q, ValueId k, ValueId v, const AttentionShape& shape,
                          size_t length, std::string name);
+
+// Where an op has its part of a layer's recurrent state, and of what the layer keeps of a guess: offsets in
+// floats (KvLayer).
+struct StatePlace {
+  size_t layer;
+  size_t state_offset;
+  size_t guess_offset;
+};
+// Each channel's last values, weighed: weight [taps, channels], floats. State: (taps - 1) rows; a guess: one.
+ValueId causal_conv(Graph& g, ValueId x, const Parameter& weight, const StatePlace& place, bool silu,
+                    std::string name);
+// x / max(|x|, eps) for each of the first `heads` heads of a row; the columns behind them stay.
+ValueId l2_norm(Graph& g, ValueId x, size_t heads, size_t head_dim, float eps, std::string name);
+struct GatedDeltaShape {
+  StatePlace place;
+  size_t key_heads, value_heads;  // groups of value heads share a key head
+  size_t key_dim, value_dim;      // of a head
+  bool tiled;                     // value head h has key head h mod key_heads, not h div the size of a group
+  float scale;
+  const Parameter* a;   // [value_heads], below zero
+  const Parameter* dt;  // [value_heads]
+
+  size_t guess_floats_per_head() const { return key_dim + value_dim + 2; }
+};
+// Rows are queries, keys (both of key_heads) and values (of value_heads); alpha and beta [n, value_heads]:
+// [n, value_heads * value_dim]. ops/gated_delta.cc says what is computed. State: a matrix of key_dim *
+// value_dim for each value head.
+ValueId gated_delta(Graph& g, ValueId qkv, ValueId alpha, ValueId beta, const GatedDeltaShape& shape,
+                    std::string name);
+// x * sigmoid(by): [n, cols], or [n, 1] for whole rows.
+ValueId gate(Graph& g, ValueId x, ValueId by, std::string name);
+// Columns come in groups of 2 * half: the first halves of all groups, and the second ones.
+std::pair<ValueId, ValueId> halves(Graph& g, ValueId x, size_t half, std::string name);
 
 // Zeroes values with probability `rate` and scales the others by 1 / (1 - rate). `key` [2] of i32 is an input
 // of the run; `stream` tells layers apart.

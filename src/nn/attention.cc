@@ -1,5 +1,7 @@
 #include "nn/attention.h"
 
+#include <tuple>
+
 namespace butterfly::nn {
 
 ValueId Attention::build(Builder& b, ValueId x, ValueId rotations) const {
@@ -11,9 +13,13 @@ ValueId Attention::build(Builder& b, ValueId x, ValueId rotations) const {
     return rotations.valid() ? graph::rope(g, heads, rotations, rope_layout, shape.head_dim, name + suffix)
                              : heads;
   };
-  const ValueId queries = placed(qkv[0], q_norm, ".q_rope");
+  ValueId queries = qkv[0], gates;
+  if (gated) std::tie(queries, gates) = graph::halves(g, queries, shape.head_dim, name + ".q_halves");
+  queries = placed(queries, q_norm, ".q_rope");
   const ValueId keys = placed(qkv[1], k_norm, ".k_rope");
-  return out.build(b, b.attention(queries, keys, qkv[2], shape, name + ".attention"));
+  ValueId seen = b.attention(queries, keys, qkv[2], shape, name + ".attention");
+  if (gated) seen = graph::gate(g, seen, gates, name + ".gate");
+  return out.build(b, seen);
 }
 
 }  // namespace butterfly::nn

@@ -10,6 +10,7 @@ namespace butterfly::nn {
 
 struct Attention {
   Linear q, k, v, out;
+  bool gated = false;   // q gives for each head its query, then what its output is gated by
   Norm q_norm, k_norm;  // per head, before the turn; may be empty
   graph::AttentionShape shape;
   kernels::RopeLayout rope_layout = kernels::RopeLayout::kInterleaved;

@@ -1,6 +1,8 @@
 // A mixture of experts: a router sends each row to a few of many feed-forward parts and weighs what they say.
 // graph/ops/moe_route.cc says which and in which order.
 #pragma once
+#include <optional>
+
 #include "nn/mlp.h"
 
 namespace butterfly::nn {
@@ -10,8 +12,10 @@ using graph::ExpertParameter;
 struct Moe {
   Linear router;                   // [experts, dim]
   ExpertParameter gate, up, down;  // per expert [ff, dim], [ff, dim], [dim, ff]
-  size_t used = 0;                 // experts per row
-  float scale = 1;                 // of the weights, after they were divided by their sum
+  graph::RouteOptions route;       // how experts are chosen and weighed
+  Parameter selection_bias;        // [experts]: added for the choice only; may be empty
+  std::optional<Mlp> shared;       // sees every row
+  Linear shared_gate;              // [1, dim]: its outputs times the sigmoid of this; may be empty
   Activation activation = Activation::kSilu;
   std::string name;
 

@@ -38,8 +38,8 @@ struct Fixture {
   explicit Fixture(DType type, bool equal_router = false) {
     router = equal_router ? std::vector<float>(kExperts * kDim, 0.0f) : draw(kExperts * kDim, 1);
     moe.router.weight = {.name = "router", .value = {}, .packed = pack(DType::kF32, kExperts, kDim, router)};
-    moe.used = kUsed;
-    moe.scale = 1.5f;
+    moe.route.used = kUsed;
+    moe.route.scale = 1.5f;
     moe.name = "ffn";
     for (size_t e = 0; e < kExperts; ++e) {
       gate.push_back(draw(kFf * kDim, 10 + e));

@@ -224,15 +224,13 @@ struct BlockRun {
     Arena arena;
     std::vector<uint32_t> ids = {2, 0, 1};
     const std::span<const uint32_t> pages(ids);
-    KvStep kv{.layout = {DType::kF16, kHeadDim},
-              .layers = {},
-              .kv_heads = kKvHeads,
-              .page_ids = {&pages, 1},
-              .rows = {}};
-    kv.page_stride = kKvHeads * kv.layout.page_bytes();
-    const Buffer cache = Buffer::allocate(3 * kv.page_stride);
-    std::byte* const layers[] = {cache.data()};
-    kv.layers = layers;
+    graph::KvLayer layer{.layout = {DType::kF16, kHeadDim}, .kv_heads = kKvHeads};
+    layer.page_stride = kKvHeads * layer.layout.page_bytes();
+    const Buffer cache = Buffer::allocate(3 * layer.page_stride);
+    layer.base = cache.data();
+    KvStep kv;
+    kv.layers = {&layer, 1};
+    kv.page_ids[0] = {&pages, 1};
     std::vector<uint32_t> bits;
     size_t position = 0;
     for (size_t rows : pieces) {

@@ -1,8 +1,10 @@
 // A pre-norm transformer block: attention and feed-forward, each added to its input.
 #pragma once
+#include <optional>
 #include <variant>
 
 #include "nn/attention.h"
+#include "nn/delta_net.h"
 #include "nn/moe.h"
 
 namespace butterfly::nn {
@@ -10,7 +12,8 @@ namespace butterfly::nn {
 struct TransformerBlock {
   Norm attention_norm;
   Attention attention;
-  Norm attention_post_norm;  // of what attention adds; may be empty
+  std::optional<DeltaNet> delta_net;  // in the place of attention
+  Norm attention_post_norm;           // of what attention adds; may be empty
   Norm mlp_norm;
   std::variant<Mlp, Moe> mlp;
   Norm mlp_post_norm;  // of what the feed-forward part adds; may be empty

@@ -60,6 +60,11 @@ TEST_P(HfFolders, FolderAndConvertedFileGiveTheBitsOfTheModelTheyAre) {
   for (const model::NamedTensor& entry : made.tensors()) {
     const Tensor a = made.tensor(entry.name), b = folder.tensor(entry.name, entry.shape);
     ASSERT_EQ(b.dtype(), DType::kF32) << entry.name;
+    if (entry.name.ends_with(".ssm_a")) {  // through a logarithm and back
+      for (int64_t i = 0; i < a.count(); ++i)
+        EXPECT_FLOAT_EQ(a.data<float>()[i], b.data<float>()[i]) << entry.name;
+      continue;
+    }
     EXPECT_EQ(std::memcmp(a.raw(), b.raw(), a.bytes()), 0) << entry.name;
   }
   const std::string arch = made.architecture() + ".";
@@ -73,7 +78,7 @@ TEST_P(HfFolders, FolderAndConvertedFileGiveTheBitsOfTheModelTheyAre) {
     EXPECT_EQ(model::meta_text(*found), model::meta_text(value)) << key;
   }
   const auto expected = bits_of(dir_ / "hf");
-  if (made.architecture() != "phi3") {
+  if (made.architecture() != "phi3" && !made.has("blk.0.ssm_a")) {
     EXPECT_EQ(bits_of(dir_ / "made.gguf"), expected);
   }
   ThreadPool pool(2);
@@ -92,7 +97,11 @@ INSTANTIATE_TEST_SUITE_P(
         Class{"qwen2", "Qwen2ForCausalLM", 1, true}, Class{"qwen3", "Qwen3ForCausalLM", 1, false},
         Class{"qwen3moe", "Qwen3MoeForCausalLM", 3, false}, Class{"phi3", "Phi3ForCausalLM", 2, false},
         Class{"gemma2", "Gemma2ForCausalLM", 1, true}, Class{"gemma3", "Gemma3ForCausalLM", 2, true},
-        Class{"gpt2", "GPT2LMHeadModel", 1, true, ""},
+        Class{"qwen35", "Qwen3_5ForCausalLM", 1, true},
+        Class{"qwen35", "Qwen3_5ForConditionalGeneration", 2, false, "model.language_model."},
+        Class{"qwen35moe", "Qwen3_5MoeForConditionalGeneration", 2, false, "model.language_model."},
+        Class{"qwen35moe", "Qwen3_5MoeForCausalLM", 1, false},
+        Class{"qwen3next", "Qwen3NextForCausalLM", 2, false}, Class{"gpt2", "GPT2LMHeadModel", 1, true, ""},
         Class{"gpt2", "GPT2LMHeadModel", 2, true, "transformer."}),
     [](const auto& test) {
       return fmt::format("{}_{}_{}", test.param.class_name, test.param.shards, test.index);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/error.h"
 #include "base/json_text.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
@@ -11,6 +12,7 @@
 #include "cli/console/flags.h"
 #include "cli/console/options.h"
 #include "cli/models/model_input.h"
+#include "model/arch/model_config.h"
 
 namespace butterfly::cli {
 namespace {
@@ -41,6 +43,7 @@ constexpr Size kSizes[] = {
     {"attention.sliding_window", "window", "sliding_window"},
     {"expert_count", "experts", "experts"},
     {"rope.freq_base", "rope base", "rope_freq_base"},
+    {"nextn_predict_layers", "of these ahead", "predicting_layers"},  // not run
 };
 
 // Metadata as text: a file may hold any type under any key, and `show` has to show it all the same.
@@ -54,6 +57,15 @@ std::optional<size_t> vocabulary_size(const model::Metadata& metadata) {
   const model::MetaValue* tokens = metadata.find("tokenizer.ggml.tokens");
   if (tokens == nullptr || !std::holds_alternative<model::MetaArray>(*tokens)) return std::nullopt;
   return std::get<model::MetaArray>(*tokens).size();
+}
+
+// What layers keep of a text; empty for a file that cannot be run.
+std::string kept_by_layers(const model::ModelFile& file) {
+  try {
+    return model::describe(model::read_config(file).states);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 void line(std::string_view name, std::string_view value) { fmt::print("{:<14}{}\n", name, value); }
@@ -75,6 +87,7 @@ void print_summary(const model::ModelFile& file) {
   for (const Size& size : kSizes) {
     if (const auto value = text_of(metadata, file.architecture() + "." + size.key)) line(size.words, *value);
   }
+  if (const std::string kept = kept_by_layers(file); !kept.empty()) line("state", kept);
   if (metadata.has(model::kTokenizerWhyNotKey)) {
     line("tokenizer", "cannot be used: " + metadata.string(model::kTokenizerWhyNotKey));
   } else if (const auto kind = text_of(metadata, "tokenizer.ggml.model")) {
@@ -154,6 +167,7 @@ Json json_of(const model::ModelFile& file, const ShowOptions& options) {
     const model::MetaValue* value = metadata.find(file.architecture() + "." + size.key);
     if (value != nullptr) json[size.json] = std::visit(JsonOfValue{}, *value);
   }
+  if (const std::string kept = kept_by_layers(file); !kept.empty()) json["state"] = kept;
   if (const model::MetaValue* kind = metadata.find("tokenizer.ggml.model")) {
     json["tokenizer"] = std::visit(JsonOfValue{}, *kind);
   }

@@ -29,10 +29,12 @@ Cost cost(const Graph& g, const Node& node, const CostContext& context) {
     const uint64_t visible = context.context + row + 1;
     seen += shape.params.window == 0 ? visible : std::min<uint64_t>(visible, shape.params.window);
   }
+  const uint64_t before =
+      shape.params.window == 0 ? context.context : std::min<uint64_t>(context.context, shape.params.window);
   const uint64_t kv_row = 2 * shape.kv_heads * shape.head_dim * context.kv_value_bytes;
   return {.flops = 4 * seen * shape.heads * shape.head_dim,
           .activation_bytes = value_bytes(g, node),
-          .kv_bytes = kv_row * (context.context + 2 * rows)};
+          .kv_bytes = kv_row * (before + 2 * rows)};
 }
 
 size_t scratch(const Graph&, const Node& node) {
@@ -72,8 +74,9 @@ void attend_run(const Node& node, const RunContext& run, const RowRun& rows, siz
   const size_t cols = shape.heads * shape.head_dim;
   const float* q = run.f32(node.inputs[0]);
   float* out = run.f32(node.outputs[0]);
-  const kernels::KvPages pages{kv.head_base(shape.layer, kv_head), kv.page_stride,
-                               kv.page_ids[kv.rows[rows.begin].sequence].data()};
+  const KvLayer& layer = kv.layers[shape.layer];
+  const kernels::KvPages pages{layer.head_base(kv_head), layer.page_stride,
+                               kv.pages(layer, kv.rows[rows.begin].sequence).data()};
   AttentionQuery queries[kQueriesMax];
   size_t count = 0;
   for (size_t row = rows.begin; row < rows.end; ++row)
@@ -81,7 +84,7 @@ void attend_run(const Node& node, const RunContext& run, const RowRun& rows, siz
       const size_t at = row * cols + (kv_head * group + g) * shape.head_dim;
       queries[count++] = {q + at, out + at, kv.rows[row].position};
       if (count == kQueriesMax || (row + 1 == rows.end && g + 1 == group)) {
-        kernels::attend(kv.layout, shape.params, pages, queries, count, scratch_bytes);
+        kernels::attend(layer.layout, shape.params, pages, queries, count, scratch_bytes);
         count = 0;
       }
     }
@@ -90,13 +93,14 @@ void attend_run(const Node& node, const RunContext& run, const RowRun& rows, siz
 void store_rows(const Node& node, const RunContext& run, size_t begin, size_t end) {
   const auto& shape = node.attrs<AttentionShape>();
   const KvStep& kv = run.kv();
+  const KvLayer& layer = kv.layers[shape.layer];
   const size_t cols = shape.kv_heads * shape.head_dim;
   for (size_t row = begin; row < end; ++row) {
     const auto [sequence, position] = kv.rows[row];
-    const uint32_t page = kv.page_ids[sequence][position / kernels::kKvPage];
+    const uint32_t page = kv.pages(layer, sequence)[position / kernels::kKvPage];
     for (size_t head = 0; head < shape.kv_heads; ++head) {
       const size_t at = row * cols + head * shape.head_dim;
-      kernels::kv_store(kv.layout, kv.head_base(shape.layer, head) + page * kv.page_stride,
+      kernels::kv_store(layer.layout, layer.head_base(head) + page * layer.page_stride,
                         position % kernels::kKvPage, run.f32(node.inputs[1]) + at,
                         run.f32(node.inputs[2]) + at);
     }
@@ -106,8 +110,9 @@ void store_rows(const Node& node, const RunContext& run, size_t begin, size_t en
 void forward(const Node& node, const RunContext& run) {
   const auto& shape = node.attrs<AttentionShape>();
   const KvStep& kv = run.kv();
-  BF_CHECK(kv.layout.head_dim == shape.head_dim && kv.kv_heads == shape.kv_heads &&
-           shape.layer < kv.layers.size())
+  BF_CHECK(shape.layer < kv.layers.size() && kv.layers[shape.layer].layout.head_dim == shape.head_dim &&
+           kv.layers[shape.layer].kv_heads == shape.kv_heads &&
+           kv.layers[shape.layer].kind != PageKind::kState)
       << "the cache has another shape";
   run.for_rows(kv.rows.size(), shape.kv_heads * shape.head_dim,
                [&](size_t begin, size_t end) { store_rows(node, run, begin, end); });

@@ -1,22 +1,27 @@
 // Which experts a row goes to, and the weighted sum of what they say.
 //
-// For each row: softmax over all experts; the k most probable, by probability and then by number; their
-// probabilities divided by their sum (not below 2^-14, as llama.cpp), times `scale`. The sum of the experts'
-// rows runs in that order too: y = w0 * e0, then one rounding for each further expert. Nothing of this
-// depends on the other rows.
+// For each row: a probability for each expert (softmax over all, sigmoid, or the root of softplus); the k
+// with the most, by probability plus selection bias and then by number; their probabilities divided by their
+// sum (not below 2^-14, as llama.cpp), times `scale`. Or the k largest logits, and a softmax over those. With
+// groups only the best ones are looked at, by the sum of their two best experts. The sum of the experts' rows
+// runs in that order too: y = w0 * e0, then one rounding for each further expert. Nothing of this depends on
+// the other rows.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "graph/ops/op_util.h"
+#include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/math/math.h"
 #include "kernels/rows/softmax.h"
 
 namespace butterfly::graph {
 namespace {
 
 struct RouteAttrs {
-  size_t used;
-  float scale;
+  RouteOptions options;
+  const Parameter* bias;  // null: none
 };
 
 ValueType integers(std::initializer_list<size_t> sizes) {
@@ -29,7 +34,17 @@ ValueType integers(std::initializer_list<size_t> sizes) {
 std::vector<ValueType> infer_route(const Graph& g, const Node& node) {
   expect_elem(g, node, node.inputs[0], Elem::kF32);
   const ValueType& logits = g.type(node.inputs[0]);
-  const size_t used = node.attrs<RouteAttrs>().used;
+  const auto& [options, bias] = node.attrs<RouteAttrs>();
+  const size_t used = options.used;
+  if (bias != nullptr)
+    expect_equal(node, "selection biases", logits.cols(), static_cast<size_t>(bias->value.count()));
+  if (options.groups > 0) {
+    expect_equal(node, "experts beyond whole groups", 0, logits.cols() % options.groups);
+    if (options.groups_used == 0 || options.groups_used > options.groups ||
+        used > options.groups_used * (logits.cols() / options.groups))
+      fail(Errc::kInvalidArgument, "[{}] {}: {} of {} groups do not have {} experts", node.op->name,
+           node.name, options.groups_used, options.groups, used);
+  }
   if (used == 0 || used > logits.cols())
     fail(Errc::kInvalidArgument, "[{}] {}: expected 1 to {} experts per row, found {}", node.op->name,
          node.name, logits.cols(), used);
@@ -44,28 +59,68 @@ Cost cost_route(const Graph& g, const Node& node, const CostContext&) {
 }
 
 size_t scratch_route(const Graph& g, const Node& node) {
-  return g.type(node.inputs[0]).cols() * (sizeof(float) + sizeof(int32_t));
+  return g.type(node.inputs[0]).cols() * (2 * sizeof(float) + sizeof(int32_t));
+}
+
+void to_probabilities(RouteBy by, float* values, size_t count) {
+  switch (by) {
+    case RouteBy::kSoftmax:
+      return kernels::softmax(values, count);
+    case RouteBy::kSigmoid:
+      return kernels::sigmoid(values, values, count);
+    case RouteBy::kSqrtSoftplus:
+      for (size_t i = 0; i < count; ++i) values[i] = std::sqrt(kernels::softplus_f32(values[i]));
+      return;
+    case RouteBy::kSoftmaxOfChosen:
+      return;  // the logits themselves
+  }
+}
+
+// Experts outside of the best groups are out of the question.
+void keep_best_groups(const RouteOptions& options, float* scores, size_t experts) {
+  const size_t size = experts / options.groups;
+  std::vector<std::pair<float, size_t>> groups;  // the larger, the better; then by number
+  for (size_t group = 0; group < options.groups; ++group) {
+    float best = -INFINITY, second = -INFINITY;
+    for (size_t e = group * size; e < (group + 1) * size; ++e) {
+      second = std::max(second, std::min(best, scores[e]));
+      best = std::max(best, scores[e]);
+    }
+    groups.emplace_back(size == 1 ? best : best + second, group);
+  }
+  std::ranges::sort(groups, [](const auto& a, const auto& b) {
+    return a.first > b.first || (a.first == b.first && a.second < b.second);
+  });
+  for (size_t i = options.groups_used; i < groups.size(); ++i)
+    std::fill_n(scores + groups[i].second * size, size, -INFINITY);
 }
 
 // The best `used` experts of one row and their weights.
 void route_row(const RouteAttrs& attrs, const float* logits, size_t experts, float* probabilities,
-               int32_t* ids, float* weights, int32_t* chosen) {
+               float* scores, int32_t* ids, float* weights, int32_t* chosen) {
+  const RouteOptions& options = attrs.options;
   std::copy(logits, logits + experts, probabilities);
-  kernels::softmax(probabilities, experts);
+  to_probabilities(options.by, probabilities, experts);
+  std::copy(probabilities, probabilities + experts, scores);
+  if (attrs.bias != nullptr) kernels::add(scores, attrs.bias->value.data<float>(), scores, experts);
   std::iota(ids, ids + experts, 0);
   const auto better = [&](int32_t a, int32_t b) {
-    return probabilities[a] > probabilities[b] || (probabilities[a] == probabilities[b] && a < b);
+    return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
   };
   // NaN compares with nothing, so that any order is consistent: experts stay in order of number.
-  if (probabilities[0] == probabilities[0]) std::partial_sort(ids, ids + attrs.used, ids + experts, better);
-  float sum = 0;
-  for (size_t s = 0; s < attrs.used; ++s) {
+  if (std::none_of(scores, scores + experts, [](float score) { return score != score; })) {
+    if (options.groups > 0) keep_best_groups(options, scores, experts);
+    std::partial_sort(ids, ids + options.used, ids + experts, better);
+  }
+  for (size_t s = 0; s < options.used; ++s) {
     chosen[s] = ids[s];
     weights[s] = probabilities[ids[s]];
-    sum += weights[s];
   }
-  const float divisor = sum < 0x1p-14f ? 0x1p-14f : sum;
-  for (size_t s = 0; s < attrs.used; ++s) weights[s] = weights[s] / divisor * attrs.scale;
+  if (options.by == RouteBy::kSoftmaxOfChosen) kernels::softmax(weights, options.used);
+  float sum = 0;
+  for (size_t s = 0; s < options.used; ++s) sum += weights[s];
+  const float divisor = !options.normalise ? 1.0f : sum < 0x1p-14f ? 0x1p-14f : sum;
+  for (size_t s = 0; s < options.used; ++s) weights[s] = weights[s] / divisor * options.scale;
 }
 
 // Then slots are sorted by expert, keeping the order of rows, so that each expert multiplies its rows at
@@ -73,15 +128,16 @@ void route_row(const RouteAttrs& attrs, const float* logits, size_t experts, flo
 void forward_route(const Node& node, const RunContext& run) {
   const RouteAttrs& attrs = node.attrs<RouteAttrs>();
   const ValueType& type = run.type(node.inputs[0]);
-  const size_t experts = type.cols(), slots = type.rows() * attrs.used;
+  const size_t experts = type.cols(), used = attrs.options.used, slots = type.rows() * used;
   int32_t* places = run.i32(node.outputs[1]);  // holds the chosen experts first
   int32_t* order = run.i32(node.outputs[2]);
   int32_t* begins = run.i32(node.outputs[3]);
   auto* probabilities = reinterpret_cast<float*>(run.scratch(node, 0));
-  auto* ids = reinterpret_cast<int32_t*>(probabilities + experts);
+  float* scores = probabilities + experts;
+  auto* ids = reinterpret_cast<int32_t*>(scores + experts);
   for (size_t row = 0; row < type.rows(); ++row)
-    route_row(attrs, run.f32(node.inputs[0]) + row * experts, experts, probabilities, ids,
-              run.f32(node.outputs[0]) + row * attrs.used, places + row * attrs.used);
+    route_row(attrs, run.f32(node.inputs[0]) + row * experts, experts, probabilities, scores, ids,
+              run.f32(node.outputs[0]) + row * used, places + row * used);
   std::fill(begins, begins + experts + 1, 0);
   for (size_t slot = 0; slot < slots; ++slot) ++begins[places[slot] + 1];
   for (size_t e = 0; e < experts; ++e) begins[e + 1] += begins[e];
@@ -134,10 +190,13 @@ extern const OpType kMoeCombineOp;
 const OpType kMoeRouteOp{"moe_route", infer_route, cost_route, scratch_route, -1, forward_route};
 const OpType kMoeCombineOp{"moe_combine", infer_combine, cost_combine, nullptr, -1, forward_combine};
 
-MoeRoute moe_route(Graph& g, ValueId logits, size_t used, float scale, std::string name) {
+MoeRoute moe_route(Graph& g, ValueId logits, const RouteOptions& options, const Parameter& selection_bias,
+                   std::string name) {
   const auto out =
-      g.add(kMoeRouteOp, {logits}, std::make_shared<RouteAttrs>(RouteAttrs{used, scale}), std::move(name));
-  return {out[0], out[1], out[2], out[3], used};
+      g.add(kMoeRouteOp, {logits},
+            std::make_shared<RouteAttrs>(RouteAttrs{options, selection_bias ? &selection_bias : nullptr}),
+            std::move(name));
+  return {out[0], out[1], out[2], out[3], options.used};
 }
 
 ValueId moe_combine(Graph& g, ValueId y, const MoeRoute& route, std::string name) {

@@ -9,14 +9,17 @@ namespace butterfly::model {
 namespace {
 
 constexpr Architecture kArchitectures[] = {
-    {"llama", "Llama 1 to 3, Mistral, Mixtral, TinyLlama, SmolLM", load_llama},
-    {"qwen2", "Qwen 2 and 2.5", load_qwen2},
-    {"qwen3", "Qwen 3", load_qwen3},
-    {"qwen3moe", "Qwen 3 with experts", load_qwen3moe},
-    {"gpt2", "GPT-2", load_gpt2},
-    {"phi3", "Phi 3 and 4", load_phi3},
-    {"gemma2", "Gemma 2", load_gemma2},
-    {"gemma3", "Gemma 3, text", load_gemma3},
+    {"llama", "Llama 1 to 3, Mistral, Mixtral, TinyLlama, SmolLM", load_llama, window_states},
+    {"qwen2", "Qwen 2 and 2.5", load_qwen2, full_states},
+    {"qwen3", "Qwen 3", load_qwen3, full_states},
+    {"qwen3moe", "Qwen 3 with experts", load_qwen3moe, full_states},
+    {"qwen35", "Qwen 3.5 and 3.6", load_qwen35, qwen35_states},
+    {"qwen35moe", "Qwen 3.5 and 3.6 with experts", load_qwen35moe, qwen35_states},
+    {"qwen3next", "Qwen3-Next", load_qwen35moe, qwen35_states},
+    {"gpt2", "GPT-2", load_gpt2, full_states},
+    {"phi3", "Phi 3 and 4", load_phi3, window_states},
+    {"gemma2", "Gemma 2", load_gemma2, gemma2_states},
+    {"gemma3", "Gemma 3, text", load_gemma3, gemma3_states},
 };
 static_assert(covers_architectures(kArchitectures, &Architecture::name));
 
@@ -24,12 +27,16 @@ static_assert(covers_architectures(kArchitectures, &Architecture::name));
 
 std::span<const Architecture> architectures() { return kArchitectures; }
 
+const Architecture* find_architecture(std::string_view name) {
+  for (const Architecture& row : kArchitectures)
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
 const Architecture& architecture_of(const ModelFile& file) {
+  if (const Architecture* known = find_architecture(file.architecture())) return *known;
   std::vector<std::string_view> names;
-  for (const Architecture& row : kArchitectures) {
-    if (row.name == file.architecture()) return row;
-    names.push_back(row.name);
-  }
+  for (const Architecture& row : kArchitectures) names.push_back(row.name);
   fail(Errc::kUnsupported, "{}: architecture '{}' is not supported; this build knows {}",
        file.path().string(), file.architecture(), fmt::join(names, ", "));
 }

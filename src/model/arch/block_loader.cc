@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "base/error.h"
 #include "model/arch/config_keys.h"
@@ -11,6 +12,7 @@ namespace butterfly::model {
 BlockLoader::BlockLoader(const Decoder& decoder, WeightLoader& weights, size_t layer)
     : config_(decoder.config),
       weights_(weights),
+      state_(decoder.config.states[layer]),
       index_(layer - decoder.range.begin),
       prefix_(fmt::format("blk.{}.", layer)) {}
 
@@ -30,14 +32,16 @@ nn::Linear BlockLoader::linear(const char* name, size_t out, size_t in) const {
   return weights_.linear(prefix_ + name, out, in);
 }
 
-nn::Attention BlockLoader::attention(kernels::RopeLayout layout) const {
+nn::Attention BlockLoader::attention(kernels::RopeLayout layout, bool gated) const {
   const ModelConfig& c = config_;
-  const size_t q_cols = c.heads * c.head_dim, kv_cols = c.kv_heads * c.head_dim;
+  const size_t cols = c.heads * c.head_dim, kv_cols = c.kv_heads * c.head_dim;
+  const size_t q_cols = gated ? 2 * cols : cols;
   nn::Attention attention{
       .q = {},
       .k = {},
       .v = {},
-      .out = linear("attn_output", c.dim, q_cols),
+      .out = linear("attn_output", c.dim, cols),
+      .gated = gated,
       .q_norm = {},
       .k_norm = {},
       .shape = {.layer = index_,
@@ -46,7 +50,7 @@ nn::Attention BlockLoader::attention(kernels::RopeLayout layout) const {
                 .head_dim = c.head_dim,
                 .params = {.scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
                            .soft_cap = 0,
-                           .window = 0}},
+                           .window = state_.window}},
       .rope_layout = layout,
       .name = prefix_ + "attn",
   };
@@ -88,24 +92,92 @@ nn::Mlp BlockLoader::plain_mlp() const {
           .name = prefix_ + "ffn"};
 }
 
+nn::DeltaNet BlockLoader::delta_net(const graph::GatedDeltaShape& shape, size_t taps) const {
+  const size_t dim = config_.dim, values = shape.value_heads * shape.value_dim;
+  const size_t channels = 2 * shape.key_heads * shape.key_dim + values;
+  nn::DeltaNet net;
+  if (!weights_.has(prefix_ + "attn_qkv.weight") && weights_.has(prefix_ + "ssm_in.weight"))
+    fail(Errc::kUnsupported,
+         "{}: tensor {}ssm_in.weight: files of before attn_qkv and attn_gate are not supported",
+         weights_.file().path().string(), prefix_);
+  net.qkv = linear("attn_qkv", channels, dim);
+  net.z = linear("attn_gate", values, dim);
+  if (weights_.has(prefix_ + "ssm_ba.weight")) {
+    net.beta_alpha = linear("ssm_ba", 2 * shape.value_heads, dim);
+  } else {
+    net.beta = linear("ssm_beta", shape.value_heads, dim);
+    net.alpha = linear("ssm_alpha", shape.value_heads, dim);
+  }
+  net.conv = weights_.transposed(prefix_ + "ssm_conv1d.weight", channels, taps);
+  net.a = weights_.vector(prefix_ + "ssm_a", shape.value_heads);
+  net.dt = weights_.vector(prefix_ + "ssm_dt.bias", shape.value_heads);
+  net.norm = {nn::NormKind::kRms,
+              weights_.vector(prefix_ + "ssm_norm.weight", shape.value_dim),
+              {},
+              config_.norm_eps};
+  net.out = linear("ssm_out", dim, values);
+  net.shape = shape;
+  net.layer = index_;
+  net.eps = config_.norm_eps;
+  net.name = prefix_ + "delta_net";
+  return net;
+}
+
+namespace {
+
+// The router's options, from the "expert_" keys.
+graph::RouteOptions read_route(const ModelFile& file, const ConfigKeys& keys, size_t experts) {
+  using enum graph::RouteBy;
+  constexpr graph::RouteBy kFunctions[] = {kSoftmax, kSoftmax, kSigmoid, kSoftmaxOfChosen, kSqrtSoftplus};
+  const size_t function = keys.optional_size("expert_gating_func", 255);
+  if (function >= std::size(kFunctions))
+    fail(Errc::kUnsupported, "{}: key {}: expected 1 to {}, found {}", file.path().string(),
+         keys.key("expert_gating_func"), std::size(kFunctions) - 1, function);
+  const float scale = keys.f32_or("expert_weights_scale", 0);
+  graph::RouteOptions route;
+  route.used = keys.size("expert_used_count", experts);
+  route.by = kFunctions[function];
+  route.normalise = file.metadata().boolean_or(keys.key("expert_weights_norm"), true);
+  route.scale = scale == 0 ? 1.0f : scale;
+  route.groups = keys.optional_size("expert_group_count", experts);
+  if (route.groups > 1) {
+    route.groups_used = keys.size("expert_group_used_count", route.groups);
+  } else {
+    route.groups = 0;
+  }
+  return route;
+}
+
+}  // namespace
+
 nn::Moe BlockLoader::moe(size_t ff) const {
   const ConfigKeys keys(weights_.file());
-  const size_t experts = keys.size("expert_count", 65536);
-  const float scale = keys.f32_or("expert_weights_scale", 0);
-  // Router probabilities are a softmax over all experts; files that want another function say so.
-  const size_t gating = keys.optional_size("expert_gating_func", 255);
-  if (gating > 1)
-    fail(Errc::kUnsupported, "{}: key {}: expected 1 (softmax), found {}", weights_.file().path().string(),
-         keys.key("expert_gating_func"), gating);
-  const size_t dim = config_.dim;
-  return {.router = linear("ffn_gate_inp", experts, dim),
-          .gate = weights_.experts(prefix_ + "ffn_gate", experts, ff, dim),
-          .up = weights_.experts(prefix_ + "ffn_up", experts, ff, dim),
-          .down = weights_.experts(prefix_ + "ffn_down", experts, dim, ff),
-          .used = keys.size("expert_used_count", experts),
-          .scale = scale == 0 ? 1.0f : scale,
-          .activation = nn::Activation::kSilu,
-          .name = prefix_ + "ffn"};
+  const size_t experts = keys.size("expert_count", 65536), dim = config_.dim;
+  nn::Moe moe;
+  moe.router = linear("ffn_gate_inp", experts, dim);
+  const std::string fused = prefix_ + "ffn_gate_up_exps.weight";
+  if (weights_.has(fused)) {
+    std::tie(moe.gate, moe.up) = weights_.fused_experts(fused, experts, ff, dim);
+  } else {
+    moe.gate = weights_.experts(prefix_ + "ffn_gate", experts, ff, dim);
+    moe.up = weights_.experts(prefix_ + "ffn_up", experts, ff, dim);
+  }
+  moe.down = weights_.experts(prefix_ + "ffn_down", experts, dim, ff);
+  moe.route = read_route(weights_.file(), keys, experts);
+  moe.selection_bias = weights_.optional_vector(prefix_ + "exp_probs_b.bias", experts);
+  moe.activation = nn::Activation::kSilu;
+  moe.name = prefix_ + "ffn";
+  return moe;
+}
+
+void BlockLoader::add_shared_expert(nn::Moe& moe, size_t ff) const {
+  moe.shared = nn::Mlp{.activation = nn::Activation::kSilu,
+                       .gate = linear("ffn_gate_shexp", ff, config_.dim),
+                       .up = linear("ffn_up_shexp", ff, config_.dim),
+                       .down = linear("ffn_down_shexp", config_.dim, ff),
+                       .name = prefix_ + "ffn_shexp"};
+  if (weights_.has(prefix_ + "ffn_gate_inp_shexp.weight"))
+    moe.shared_gate = weights_.linear_row(prefix_ + "ffn_gate_inp_shexp", config_.dim);
 }
 
 }  // namespace butterfly::model

@@ -10,6 +10,7 @@ namespace butterfly::model {
 Decoder::Decoder(const ModelConfig& model_config, WeightLoader& weights, LayerRange layers,
                  nn::NormKind norm_kind)
     : config(model_config), range(layers) {
+  weights.refuse_scales();
   if (first()) {
     embedding = weights.table("token_embd.weight", config.vocab, config.dim);
     embedding_adapters = weights.embedding_adapters(config.vocab, config.dim);
@@ -52,6 +53,8 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
   using graph::Elem;
   if (!first() || !last()) fail(Errc::kUnsupported, "training needs all layers of the model");
   if (logit_cap > 0) fail(Errc::kUnsupported, "training: models that cap their logits cannot be trained yet");
+  for (const nn::TransformerBlock& block : blocks)
+    if (block.delta_net) fail(Errc::kUnsupported, "training: recurrent layers cannot be trained yet");
   if (!head.adapters.empty()) fail(Errc::kUnsupported, "training: adapters of the output layer");
   const auto n = static_cast<int64_t>(shape.sequences * shape.length);
   TrainingValues values;

@@ -52,20 +52,27 @@ class BlockLoader {
   nn::Linear linear(const char* name, size_t out, size_t in) const;
 
   // Projections (fused as attn_qkv or apart; biases where the file has them) and plain scaling by
-  // 1 / sqrt(head_dim).
-  nn::Attention attention(kernels::RopeLayout layout) const;
+  // 1 / sqrt(head_dim), over the window that the layer's state has. `gated`: attn_q has each head's gates
+  // behind its queries.
+  nn::Attention attention(kernels::RopeLayout layout, bool gated = false) const;
+  // attn_qkv, attn_gate and the ssm_ tensors: linear attention of this shape.
+  nn::DeltaNet delta_net(const graph::GatedDeltaShape& shape, size_t taps) const;
   // ffn_gate, ffn_up, ffn_down.
   nn::Mlp gated_mlp(nn::Activation activation) const;
   // ffn_up with the gate's rows in front of its own, ffn_down.
   nn::Mlp fused_gated_mlp(nn::Activation activation) const;
   // ffn_up and ffn_down with gelu.
   nn::Mlp plain_mlp() const;
-  // ffn_gate_inp and ffn_{gate,up,down}_exps; counts from the "expert_" keys. `ff`: columns inside an expert.
+  // ffn_gate_inp and ffn_{gate,up,down}_exps, or ffn_gate_up_exps; counts and the router's options from the
+  // "expert_" keys. `ff`: columns inside an expert.
   nn::Moe moe(size_t ff) const;
+  // The expert that sees every row, times the sigmoid of ffn_gate_inp_shexp where the file has that.
+  void add_shared_expert(nn::Moe& moe, size_t ff) const;
 
  private:
   const ModelConfig& config_;
   WeightLoader& weights_;
+  const LayerState& state_;
   size_t index_;        // within the range
   std::string prefix_;  // "blk.N."
 };

@@ -7,8 +7,7 @@ namespace butterfly::model {
 
 std::unique_ptr<Network> load_gemma3(const ModelConfig& config, WeightLoader& weights, LayerRange range) {
   const ConfigKeys keys(weights.file());
-  const LocalLayers local = read_local_layers(weights.file(), config.layers, 0, 6);
-  auto decoder = load_gemma(config, weights, range, local);
+  auto decoder = load_gemma(config, weights, range);
   // Layers with a window were never stretched to longer contexts.
   kernels::RopeParams near = config.rope;
   near.base = keys.f32_or("rope.freq_base_swa", 10000.0f);
@@ -21,7 +20,7 @@ std::unique_ptr<Network> load_gemma3(const ModelConfig& config, WeightLoader& we
     nn::Attention& attention = decoder->blocks[layer - range.begin].attention;
     attention.q_norm = from.head_norm("attn_q_norm");
     attention.k_norm = from.head_norm("attn_k_norm");
-    decoder->rope_of_block.push_back(local.is_local[layer] ? 1 : 0);
+    decoder->rope_of_block.push_back(config.states[layer].kind == StateKind::kWindow ? 1 : 0);
   }
   decoder->logit_cap = keys.f32_or("final_logit_softcapping", 0.0f);
   return decoder;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/arch/config_keys.h"
+#include "model/arch/network.h"
 
 namespace butterfly::model {
 namespace {
@@ -46,15 +47,40 @@ kernels::RopeParams read_rope(const ModelFile& file, const ConfigKeys& keys, con
 
 }  // namespace
 
+std::vector<LayerState> full_states(const ModelFile&, const ModelConfig& config) {
+  const LayerState state{.kind = StateKind::kFull, .kv_heads = config.kv_heads, .head_dim = config.head_dim};
+  return std::vector<LayerState>(config.layers, state);
+}
+
+std::vector<LayerState> window_states(const ModelFile& file, const ModelConfig& config) {
+  std::vector<LayerState> states = full_states(file, config);
+  const size_t window = ConfigKeys(file).optional_size("attention.sliding_window", UINT32_MAX);
+  if (window == 0) return states;
+  for (LayerState& state : states) {
+    state.kind = StateKind::kWindow;
+    state.window = window;
+  }
+  return states;
+}
+
 ModelConfig read_config(const ModelFile& file, size_t run_context) {
   ModelConfig config;
   config.architecture = file.architecture();
   const ConfigKeys keys(file);
-  config.layers = keys.size("block_count", kLayersMax);
+  // Blocks that guess tokens further ahead stand behind the others, and are not part of the network.
+  const size_t blocks = keys.size("block_count", kLayersMax),
+               ahead = keys.optional_size("nextn_predict_layers", kLayersMax);
+  if (ahead >= blocks)
+    fail(Errc::kCorrupt, "{}: key {}: expected less than the {} blocks, found {}", file.path().string(),
+         keys.key("nextn_predict_layers"), blocks, ahead);
+  config.layers = blocks - ahead;
   config.dim = keys.size("embedding_length", kSizeMax);
   config.heads = keys.size("attention.head_count", config.dim);
   config.kv_heads = keys.size_or("attention.head_count_kv", config.heads, config.heads);
-  config.ff = keys.size("feed_forward_length", kSizeMax);
+  config.ff = keys.size(keys.has("feed_forward_length") || !keys.has("expert_feed_forward_length")
+                            ? "feed_forward_length"
+                            : "expert_feed_forward_length",
+                        kSizeMax);
   config.context = keys.size("context_length", kSizeMax * 64);
   config.run_context = run_context == 0 ? config.context : run_context;
   config.norm_eps =
@@ -78,6 +104,9 @@ ModelConfig read_config(const ModelFile& file, size_t run_context) {
   if (file.has("position_embd.weight"))
     config.positions_max = static_cast<size_t>(file.tensor("position_embd.weight").size(0));
   config.rope = read_rope(file, keys, config);
+  // Files of other architectures can be looked at, and are refused when they are loaded.
+  const Architecture* architecture = find_architecture(file.architecture());
+  config.states = (architecture == nullptr ? full_states : architecture->states)(file, config);
   return config;
 }
 

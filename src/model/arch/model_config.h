@@ -2,8 +2,10 @@
 #pragma once
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "kernels/attention/rope.h"
+#include "model/cache/layer_state.h"
 #include "model/formats/model_file.h"
 
 namespace butterfly::model {
@@ -22,6 +24,7 @@ struct ModelConfig {
   size_t positions_max = 0;  // with learned positions: how many there are; 0: no such bound
   float norm_eps = 1e-5f;
   kernels::RopeParams rope;
+  std::vector<LayerState> states;  // of each block, as its architecture says
 };
 
 // Reads "<arch>.block_count" and its like. Throws Error naming file, key, expected and found.

@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "graph/ops.h"
 #include "model/arch/layer_range.h"
@@ -61,17 +62,27 @@ class Network {
 using LoadNetwork = std::unique_ptr<Network>(const ModelConfig& config, WeightLoader& weights,
                                              LayerRange range);
 
+// What each block keeps of a text. `config` has all numbers but these.
+using DescribeStates = std::vector<LayerState>(const ModelFile& file, const ModelConfig& config);
+
 // One architecture: files name it in general.architecture.
 struct Architecture {
   std::string_view name;
   std::string_view words;  // for people
   LoadNetwork* load;
+  DescribeStates* states;
 };
 std::span<const Architecture> architectures();
 // Throws Error kUnsupported naming the file, what was found and what exists.
 const Architecture& architecture_of(const ModelFile& file);
+// Null: no such architecture.
+const Architecture* find_architecture(std::string_view name);
 
 // The rows' functions; each file says what is particular.
-LoadNetwork load_gemma2, load_gemma3, load_gpt2, load_llama, load_phi3, load_qwen2, load_qwen3, load_qwen3moe;
+LoadNetwork load_gemma2, load_gemma3, load_gpt2, load_llama, load_phi3, load_qwen2, load_qwen3, load_qwen3moe,
+    load_qwen35, load_qwen35moe;
+// All positions; all positions, or the window that "attention.sliding_window" names; some layers a window;
+// most layers a recurrent state.
+DescribeStates full_states, window_states, gemma2_states, gemma3_states, qwen35_states;
 
 }  // namespace butterfly::model

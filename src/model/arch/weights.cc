@@ -163,6 +163,60 @@ graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t exp
   return parameter;
 }
 
+std::pair<graph::ExpertParameter, graph::ExpertParameter> WeightLoader::fused_experts(const std::string& name,
+                                                                                      size_t experts,
+                                                                                      size_t out, size_t in) {
+  const auto rows = static_cast<int64_t>(out), cols = static_cast<int64_t>(in);
+  const Tensor all = file_.tensor(name, {static_cast<int64_t>(experts), 2 * rows, cols});
+  graph::ExpertParameter halves[] = {{.name = name + ".gate", .experts = {}},
+                                     {.name = name + ".up", .experts = {}}};
+  for (size_t e = 0; e < experts; ++e)
+    for (size_t half = 0; half < 2; ++half) {
+      graph::ExpertParameter& to = halves[half];
+      if (!with_values_ && e > 0) {  // as large as the first, and as empty
+        resident_bytes_ += to.experts[0].bytes();
+        to.experts.push_back(to.experts[0]);
+        continue;
+      }
+      const auto index = static_cast<int64_t>(e), first = static_cast<int64_t>(half) * rows;
+      const Tensor expert = all.slice(0, index, index + 1).reshape({2 * rows, cols});
+      to.experts.push_back(pack(expert.slice(0, first, first + rows), name, (2 * e + half) * out));
+    }
+  return {std::move(halves[0]), std::move(halves[1])};
+}
+
+nn::Linear WeightLoader::linear_row(const std::string& stem, size_t in) {
+  const auto cols = static_cast<int64_t>(in);
+  const Tensor row = tensor(stem + ".weight", {cols}).reshape({1, cols});
+  return linear_rows(stem, row, 0, 1, stem + ".weight");
+}
+
+graph::Parameter WeightLoader::transposed(const std::string& name, size_t rows, size_t cols) {
+  const Tensor values = file_.tensor(name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
+  const DType dtype = values.dtype();
+  if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16)
+    fail(Errc::kUnsupported, "{}: tensor {}: expected type F32, F16 or BF16, found {}", file_.path().string(),
+         name, dtype_name(dtype));
+  Tensor turned = Tensor::zeros(DType::kF32, {static_cast<int64_t>(cols), static_cast<int64_t>(rows)});
+  if (with_values_) {
+    std::vector<float> floats(rows * cols);
+    MappedFile::guard([&] { kernels::to_float(dtype, values.raw(), floats.data(), rows * cols); });
+    for (size_t r = 0; r < rows; ++r)
+      for (size_t c = 0; c < cols; ++c) turned.data<float>()[c * rows + r] = floats[r * cols + c];
+  }
+  loaded(values);
+  resident_bytes_ += turned.bytes();
+  return {.name = name, .value = turned, .packed = {}};
+}
+
+void WeightLoader::refuse_scales() const {
+  for (const NamedTensor& tensor : file_.tensors())
+    if (tensor.name.ends_with(".scale") || tensor.name.ends_with(".input_scale"))
+      fail(Errc::kUnsupported,
+           "{}: tensor {}: products that are multiplied by a scale apart are not supported",
+           file_.path().string(), tensor.name);
+}
+
 graph::Parameter WeightLoader::vector(const std::string& name, size_t count) {
   const Tensor values = tensor(name, {static_cast<int64_t>(count)});
   if (training_) return {.name = name, .value = values, .trainable = true};

@@ -5,6 +5,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -62,6 +63,17 @@ class WeightLoader {
   }
   // `stem`_exps.weight [experts, out, in], or `stem`.N.weight [out, in] for each expert.
   graph::ExpertParameter experts(const std::string& stem, size_t experts, size_t out, size_t in);
+  // Experts whose gates and outputs are in one matrix `name` [experts, 2 * out, in], gates first.
+  std::pair<graph::ExpertParameter, graph::ExpertParameter> fused_experts(const std::string& name,
+                                                                          size_t experts, size_t out,
+                                                                          size_t in);
+  // `stem`.weight [in], as a matrix of one row.
+  nn::Linear linear_row(const std::string& stem, size_t in);
+  // [rows, cols] in the file, as floats [cols, rows].
+  graph::Parameter transposed(const std::string& name, size_t rows, size_t cols);
+  // Some files multiply products by numbers apart ("<tensor>.scale"), which no layer here does: throws Error
+  // kUnsupported that names the first.
+  void refuse_scales() const;
   // [count], as floats. Missing: an Error, or an empty Parameter for the optional form.
   graph::Parameter vector(const std::string& name, size_t count);
   graph::Parameter optional_vector(const std::string& name, size_t count);

@@ -1,63 +1,80 @@
 #include "model/cache/kv_memory.h"
 
+#include <algorithm>
+
 #include "base/check.h"
-#include "base/checked.h"
-#include "base/error.h"
 
 namespace butterfly::model {
-namespace {
 
-size_t page_bytes(const KvShape& shape) { return shape.kv_heads * shape.layout.page_bytes(); }
+using kernels::kKvPage;
 
-}  // namespace
-
-size_t kv_bytes_per_position(const KvShape& shape) {
-  return shape.layers * page_bytes(shape) / kernels::kKvPage;
+KvMemory::KvMemory(CacheShape shape, const CacheRoom& room) : shape_(std::move(shape)), room_(room) {
+  (void)state_bytes(shape_.layers, shape_.kv_type, room_);  // throws for what cannot be
 }
 
-KvMemory::KvMemory(const KvShape& shape, size_t pages) : shape_(shape), pages_(pages) {
-  if (const char* why = kernels::kv_why_not(shape.layout))
-    fail(Errc::kUnsupported, "key/value cache of type {} for heads of {}: {}", dtype_name(shape.layout.dtype),
-         shape.layout.head_dim, why);
-  const auto bytes = checked_mul(pages, page_bytes(shape));
-  if (!bytes || !checked_mul(*bytes, shape.layers))
-    fail(Errc::kOutOfMemory, "key/value cache: {} pages of {} bytes for each of {} layers do not fit", pages,
-         page_bytes(shape), shape.layers);
-  layer_bytes_ = *bytes;
-  extend(0, shape.layers);
+KvMemory::Layer KvMemory::make_layer(size_t index) const {
+  const LayerState& state = shape_.layers[index];
+  Layer layer;
+  layer.pages = Buffer::allocate(room_.of(page_kind(state, room_)) * page_bytes(state, shape_.kv_type));
+  if (state.guess_floats > 0)
+    layer.guesses =
+        Buffer::allocate(room_.sequences * graph::kGuessesMax * state.guess_floats * sizeof(float));
+  return layer;
 }
 
-void KvMemory::keep(size_t first, size_t count) {
-  BF_CHECK(first + count <= layers_.size()) << first << " + " << count << " of " << layers_.size();
-  const auto begin = layers_.begin() + static_cast<ptrdiff_t>(first);
-  layers_ = std::vector<Buffer>(begin, begin + static_cast<ptrdiff_t>(count));
-  extend(0, 0);
+void KvMemory::keep(size_t begin, size_t end) {
+  const size_t first = std::clamp(begin, begin_, this->end()), last = std::clamp(end, first, this->end());
+  const auto from = layers_.begin() + static_cast<ptrdiff_t>(first - begin_);
+  layers_ = std::vector<Layer>(from, from + static_cast<ptrdiff_t>(last - first));
+  begin_ = first;
+  count();
 }
 
-void KvMemory::extend(size_t before, size_t after) {
-  std::vector<Buffer> layers;
-  layers.reserve(before + layers_.size() + after);
-  for (size_t i = 0; i < before; ++i) layers.push_back(Buffer::allocate(layer_bytes_));
-  layers.insert(layers.end(), layers_.begin(), layers_.end());
-  for (size_t i = 0; i < after; ++i) layers.push_back(Buffer::allocate(layer_bytes_));
+void KvMemory::extend(size_t begin, size_t end) {
+  BF_CHECK(end <= shape_.layers.size() && (layers_.empty() || (begin <= begin_ && end >= this->end())))
+      << "layers " << begin << " to " << end << ", " << begin_ << " to " << this->end() << " are here";
+  std::vector<Layer> layers;
+  layers.reserve(end - begin);
+  for (size_t i = begin; i < end; ++i)
+    layers.push_back(i >= begin_ && i < this->end() ? layers_[i - begin_] : make_layer(i));
   layers_ = std::move(layers);
-  shape_.layers = layers_.size();
-  bases_.clear();
-  for (const Buffer& layer : layers_) bases_.push_back(layer.data());
+  begin_ = begin;
+  count();
 }
 
-graph::KvStep KvMemory::step(std::span<const std::span<const uint32_t>> page_ids,
-                             std::span<const graph::KvRow> rows) {
-  for (const graph::KvRow& row : rows)
-    BF_CHECK(row.sequence < page_ids.size() &&
-             row.position / kernels::kKvPage < page_ids[row.sequence].size())
+void KvMemory::count() {
+  views_.clear();
+  bytes_ = 0;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const LayerState& state = shape_.layers[begin_ + i];
+    bytes_ += layers_[i].pages.size() + layers_[i].guesses.size();
+    views_.push_back({.base = layers_[i].pages.data(),
+                      .page_stride = page_bytes(state, shape_.kv_type),
+                      .kind = page_kind(state, room_),
+                      .layout = {shape_.kv_type, state.head_dim},
+                      .kv_heads = state.kv_heads,
+                      .guesses = reinterpret_cast<float*>(layers_[i].guesses.data()),
+                      .guess_floats = state.guess_floats});
+  }
+}
+
+graph::KvStep KvMemory::step(const PageTables& page_ids, std::span<const graph::KvRow> rows,
+                             std::span<const graph::StateRun> state_runs) {
+  const auto has = [&](PageKind kind, const graph::KvRow& row, size_t block) {
+    const auto& tables = page_ids[static_cast<size_t>(kind)];
+    return row.sequence < tables.size() && block < tables[row.sequence].size() &&
+           tables[row.sequence][block] < room_.of(kind);
+  };
+  for (const graph::KvRow& row : rows) {
+    const size_t block = row.position / kKvPage;
+    BF_CHECK(has(PageKind::kFull, row, block))
         << "row at position " << row.position << " of sequence " << row.sequence << " has no page";
-  return {.layout = shape_.layout,
-          .layers = bases_,
-          .page_stride = page_bytes(shape_),
-          .kv_heads = shape_.kv_heads,
-          .page_ids = page_ids,
-          .rows = rows};
+    for (size_t b = row.position + 1 > room_.window ? (row.position + 1 - room_.window) / kKvPage : 0;
+         room_.window > 0 && b <= block; ++b)
+      BF_CHECK(has(PageKind::kWindow, row, b)) << "row at position " << row.position << " of sequence "
+                                               << row.sequence << " has no page in its window, block " << b;
+  }
+  return {.layers = views_, .page_ids = page_ids, .rows = rows, .state_runs = state_runs};
 }
 
 }  // namespace butterfly::model

@@ -1,50 +1,65 @@
-// The memory of a key/value cache: numbered pages of 32 positions. Who uses which page is decided elsewhere.
+// The memory of a cache: numbered pages of 32 positions, or of recurrent states. Who uses which page is
+// decided elsewhere.
 #pragma once
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "graph/kv_step.h"
+#include "model/cache/cache_room.h"
 #include "tensor/buffer.h"
 
 namespace butterfly::model {
 
-struct KvShape {
-  size_t layers = 0;
-  size_t kv_heads = 0;
-  kernels::KvLayout layout;
+// What the layers of a model keep.
+struct CacheShape {
+  std::vector<LayerState> layers;  // all of them
+  DType kv_type = DType::kF16;
+
+  friend bool operator==(const CacheShape&, const CacheShape&) = default;
 };
 
-// Bytes of cache for one position.
-size_t kv_bytes_per_position(const KvShape& shape);
+// Which pages the sequences of a step have: by kind, by sequence.
+using PageTables = std::array<std::span<const std::span<const uint32_t>>, graph::kPageKinds>;
 
 // Not thread-safe: owned by whoever runs the steps. Memory is reserved at once, layer by layer, and used page
 // by page: layers can come and go while others keep their contents.
 class KvMemory {
  public:
-  // Throws Error kUnsupported for a cache type that does not fit the head, kOutOfMemory when the memory
-  // cannot be reserved.
-  KvMemory(const KvShape& shape, size_t pages);
+  // Has no layer yet. Throws Error kUnsupported for a cache type that does not fit a layer, kOutOfMemory for
+  // sizes that nobody has.
+  KvMemory(CacheShape shape, const CacheRoom& room);
 
-  // Only layers [first, first + count) stay, with their contents.
-  void keep(size_t first, size_t count);
-  // New ones, empty, in front of those that are here and behind them. Throws Error kOutOfMemory; then those
-  // that were here still are.
-  void extend(size_t before, size_t after);
+  // Of the layers that are here only those in [begin, end) stay, with their contents.
+  void keep(size_t begin, size_t end);
+  // Layers [begin, end) are here: new ones, empty, in front of those that are here and behind them. Throws
+  // Error kOutOfMemory; then those that were here still are.
+  void extend(size_t begin, size_t end);
 
-  size_t pages() const { return pages_; }
-  size_t bytes() const { return layers_.size() * layer_bytes_; }
-  const KvShape& shape() const { return shape_; }
+  size_t begin() const { return begin_; }
+  size_t end() const { return begin_ + layers_.size(); }
+  uint64_t bytes() const { return bytes_; }
+  const CacheRoom& room() const { return room_; }
+  const CacheShape& shape() const { return shape_; }
 
-  // What a run of these rows sees, when sequence s has its positions in the pages page_ids[s]. Borrows both.
-  graph::KvStep step(std::span<const std::span<const uint32_t>> page_ids, std::span<const graph::KvRow> rows);
+  // What a run of these rows sees. Borrows all of it. BF_CHECKs that every row has its pages.
+  graph::KvStep step(const PageTables& page_ids, std::span<const graph::KvRow> rows,
+                     std::span<const graph::StateRun> state_runs = {});
 
  private:
-  KvShape shape_;
-  size_t pages_;
-  size_t layer_bytes_ = 0;
-  std::vector<Buffer> layers_;  // [pages, kv_heads, page]
-  std::vector<std::byte*> bases_;
+  struct Layer {
+    Buffer pages;
+    Buffer guesses;
+  };
+  Layer make_layer(size_t index) const;
+  void count();
+
+  CacheShape shape_;
+  CacheRoom room_;
+  size_t begin_ = 0;
+  uint64_t bytes_ = 0;
+  std::vector<Layer> layers_;
+  std::vector<graph::KvLayer> views_;
 };
 
 }  // namespace butterfly::model

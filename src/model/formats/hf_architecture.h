@@ -23,6 +23,18 @@ enum class HfValues {
   kAddOne,       // norm weights kept as w - 1; becomes F32
   kExpert,       // one of the matrices that are stacked to [experts, out, in]
   kIgnore,       // buffers that are no weights
+  // Linear attention. GGUF has the value heads of qwen35 in another order: all first ones of the key heads'
+  // groups, then all second ones.
+  kDeltaQkv,      // rows of queries, keys and values
+  kDeltaConv,     // the same channels, [channels, 1, taps] to [channels, taps]
+  kDeltaRows,     // rows, or numbers, by value head
+  kDeltaColumns,  // columns by value head
+  kDeltaA,        // -exp of numbers by value head; becomes F32
+  // Queries, keys, values and gates key head by key head: the first three, one behind the other. The rule
+  // behind it is for the same tensor: the gates.
+  kDeltaQkvOfAll,
+  kDeltaGateOfAll,
+  kOneRow,  // [1, columns] to [columns]
 };
 
 // Names without the prefixes "model.", "transformer." and "language_model."; # stands for the layer's number,
@@ -45,7 +57,7 @@ struct HfArchitecture {
   std::string_view class_name;  // as in "architectures" of config.json
   std::string_view gguf_name;   // general.architecture
   ReadHfConfig* read_config;
-  std::array<std::span<const HfRule>, 4> rules;
+  std::array<std::span<const HfRule>, 5> rules;
   bool tied;  // whether output and embedding share a matrix when config.json does not say
 };
 
@@ -56,7 +68,7 @@ const HfArchitecture& hf_architecture_of(const JsonObject& config);
 // The readers of config.json, one per family: Mistral's is Mixtral's too, Qwen 3's reads experts, Gemma's is
 // for 2 and 3.
 ReadHfConfig read_gemma_config, read_gpt2_config, read_llama_config, read_mistral_config, read_phi3_config,
-    read_qwen2_config, read_qwen3_config;
+    read_qwen2_config, read_qwen3_config, read_qwen35_config;
 
 // rope.freq_base and rope.scaling.*, and the tensors of per-pair factors (llama3, longrope). `rotated` is the
 // number of values of a head that are rotated.

@@ -38,7 +38,9 @@ uint32_t read_transformer(const JsonObject& config, const std::string& arch, HfC
   keys.set("context_length", config.u32("max_position_embeddings"));
   keys.set("embedding_length", config.u32("hidden_size"));
   keys.set("block_count", config.u32("num_hidden_layers"));
-  keys.set("feed_forward_length", config.u32("intermediate_size"));
+  // Where all layers have experts some leave it out.
+  keys.set("feed_forward_length", config.has("intermediate_size") ? config.u32("intermediate_size")
+                                                                  : config.u32("moe_intermediate_size"));
   keys.set("attention.head_count", heads);
   keys.set("attention.head_count_kv", config.u32_or("num_key_value_heads", heads));
   keys.set("attention.layer_norm_rms_epsilon", config.f32("rms_norm_eps"));
@@ -108,6 +110,73 @@ void read_qwen3_config(const JsonObject& config, const std::string& arch, HfConf
     keys.set("expert_feed_forward_length", config.u32("moe_intermediate_size"));
   }
   read_rope_config(config, arch, head_dim, 10000, to);
+}
+
+namespace {
+
+// The rotated part of a head, and how its pairs are shared out to time, height and width.
+void read_partial_rope(const JsonObject& config, const std::string& arch, uint32_t head_dim, HfConfig& to) {
+  const auto parameters = config.object("rope_parameters");
+  const JsonObject& place = parameters && parameters->has("partial_rotary_factor") ? *parameters : config;
+  const double share = place.has("partial_rotary_factor") ? place.number("partial_rotary_factor") : 0.25;
+  const auto rotated = static_cast<uint32_t>(std::clamp(share, 0.0, 1.0) * head_dim);
+  Keys keys(to.metadata, arch);
+  keys.set("rope.dimension_count", rotated);
+  if (arch != "qwen3next") {
+    std::vector<int32_t> sections = {11, 11, 10};
+    if (parameters && parameters->has("mrope_section")) {
+      sections.clear();
+      for (const float pairs : parameters->numbers("mrope_section"))
+        sections.push_back(static_cast<int32_t>(pairs));
+    }
+    sections.resize(4, 0);
+    keys.set("rope.dimension_sections", i32_array(std::move(sections)));
+  }
+  read_rope_config(config, arch, rotated, 10'000'000, to);
+}
+
+void read_qwen35_text(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  expect_activation(config, "hidden_act", {"silu"});
+  const uint32_t head_dim = read_transformer(config, arch, to);
+  Keys keys(to.metadata, arch);
+  keys.set("attention.key_length", head_dim);
+  keys.set("attention.value_length", head_dim);
+  const uint32_t dim = config.u32("linear_key_head_dim"), values = config.u32("linear_num_value_heads");
+  if (config.u32("linear_value_head_dim") != dim)
+    config.mismatch("linear_value_head_dim", std::to_string(dim));
+  if (dim == 0 || dim > 4096) config.mismatch("linear_key_head_dim", "1 to 4096");
+  if (values == 0 || values > 65536) config.mismatch("linear_num_value_heads", "1 to 65536");
+  keys.set("ssm.conv_kernel", config.u32("linear_conv_kernel_dim"));
+  keys.set("ssm.inner_size", dim * values);
+  keys.set("ssm.state_size", dim);
+  keys.set("ssm.time_step_rank", values);
+  keys.set("ssm.group_count", config.u32("linear_num_key_heads"));
+  const uint32_t interval = config.u32_or("full_attention_interval", 4);
+  keys.set("full_attention_interval", interval);
+  if (config.has("layer_types")) {
+    std::vector<uint8_t> recurrent;
+    bool usual = interval > 0;
+    for (const std::string& type : config.strings("layer_types")) {
+      recurrent.push_back(type == "linear_attention");
+      usual = usual && recurrent.back() == (recurrent.size() % interval != 0);
+    }
+    if (!usual) keys.set("attention.recurrent_layers", MetaArray{MetaType::kBool, std::move(recurrent)});
+  }
+  if (arch != "qwen35") {
+    keys.set("expert_count", config.u32("num_experts"));
+    keys.set("expert_used_count", config.u32("num_experts_per_tok"));
+    keys.set("expert_feed_forward_length", config.u32("moe_intermediate_size"));
+    keys.set("expert_shared_feed_forward_length", config.u32("shared_expert_intermediate_size"));
+  }
+  read_partial_rope(config, arch, head_dim, to);
+}
+
+}  // namespace
+
+void read_qwen35_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  const nlohmann::json* text = config.find("text_config");
+  if (text == nullptr || !text->is_object()) return read_qwen35_text(config, arch, to);
+  read_qwen35_text(JsonObject(*text, config.file(), "text_config: "), arch, to);
 }
 
 void read_phi3_config(const JsonObject& config, const std::string& arch, HfConfig& to) {

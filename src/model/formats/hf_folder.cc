@@ -197,7 +197,7 @@ ModelFile open_bare(const ModelSource& source) {
   const auto shared = std::make_shared<const SafetensorsFile>(file);
   std::vector<NamedTensor> tensors;
   for (const SafetensorsTensor& info : file.tensors())
-    tensors.push_back(hf_tensor(info.name, {shared, info}, HfValues::kAsStored, 0));
+    tensors.push_back(hf_tensor(info.name, {shared, info}, HfValues::kAsStored));
   return ModelFile("safetensors", source.path, std::move(metadata), std::move(tensors), {source.mapping});
 }
 

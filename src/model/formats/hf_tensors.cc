@@ -63,8 +63,11 @@ std::string_view without_prefixes(std::string_view name) {
 // Parts of a multimodal model beside its text model.
 bool other_modality(std::string_view name) {
   return name.starts_with("vision_tower.") || name.starts_with("multi_modal_projector.") ||
-         name.starts_with("audio_tower.");
+         name.starts_with("audio_tower.") || name.starts_with("visual.");
 }
+
+// Blocks that guess tokens further ahead: not part of the network.
+bool guesses_ahead(std::string_view name) { return name.starts_with("mtp."); }
 
 Match find_rule(const HfArchitecture& architecture, std::string_view name) {
   Match match;
@@ -92,14 +95,22 @@ class Mapper {
 
   void add(const std::shared_ptr<const SafetensorsFile>& shard, const SafetensorsTensor& info) {
     const std::string_view name = without_prefixes(info.name);
-    if (other_modality(name)) return;
-    const Match match = find_rule(architecture_, name);
+    if (other_modality(name) || guesses_ahead(name)) return;
+    Match match = find_rule(architecture_, name);
     if (!match.rule)
       fail(Errc::kUnsupported, "{}: tensor {}: expected a name of {}, found one it has not", shard->name(),
            printable(info.name), architecture_.class_name);
     if (match.rule->values == HfValues::kIgnore) return;
-    const std::string to = with_layer(match.rule->to, match.layer);
     const HfSource source{shard, info};
+    add(source, match);
+    if (match.rule->values != HfValues::kDeltaQkvOfAll) return;
+    ++match.rule;
+    ++match.order;
+    add(source, match);
+  }
+
+  void add(const HfSource& source, const Match& match) {
+    const std::string to = with_layer(match.rule->to, match.layer);
     const Key key{layer_rank(match), match.order, to};
     if (match.rule->values == HfValues::kExpert) {
       if (!experts_[key].emplace(match.expert, source).second) found_twice(source, to);
@@ -155,11 +166,15 @@ class Mapper {
     }
   }
 
-  uint32_t heads(HfValues values) const {
+  HfHeads heads(HfValues values) const {
     const std::string arch(architecture_.gguf_name);
-    if (values == HfValues::kRopePairsQ) return metadata_.u32(arch + ".attention.head_count");
-    if (values == HfValues::kRopePairsKv) return metadata_.u32(arch + ".attention.head_count_kv");
-    return 0;
+    if (values == HfValues::kRopePairsQ) return {.rope = metadata_.u32(arch + ".attention.head_count")};
+    if (values == HfValues::kRopePairsKv) return {.rope = metadata_.u32(arch + ".attention.head_count_kv")};
+    if (!metadata_.has(arch + ".ssm.state_size")) return {};
+    return {.keys = metadata_.u32(arch + ".ssm.group_count"),
+            .values = metadata_.u32(arch + ".ssm.time_step_rank"),
+            .dim = metadata_.u32(arch + ".ssm.state_size"),
+            .tiled = arch != "qwen3next"};
   }
 
   NamedTensor stack(const std::string& name, const std::map<uint32_t, HfSource>& experts) const {

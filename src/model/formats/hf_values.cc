@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "kernels/math/math.h"
 #include "kernels/quant/quant.h"
 #include "model/formats/float_type.h"
 
@@ -76,9 +77,105 @@ Tensor plus_one(const HfSource& source) {
   return to;
 }
 
+// ---- Linear attention ----
+
+// The place of GGUF's value head in Hugging Face's order.
+size_t value_head(const HfHeads& heads, size_t head) {
+  return heads.tiled ? head % heads.keys * (heads.values / heads.keys) + head / heads.keys : head;
+}
+
+// Row of the file that becomes row `row`.
+size_t delta_row(const HfHeads& heads, HfValues values, size_t rows, size_t row) {
+  const size_t dim = heads.dim, keys = heads.keys * dim, group = heads.values / heads.keys;
+  if (values == HfValues::kDeltaRows) {
+    const size_t unit = rows / heads.values;
+    return value_head(heads, row / unit) * unit + row % unit;
+  }
+  if (values == HfValues::kDeltaQkv || values == HfValues::kDeltaConv)
+    return row < 2 * keys ? row : 2 * keys + value_head(heads, (row - 2 * keys) / dim) * dim + row % dim;
+  // Each key head has its query, its key, its group's values and their gates.
+  const size_t whole = (2 + 2 * group) * dim;
+  const auto of_group = [&](size_t index, size_t first) {  // `index` counts a group's heads, then groups
+    return index / (group * dim) * whole + first + index % (group * dim);
+  };
+  if (values == HfValues::kDeltaGateOfAll) return of_group(row, (2 + group) * dim);
+  if (row >= 2 * keys) return of_group(row - 2 * keys, 2 * dim);
+  const size_t in_keys = row % keys;
+  return in_keys / dim * whole + (row < keys ? 0 : dim) + in_keys % dim;
+}
+
+Tensor delta_rows(const HfSource& source, HfValues values, const HfHeads& heads, const Shape& shape) {
+  const Tensor from = load(source);
+  Tensor to = Tensor::zeros(from.dtype(), shape);
+  const auto rows = static_cast<size_t>(shape[0]);
+  const size_t row_bytes = to.bytes() / rows;
+  MappedFile::guard([&] {
+    for (size_t row = 0; row < rows; ++row)
+      std::memcpy(to.raw() + row * row_bytes, from.raw() + delta_row(heads, values, rows, row) * row_bytes,
+                  row_bytes);
+  });
+  return to;
+}
+
+Tensor delta_columns(const HfSource& source, const HfHeads& heads) {
+  const Tensor from = load(source);
+  Tensor to = Tensor::zeros(from.dtype(), from.shape());
+  const auto rows = static_cast<size_t>(from.size(0));
+  const size_t row_bytes = from.bytes() / rows, head_bytes = row_bytes / heads.values;
+  MappedFile::guard([&] {
+    for (size_t row = 0; row < rows; ++row)
+      for (size_t head = 0; head < heads.values; ++head)
+        std::memcpy(to.raw() + row * row_bytes + head * head_bytes,
+                    from.raw() + row * row_bytes + value_head(heads, head) * head_bytes, head_bytes);
+  });
+  return to;
+}
+
+Tensor delta_a(const HfSource& source, const HfHeads& heads) {
+  const Tensor from = load(source);
+  std::vector<float> logs(static_cast<size_t>(from.count()));
+  MappedFile::guard([&] { kernels::to_float(from.dtype(), from.raw(), logs.data(), logs.size()); });
+  Tensor to = Tensor::zeros(DType::kF32, from.shape());
+  for (size_t head = 0; head < logs.size(); ++head)
+    to.data<float>()[head] = -static_cast<float>(kernels::exp_f64(logs[value_head(heads, head)]));
+  return to;
+}
+
+// What the tensor becomes; expected: what the file must have.
+struct DeltaShape {
+  Shape shape;
+  bool fits;
+  std::string expected;
+};
+DeltaShape delta_shape(const Shape& found, HfValues values, const HfHeads& heads) {
+  const int64_t keys = int64_t{heads.keys} * heads.dim, all = int64_t{heads.values} * heads.dim;
+  const size_t rank = found.rank();
+  switch (values) {
+    case HfValues::kDeltaQkv:
+      return {found, rank == 2 && found[0] == 2 * keys + all,
+              fmt::format("a matrix of {} rows", 2 * keys + all)};
+    case HfValues::kDeltaConv:
+      return {rank == 3 ? Shape{found[0], found[2]} : found,
+              rank == 3 && found[1] == 1 && found[0] == 2 * keys + all,
+              fmt::format("shape [{}, 1, taps]", 2 * keys + all)};
+    case HfValues::kDeltaRows:
+      return {found, rank >= 1 && found[0] > 0 && found[0] % heads.values == 0,
+              fmt::format("rows of {} heads", heads.values)};
+    case HfValues::kDeltaColumns:
+      return {found, rank == 2 && found[0] > 0 && found[1] == all,
+              fmt::format("a matrix of {} columns", all)};
+    case HfValues::kDeltaA:
+      return {found, rank == 1 && found[0] == heads.values, fmt::format("{} numbers", heads.values)};
+    default:
+      return {rank == 2 ? Shape{values == HfValues::kDeltaGateOfAll ? all : 2 * keys + all, found[1]} : found,
+              rank == 2 && found[0] == 2 * (keys + all),
+              fmt::format("a matrix of {} rows", 2 * (keys + all))};
+  }
+}
+
 }  // namespace
 
-NamedTensor hf_tensor(std::string name, const HfSource& source, HfValues values, uint32_t heads) {
+NamedTensor hf_tensor(std::string name, const HfSource& source, HfValues values, const HfHeads& heads) {
   const SafetensorsTensor& info = source.info;
   const Shape shape = info.shape();
   if (!info.dtype) return NamedTensor::foreign(std::move(name), info.type, shape, info.bytes, info.offset);
@@ -92,10 +189,10 @@ NamedTensor hf_tensor(std::string name, const HfSource& source, HfValues values,
   switch (values) {
     case HfValues::kRopePairsQ:
     case HfValues::kRopePairsKv:
-      checked(shape.rank() >= 1 && heads > 0 && shape[0] % (int64_t{heads} * 2) == 0,
-              fmt::format("rows that divide into {} heads of pairs", heads));
+      checked(shape.rank() >= 1 && heads.rope > 0 && shape[0] % (int64_t{heads.rope} * 2) == 0,
+              fmt::format("rows that divide into {} heads of pairs", heads.rope));
       return NamedTensor(std::move(name), dtype, shape,
-                         [source, heads] { return rope_pairs(source, heads); });
+                         [source, heads] { return rope_pairs(source, heads.rope); });
     case HfValues::kTranspose:
       checked(shape.rank() == 2, "a matrix");
       return NamedTensor(std::move(name), dtype, Shape{shape[1], shape[0]},
@@ -103,6 +200,29 @@ NamedTensor hf_tensor(std::string name, const HfSource& source, HfValues values,
     case HfValues::kAddOne:
       checked(shape.rank() == 1, "a vector");
       return NamedTensor(std::move(name), DType::kF32, shape, [source] { return plus_one(source); });
+    case HfValues::kDeltaQkv:
+    case HfValues::kDeltaConv:
+    case HfValues::kDeltaRows:
+    case HfValues::kDeltaColumns:
+    case HfValues::kDeltaA:
+    case HfValues::kDeltaQkvOfAll:
+    case HfValues::kDeltaGateOfAll: {
+      const DeltaShape to = delta_shape(shape, values, heads);
+      checked(to.fits && heads.keys > 0 && heads.values % heads.keys == 0, to.expected);
+      if (values == HfValues::kDeltaColumns)
+        return NamedTensor(std::move(name), dtype, shape,
+                           [source, heads] { return delta_columns(source, heads); });
+      if (values == HfValues::kDeltaA)
+        return NamedTensor(std::move(name), DType::kF32, shape,
+                           [source, heads] { return delta_a(source, heads); });
+      return NamedTensor(std::move(name), dtype, to.shape, [source, values, heads, becomes = to.shape] {
+        return delta_rows(source, values, heads, becomes);
+      });
+    }
+    case HfValues::kOneRow:
+      checked(shape.rank() == 2 && shape[0] == 1, "a matrix of one row");
+      return NamedTensor(std::move(name), dtype, Shape{shape[1]},
+                         [source] { return load(source).reshape({source.info.shape()[1]}); });
     default:
       break;
   }

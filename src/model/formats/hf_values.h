@@ -16,8 +16,15 @@ struct HfSource {
   SafetensorsTensor info;
 };
 
-// `heads` only for the rope pairs. Throws Error kCorrupt when the shape does not allow what is asked.
-NamedTensor hf_tensor(std::string name, const HfSource& source, HfValues values, uint32_t heads);
+// Numbers of heads that values are put in order by, as far as a rule needs them.
+struct HfHeads {
+  uint32_t rope = 0;                       // heads of pairs
+  uint32_t keys = 0, values = 0, dim = 0;  // of linear attention: key heads, value heads, columns of one
+  bool tiled = false;                      // GGUF's order of value heads is not Hugging Face's
+};
+
+// Throws Error kCorrupt when the shape does not allow what is asked.
+NamedTensor hf_tensor(std::string name, const HfSource& source, HfValues values, const HfHeads& heads = {});
 
 // [experts, ...]; all must have one type and shape.
 NamedTensor hf_stack(std::string name, std::vector<HfSource> experts);

@@ -11,9 +11,9 @@ namespace {
 
 using Kind = RegexNode::Kind;
 
-class Parser : SourceReader {
+class RegexParser : SourceReader {
  public:
-  explicit Parser(std::string_view text) : SourceReader(text) {}
+  explicit RegexParser(std::string_view text) : SourceReader(text) {}
 
   RegexTree parse() {
     parse_look_aheads();
@@ -284,6 +284,6 @@ class Parser : SourceReader {
 
 }  // namespace
 
-RegexTree parse_regex(std::string_view expression) { return Parser(expression).parse(); }
+RegexTree parse_regex(std::string_view expression) { return RegexParser(expression).parse(); }
 
 }  // namespace butterfly::model::grammar

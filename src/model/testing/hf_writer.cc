@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -60,6 +61,44 @@ Values less_one(Values values) {
   return values;
 }
 
+// Linear attention's sizes.
+struct DeltaHeads {
+  size_t keys = 0, values = 0, dim = 0;
+  size_t group() const { return values / keys; }
+};
+
+// Units of rows by value head: from "first of each group, second of each group" to group by group. The first
+// `skip` rows stay.
+Values by_group(const Values& from, const DeltaHeads& heads, size_t skip) {
+  Values to = from;
+  const auto rows = static_cast<size_t>(from.sizes[0]);
+  const size_t columns = from.floats.size() / rows, unit = (rows - skip) / heads.values;
+  for (size_t head = 0; head < heads.values; ++head) {
+    const size_t source = head % heads.group() * heads.keys + head / heads.group();
+    std::copy_n(from.floats.begin() + static_cast<ptrdiff_t>((skip + source * unit) * columns),
+                unit * columns, to.floats.begin() + static_cast<ptrdiff_t>((skip + head * unit) * columns));
+  }
+  return to;
+}
+
+// Queries, keys and values, and the gates: key head by key head.
+Values qkvz_of(const Values& qkv, const Values& z, const DeltaHeads& heads) {
+  const auto columns = static_cast<size_t>(qkv.sizes[1]);
+  Values all{{qkv.sizes[0] + z.sizes[0], qkv.sizes[1]}, {}};
+  const auto append = [&](const Values& from, size_t first, size_t count) {
+    const auto begin = from.floats.begin() + static_cast<ptrdiff_t>(first * columns);
+    all.floats.insert(all.floats.end(), begin, begin + static_cast<ptrdiff_t>(count * columns));
+  };
+  const size_t keys = heads.keys * heads.dim, group = heads.group() * heads.dim;
+  for (size_t head = 0; head < heads.keys; ++head) {
+    append(qkv, head * heads.dim, heads.dim);
+    append(qkv, keys + head * heads.dim, heads.dim);
+    append(qkv, 2 * keys + head * group, group);
+    append(z, head * group, group);
+  }
+  return all;
+}
+
 Values expert_of(const Values& stack, size_t expert) {
   const size_t count = stack.floats.size() / static_cast<size_t>(stack.sizes[0]);
   const auto begin = stack.floats.begin() + static_cast<ptrdiff_t>(expert * count);
@@ -82,6 +121,23 @@ const Names kQwenMoeNames = {{"ffn_gate_inp", "mlp.gate"},
                              {"ffn_gate_exps", "mlp.experts.@.gate_proj"},
                              {"ffn_down_exps", "mlp.experts.@.down_proj"},
                              {"ffn_up_exps", "mlp.experts.@.up_proj"}};
+const Names kDeltaNames = {{"attn_qkv", "linear_attn.in_proj_qkv"},
+                           {"attn_gate", "linear_attn.in_proj_z"},
+                           {"ssm_conv1d", "linear_attn.conv1d"},
+                           {"ssm_beta", "linear_attn.in_proj_b"},
+                           {"ssm_alpha", "linear_attn.in_proj_a"},
+                           {"ssm_ba", "linear_attn.in_proj_ba"},
+                           {"ssm_norm", "linear_attn.norm"},
+                           {"ssm_out", "linear_attn.out_proj"},
+                           {"post_attention_norm", "post_attention_layernorm"},
+                           {"ffn_gate_inp", "mlp.gate"},
+                           {"ffn_gate_exps", "mlp.experts.@.gate_proj"},
+                           {"ffn_down_exps", "mlp.experts.@.down_proj"},
+                           {"ffn_up_exps", "mlp.experts.@.up_proj"},
+                           {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+                           {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                           {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+                           {"ffn_down_shexp", "mlp.shared_expert.down_proj"}};
 const Names kPhi3Names = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 const Names kGemmaNames = {{"post_attention_norm", "post_attention_layernorm"},
                            {"ffn_norm", "pre_feedforward_layernorm"},
@@ -92,8 +148,9 @@ const Names kGpt2Names = {{"attn_norm", "ln_1"}, {"attn_qkv", "attn.c_attn"}, {"
 // Those of the class first, then those most classes share.
 std::string name_in_block(const std::string& class_name, const std::string& part) {
   const std::pair<const char*, const Names*> own[] = {
-      {"Mixtral", &kMixtralNames}, {"Qwen3Moe", &kQwenMoeNames}, {"Phi3", &kPhi3Names},
-      {"Gemma", &kGemmaNames},     {"GPT2", &kGpt2Names},        {"", &kLlamaNames}};
+      {"Qwen3_5", &kDeltaNames},    {"Qwen3Next", &kDeltaNames}, {"Mixtral", &kMixtralNames},
+      {"Qwen3Moe", &kQwenMoeNames}, {"Phi3", &kPhi3Names},       {"Gemma", &kGemmaNames},
+      {"GPT2", &kGpt2Names},        {"", &kLlamaNames}};
   for (const auto& [prefix, names] : own)
     if (class_name.starts_with(prefix))
       if (const auto at = names->find(part); at != names->end()) return at->second;
@@ -141,6 +198,7 @@ class Writer {
     if (has("attention.sliding_window")) json["sliding_window"] = key("attention.sliding_window");
     add_experts(json);
     add_rope(json);
+    if (delta()) add_delta(json);
     if (arch_ == "gemma2") {
       json["attn_logit_softcapping"] = number("attn_logit_softcapping");
       json["final_logit_softcapping"] = number("final_logit_softcapping");
@@ -163,9 +221,75 @@ class Writer {
 
   void add_experts(Json& json) const {
     if (!has("expert_count")) return;
-    json[arch_ == "qwen3moe" ? "num_experts" : "num_local_experts"] = key("expert_count");
+    const bool qwen = arch_.starts_with("qwen");
+    json[qwen ? "num_experts" : "num_local_experts"] = key("expert_count");
     json["num_experts_per_tok"] = key("expert_used_count");
-    if (arch_ == "qwen3moe") json["moe_intermediate_size"] = key("expert_feed_forward_length");
+    if (qwen) json["moe_intermediate_size"] = key("expert_feed_forward_length");
+  }
+
+  bool delta() const { return has("ssm.state_size"); }
+  DeltaHeads delta_heads() const {
+    return {key("ssm.group_count"), key("ssm.time_step_rank"), key("ssm.state_size")};
+  }
+  void add_delta(Json& json) const {
+    json.update({{"linear_conv_kernel_dim", key("ssm.conv_kernel")},
+                 {"linear_key_head_dim", key("ssm.state_size")},
+                 {"linear_value_head_dim", key("ssm.state_size")},
+                 {"linear_num_key_heads", key("ssm.group_count")},
+                 {"linear_num_value_heads", key("ssm.time_step_rank")},
+                 {"full_attention_interval", key("full_attention_interval")}});
+    if (has("expert_count"))
+      json["shared_expert_intermediate_size"] = key("expert_shared_feed_forward_length");
+    Json rope = {{"rope_theta", json["rope_theta"]},
+                 {"rope_type", "default"},
+                 {"partial_rotary_factor", static_cast<double>(key("rope.dimension_count")) / head_dim()}};
+    json.erase("rope_theta");
+    if (has("rope.dimension_sections")) {
+      auto sections = from_.metadata().i32s(arch_ + ".rope.dimension_sections");
+      sections.resize(3);
+      rope["mrope_section"] = sections;
+    }
+    json["rope_parameters"] = rope;
+    if (!options_.class_name.ends_with("ForConditionalGeneration")) return;
+    Json text = json;
+    text.erase("architectures");
+    json = {{"architectures", json["architectures"]},
+            {"tie_word_embeddings", json["tie_word_embeddings"]},
+            {"text_config", text}};
+  }
+
+  // Values of linear attention; false: another part.
+  bool add_delta_part(const std::string& number, const std::string& part, Values& values,
+                      Weights& all) const {
+    const DeltaHeads heads = delta_heads();
+    const bool tiled = arch_ != "qwen3next";
+    const std::string place = options_.prefix + "layers." + number + ".linear_attn.";
+    if (part == "ssm_a") {
+      for (float& value : values.floats) value = std::log(-value);
+      all[place + "A_log"] = tiled ? by_group(values, heads, 0) : values;
+      return true;
+    }
+    if (part == "ssm_dt") {
+      all[place + "dt_bias"] = tiled ? by_group(values, heads, 0) : values;
+      return true;
+    }
+    if (!tiled && (part == "attn_qkv" || part == "attn_gate") &&
+        from_.has("blk." + number + ".attn_gate.weight")) {
+      const std::string block = "blk." + number + ".";
+      all[place + "in_proj_qkvz.weight"] =
+          qkvz_of(values_of(from_.tensor(block + "attn_qkv.weight")),
+                  values_of(from_.tensor(block + "attn_gate.weight")), heads);
+      return true;
+    }
+    if (tiled && (part == "attn_qkv" || part == "ssm_conv1d"))
+      values = by_group(values, heads, 2 * heads.keys * heads.dim);
+    if (tiled && (part == "attn_gate" || part == "ssm_beta" || part == "ssm_alpha"))
+      values = by_group(values, heads, 0);
+    if (tiled && part == "ssm_out") values = transposed(by_group(transposed(values), heads, 0));
+    if (part == "ssm_conv1d") values.sizes = {values.sizes[0], 1, values.sizes[1]};
+    if (part == "ffn_gate_inp_shexp") values.sizes = {1, values.sizes[0]};
+    if (part.ends_with("norm") && part != "ssm_norm") values = less_one(std::move(values));
+    return false;
   }
 
   void add_rope(Json& json) const {
@@ -182,6 +306,7 @@ class Writer {
   void add(const std::string& name, Values values, Weights& all) const {
     const bool gpt2 = arch_ == "gpt2", gemma = arch_.starts_with("gemma");
     if (name.starts_with("rope_")) return;  // in config.json
+    if (name.ends_with(".ssm_a")) return add_to_block(name, "", std::move(values), all);
     const size_t dot = name.rfind('.');
     const std::string stem = name.substr(0, dot), ending = name.substr(dot);  // ".weight" or ".bias"
     if (stem == "output") return (void)(all["lm_head.weight"] = std::move(values));
@@ -190,7 +315,8 @@ class Writer {
     } else if (stem == "position_embd") {
       all[options_.prefix + "wpe" + ending] = std::move(values);
     } else if (stem == "output_norm") {
-      all[options_.prefix + (gpt2 ? "ln_f" : "norm") + ending] = gemma ? less_one(std::move(values)) : values;
+      all[options_.prefix + (gpt2 ? "ln_f" : "norm") + ending] =
+          gemma || delta() ? less_one(std::move(values)) : values;
     } else {
       add_to_block(stem, ending, std::move(values), all);
     }
@@ -199,6 +325,7 @@ class Writer {
   void add_to_block(const std::string& stem, const std::string& ending, Values values, Weights& all) const {
     const size_t dot = stem.find('.', 4);  // behind "blk.N"
     const std::string number = stem.substr(4, dot - 4), part = stem.substr(dot + 1);
+    if (delta() && add_delta_part(number, part, values, all)) return;
     const std::string name = options_.prefix + (arch_ == "gpt2" ? "h." : "layers.") + number + "." +
                              name_in_block(options_.class_name, part) + ending;
     if (const size_t at = name.find('@'); at != std::string::npos) {

@@ -130,6 +130,13 @@ Texts run(Engine& engine) {
   return texts;
 }
 
+// So large that windows are cut.
+ChainOptions large_cache() {
+  ChainOptions options;
+  options.cache.positions = 8192;
+  return options;
+}
+
 Texts run_whole(const std::filesystem::path& path, const EngineOptions& options) {
   LoadedPart whole(path, {0, kLayers}, 1);
   const auto engine = make_local_engine(*whole.model, whole.compute, {.engine = options});
@@ -142,14 +149,19 @@ Texts run_chain(InprocChain& chain, const EngineOptions& options,
   return run(engine);
 }
 
-TEST(ChainEngine, SixteenRequestsHaveTheBitsOfOneMachine) {
-  ModelOnDisk model;
+// Layers that keep all positions, a window, a recurrent state.
+class ChainKinds : public ::testing::TestWithParam<std::string_view> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, ChainKinds, ::testing::Values("llama", "gemma3", "qwen35", "qwen3next"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(ChainKinds, SixteenRequestsHaveTheBitsOfOneMachine) {
+  ModelOnDisk model(GetParam());
   EngineOptions plain;
   plain.scheduler.reuse_prefix = plain.scheduler.speculate = false;
   const Texts want = run_whole(model.path, plain);
   const std::vector<std::vector<size_t>> all_cuts = {{3}, {2, 5}, {1, 3, 4, 6}};
   for (const auto& cuts : all_cuts) {
-    InprocChain chain(model.path, cuts);
+    InprocChain chain(model.path, cuts, large_cache());
     EXPECT_EQ(chain.stages(), cuts.size() + 1);
     EXPECT_EQ(run_chain(chain, plain).bits, want.bits) << chain.stages() << " stages";
     const Texts lively = run_chain(chain, {});
@@ -159,8 +171,8 @@ TEST(ChainEngine, SixteenRequestsHaveTheBitsOfOneMachine) {
   }
 }
 
-TEST(ChainEngine, FewPagesAndShortStepsChangeNothing) {
-  ModelOnDisk model;
+TEST_P(ChainKinds, FewPagesAndShortStepsChangeNothing) {
+  ModelOnDisk model(GetParam());
   const Texts want = run_whole(model.path, {});
   ChainOptions options;
   options.cache.positions = 480;
@@ -302,8 +314,11 @@ struct ChainLoss : ::testing::Test {
   const Texts want = run_whole(model.path, {});
 };
 
-TEST_F(ChainLoss, StreamsGoOnWithTheSameTokens) {
-  InprocChain first(model.path, {1, 3, 5}), second(model.path, {4}), third(model.path, {2, 6});
+TEST_P(ChainKinds, StreamsGoOnWithTheSameTokens) {
+  ModelOnDisk model(GetParam());
+  const Texts want = run_whole(model.path, {});
+  InprocChain first(model.path, {1, 3, 5}, large_cache()), second(model.path, {4}, large_cache()),
+      third(model.path, {2, 6}, large_cache());
   for (uint64_t seed = 0; seed < 10; ++seed) {
     SCOPED_TRACE(seed);
     lose_workers({&first, &second, &third}, random_u64(seed, 1, 0) % 3, random_u64(seed, 1, 1) % 8,

@@ -26,8 +26,8 @@ using testing::MovingChain;
 constexpr size_t kLayers = 6, kRequests = 12;
 
 struct ModelOnDisk {
-  ModelOnDisk() {
-    model::RandomModelOptions options = testing::small_options("llama", DType::kQ8_0);
+  explicit ModelOnDisk(std::string_view architecture = "llama") {
+    model::RandomModelOptions options = testing::small_options(architecture, DType::kQ8_0);
     options.block_count = kLayers;
     options.embedding_length = 128;
     options.feed_forward_length = 256;
@@ -111,25 +111,43 @@ class Changes {
   std::vector<std::shared_ptr<Collector>> sinks_;
 };
 
-struct KeepTest : ::testing::Test {
-  std::vector<Bits> unchanged() const {
-    LoadedPart whole(model.path, {0, kLayers}, 1);
-    const auto engine = make_local_engine(*whole.model, whole.compute);
-    std::vector<std::shared_ptr<Collector>> sinks;
-    for (size_t i = 0; i < kRequests; ++i) {
-      sinks.push_back(std::make_shared<Collector>());
-      EXPECT_TRUE(engine->submit(request_of(i), sinks.back()).ok());
-    }
-    std::vector<Bits> texts;
-    for (auto& sink : sinks) {
-      sink->wait();
-      texts.push_back(bits_of(*sink));
-    }
-    return texts;
+std::vector<Bits> unchanged(const ModelOnDisk& model) {
+  LoadedPart whole(model.path, {0, kLayers}, 1);
+  const auto engine = make_local_engine(*whole.model, whole.compute);
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (size_t i = 0; i < kRequests; ++i) {
+    sinks.push_back(std::make_shared<Collector>());
+    EXPECT_TRUE(engine->submit(request_of(i), sinks.back()).ok());
   }
+  std::vector<Bits> texts;
+  for (auto& sink : sinks) {
+    sink->wait();
+    texts.push_back(bits_of(*sink));
+  }
+  return texts;
+}
+
+struct KeepTest : ::testing::Test {
   ModelOnDisk model;
-  const std::vector<Bits> want = unchanged();
+  const std::vector<Bits> want = unchanged(model);
 };
+
+// Windows are kept whole, so that what they hold can be claimed; a recurrent state cannot be claimed at all.
+TEST(Keep, LayersWithAWindowKeepAndRecurrentOnesReadAgain) {
+  for (const std::string_view architecture : {"gemma3", "qwen35"}) {
+    SCOPED_TRACE(architecture);
+    const ModelOnDisk model(architecture);
+    const std::vector<Bits> want = unchanged(model);
+    Changes run(model.path, {{1, 2}, {3, 5}}, uint64_t{64} << 20);
+    run.wait_for_tokens(1, 40);
+    run.change_to({{1, 2}, {3, 5}});
+    run.wait_for_tokens(1, 60);
+    run.lose(2);
+    run.change_to({{1, 3}, {3, 5}});
+    EXPECT_EQ(run.texts(), want);
+    EXPECT_EQ(run.stats().chain_resets > 0, architecture == "qwen35");
+  }
+}
 
 constexpr uint64_t kMany = 64 << 20;
 

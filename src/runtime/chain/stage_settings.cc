@@ -68,7 +68,11 @@ Result<StageSettings> StageSettings::parse(const std::string& text) {
 
 ChainOptions StageSettings::chain_options() const {
   ChainOptions options;
-  options.cache = {.positions = positions, .sequences = sequences, .kv_type = kv_type, .rows_max = rows_max};
+  options.cache = {.positions = positions,
+                   .sequences = sequences,
+                   .kv_type = kv_type,
+                   .rows_max = rows_max,
+                   .cut_windows = kept_bytes == 0};
   options.format = &find_row_format(wire);
   return options;
 }

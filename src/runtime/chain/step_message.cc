@@ -18,11 +18,13 @@ struct WirePrefix {
   uint32_t fill_begin, fill_end;
 };
 struct WireCommand {
-  uint32_t kind, sequence, block, page;
+  uint16_t kind, pages;
+  uint32_t sequence, block, page;
 };
 struct WireRow {
   int32_t token;
-  uint32_t sequence, position, output;
+  uint32_t sequence, position;
+  uint16_t output, guess;
 };
 struct WireTimes {
   uint64_t wait, receive, compute, send;  // nanoseconds
@@ -67,7 +69,7 @@ size_t ChainLimits::bytes_max(size_t stages) const {
 ChainLimits chain_limits(const ChainInfo& info, const RowFormat& format) {
   return {.rows_max = info.rows_max,
           .sequences = info.sequences,
-          .pages = info.pages,
+          .pages = info.pages + info.window_pages + info.state_pages,
           .dim = info.dim,
           .layers = info.layers,
           .format = &format};
@@ -103,14 +105,17 @@ Status StepMessage::read(std::span<const std::byte> bytes, const ChainLimits& li
     const auto c = load<WireCommand>(bytes, at);
     if (c.kind > static_cast<uint32_t>(KvCommand::Kind::kPlace))
       return corrupt(fmt::format("cache command {} does not exist", c.kind));
-    commands.push_back({static_cast<KvCommand::Kind>(c.kind), c.sequence, c.block, c.page});
+    if (c.pages >= graph::kPageKinds) return corrupt(fmt::format("pages of kind {} do not exist", c.pages));
+    commands.push_back({static_cast<KvCommand::Kind>(c.kind), c.sequence, c.block, c.page,
+                        static_cast<graph::PageKind>(c.pages)});
   }
   rows.clear();
   for (size_t i = 0; i < prefix.rows; ++i, at += sizeof(WireRow)) {
     const auto r = load<WireRow>(bytes, at);
     if (r.output > static_cast<uint32_t>(RowOutput::kHidden))
       return corrupt(fmt::format("output {} does not exist", r.output));
-    rows.push_back({r.token, r.sequence, r.position, static_cast<RowOutput>(r.output)});
+    if (r.guess > 1) return corrupt(fmt::format("a row that is guessed {} times", r.guess));
+    rows.push_back({r.token, r.sequence, r.position, static_cast<RowOutput>(r.output), r.guess == 1});
   }
   times.clear();
   for (size_t i = 0; i < stages; ++i, at += sizeof(WireTimes)) {
@@ -125,9 +130,10 @@ void write_header(const StepRequest& request, std::vector<std::byte>& to) {
          WirePrefix{static_cast<uint32_t>(request.rows.size()),
                     static_cast<uint32_t>(request.commands.size()), request.fill.begin, request.fill.end});
   for (const KvCommand& c : request.commands)
-    append(to, WireCommand{static_cast<uint32_t>(c.kind), c.sequence, c.block, c.page});
+    append(to, WireCommand{static_cast<uint16_t>(c.kind), static_cast<uint16_t>(c.pages), c.sequence, c.block,
+                           c.page});
   for (const StepRow& r : request.rows)
-    append(to, WireRow{r.token, r.sequence, r.position, static_cast<uint32_t>(r.output)});
+    append(to, WireRow{r.token, r.sequence, r.position, static_cast<uint16_t>(r.output), r.guess});
 }
 
 void write_times(const StageTimes& times, std::vector<std::byte>& to) {

@@ -18,10 +18,14 @@ struct ChainInfo {
   size_t context = 0;         // positions the model can have in one text
   size_t pages = 0;           // of the key/value cache: the fewest of all stages
   size_t page_positions = 0;  // per page
-  size_t sequences = 0;       // texts in the cache at once
-  size_t rows_max = 0;        // per step
-  size_t steps_max = 1;       // worth having under way at once: as many as there are stages in the chain
-  bool pools_last = false;    // embeddings are the last token's, not the mean
+  // Where some layers have pages of their own (graph/kv_step.h): how many; 0: none have.
+  size_t window_pages = 0;
+  size_t window = 0;        // positions of a text that those hold
+  size_t state_pages = 0;   // recurrent layers: states that cannot go back
+  size_t sequences = 0;     // texts in the cache at once
+  size_t rows_max = 0;      // per step
+  size_t steps_max = 1;     // worth having under way at once: as many as there are stages in the chain
+  bool pools_last = false;  // embeddings are the last token's, not the mean
 };
 
 // All layers of a model, as one or more stages, each on a node: tokens in at the front, logits out at the

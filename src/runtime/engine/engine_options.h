@@ -25,6 +25,9 @@ struct SchedulerOptions {
   Duration prompt_step_time = std::chrono::milliseconds(400);
   bool reuse_prefix = true;
   bool share_prefixes = false;  // also between clients: quicker, and each can find out what others have sent
+  // Recurrent layers cannot go back: their state is kept every so many positions, besides at the ends of
+  // prompts and messages.
+  size_t snapshot_every = 512;
   bool speculate = true;
   size_t draft_max = 15;  // tokens guessed ahead for one request
 };
@@ -46,6 +49,9 @@ struct PagedLayersOptions {
   size_t sequences = 16;
   DType kv_type = DType::kF16;
   size_t rows_max = 512;  // per step
+  // Layers with a window keep only that. False: they keep all positions, so that what they hold can be asked
+  // for by name (StageCache).
+  bool cut_windows = true;
   // Shared with the stage before and after; has the layers. Null: a cache of its own, whose contents nobody
   // knows.
   std::shared_ptr<StageCache> stage_cache = nullptr;

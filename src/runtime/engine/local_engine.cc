@@ -12,7 +12,8 @@ namespace {
 size_t default_positions(const LoadedModel& model, DType kv_type) {
   constexpr size_t kContexts = 4, kPositionsLeast = 4096;
   constexpr size_t kBytesMax = size_t{2} << 30;
-  const size_t affordable = kBytesMax / model::kv_bytes_per_position(kv_shape(model, kv_type));
+  const size_t each = std::max<size_t>(1, model::bytes_per_position(model.config.states, kv_type));
+  const size_t affordable = kBytesMax / each;
   return std::min(kContexts * model.config.context, std::max(affordable, kPositionsLeast));
 }
 

@@ -19,8 +19,12 @@ uint64_t hash_of(PagePool::NodeId parent, std::span<const int32_t> tokens) {
 
 }  // namespace
 
-PagePool::PagePool(size_t page_count, size_t page_positions)
-    : page_positions_(page_positions), pages_(page_count), tokens_(page_count * page_positions) {
+PagePool::PagePool(size_t page_count, size_t page_positions, size_t window_pages, size_t state_pages)
+    : page_positions_(page_positions),
+      pages_(page_count),
+      tokens_(page_count * page_positions),
+      window_(window_pages, page_count),
+      states_(state_pages, page_count) {
   free_.reserve(page_count);
   for (size_t i = page_count; i > 0; --i) free_.push_back(static_cast<uint32_t>(i - 1));
   by_hash_.reserve(page_count);
@@ -92,6 +96,8 @@ void PagePool::forget_all() {
   }
   for (Page& page : pages_) page.node = page.parent = kRoot;
   by_hash_.clear();
+  window_.detach_all();
+  states_.detach_all();
 }
 
 std::vector<PagePool::Entry> PagePool::published() const {
@@ -154,6 +160,8 @@ void PagePool::unpublish(uint32_t page) {
       break;
     }
   p.node = p.parent = kRoot;
+  window_.detach(page);
+  states_.detach(page);
 }
 
 }  // namespace butterfly::runtime

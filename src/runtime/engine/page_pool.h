@@ -7,6 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "graph/kv_step.h"
+#include "runtime/engine/side_pool.h"
+
 namespace butterfly::runtime {
 
 // Numbers only: the pages themselves are at the stages, which all use the same numbers.
@@ -27,7 +30,8 @@ class PagePool {
   static constexpr NodeId root_of(uint64_t owner) { return owner == 0 ? kRoot : kOwned | owner; }
   static constexpr bool is_root(NodeId node) { return node == kRoot || (node & kOwned) != 0; }
 
-  PagePool(size_t page_count, size_t page_positions);
+  // `window_pages`, `state_pages`: of the other kinds.
+  PagePool(size_t page_count, size_t page_positions, size_t window_pages = 0, size_t state_pages = 0);
 
   // A page for one user, contents undefined. Takes a kept page when none is free; nothing if all are in use.
   std::optional<uint32_t> allocate();
@@ -50,6 +54,12 @@ class PagePool {
   // Forgets the nodes of these pages and all behind them.
   void forget(std::span<const uint32_t> pages);
   bool is_published(uint32_t page) const { return pages_[page].node != kRoot; }
+
+  // Pages of the other kinds. What is attached to a published page goes when that is forgotten.
+  SidePool& side(graph::PageKind kind) { return kind == graph::PageKind::kWindow ? window_ : states_; }
+  const SidePool& side(graph::PageKind kind) const {
+    return kind == graph::PageKind::kWindow ? window_ : states_;
+  }
 
   // A published page, with the page that it stands behind (none: it begins a text).
   struct Entry {
@@ -92,6 +102,7 @@ class PagePool {
   size_t kept_count_ = 0;
   NodeId next_node_ = kRoot + 1;
   std::unordered_multimap<uint64_t, uint32_t> by_hash_;
+  SidePool window_, states_;
 };
 
 }  // namespace butterfly::runtime

@@ -14,25 +14,36 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr uint32_t kNoPage = UINT32_MAX;
+using graph::kNoPage;
+using graph::PageKind;
+using kernels::kKvPage;
+
 constexpr uint64_t kPoolLast = 3;  // llama.cpp's number for "the last token's" in <architecture>.pooling_type
 
-size_t pages_of(const LoadedModel& model, const PagedLayersOptions& options) {
-  return ceil_div(options.positions == 0 ? model.config.context : options.positions, kernels::kKvPage);
-}
-
 }  // namespace
+
+model::CacheRoom cache_room(const LoadedModel& model, const PagedLayersOptions& options) {
+  return model::cache_room(model.config.states,
+                           {.positions = options.positions == 0 ? model.config.context : options.positions,
+                            .sequences = options.sequences,
+                            .rows_max = options.rows_max,
+                            .cut_windows = options.cut_windows});
+}
 
 ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options) {
   const model::ModelConfig& config = model.config;
   const size_t context = std::max(config.context, config.run_context);
   const std::string pooling = config.architecture + ".pooling_type";
+  const model::CacheRoom room = cache_room(model, options);
   return {.vocab = config.vocab,
           .dim = config.dim,
           .layers = config.layers,
           .context = config.positions_max == 0 ? context : std::min(context, config.positions_max),
-          .pages = pages_of(model, options),
-          .page_positions = kernels::kKvPage,
+          .pages = room.of(PageKind::kFull),
+          .page_positions = kKvPage,
+          .window_pages = room.of(PageKind::kWindow),
+          .window = room.window,
+          .state_pages = room.of(PageKind::kState),
           .sequences = options.sequences,
           .rows_max = options.rows_max,
           .steps_max = 1,
@@ -42,13 +53,13 @@ ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options
 namespace {
 
 // With all layers of the model's range.
-std::shared_ptr<StageCache> cache_for(const LoadedModel& model, const PagedLayersOptions& options,
-                                      size_t pages) {
+std::shared_ptr<StageCache> cache_for(const LoadedModel& model, const PagedLayersOptions& options) {
   std::shared_ptr<StageCache> cache = options.stage_cache;
   if (cache == nullptr)
     cache = std::make_shared<StageCache>(
-        kv_shape(model, options.kv_type),
-        StageCacheOptions{.pages = pages, .dim = model.config.dim, .keeps_contents = false});
+        model::CacheShape{model.config.states, options.kv_type},
+        StageCacheOptions{
+            .room = cache_room(model, options), .dim = model.config.dim, .keeps_contents = false});
   cache->extend_to(model.range.begin, model.range.end);
   return cache;
 }
@@ -57,25 +68,30 @@ std::shared_ptr<StageCache> cache_for(const LoadedModel& model, const PagedLayer
 
 PagedLayers::PagedLayers(const LoadedModel& model, Compute& compute, const PagedLayersOptions& options)
     : info_(chain_info(model, options)),
-      cache_(cache_for(model, options, info_.pages)),
+      cache_(cache_for(model, options)),
       runner_(model, compute.size()),
       compute_(compute),
       sequences_(options.sequences),
-      page_views_(options.sequences) {
-  BF_CHECK(cache_->pages() == info_.pages)
-      << "a cache of " << cache_->pages() << " pages for " << info_.pages;
+      states_seen_(info_.state_pages) {
+  BF_CHECK(cache_->room() == cache_room(model, options)) << "the cache has room for another number of pages";
+  for (auto& views : page_views_) views.resize(options.sequences);
+}
+
+void PagedLayers::Placed::clear() {
+  for (auto& of_kind : pages) of_kind.clear();
+  whole = 0;
+  seen.reset();
+  guesses = 0;
 }
 
 void PagedLayers::forget_all() {
   cache_->forget_all();
+  std::ranges::fill(states_seen_, 0u);
   unplace_all();
 }
 
 void PagedLayers::unplace_all() {
-  for (Placed& placed : sequences_) {
-    placed.pages.clear();
-    placed.whole = 0;
-  }
+  for (Placed& placed : sequences_) placed.clear();
   rows_.clear();
 }
 
@@ -85,17 +101,20 @@ Status PagedLayers::apply(const KvCommand& command) {
   Placed& placed = sequences_[command.sequence];
   switch (command.kind) {
     case KvCommand::Kind::kForget:
-      placed.pages.clear();
-      placed.whole = 0;
+      placed.clear();
       return {};
-    case KvCommand::Kind::kPlace:
-      if (command.page >= info_.pages || command.block >= info_.pages)
+    case KvCommand::Kind::kPlace: {
+      const size_t pages = cache_->room().of(command.pages);
+      if (command.page >= pages || command.block >= info_.pages)
         return {Errc::kInvalidArgument,
-                fmt::format("block {} in page {} of {}", command.block, command.page, info_.pages)};
-      if (placed.pages.size() <= command.block) placed.pages.resize(command.block + 1, kNoPage);
-      placed.pages[command.block] = command.page;
-      while (placed.whole < placed.pages.size() && placed.pages[placed.whole] != kNoPage) ++placed.whole;
+                fmt::format("block {} in page {} of {}", command.block, command.page, pages)};
+      std::vector<uint32_t>& of_kind = placed.pages[static_cast<size_t>(command.pages)];
+      if (of_kind.size() <= command.block) of_kind.resize(command.block + 1, kNoPage);
+      of_kind[command.block] = command.page;
+      const std::vector<uint32_t>& full = placed.of(PageKind::kFull);
+      while (placed.whole < full.size() && full[placed.whole] != kNoPage) ++placed.whole;
       return {};
+    }
   }
   return {Errc::kInvalidArgument,
           fmt::format("cache command {} does not exist", static_cast<unsigned>(command.kind))};
@@ -117,10 +136,22 @@ Status PagedLayers::check(std::span<const StepRow> rows, size_t index) {
                                                 row.position, config.positions_max)};
   Placed& placed = sequences_[row.sequence];
   // Attention walks all blocks from the first on.
-  if (row.position / kernels::kKvPage >= placed.whole)
+  if (row.position / kKvPage >= placed.whole)
     return {Errc::kInvalidArgument, fmt::format("position {} of sequence {}: {} of its blocks have a page",
                                                 row.position, row.sequence, placed.whole)};
+  // And those in the window that layers with one have kept.
+  const size_t first_seen = row.position + 1 > info_.window ? (row.position + 1 - info_.window) / kKvPage : 0;
+  const std::vector<uint32_t>& window = placed.of(PageKind::kWindow);
+  for (size_t block = first_seen; info_.window > 0 && block <= row.position / kKvPage; ++block)
+    if (block >= window.size() || window[block] == kNoPage)
+      return {Errc::kInvalidArgument,
+              fmt::format("position {} of sequence {}: block {} of its window has no page", row.position,
+                          row.sequence, block)};
   const bool goes_on = index > 0 && rows[index - 1].sequence == row.sequence;
+  if (goes_on && rows[index - 1].guess && !row.guess)
+    return {Errc::kInvalidArgument,
+            fmt::format("row {}: position {} of sequence {} is certain, the one before it a guess", index,
+                        row.position, row.sequence)};
   if (goes_on ? row.position != rows[index - 1].position + 1 : placed.step == prepared_)
     return {Errc::kInvalidArgument, fmt::format("row {}: position {} of sequence {} is out of order", index,
                                                 row.position, row.sequence)};
@@ -135,7 +166,7 @@ bool PagedLayers::takes_values(LayerSpan fill) const {
 }
 
 uint32_t PagedLayers::page_of(uint32_t sequence, size_t position) const {
-  return sequences_[sequence].pages[position / kernels::kKvPage];
+  return sequences_[sequence].of(PageKind::kFull)[position / kKvPage];
 }
 
 // Says what the rows are about to write. The layers that they pass must have what is before them.
@@ -147,7 +178,7 @@ Status PagedLayers::name_rows(std::span<const StepRow> rows) {
       lineage = kNoText;
       if (row.position > 0) {
         const uint32_t page = page_of(row.sequence, row.position - 1);
-        const size_t offset = (row.position - 1) % kernels::kKvPage;
+        const size_t offset = (row.position - 1) % kKvPage;
         if (!cache_->holds(page, offset + 1, first_layer_, last_layer_))
           return {Errc::kInvalidArgument,
                   fmt::format(
@@ -157,7 +188,7 @@ Status PagedLayers::name_rows(std::span<const StepRow> rows) {
       }
     }
     lineage = lineage_after(lineage, row.token);
-    cache_->name(page_of(row.sequence, row.position), row.position % kernels::kKvPage, lineage);
+    cache_->name(page_of(row.sequence, row.position), row.position % kKvPage, lineage);
   }
   return {};
 }
@@ -175,12 +206,71 @@ Status PagedLayers::prepare_fill(std::span<const StepRow> rows) {
   if (fill_.begin <= range.begin) return {};
   for (const StepRow& row : rows) {
     const float* values =
-        cache_->row(fill_.begin, page_of(row.sequence, row.position), row.position % kernels::kKvPage);
+        cache_->row(fill_.begin, page_of(row.sequence, row.position), row.position % kKvPage);
     if (values == nullptr)
       return {Errc::kInvalidArgument,
               fmt::format("position {} of sequence {}: its row before layer {} is not here", row.position,
                           row.sequence, fill_.begin)};
     kept_.insert(kept_.end(), values, values + info_.dim);
+  }
+  return {};
+}
+
+// Which state the rows of a sequence go on from.
+Status PagedLayers::begin_state(const StepRow& row, graph::StateRun& run) {
+  Placed& placed = sequences_[row.sequence];
+  const std::vector<uint32_t>& pages = placed.of(PageKind::kState);
+  // Behind pages that were just placed: at the beginning, or where another text has left a state.
+  if (!placed.seen) placed.seen = row.position;
+  const size_t seen = *placed.seen;
+  const size_t block = seen == 0 ? 0 : (seen - 1) / kKvPage;
+  const bool there =
+      seen == 0 || (block < pages.size() && pages[block] != kNoPage && states_seen_[pages[block]] == seen);
+  if (!there || row.position < seen || row.position > seen + placed.guesses)
+    return {
+        Errc::kInvalidArgument,
+        fmt::format("position {} of sequence {}: there is no state to go on from (the last one has seen {} "
+                    "positions, {} guesses are behind it)",
+                    row.position, row.sequence, seen, placed.guesses)};
+  run = {.sequence = row.sequence,
+         .position = row.position,
+         .replayed = static_cast<uint32_t>(row.position - seen),
+         .from = seen == 0 ? kNoPage : pages[block]};
+  return {};
+}
+
+// What recurrent layers do with the rows, and where they will stand.
+Status PagedLayers::prepare_states(std::span<const StepRow> rows) {
+  state_runs_.clear();
+  if (!fill_.empty())
+    return {Errc::kInvalidArgument, "layers with a recurrent state cannot be passed by rows they have seen"};
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i == 0 || rows[i - 1].sequence != rows[i].sequence) {
+      if (Status status = begin_state(rows[i], state_runs_.emplace_back()); !status) return status;
+      state_runs_.back().first_row = static_cast<uint32_t>(i);
+    }
+    ++state_runs_.back().rows;
+    state_runs_.back().certain += !rows[i].guess;
+  }
+  for (const graph::StateRun& run : state_runs_) {
+    Placed& placed = sequences_[run.sequence];
+    const std::vector<uint32_t>& pages = placed.of(PageKind::kState);
+    const size_t end = run.position + run.certain;
+    if (run.certain == 0 || run.rows - run.certain > graph::kGuessesMax)
+      return {Errc::kInvalidArgument,
+              fmt::format("{} rows of sequence {} of which {} are guesses, expected one "
+                          "that is none and at most {} that are",
+                          run.rows, run.sequence, run.rows - run.certain, graph::kGuessesMax)};
+    const size_t last = (end - 1) / kKvPage;
+    if (last >= pages.size() || pages[last] == kNoPage)
+      return {Errc::kInvalidArgument,
+              fmt::format("position {} of sequence {}: its block has no page for the state behind it",
+                          end - 1, run.sequence)};
+    for (size_t block = run.seen() / kKvPage; block <= last && block < pages.size(); ++block)
+      if (pages[block] != kNoPage)
+        states_seen_[pages[block]] = static_cast<uint32_t>(std::min(end, (block + 1) * kKvPage));
+    placed.seen = end;
+    placed.guesses = run.rows - run.certain;
   }
   return {};
 }
@@ -208,6 +298,8 @@ Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const
   }
   if (cache_->keeps_contents() && fills_ && first_layer_ < last_layer_)
     if (Status status = name_rows(rows); !status) return status;
+  if (info_.state_pages > 0)
+    if (Status status = prepare_states(rows); !status) return status;
   tokens_.clear();
   selected_.clear();
   normed_.clear();
@@ -227,7 +319,7 @@ Result<BatchRunner::Output> PagedLayers::run(std::span<const float> hidden) {
   if (cache_->keeps_contents()) {
     for (const graph::KvRow& row : rows_) {
       const uint32_t page = page_of(row.sequence, row.position);
-      const size_t offset = row.position % kernels::kKvPage;
+      const size_t offset = row.position % kKvPage;
       if (output) {
         cache_->wrote(page, offset, first_layer_, last_layer_);
       } else {
@@ -249,21 +341,25 @@ void PagedLayers::keep_rows(std::span<const float> hidden) {
     if (placed_pages_.empty()) {
       placed_pages_.resize(info_.pages);
       for (const Placed& placed : sequences_)
-        for (const uint32_t held : placed.pages)
+        for (const uint32_t held : placed.of(PageKind::kFull))
           if (held != kNoPage) placed_pages_[held] = true;
     }
     return bool{placed_pages_[page]};
   };
   for (size_t i = 0; i < rows_.size(); ++i)
-    cache_->keep_row(page_of(rows_[i].sequence, rows_[i].position), rows_[i].position % kernels::kKvPage,
+    cache_->keep_row(page_of(rows_[i].sequence, rows_[i].position), rows_[i].position % kKvPage,
                      hidden.subspan(i * info_.dim, info_.dim), in_use);
 }
 
 Result<BatchRunner::Output> PagedLayers::compute(std::span<const float> hidden) {
   const Compute::Turn turn = compute_.take();
   try {
-    for (size_t s = 0; s < sequences_.size(); ++s) page_views_[s] = sequences_[s].pages;
-    const graph::KvStep kv = cache_->memory().step(page_views_, rows_);
+    model::PageTables tables;
+    for (size_t kind = 0; kind < graph::kPageKinds; ++kind) {
+      for (size_t s = 0; s < sequences_.size(); ++s) page_views_[kind][s] = sequences_[s].pages[kind];
+      tables[kind] = page_views_[kind];
+    }
+    const graph::KvStep kv = cache_->memory().step(tables, rows_, state_runs_);
     if (!fill_.empty()) return compute_part(turn.pool(), hidden, kv);
     return runner_.run(turn.pool(),
                        {.tokens = tokens_, .hidden = hidden, .selected = selected_, .normed = normed_}, kv);

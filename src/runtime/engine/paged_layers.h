@@ -1,6 +1,8 @@
 // A range of a model's layers on this machine with a paged cache: places pages as it is told, checks rows,
 // runs them.
 #pragma once
+#include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +16,8 @@ namespace butterfly::runtime {
 
 // What an engine may know of a chain: of the model, and of the options.
 ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options);
+// Pages of each kind, of all stages of such a chain.
+model::CacheRoom cache_room(const LoadedModel& model, const PagedLayersOptions& options);
 
 // Trusts nobody: what it is told may come from another machine. One thread at a time. Borrows the model and
 // what computes.
@@ -52,15 +56,24 @@ class PagedLayers {
 
  private:
   struct Placed {
-    std::vector<uint32_t> pages;  // by block
-    size_t whole = 0;             // so many blocks from the first on have a page
-    uint64_t step = 0;            // last prepare() with rows of it
+    std::array<std::vector<uint32_t>, graph::kPageKinds> pages;  // by kind, by block
+    size_t whole = 0;   // so many blocks from the first on have a page for all positions
+    uint64_t step = 0;  // last prepare() with rows of it
+    // Recurrent layers: positions that the state has seen, and guesses behind them that can be replayed.
+    // Nothing: not known, as behind pages that were just placed.
+    std::optional<size_t> seen;
+    size_t guesses = 0;
+
+    const std::vector<uint32_t>& of(graph::PageKind kind) const { return pages[static_cast<size_t>(kind)]; }
+    void clear();
   };
   Status apply(const KvCommand& command);
   Status check(std::span<const StepRow> rows, size_t index);
   Status name_rows(std::span<const StepRow> rows);
   uint32_t page_of(uint32_t sequence, size_t position) const;
   Status prepare_fill(std::span<const StepRow> rows);
+  Status prepare_states(std::span<const StepRow> rows);
+  Status begin_state(const StepRow& row, graph::StateRun& run);
   Result<BatchRunner::Output> compute(std::span<const float> hidden);
   BatchRunner::Output compute_part(ThreadPool& pool, std::span<const float> hidden, const graph::KvStep& kv);
   void keep_rows(std::span<const float> hidden);
@@ -70,12 +83,14 @@ class PagedLayers {
   BatchRunner runner_;
   Compute& compute_;
   std::vector<Placed> sequences_;
-  std::vector<std::span<const uint32_t>> page_views_;
+  std::array<std::vector<std::span<const uint32_t>>, graph::kPageKinds> page_views_;
+  std::vector<uint32_t> states_seen_;  // [state page]: positions in it
   uint64_t prepared_ = 0;
   std::vector<bool> placed_pages_;  // as of the last prepare(); empty: not looked at yet
   // Of the step under way.
   std::vector<int32_t> tokens_, selected_, normed_;
   std::vector<graph::KvRow> rows_;
+  std::vector<graph::StateRun> state_runs_;
   std::vector<float> kept_;  // rows that a fill begins with
   LayerSpan fill_;
   bool fills_ = true;                        // false: a fill that only passes by

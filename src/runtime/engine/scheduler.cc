@@ -16,6 +16,7 @@ SchedulerOptions fitted(SchedulerOptions options, const ChainInfo& chain) {
   options.context = options.context == 0 ? positions : std::min(options.context, positions);
   options.rows_max = options.rows_max == 0 ? chain.rows_max : std::min(options.rows_max, chain.rows_max);
   options.running_max = std::min({options.running_max, chain.sequences, options.rows_max});
+  if (chain.state_pages > 0) options.draft_max = std::min(options.draft_max, graph::kGuessesMax);
   BF_CHECK(options.context > 0 && options.running_max > 0) << "a chain without room";
   return options;
 }
@@ -23,7 +24,7 @@ SchedulerOptions fitted(SchedulerOptions options, const ChainInfo& chain) {
 }  // namespace
 
 Scheduler::Scheduler(const ChainInfo& chain, const SchedulerOptions& options)
-    : wanted_(options), pool_(chain.pages, chain.page_positions) {
+    : wanted_(options), pool_(chain.pages, chain.page_positions, chain.window_pages, chain.state_pages) {
   fit_to(chain);
 }
 
@@ -31,7 +32,8 @@ Scheduler::Scheduler(const ChainInfo& chain, const SchedulerOptions& options)
 bool Scheduler::is_like(const ChainInfo& chain) const {
   return chain.pages == chain_.pages && chain.page_positions == chain_.page_positions &&
          chain.sequences == chain_.sequences && chain.rows_max == chain_.rows_max &&
-         chain.context == chain_.context;
+         chain.context == chain_.context && chain.window_pages == chain_.window_pages &&
+         chain.window == chain_.window && chain.state_pages == chain_.state_pages;
 }
 
 void Scheduler::fit_to(const ChainInfo& chain) {
@@ -64,6 +66,10 @@ Status Scheduler::submit(Submission submission) {
   sequence->prompt_size = size;
   if (submission.prompt_output == RowOutput::kNone || submission.last_output_only)
     sequence->outputs_from = size - 1;
+  for (const size_t mark : submission.marks)
+    sequence->snapshots.push_back(std::min(mark, size - 1) / page_positions_ * page_positions_);
+  sequence->snapshots.push_back((size - 1) / page_positions_ * page_positions_);
+  std::ranges::sort(sequence->snapshots);
   sequence->request = std::move(submission);
   const RequestId id = sequence->id();
   queue_.join(sequence->request.client);
@@ -89,6 +95,7 @@ bool Scheduler::finish(RequestId id) {
 }
 
 void Scheduler::give_back(Sequence& sequence) {
+  give_back_sides(sequence);
   while (!sequence.pages.empty()) {
     pool_.release(sequence.pages.back());
     sequence.pages.pop_back();
@@ -134,6 +141,7 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
       stats_.draft_tokens += drafts;
       stats_.draft_accepted += accepted;
     }
+    sequence.state_seen = sequence.computed + rows - drafts;
     sequence.computed += rows - drafts + accepted;
     sequence.planned += accepted;
     if (chooses) sequence.draft.clear();
@@ -144,6 +152,7 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
     queue_.charge(sequence.request.client, outcome->tokens.size());
     publish(sequence);
     if (outcome->deferred && chooses) sequence.choice_pending = true;
+    trim_sides(sequence);
     if (outcome->finished) finish(id);
   }
 }
@@ -198,7 +207,7 @@ uint64_t Scheduler::move_to(const ChainInfo& chain) {
     return epoch;
   }
   forget();
-  pool_ = PagePool(chain.pages, chain.page_positions);
+  pool_ = PagePool(chain.pages, chain.page_positions, chain.window_pages, chain.state_pages);
   fit_to(chain);
   return epoch;
 }
@@ -235,6 +244,20 @@ std::vector<RequestId> Scheduler::requests() const {
 }
 
 std::string Scheduler::inconsistency() const {
+  for (const graph::PageKind kind : {graph::PageKind::kWindow, graph::PageKind::kState}) {
+    std::map<uint32_t, size_t> held;
+    for (const auto& [id, sequence] : sequences_)
+      for (const uint32_t page : sequence->side(kind))
+        if (page != graph::kNoPage) ++held[page];
+    const SidePool& pool = pool_.side(kind);
+    if (held.size() != pool.used())
+      return fmt::format("{} pages of kind {} are held, {} are lent", held.size(), static_cast<int>(kind),
+                         pool.used());
+    for (const auto& [page, count] : held)
+      if (pool.users(page) != count)
+        return fmt::format("page {} of kind {} has {} holders, {} are counted", page, static_cast<int>(kind),
+                           count, pool.users(page));
+  }
   std::map<uint32_t, size_t> users;
   size_t waiting = 0;
   for (const auto& [id, sequence] : sequences_) {

@@ -143,11 +143,27 @@ class Scheduler {
   bool is_being_read(const Sequence& sequence, size_t pages) const;
   size_t pages_for(size_t positions) const;
   size_t pages_promised() const;
-  bool hold_pages(Sequence& sequence, size_t positions, bool may_preempt);
+  bool hold_pages(Sequence& sequence, size_t positions, bool may_preempt, size_t guesses = 0);
+  bool hold_now(Sequence& sequence, size_t positions, size_t guesses);
   void publish(Sequence& sequence);
   void preempt(Sequence& sequence);
   void give_back(Sequence& sequence);
   void guess(std::vector<Sequence*>& streams);
+  // Pages of the other kinds: scheduler_sides.cc.
+  size_t first_in_window(size_t position) const;
+  void place_side(Sequence& sequence, graph::PageKind kind, size_t block, uint32_t page);
+  void release_side(Sequence& sequence, graph::PageKind kind, size_t block);
+  bool hold_side(Sequence& sequence, graph::PageKind kind, size_t block);
+  bool hold_sides(Sequence& sequence, size_t positions, size_t guesses);
+  size_t held_positions(const Sequence& sequence, size_t wanted) const;
+  bool wants_snapshot(const Sequence& sequence, size_t block) const;
+  void cut_to_sides(std::vector<PagePool::Published>& matched) const;
+  void place_matched_sides(Sequence& sequence);
+  size_t window_pages_of(size_t positions) const;
+  size_t window_pages_promised() const;
+  void publish_side(Sequence& sequence, graph::PageKind kind, size_t block);
+  void trim_sides(Sequence& sequence);
+  void give_back_sides(Sequence& sequence);
   std::optional<double> step_seconds_max(size_t streams) const;
   bool waits_for_burst(const std::vector<Sequence*>& streams) const;
   size_t prompt_rows(const Builder& builder) const;

@@ -25,6 +25,14 @@ Case any_case() {
   c.chain.sequences = *rc::gen::inRange<size_t>(1, 8);
   c.chain.loops = *rc::gen::arbitrary<bool>();
   c.chain.vocab = 16;
+  if (*rc::gen::arbitrary<bool>()) {  // as cache_room() would give, or as little as goes
+    c.chain.window = *rc::gen::inRange<size_t>(1, 20);
+    c.chain.window_pages = (c.chain.window + c.chain.page_positions - 1) / c.chain.page_positions + 2 +
+                           *rc::gen::inRange<size_t>(0, 30);
+  }
+  if (*rc::gen::arbitrary<bool>())
+    c.chain.state_pages = 3 * c.chain.sequences + *rc::gen::inRange<size_t>(0, 10);
+  c.options.snapshot_every = *rc::gen::inRange<size_t>(1, 20);
   c.options.waiting_max = *rc::gen::inRange<size_t>(1, 8);
   c.options.waiting_tokens_max = *rc::gen::inRange<size_t>(1, 200);
   c.options.reuse_prefix = *rc::gen::arbitrary<bool>();
@@ -80,6 +88,8 @@ TEST(SchedulerModel, AnyOrderOfEvents) {
     RC_ASSERT(driver.scheduler.requests().empty());
     RC_ASSERT(driver.scheduler.inconsistency() == "");
     RC_ASSERT(driver.scheduler.pages().used() == 0u);
+    RC_ASSERT(driver.scheduler.pages().side(graph::PageKind::kWindow).used() == 0u);
+    RC_ASSERT(driver.scheduler.pages().side(graph::PageKind::kState).used() == 0u);
     for (const auto& [id, prompt] : prompts)
       RC_ASSERT(driver.texts[id] == greedy_text(c.chain, prompt, driver.limits[id]));
   }));

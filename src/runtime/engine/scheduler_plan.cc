@@ -50,7 +50,8 @@ class Scheduler::Builder {
       part.logit_rows += output == RowOutput::kLogits;
       part.hidden_rows += output == RowOutput::kHidden;
       const int32_t token = position < end ? sequence.tokens[position] : part.draft[position - end];
-      plan.request.rows.push_back({token, *sequence.slot, static_cast<uint32_t>(position), output});
+      plan.request.rows.push_back(
+          {token, *sequence.slot, static_cast<uint32_t>(position), output, position >= end});
     }
     part.row_count = count + part.draft.size();
     under_way.parts.push_back({part.id, part.row_count, part.draft.size(), part.chooses});
@@ -58,6 +59,7 @@ class Scheduler::Builder {
     again_rows += std::max(sequence.planned, std::min(end, sequence.computed_before)) - sequence.planned;
     (sequence.is_stream() ? under_way.mix.streams : under_way.mix.prompt) += count;
     sequence.planned += count;
+    sequence.state_end = sequence.planned;
     ++sequence.in_flight;
     plan.parts.push_back(std::move(part));
   }
@@ -99,6 +101,7 @@ size_t Scheduler::match_prefix(const Sequence& sequence, std::vector<PagePool::P
     matched.push_back(*found);
     node = found->node;
   }
+  cut_to_sides(matched);
   return usable;
 }
 
@@ -127,6 +130,10 @@ FairQueue::Decision Scheduler::admit_one(Sequence& sequence) {
   // A page for each running text besides, so that it is not sent away again at once.
   if (!running_.empty() && pages_promised() + needed + running_.size() > pool_.available())
     return FairQueue::Decision::kStop;
+  if (!running_.empty() && chain_.window_pages > 0 &&
+      window_pages_promised() + window_pages_of(sequence.tokens.size()) >
+          pool_.side(graph::PageKind::kWindow).available())
+    return FairQueue::Decision::kStop;
 
   sequence.slot = free_slots_.back();
   free_slots_.pop_back();
@@ -138,6 +145,7 @@ FairQueue::Decision Scheduler::admit_one(Sequence& sequence) {
     sequence.pages.push_back(page);
     sequence.nodes.push_back(node);
   }
+  place_matched_sides(sequence);
   sequence.computed = sequence.planned = matched.size() * page_positions_;
   if (!sequence.began) {
     sequence.began = true;
@@ -154,14 +162,20 @@ void Scheduler::admit() {
   queue_.offer([this](RequestId id) { return admit_one(*sequences_.at(id)); });
 }
 
-bool Scheduler::hold_pages(Sequence& sequence, size_t positions, bool may_preempt) {
+// As far as pages are to be had without taking anybody's. The last `guesses` positions may be wrong.
+bool Scheduler::hold_now(Sequence& sequence, size_t positions, size_t guesses) {
   while (sequence.pages.size() < pages_for(positions)) {
-    if (const auto page = pool_.allocate()) {
-      commands_.push_back(
-          {KvCommand::Kind::kPlace, *sequence.slot, static_cast<uint32_t>(sequence.pages.size()), *page});
-      sequence.pages.push_back(*page);
-      continue;
-    }
+    const auto page = pool_.allocate();
+    if (!page) return false;
+    commands_.push_back(
+        {KvCommand::Kind::kPlace, *sequence.slot, static_cast<uint32_t>(sequence.pages.size()), *page});
+    sequence.pages.push_back(*page);
+  }
+  return hold_sides(sequence, positions, guesses);
+}
+
+bool Scheduler::hold_pages(Sequence& sequence, size_t positions, bool may_preempt, size_t guesses) {
+  while (!hold_now(sequence, positions, guesses)) {
     if (!may_preempt) return false;
     const auto victim = std::find_if(running_.rbegin(), running_.rend(),
                                      [](const Sequence* other) { return other->in_flight == 0; });
@@ -190,6 +204,7 @@ void Scheduler::publish(Sequence& sequence) {
           {KvCommand::Kind::kPlace, *sequence.slot, static_cast<uint32_t>(block), published.page});
     }
     sequence.nodes.push_back(published.node);
+    publish_side(sequence, graph::PageKind::kWindow, block);
   }
 }
 
@@ -208,7 +223,7 @@ void Scheduler::guess(std::vector<Sequence*>& streams) {
       costs.push_back(times_.draft_tokens(streams.size(), before, rows));
     stream->drafter.propose(stream->tokens, costs, stream->draft);
     while (!stream->draft.empty() &&
-           !hold_pages(*stream, stream->tokens.size() + stream->draft.size(), false))
+           !hold_pages(*stream, stream->tokens.size() + stream->draft.size(), false, stream->draft.size()))
       stream->draft.pop_back();
     before += stream->draft.size();
   }
@@ -293,7 +308,7 @@ void Scheduler::read_prompts(Builder& builder, size_t budget, size_t sequences_m
     Sequence& reader = *readers[i];
     // As many as pages can be had for; plan() has seen to the first.
     if (!hold_pages(reader, reader.planned + rows[i], false))
-      rows[i] = std::min(rows[i], reader.pages.size() * page_positions_ - reader.planned);
+      rows[i] = held_positions(reader, reader.planned + rows[i]) - reader.planned;
     if (rows[i] > 0) builder.add(reader, rows[i]);
   }
 }
@@ -316,7 +331,8 @@ std::optional<StepPlan> Scheduler::plan() {
   std::vector<Sequence*> streams;
   bool reading = false;
   for (Sequence* sequence : running_) {
-    if (sequence->remaining() == 0 || sequence->pages.size() * page_positions_ <= sequence->planned) continue;
+    if (sequence->remaining() == 0 || held_positions(*sequence, sequence->planned + 1) <= sequence->planned)
+      continue;
     if (!sequence->is_stream()) {
       reading = true;
     } else if (streams.size() < share) {

@@ -18,6 +18,8 @@ constexpr size_t kFillTile = 16;       // as steps with prompts
 
 std::vector<PageClaim> Scheduler::claims() const {
   std::vector<PageClaim> claims;
+  // Rows would have to pass layers that have given up what they saw of them: texts are read again.
+  if (chain_.window_pages + chain_.state_pages > 0) return claims;
   std::unordered_map<uint32_t, Lineage> ends;  // of pages that are claimed whole
   for (const Sequence* sequence : running_) {
     Lineage lineage = kNoText;

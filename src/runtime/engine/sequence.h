@@ -23,6 +23,8 @@ struct Submission {
   std::optional<TimePoint> deadline;
   bool reuse_prefix = true;
   bool speculate = true;
+  // Ends of messages within the prompt: positions from which a later text may go on in another way.
+  std::vector<size_t> marks = {};
 };
 
 struct Sequence {
@@ -31,6 +33,7 @@ struct Sequence {
   size_t prompt_size = 0;
   size_t outputs_from = 0;  // rows before it need not answer any more, should they be computed again
   size_t cached_tokens = 0;
+  std::vector<size_t> snapshots;  // positions at which the state of recurrent layers is kept, in order
   bool began = false;
   size_t computed_before = 0;  // positions that an earlier chain had: computed again if they are
   bool choice_pending =
@@ -42,11 +45,22 @@ struct Sequence {
   size_t computed = 0;           // positions in the cache
   size_t planned = 0;            // with those of steps under way; guesses are not counted
   std::vector<uint32_t> pages;
+  std::vector<uint32_t> window_pages, state_pages;  // by block, kNoPage where it has none
+  // Positions in the state of recurrent layers: right guesses come into it with the next step. `state_end`
+  // counts steps under way.
+  size_t state_seen = 0, state_end = 0;
+  size_t states_from = 0;               // blocks before it have no state page
   std::vector<PagePool::NodeId> nodes;  // of its first pages, as far as they are published
   size_t in_flight = 0;                 // steps under way with rows of it: several while a prompt is read
   std::vector<int32_t> draft;           // of the step under way that chooses its next token
   Drafter drafter;
 
+  std::vector<uint32_t>& side(graph::PageKind kind) {
+    return kind == graph::PageKind::kWindow ? window_pages : state_pages;
+  }
+  const std::vector<uint32_t>& side(graph::PageKind kind) const {
+    return kind == graph::PageKind::kWindow ? window_pages : state_pages;
+  }
   RequestId id() const { return request.id; }
   size_t remaining() const { return tokens.size() - planned; }  // rows to plan
   // Continues a text, one position at a time; otherwise it reads.

@@ -82,6 +82,8 @@ Submission Session::submission(RequestId id) const {
   submission.deadline = request_.deadline;
   submission.reuse_prefix = request_.reuse_prefix;
   submission.speculate = request_.speculate;
+  for (size_t i = 0; tokenizer_ != nullptr && i < history_.size(); ++i)
+    if (tokenizer_->is_end_of_generation(history_[i])) submission.marks.push_back(i + 1);
   return submission;
 }
 

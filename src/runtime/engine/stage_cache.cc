@@ -11,11 +11,6 @@ namespace {
 
 using kernels::kKvPage;
 
-model::KvShape without_layers(model::KvShape shape) {
-  shape.layers = 0;
-  return shape;
-}
-
 }  // namespace
 
 Lineage lineage_after(const Lineage& before, int32_t token) {
@@ -25,39 +20,36 @@ Lineage lineage_after(const Lineage& before, int32_t token) {
   return sha256(bytes);
 }
 
-StageCache::StageCache(const model::KvShape& shape, const StageCacheOptions& options)
-    : options_(options), memory_(without_layers(shape), options.pages), touched_(options.pages) {
-  if (options_.keeps_contents) lineages_.resize(options_.pages * kKvPage);
+StageCache::StageCache(const model::CacheShape& shape, const StageCacheOptions& options)
+    : options_(options), memory_(shape, options.room), touched_(pages()) {
+  if (options_.room.has_more_kinds()) options_.keeps_contents = false;
+  if (options_.keeps_contents) lineages_.resize(pages() * kKvPage);
 }
 
-bool StageCache::fits(const model::KvShape& shape, const StageCacheOptions& options) const {
-  const model::KvShape& mine = memory_.shape();
-  return mine.kv_heads == shape.kv_heads && mine.layout.dtype == shape.layout.dtype &&
-         mine.layout.head_dim == shape.layout.head_dim && options_.pages == options.pages &&
-         options_.dim == options.dim && options_.rows_bytes_max == options.rows_bytes_max &&
-         options_.keeps_contents == options.keeps_contents;
+bool StageCache::fits(const model::CacheShape& shape, const StageCacheOptions& options) const {
+  return memory_.shape() == shape && options_.room == options.room && options_.dim == options.dim &&
+         options_.rows_bytes_max == options.rows_bytes_max &&
+         options_.keeps_contents == (options.keeps_contents && !options.room.has_more_kinds());
 }
 
 size_t StageCache::at(uint32_t page, size_t offset) const { return size_t{page} * kKvPage + offset; }
 
 void StageCache::shrink_to(size_t begin, size_t end) {
-  const size_t first = std::clamp(begin, begin_, this->end()), last = std::clamp(end, first, this->end());
-  memory_.keep(first - begin_, last - first);
-  filled_.erase(filled_.begin() + static_cast<ptrdiff_t>(last - begin_), filled_.end());
-  filled_.erase(filled_.begin(), filled_.begin() + static_cast<ptrdiff_t>(first - begin_));
-  begin_ = first;
+  const size_t was = memory_.begin();
+  memory_.keep(begin, end);
+  const size_t first = memory_.begin() - was;
+  filled_.erase(filled_.begin() + static_cast<ptrdiff_t>(memory_.end() - was), filled_.end());
+  filled_.erase(filled_.begin(), filled_.begin() + static_cast<ptrdiff_t>(first));
   count_touched();
   std::erase_if(rows_, [&](const Rows& rows) { return rows.behind <= begin || rows.behind > end; });
 }
 
 void StageCache::extend_to(size_t begin, size_t end) {
-  BF_CHECK(filled_.empty() || (begin <= begin_ && end >= this->end())) << "shrink_to() comes first";
-  if (filled_.empty()) begin_ = end;  // all of them are new, in front of nothing
-  const size_t before = begin_ - begin, after = end - this->end();
-  memory_.extend(before, after);
-  filled_.insert(filled_.begin(), before, std::vector<uint8_t>(options_.pages));
-  filled_.insert(filled_.end(), after, std::vector<uint8_t>(options_.pages));
-  begin_ = begin;
+  // All of them are new if none is here.
+  const size_t first = filled_.empty() ? end : memory_.begin(), last = filled_.empty() ? end : memory_.end();
+  memory_.extend(begin, end);
+  filled_.insert(filled_.begin(), first - begin, std::vector<uint8_t>(pages()));
+  filled_.insert(filled_.end(), end - last, std::vector<uint8_t>(pages()));
 }
 
 void StageCache::forget_all() {
@@ -67,7 +59,7 @@ void StageCache::forget_all() {
 
 bool StageCache::holds(uint32_t page, size_t count, size_t begin, size_t end) const {
   for (size_t layer = begin; layer < end; ++layer)
-    if (filled_[layer - begin_][page] < count) return false;
+    if (filled_[layer - memory_.begin()][page] < count) return false;
   return true;
 }
 
@@ -92,19 +84,19 @@ void StageCache::name(uint32_t page, size_t offset, const Lineage& lineage) {
 }
 
 void StageCache::count_touched() {
-  touched_bytes_ = options_.pages == 0 ? 0 : memory_.bytes() / options_.pages * touched_pages_;
+  touched_bytes_ = pages() == 0 ? 0 : memory_.bytes() / pages() * touched_pages_;
 }
 
 void StageCache::wrote(uint32_t page, size_t offset, size_t begin, size_t end) {
   for (size_t layer = begin; layer < end; ++layer) {
-    uint8_t& filled = filled_[layer - begin_][page];
+    uint8_t& filled = filled_[layer - memory_.begin()][page];
     if (filled == offset) filled = static_cast<uint8_t>(offset + 1);
   }
 }
 
 void StageCache::doubt(uint32_t page, size_t offset, size_t begin, size_t end) {
   for (size_t layer = begin; layer < end; ++layer) {
-    uint8_t& filled = filled_[layer - begin_][page];
+    uint8_t& filled = filled_[layer - memory_.begin()][page];
     filled = std::min(filled, static_cast<uint8_t>(offset));
   }
 }
@@ -135,8 +127,8 @@ std::unique_ptr<float[]> StageCache::room(Rows& rows, const std::function<bool(u
   for (Rows& old : rows_)
     for (size_t page = 0; &old != &rows && page < old.values.size(); ++page)
       if (old.values[page] != nullptr && !in_use(static_cast<uint32_t>(page))) return take(old, page);
-  for (size_t i = 0; i < options_.pages; ++i) {
-    rows.hand = (rows.hand + 1) % options_.pages;
+  for (size_t i = 0; i < pages(); ++i) {
+    rows.hand = (rows.hand + 1) % pages();
     if (rows.values[rows.hand] != nullptr && !in_use(static_cast<uint32_t>(rows.hand)))
       return take(rows, rows.hand);
   }
@@ -149,9 +141,9 @@ void StageCache::keep_row(uint32_t page, size_t offset, std::span<const float> r
   Rows* rows = rows_behind(end());
   if (rows == nullptr) {
     if (rows_.size() == kRowPlacesMax) rows_.erase(rows_.begin());
-    rows_.push_back({end(), std::vector<uint8_t>(options_.pages), {}, 0, 0});
+    rows_.push_back({end(), std::vector<uint8_t>(pages()), {}, 0, 0});
     rows = &rows_.back();
-    rows->values.resize(options_.pages);
+    rows->values.resize(pages());
   }
   if (rows->filled[page] < offset) return;  // what is before it is not here
   if (rows->values[page] == nullptr) {
@@ -176,7 +168,7 @@ void StageCache::drop_old_rows() {
 
 void StageCache::report(std::span<const PageClaim> claims, CacheReport& into) const {
   const auto found = [&](const PageClaim& claim, const std::vector<uint8_t>& filled) -> uint8_t {
-    const bool known = options_.keeps_contents && claim.page < options_.pages && claim.count > 0 &&
+    const bool known = options_.keeps_contents && claim.page < pages() && claim.count > 0 &&
                        claim.count <= kKvPage && lineage(claim.page, claim.count - 1) == claim.lineage;
     return known ? static_cast<uint8_t>(std::min<size_t>(filled[claim.page], claim.count)) : uint8_t{0};
   };
@@ -188,7 +180,8 @@ void StageCache::report(std::span<const PageClaim> claims, CacheReport& into) co
   into.claims = claims.size();
   for (const auto& layer : filled_) into.layers.push_back(all(layer));
   for (const Rows& rows : rows_)
-    if (rows.behind > begin_ && rows.behind <= end()) into.rows.push_back({rows.behind, all(rows.filled)});
+    if (rows.behind > memory_.begin() && rows.behind <= end())
+      into.rows.push_back({rows.behind, all(rows.filled)});
 }
 
 }  // namespace butterfly::runtime

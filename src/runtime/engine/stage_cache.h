@@ -15,7 +15,7 @@
 namespace butterfly::runtime {
 
 struct StageCacheOptions {
-  size_t pages = 0;
+  model::CacheRoom room;
   size_t dim = 0;               // of rows
   uint64_t rows_bytes_max = 0;  // of rows that are kept; 0: none
   bool keeps_contents = true;   // false: nobody will ask; saves the hashing
@@ -26,14 +26,14 @@ struct StageCacheOptions {
 // name cuts all layers back to before it. So an answer can be wrong in one direction only: it says less than
 // is there.
 //
-// State that is no list of positions (recurrent layers) would report a position only where it has a snapshot,
-// and must not be run again over rows that it has seen.
+// Names are those of pages that hold all positions: where layers have pages of another kind, contents are not
+// kept.
 //
 // One thread at a time; one stage at a time.
 class StageCache {
  public:
-  // `shape`: of one layer; its number of layers is ignored. Throws Error as KvMemory does.
-  StageCache(const model::KvShape& shape, const StageCacheOptions& options);
+  // Has no layer yet. Throws Error as KvMemory does.
+  StageCache(const model::CacheShape& shape, const StageCacheOptions& options);
 
   // Layers outside [begin, end) are freed, and rows that could start no layer in there.
   void shrink_to(size_t begin, size_t end);
@@ -44,11 +44,11 @@ class StageCache {
   // No stage uses it, and what the last one did to it, on whatever thread, is done. From any thread.
   bool idle() const { return users_.load(std::memory_order_acquire) == 0; }
 
-  size_t begin() const { return begin_; }
-  size_t end() const { return begin_ + filled_.size(); }
-  size_t pages() const { return options_.pages; }
+  size_t begin() const { return memory_.begin(); }
+  size_t end() const { return memory_.end(); }
+  const model::CacheRoom& room() const { return options_.room; }
   bool keeps_contents() const { return options_.keeps_contents; }
-  bool fits(const model::KvShape& shape, const StageCacheOptions& options) const;
+  bool fits(const model::CacheShape& shape, const StageCacheOptions& options) const;
   size_t bytes() const { return memory_.bytes(); }
   // Memory that was ever written: about what would come free. From any thread.
   uint64_t touched_bytes() const { return touched_bytes_; }
@@ -90,6 +90,7 @@ class StageCache {
     size_t held = 0;                               // pages with memory
     size_t hand = 0;                               // where the search for room goes on
   };
+  size_t pages() const { return options_.room.of(model::PageKind::kFull); }
   size_t at(uint32_t page, size_t offset) const;
   void cut(uint32_t page, size_t offset);
   void count_touched();
@@ -98,7 +99,6 @@ class StageCache {
 
   StageCacheOptions options_;
   model::KvMemory memory_;
-  size_t begin_ = 0;
   std::vector<std::vector<uint8_t>> filled_;  // [layer][page]
   std::vector<Lineage> lineages_;             // [page, position]
   std::vector<bool> touched_;                 // [page]

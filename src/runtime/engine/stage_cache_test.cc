@@ -7,7 +7,10 @@ namespace {
 
 constexpr size_t kDim = 4;
 constexpr uint64_t kPageOfRows = 32 * kDim * sizeof(float);
-const model::KvShape kShape{.layers = 0, .kv_heads = 1, .layout = {DType::kF16, 16}};
+const model::CacheShape kShape{
+    std::vector<model::LayerState>(12, {.kind = model::StateKind::kFull, .kv_heads = 1, .head_dim = 16}),
+    DType::kF16};
+const model::CacheRoom kRoom{.pages = {4, 0, 0}};
 
 // A cache of four pages with layers 2 to 4.
 struct StageCacheTest : ::testing::Test {
@@ -37,7 +40,7 @@ struct StageCacheTest : ::testing::Test {
     for (const auto& place : report.rows) rows.emplace_back(place.behind, place.filled[0]);
     return rows;
   }
-  StageCache cache{kShape, {.pages = 4, .dim = kDim, .rows_bytes_max = 2 * kPageOfRows}};
+  StageCache cache{kShape, {.room = kRoom, .dim = kDim, .rows_bytes_max = 2 * kPageOfRows}};
 };
 using Counts = std::vector<uint8_t>;
 
@@ -74,12 +77,12 @@ TEST_F(StageCacheTest, AGuessThatWasWrongIsWrittenOver) {
 
 TEST_F(StageCacheTest, LayersThatStayKeepWhatTheyHold) {
   const Lineage name = write(3, {1, 2});
-  std::byte* const kept = cache.memory().step({}, {}).layers[1];
+  std::byte* const kept = cache.memory().step({}, {}).layers[1].base;
   kept[7] = std::byte{42};
   cache.shrink_to(3, 9);
   cache.extend_to(3, 9);
   EXPECT_EQ(counts({3, 2, name}), Counts({2, 2, 0, 0, 0, 0}));
-  EXPECT_EQ(cache.memory().step({}, {}).layers[0], kept);
+  EXPECT_EQ(cache.memory().step({}, {}).layers[0].base, kept);
   EXPECT_EQ(kept[7], std::byte{42});
   cache.shrink_to(0, 4);
   cache.extend_to(0, 4);

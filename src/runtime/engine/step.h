@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "graph/kv_step.h"
 
 namespace butterfly::runtime {
 
@@ -20,6 +21,9 @@ struct KvCommand {
   uint32_t sequence;
   uint32_t block = 0;
   uint32_t page = 0;
+  // Pages of each kind have numbers of their own. A state page holds the state behind the last position of
+  // the block that was computed; a block without one leaves no state behind.
+  graph::PageKind pages = graph::PageKind::kFull;
 };
 
 enum class RowOutput : uint8_t {
@@ -28,12 +32,14 @@ enum class RowOutput : uint8_t {
   kHidden,  // [dim]: what the head reads, after the last norm
 };
 
-// A token at a position of a sequence. Rows of one sequence stand together, in order of position.
+// A token at a position of a sequence. Rows of one sequence stand together, in order of position, those that
+// are only guessed last: the next step goes on behind the right ones.
 struct StepRow {
   int32_t token;
   uint32_t sequence;
   uint32_t position;
   RowOutput output;
+  bool guess = false;
 };
 
 // Layers [begin, end) of the model.

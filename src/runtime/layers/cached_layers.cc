@@ -14,15 +14,14 @@ CachedLayersOptions with_defaults(CachedLayersOptions options, const LoadedModel
 
 }  // namespace
 
-model::KvShape kv_shape(const LoadedModel& model, DType kv_type) {
-  return {.layers = model.range.blocks(),
-          .kv_heads = model.config.kv_heads,
-          .layout = {kv_type, model.config.head_dim}};
+std::span<const model::LayerState> states_of(const LoadedModel& model) {
+  return std::span(model.config.states).subspan(model.range.begin, model.range.blocks());
 }
 
 CachedLayers::CachedLayers(const LoadedModel& model, ThreadPool& pool, const CachedLayersOptions& options)
     : options_(with_defaults(options, model)),
-      cache_(kv_shape(model, options.kv_type), options_.positions, options_.sequences),
+      cache_({{states_of(model).begin(), states_of(model).end()}, options.kv_type}, options_.positions,
+             options_.sequences),
       pool_(pool),
       runner_(model, pool.size()) {}
 

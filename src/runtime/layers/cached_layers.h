@@ -60,7 +60,7 @@ class CachedLayers {
   BatchRunner runner_;
 };
 
-// The shape of the cache that a model needs.
-model::KvShape kv_shape(const LoadedModel& model, DType kv_type);
+// What the blocks of a range keep.
+std::span<const model::LayerState> states_of(const LoadedModel& model);
 
 }  // namespace butterfly::runtime

@@ -38,9 +38,9 @@ void KeptCache::shrink(const cluster::Assignment& work, const std::atomic<bool>&
 std::shared_ptr<StageCache> KeptCache::for_stage(const cluster::ModelTask& task, const LoadedModel& model,
                                                  const StageSettings& settings) {
   const ChainOptions options = settings.chain_options();
-  const model::KvShape shape = kv_shape(model, settings.kv_type);
+  const model::CacheShape shape{model.config.states, settings.kv_type};
   // Lossy rows depend on where the cuts are: nothing of another plan is of use.
-  const StageCacheOptions wanted{.pages = chain_info(model, options.cache).pages,
+  const StageCacheOptions wanted{.room = cache_room(model, options.cache),
                                  .dim = model.config.dim,
                                  .rows_bytes_max = settings.kept_bytes,
                                  .keeps_contents = settings.kept_bytes > 0 && options.format->is_exact()};

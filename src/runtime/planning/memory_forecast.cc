@@ -7,7 +7,7 @@
 #include "graph/memory_plan.h"
 #include "kernels/attention/kv_page.h"
 #include "model/arch/network.h"
-#include "model/cache/kv_memory.h"
+#include "model/cache/cache_room.h"
 #include "runtime/engine/lineage.h"
 #include "runtime/planning/model_shape.h"
 
@@ -51,11 +51,13 @@ MemoryForecast forecast_memory(const model::ModelFile& file, const model::LayerR
     add(model::range_of_pieces(1 + block, 2 + block, config.layers));
   if (range.has_head(config.layers))
     add(model::range_of_pieces(1 + config.layers, 2 + config.layers, config.layers));
-  const model::KvShape shape{
-      .layers = range.blocks(), .kv_heads = config.kv_heads, .layout = {settings.kv_type, config.head_dim}};
-  const uint64_t pages = ceil_div(settings.positions, kernels::kKvPage);
-  if (range.blocks() > 0)
-    forecast.cache_bytes = pages * kernels::kKvPage * uint64_t{model::kv_bytes_per_position(shape)};
+  const PagedLayersOptions cache = settings.chain_options().cache;
+  const model::CacheRoom room = model::cache_room(config.states, {.positions = cache.positions,
+                                                                  .sequences = cache.sequences,
+                                                                  .rows_max = cache.rows_max,
+                                                                  .cut_windows = cache.cut_windows});
+  forecast.cache_bytes =
+      model::state_bytes(std::span(config.states).subspan(range.begin, range.blocks()), cache.kv_type, room);
   if (!range.has_head(config.layers)) forecast.kept_bytes = kept_bytes(settings, config.dim);
   return forecast;
 }

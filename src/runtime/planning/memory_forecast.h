@@ -12,7 +12,7 @@ namespace butterfly::runtime {
 
 struct MemoryForecast {
   uint64_t weight_bytes = 0;      // as layers hold them
-  uint64_t cache_bytes = 0;       // keys and values of all positions
+  uint64_t cache_bytes = 0;       // what layers keep of all texts: keys and values, states
   uint64_t activation_bytes = 0;  // of the largest step
   uint64_t kept_bytes = 0;        // rows that were sent on, and names of what is in the cache
   uint64_t total() const { return weight_bytes + cache_bytes + activation_bytes + kept_bytes; }

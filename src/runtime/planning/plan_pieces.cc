@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "kernels/attention/kv_page.h"
 #include "model/arch/config_keys.h"
 #include "model/arch/network.h"
+#include "model/cache/cache_room.h"
 #include "runtime/planning/model_shape.h"
 
 namespace butterfly::runtime {
@@ -69,12 +71,6 @@ class PieceGraphs {
     return work;
   }
 
-  // Of one position: what one more cached position adds.
-  double kv_bytes_per_position() const {
-    const auto at = [&](size_t depth) { return one_.cost({depth, kv_value_bytes_}).kv_bytes; };
-    return static_cast<double>(at(1) - at(0));
-  }
-
  private:
   // Products with quantised rows are integer products.
   static void add_flops(const graph::Graph& g, const graph::Node& node, double flops, Work& work) {
@@ -108,6 +104,13 @@ void fill_gathers(Piece& piece, double columns, double gathers, const PlanWorklo
   piece.gathers = gathers;
   piece.decode_gather_bytes = 4 * columns * static_cast<double>(workload.batch);
   piece.prefill_gather_bytes = 4 * columns * static_cast<double>(workload.prompt);
+}
+
+// What a layer keeps, with values of so many bytes each.
+uint64_t cached_bytes(const model::LayerState& layer, size_t kv_value_bytes, const model::CacheRoom& room) {
+  if (layer.kind == model::StateKind::kRecurrent) return model::state_bytes(layer, DType::kF32, room);
+  const size_t positions = room.of(model::page_kind(layer, room)) * kernels::kKvPage;
+  return uint64_t{2} * layer.kv_heads * layer.head_dim * kv_value_bytes * positions;
 }
 
 // Hidden columns of a row: of a mixture, those of the experts it asks.
@@ -144,9 +147,12 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
   const auto dim = static_cast<double>(config.dim),
              heads = static_cast<double>(config.heads * config.head_dim);
   const double ff = hidden_columns(file, config);
-  // The cache gives out whole pages.
-  const size_t positions =
-      (w.context + kernels::kKvPage - 1) / kernels::kKvPage * kernels::kKvPage * w.streams;
+  // The cache gives out whole pages. A chain that keeps its caches does not cut windows (StageSettings).
+  const model::CacheRoom room =
+      model::cache_room(config.states, {.positions = round_up(w.context, kernels::kKvPage) * w.streams,
+                                        .sequences = w.streams,
+                                        .rows_max = w.rows_max,
+                                        .cut_windows = false});
 
   const auto add = [&](std::string name, model::LayerRange range, double gathers, double gathered) -> Piece& {
     model::WeightLoader weights(file, pool);
@@ -158,7 +164,8 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
     piece.decode = graphs.decode(w.batch, w.depth);
     piece.prefill = graphs.prefill(w.prompt, w.rows_max);
     piece.weight_bytes = weights.resident_bytes();
-    piece.kv_bytes = static_cast<uint64_t>(graphs.kv_bytes_per_position() * static_cast<double>(positions));
+    for (size_t block = range.begin; block < range.end; ++block)
+      piece.kv_bytes += cached_bytes(config.states[block], w.kv_value_bytes, room);
     piece.decode_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.batch);
     piece.prefill_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.prompt);
     fill_gathers(piece, gathered, gathers, w);

@@ -29,10 +29,11 @@ size_t positions_of(const ModelOptions& options, size_t context) {
 }
 
 uint64_t cache_bytes(const ModelOptions& options, const model::ModelConfig& config) {
-  const model::KvShape shape{.layers = config.layers,
-                             .kv_heads = config.kv_heads,
-                             .layout = {options.run.layers.kv_type, config.head_dim}};
-  return uint64_t{model::kv_bytes_per_position(shape)} * positions_of(options, context_of(options, config));
+  const model::CacheRoom room =
+      model::cache_room(config.states, {.positions = positions_of(options, context_of(options, config)),
+                                        .sequences = options.run.engine.scheduler.running_max,
+                                        .rows_max = options.run.layers.rows_max});
+  return model::state_bytes(config.states, options.run.layers.kv_type, room);
 }
 
 // With the numbers that depend on the model.

@@ -13,12 +13,18 @@ namespace {
 
 constexpr size_t kNodes = 5;
 
+// As a cluster that keeps caches: see StageSettings.
+ChainOptions keeping(ChainOptions options) {
+  options.cache.cut_windows = false;
+  return options;
+}
+
 cluster::NodeId id_of(size_t index) { return {fmt::format("{:064}", index), fmt::format("node-{}", index)}; }
 
 }  // namespace
 
 MovingChain::MovingChain(std::filesystem::path path, const ChainOptions& options, uint64_t kept_bytes)
-    : path_(std::move(path)), options_(options), kept_bytes_(kept_bytes), nodes_(kNodes) {
+    : path_(std::move(path)), options_(keeping(options)), kept_bytes_(kept_bytes), nodes_(kNodes) {
   const size_t layers = model::read_config(model::open_model(path_)).layers;
   described_ = std::make_unique<LoadedPart>(path_, model::LayerRange{0, layers}, 1);
   info_ = chain_info(*described_->model, options_.cache);
@@ -29,8 +35,11 @@ MovingChain::~MovingChain() { stop(); }
 ChainOptions MovingChain::options_for(size_t node, const model::LayerRange& range) {
   std::shared_ptr<StageCache>& cache = nodes_[node].cache;
   if (cache == nullptr) {
-    const StageCacheOptions options{.pages = info_.pages, .dim = info_.dim, .rows_bytes_max = kept_bytes_};
-    cache = std::make_shared<StageCache>(kv_shape(*described_->model, options_.cache.kv_type), options);
+    const StageCacheOptions options{.room = cache_room(*described_->model, options_.cache),
+                                    .dim = info_.dim,
+                                    .rows_bytes_max = kept_bytes_};
+    cache = std::make_shared<StageCache>(
+        model::CacheShape{described_->model->config.states, options_.cache.kv_type}, options);
   }
   BF_CHECK(cache.use_count() == 1 && cache->idle()) << "node " << node << " still has a stage";
   cache->shrink_to(range.begin, range.end);

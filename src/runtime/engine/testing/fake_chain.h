@@ -5,6 +5,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/check.h"
 #include "base/rng.h"
 #include "runtime/engine/chain.h"
 
@@ -19,6 +20,8 @@ struct FakeChainOptions {
   size_t sequences = 64;
   size_t rows_max = 64;
   size_t steps_max = 1;
+  size_t window_pages = 0, window = 0;  // some layers see a window
+  size_t state_pages = 0;               // some layers have a recurrent state
   bool loops = false;  // the likeliest next token depends on the last one only, so greedy text repeats itself
   std::function<Status(uint64_t step)> fault = {};  // called for each step received; an error loses it
   std::function<Status(const StepRequest& step)> poison = {};  // the same, by what is in the step
@@ -36,12 +39,18 @@ class FakeChain final : public Chain {
               .context = options.context,
               .pages = options.pages,
               .page_positions = options.page_positions,
+              .window_pages = options.window_pages,
+              .window = options.window,
+              .state_pages = options.state_pages,
               .sequences = options.sequences,
               .rows_max = options.rows_max,
               .steps_max = options.steps_max,
               .pools_last = false},
         cells_(options.pages * options.page_positions, -1),
-        pages_(options.sequences) {}
+        pages_(options.sequences),
+        window_cells_(options.window_pages * options.page_positions, -1),
+        states_(options.state_pages),
+        seen_(options.sequences) {}
 
   // Row of logits after these tokens.
   static std::vector<float> logits_after(const FakeChainOptions& options, std::span<const int32_t> tokens) {
@@ -82,7 +91,10 @@ class FakeChain final : public Chain {
     epoch_ = epoch;
     steps_.clear();
     std::fill(cells_.begin(), cells_.end(), -1);
-    for (auto& pages : pages_) pages.clear();
+    for (auto& pages : pages_) pages = {};
+    std::fill(window_cells_.begin(), window_cells_.end(), -1);
+    for (auto& state : states_) state.clear();
+    for (auto& seen : seen_) seen.reset();
     return {};
   }
   void for_each(size_t count, FunctionRef<void(size_t)> fn) override { for_each_in_turn(count, fn); }
@@ -91,15 +103,22 @@ class FakeChain final : public Chain {
  private:
   void compute(const StepRequest& step) {
     for (const KvCommand& command : step.commands) {
-      auto& pages = pages_.at(command.sequence);
       if (command.kind == KvCommand::Kind::kForget) {
-        pages.clear();
+        pages_.at(command.sequence) = {};
+        seen_.at(command.sequence).reset();
         continue;
       }
+      auto& pages = pages_.at(command.sequence).at(static_cast<size_t>(command.pages));
       if (pages.size() <= command.block) pages.resize(command.block + 1, UINT32_MAX);
       pages[command.block] = command.page;
     }
-    for (const StepRow& row : step.rows) cell(row.sequence, row.position) = row.token;
+    for (const StepRow& row : step.rows) {
+      cell(row.sequence, row.position) = row.token;
+      if (info_.window > 0) window_cell(row.sequence, row.position) = row.token;
+    }
+    if (info_.window > 0)
+      for (const StepRow& row : step.rows) check_window(row);
+    if (info_.state_pages > 0) run_states(step);
     for (const StepRow& row : step.rows) {
       if (row.output == RowOutput::kNone) continue;
       std::vector<int32_t> tokens;
@@ -114,16 +133,57 @@ class FakeChain final : public Chain {
       }
     }
   }
+  uint32_t page(uint32_t sequence, graph::PageKind kind, size_t position) const {
+    return pages_.at(sequence).at(static_cast<size_t>(kind)).at(position / info_.page_positions);
+  }
   int32_t& cell(uint32_t sequence, size_t position) {
-    return cells_.at(size_t{pages_.at(sequence).at(position / info_.page_positions)} * info_.page_positions +
+    return cells_.at(size_t{page(sequence, graph::PageKind::kFull, position)} * info_.page_positions +
                      position % info_.page_positions);
+  }
+  int32_t& window_cell(uint32_t sequence, size_t position) {
+    return window_cells_.at(size_t{page(sequence, graph::PageKind::kWindow, position)} *
+                                info_.page_positions +
+                            position % info_.page_positions);
+  }
+  void check_window(const StepRow& row) {
+    const size_t from = row.position + 1 > info_.window ? row.position + 1 - info_.window : 0;
+    for (size_t i = from; i <= row.position; ++i)
+      BF_CHECK(window_cell(row.sequence, i) == cell(row.sequence, i))
+          << "position " << row.position << " does not see " << i << " in its window";
+  }
+  // A state is the list of tokens it has seen: it must be the text so far, wherever it comes from.
+  void run_states(const StepRequest& step) {
+    for (size_t i = 0; i < step.rows.size();) {
+      const StepRow& first = step.rows[i];
+      auto& seen = seen_.at(first.sequence);
+      if (!seen) seen = first.position;
+      std::vector<int32_t> state;
+      if (*seen > 0) state = states_.at(page(first.sequence, graph::PageKind::kState, *seen - 1));
+      BF_CHECK(state.size() == *seen && first.position >= *seen &&
+               first.position <= *seen + graph::kGuessesMax)
+          << "position " << first.position << ": the state has seen " << state.size() << " of " << *seen;
+      while (state.size() < first.position) state.push_back(cell(first.sequence, state.size()));
+      for (; i < step.rows.size() && step.rows[i].sequence == first.sequence; ++i) {
+        if (step.rows[i].guess) continue;
+        state.push_back(step.rows[i].token);
+        const auto& pages = pages_.at(first.sequence).at(static_cast<size_t>(graph::PageKind::kState));
+        const size_t block = (state.size() - 1) / info_.page_positions;
+        if (block < pages.size() && pages[block] != graph::kNoPage) states_.at(pages[block]) = state;
+      }
+      seen = state.size();
+      for (size_t k = 0; k < state.size(); ++k)
+        BF_CHECK(state[k] == cell(first.sequence, k)) << "the state has seen another text";
+    }
   }
 
   FakeChainOptions options_;
   ChainInfo info_;
   uint64_t epoch_ = 1;
   std::vector<int32_t> cells_;
-  std::vector<std::vector<uint32_t>> pages_;
+  std::vector<std::array<std::vector<uint32_t>, graph::kPageKinds>> pages_;  // by sequence, by kind
+  std::vector<int32_t> window_cells_;
+  std::vector<std::vector<int32_t>> states_;
+  std::vector<std::optional<size_t>> seen_;  // by sequence: positions in its state
   std::deque<StepRequest> steps_;
   std::vector<float> logits_, hidden_;
 };

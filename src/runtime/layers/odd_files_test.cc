@@ -1,0 +1,144 @@
+// Files that differ from what make-model writes: matrices that are fused, blocks that are not run, numbers
+// that nobody would apply.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "base/testing/temp_dir.h"
+#include "model/formats/gguf_writer.h"
+#include "runtime/testing/models.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using butterfly::testing::TempDir;
+using ::testing::HasSubstr;
+using testing::Loaded;
+using testing::logit_bits;
+using testing::small_options;
+using testing::some_tokens;
+
+using Tensors = std::map<std::string, Tensor>;
+
+struct Parts {
+  explicit Parts(const std::filesystem::path& path) {
+    const model::ModelFile file = model::open_model(path);
+    metadata = file.metadata();
+    for (const model::NamedTensor& entry : file.tensors()) tensors[entry.name] = file.tensor(entry.name);
+  }
+  void write(const std::filesystem::path& path) const {
+    model::GgufWriter writer(metadata);
+    for (const auto& [name, tensor] : tensors) writer.add_tensor(name, tensor);
+    writer.write(path);
+  }
+  model::Metadata metadata;
+  Tensors tensors;
+};
+
+struct OddFiles : ::testing::Test {
+  void make(std::string_view architecture) {
+    model::write_random_model(dir / "made.gguf", small_options(architecture, DType::kF32));
+  }
+  std::vector<uint32_t> bits(const char* name) {
+    Loaded loaded(dir / name, 2, false);
+    return logit_bits(loaded, some_tokens(40, 320), {40});
+  }
+  std::string error(const char* name) {
+    try {
+      Loaded(dir / name, 1, false);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+  TempDir dir;
+};
+
+TEST_F(OddFiles, ExpertsInOneMatrixAreThoseOfTwo) {
+  make("qwen35moe");
+  Parts parts(dir / "made.gguf");
+  for (size_t layer = 0; layer < 5; ++layer) {
+    const std::string block = "blk." + std::to_string(layer) + ".";
+    const Tensor gate = parts.tensors.at(block + "ffn_gate_exps.weight"),
+                 up = parts.tensors.at(block + "ffn_up_exps.weight");
+    Tensor both = Tensor::zeros(DType::kF32, {gate.size(0), 2 * gate.size(1), gate.size(2)});
+    const size_t bytes = gate.bytes() / static_cast<size_t>(gate.size(0));
+    for (size_t e = 0; e < static_cast<size_t>(gate.size(0)); ++e) {
+      std::memcpy(both.raw() + 2 * e * bytes, gate.raw() + e * bytes, bytes);
+      std::memcpy(both.raw() + (2 * e + 1) * bytes, up.raw() + e * bytes, bytes);
+    }
+    parts.tensors.erase(block + "ffn_gate_exps.weight");
+    parts.tensors.erase(block + "ffn_up_exps.weight");
+    parts.tensors.emplace(block + "ffn_gate_up_exps.weight", both);
+  }
+  parts.write(dir / "fused.gguf");
+  EXPECT_EQ(bits("fused.gguf"), bits("made.gguf"));
+}
+
+TEST_F(OddFiles, BlocksThatGuessAheadAreNotRun) {
+  make("qwen35");
+  Parts parts(dir / "made.gguf");
+  for (const auto& [name, tensor] : Tensors(parts.tensors))
+    if (name.starts_with("blk.3.")) parts.tensors["blk.5." + name.substr(6)] = tensor;
+  parts.tensors["blk.5.nextn.enorm.weight"] = parts.tensors.at("output_norm.weight");
+  parts.metadata.set("qwen35.block_count", uint32_t{6});
+  parts.metadata.set("qwen35.nextn_predict_layers", uint32_t{1});
+  parts.write(dir / "ahead.gguf");
+  EXPECT_EQ(bits("ahead.gguf"), bits("made.gguf"));
+  parts.metadata.set("qwen35.nextn_predict_layers", uint32_t{6});
+  parts.write(dir / "none.gguf");
+  EXPECT_THAT(error("none.gguf"), HasSubstr("qwen35.nextn_predict_layers: expected less than the 6 blocks"));
+}
+
+TEST_F(OddFiles, ListedLayersGoBeforeCountedOnes) {
+  make("qwen35");
+  Parts parts(dir / "made.gguf");
+  parts.metadata.set("qwen35.full_attention_interval", uint32_t{2});
+  parts.write(dir / "other.gguf");
+  EXPECT_THAT(error("other.gguf"), HasSubstr("blk.1.attn_output.weight"));
+  parts.metadata.set("qwen35.attention.recurrent_layers",
+                     model::MetaArray{model::MetaType::kBool, std::vector<uint8_t>{1, 1, 1, 0, 1}});
+  parts.write(dir / "listed.gguf");
+  EXPECT_EQ(bits("listed.gguf"), bits("made.gguf"));
+}
+
+TEST_F(OddFiles, ScalesThatNobodyAppliesAreRefused) {
+  make("llama");
+  Parts parts(dir / "made.gguf");
+  parts.tensors["blk.0.ffn_up.scale"] = parts.tensors.at("output_norm.weight");
+  parts.write(dir / "scaled.gguf");
+  EXPECT_THAT(error("scaled.gguf"), HasSubstr("tensor blk.0.ffn_up.scale"));
+}
+
+TEST_F(OddFiles, SizesOfLinearAttentionThatDoNotFitAreRefusedInWords) {
+  make("qwen35");
+  const Parts made(dir / "made.gguf");
+  const std::pair<const char*, uint32_t> wrong[] = {{"qwen35.ssm.inner_size", 7},
+                                                    {"qwen35.ssm.state_size", 24},
+                                                    {"qwen35.ssm.group_count", 3},
+                                                    {"qwen35.ssm.conv_kernel", 9},
+                                                    {"qwen35.ssm.conv_kernel", 1}};
+  for (const auto& [key, value] : wrong) {
+    Parts parts = made;
+    parts.metadata.set(key, value);
+    parts.write(dir / "wrong.gguf");
+    EXPECT_THAT(error("wrong.gguf"), HasSubstr(std::string("key ") + key + ": expected")) << value;
+  }
+}
+
+TEST_F(OddFiles, TrainingRecurrentLayersIsRefusedInWords) {
+  make("qwen35");
+  Loaded loaded(dir / "made.gguf", 1, false);
+  graph::Graph graph;
+  try {
+    (void)loaded.model->network->build_training(graph, {.sequences = 1, .length = 8});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("recurrent layers"));
+  }
+}
+
+}  // namespace
+}  // namespace butterfly::runtime
