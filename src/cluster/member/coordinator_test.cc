@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cluster/member/status.h"
+#include "cluster/testing/coordinator_driver.h"
 #include "cluster/testing/member_samples.h"
 
 namespace butterfly::cluster {
@@ -16,115 +17,7 @@ using ::testing::HasSubstr;
 using testing::join_message;
 using testing::node_id;
 
-CoordinatorConfig config() {
-  CoordinatorConfig config{.incarnation = 7, .self = node_id(0), .address = "10.0.0.0:4711"};
-  config.numerics_id = 1;
-  config.measure_links = false;
-  return config;
-}
-
-// Drives a coordinator: nodes 0, 1, 2 … on links 10, 11, 12 …, a plan that gives every node one of its
-// pieces.
-struct CoordinatorTest : ::testing::Test {
-  CoordinatorTest() { restart(config()); }
-  void restart(const CoordinatorConfig& with) {
-    machine.emplace(with, now);
-    machine->set_job(kFirstJob, {"m", "model", ""}, now);
-  }
-
-  void open(int node, LinkNumber link = 0) {
-    coordinator.link_opened(link == 0 ? link_of(node) : link, node_id(node), now);
-  }
-  void join(int node, LinkNumber link = 0, uint64_t instance = 0) {
-    open(node, link);
-    Join message = join_message(node);
-    if (instance != 0) message.instance = instance;
-    coordinator.received(link == 0 ? link_of(node) : link, message, now);
-  }
-  static LinkNumber link_of(int node) { return static_cast<LinkNumber>(node) + 10; }
-
-  void say(int node, ToCoordinator message) { coordinator.received(link_of(node), message, now); }
-  // Time passes, and everybody but `silent` beats.
-  void pass(Duration duration, std::vector<int> silent = {}) {
-    for (Duration done{}; done < duration; done += milliseconds(50)) {
-      now += milliseconds(50);
-      for (const auto& [key, member] : coordinator.members()) {
-        bool quiet = !member.here();
-        for (const int node : silent) quiet = quiet || member.id == node_id(node);
-        if (!quiet) coordinator.received(member.link, Beat{}, now);
-      }
-      coordinator.tick(now);
-      collect();
-    }
-  }
-  void collect() {
-    for (CoordinatorAction& action : coordinator.take_actions()) actions.push_back(std::move(action));
-  }
-  // All actions of this kind since the last clear().
-  template <typename T>
-  std::vector<T> all() {
-    collect();
-    std::vector<T> found;
-    for (const CoordinatorAction& action : actions)
-      if (const T* one = std::get_if<T>(&action)) found.push_back(*one);
-    return found;
-  }
-  template <typename M>
-  std::vector<std::pair<LinkNumber, M>> sent() {
-    std::vector<std::pair<LinkNumber, M>> found;
-    for (const SendToWorker& action : all<SendToWorker>())
-      if (const M* one = std::get_if<M>(&action.message)) found.emplace_back(action.link, *one);
-    return found;
-  }
-  void clear() {
-    collect();
-    actions.clear();
-  }
-
-  static Placement placement(const std::vector<int>& nodes, double tokens_per_s = 1) {
-    Placement out;
-    out.pieces = static_cast<uint32_t>(nodes.size());
-    out.tokens_per_s = tokens_per_s;
-    for (uint32_t i = 0; i < nodes.size(); ++i) {
-      StagePlacement stage;
-      stage.members = {{.node = node_id(nodes[i])}};
-      stage.begin = i;
-      stage.end = i + 1;
-      out.stages.push_back(stage);
-    }
-    return out;
-  }
-  const Job& job(JobId id = kFirstJob) const { return *coordinator.job(id); }
-  Epoch asked() { return all<MakePlan>().back().question.epoch; }
-  void ready(const std::vector<int>& nodes, Epoch epoch) {
-    for (const int node : nodes) say(node, Ready{epoch, Errc::kOk, "", 1000, 5});
-  }
-  void started(const std::vector<int>& nodes, Epoch epoch) {
-    for (const int node : nodes) say(node, Started{epoch, Errc::kOk, ""});
-  }
-  // From nothing to a cluster of nodes 0 … count-1 that serves.
-  Epoch serve(int count) {
-    std::vector<int> nodes;
-    for (int i = 0; i < count; ++i) {
-      join(i);
-      nodes.push_back(i);
-    }
-    pass(seconds(1));
-    const Epoch epoch = asked();
-    coordinator.planned(epoch, placement(nodes, 10), now);
-    ready(nodes, epoch);
-    started(nodes, epoch);
-    EXPECT_EQ(job().serving_epoch(), epoch);
-    coordinator.steps_connected(epoch, now);
-    clear();
-    return epoch;
-  }
-
-  TimePoint now{};
-  std::optional<Coordinator> machine{std::in_place, config(), TimePoint{}};
-  Coordinator& coordinator = *machine;
-  std::vector<CoordinatorAction> actions;
-};
+struct CoordinatorTest : testing::CoordinatorDriver {};
 
 TEST_F(CoordinatorTest, FromJoinsToServing) {
   join(0);
@@ -733,86 +626,6 @@ TEST_F(CoordinatorTest, WhoHasTroubleWithEverybodyIsTheTrouble) {
   }
   EXPECT_EQ(all<MakePlan>().back().question.nodes.size(), 5u);
   EXPECT_THAT(coordinator.members().at(node_id(5).key).last_failure, HasSubstr("3 neighbours"));
-}
-
-// A hundred nodes have 4950 links; a plan needs few of them.
-TEST_F(CoordinatorTest, LargeClustersMeasureAFewLinksOfEachNode) {
-  CoordinatorConfig with = config();
-  with.measure_links = true;
-  with.figures_age = std::chrono::hours(1);
-  restart(with);
-  std::set<std::pair<LinkNumber, std::string>> measured;
-  for (int i = 0; i < 100; ++i) join(i);
-  for (int round = 0; round < 3000; ++round) {
-    for (const auto& [link, order] : sent<Measure>()) {
-      measured.emplace(link, order.peer.key);
-      coordinator.received(link, LinkReport{order.peer, Errc::kOk, "", {1e-3, 1e8, {}}}, now);
-    }
-    clear();
-    coordinator.tick(now);
-  }
-  EXPECT_GE(measured.size(), 99u);
-  EXPECT_LE(measured.size(), 99u * 9);
-  const PlanQuestion question = job().question(now);
-  EXPECT_EQ(question.links.size(), 100u * 99) << "the others are estimated";
-}
-
-TEST_F(CoordinatorTest, FiguresOutliveALossButNotAMove) {
-  CoordinatorConfig with = config();
-  with.measure_links = true;
-  restart(with);
-  join(0);
-  join(1);
-  pass(milliseconds(100));
-  say(0, LinkReport{node_id(1), Errc::kOk, "", {1e-3, 1e8, {}}});
-  EXPECT_EQ(coordinator.links().size(), 2u);
-  coordinator.link_closed(link_of(1), "reset", now);
-  clear();
-  join(1, 50);
-  pass(milliseconds(200));
-  EXPECT_TRUE(sent<Measure>().empty());
-  coordinator.link_closed(50, "reset", now);
-  open(1, 51);
-  Join moved = join_message(1);
-  moved.address = "192.0.2.9:1";
-  coordinator.received(51, moved, now);
-  EXPECT_TRUE(coordinator.links().empty());
-  pass(milliseconds(200));
-  EXPECT_EQ(sent<Measure>().size(), 1u);
-}
-
-TEST_F(CoordinatorTest, FiguresOutliveTheCoordinator) {
-  CoordinatorConfig with = config();
-  with.measure_links = true;
-  with.unix_ms = 1'000'000;
-  restart(with);
-  for (int i = 0; i < 3; ++i) join(i);
-  for (int round = 0; round < 3; ++round) {
-    pass(milliseconds(100));
-    for (const auto& [link, order] : sent<Measure>())
-      coordinator.received(link, LinkReport{order.peer, Errc::kOk, "", {1e-3, 1e8, {}}}, now);
-    clear();
-  }
-  with.known_links = coordinator.known_links(now);
-  ASSERT_EQ(with.known_links.size(), 3u) << "each pair once";
-
-  const auto measured_after = [&](int64_t later_ms, const std::string& address_of_1) {
-    with.unix_ms = 1'000'000 + later_ms;
-    restart(with);
-    clear();
-    join(0);
-    open(1, link_of(1));
-    Join again = join_message(1);
-    if (!address_of_1.empty()) again.address = address_of_1;
-    coordinator.received(link_of(1), again, now);
-    pass(milliseconds(200));
-    return sent<Measure>().size();
-  };
-  EXPECT_EQ(measured_after(60'000, ""), 0u);
-  EXPECT_EQ(coordinator.links().size(), 6u);
-  EXPECT_EQ(measured_after(60'000, "192.0.2.9:1"), 1u) << "it moved";
-  EXPECT_EQ(measured_after(2 * 3600'000, ""), 1u) << "too old";
-  EXPECT_EQ(measured_after(-60'000, ""), 1u) << "the clock was set back";
 }
 
 }  // namespace

@@ -13,9 +13,9 @@
 namespace butterfly::cluster {
 namespace {
 
-constexpr const char* kFile = "links";
-constexpr std::string_view kFirstLine = "butterfly links 1";
-constexpr size_t kFileMax = 8u << 20;
+constexpr const char* kLinksFile = "links";
+constexpr std::string_view kLinksFirstLine = "butterfly links 1";
+constexpr size_t kLinksFileMax = 8u << 20;
 
 bool is_figure(double value) { return std::isfinite(value) && value > 0; }
 
@@ -37,19 +37,19 @@ bool read_row(const std::string& line, KnownLink& link) {
 }  // namespace
 
 std::vector<KnownLink> read_known_links(const StateFolder& folder) {
-  if (!folder.has(kFile)) return {};
+  if (!folder.has(kLinksFile)) return {};
   std::vector<KnownLink> links;
   try {
-    std::istringstream in(folder.read(kFile, kFileMax));
+    std::istringstream in(folder.read(kLinksFile, kLinksFileMax));
     std::string line;
-    if (!std::getline(in, line) || line != kFirstLine)
-      fail(Errc::kCorrupt, "line 1: expected '{}'", kFirstLine);
+    if (!std::getline(in, line) || line != kLinksFirstLine)
+      fail(Errc::kCorrupt, "line 1: expected '{}'", kLinksFirstLine);
     for (size_t number = 2; std::getline(in, line); ++number) {
       if (links.size() == kKnownLinksMax || !read_row(line, links.emplace_back()))
         fail(Errc::kCorrupt, "line {}: expected two keys, two addresses, a time and figures", number);
     }
   } catch (const Error& error) {
-    log_warn("{}: {}; links are measured again", (folder.path() / kFile).string(), error.what());
+    log_warn("{}: {}; links are measured again", (folder.path() / kLinksFile).string(), error.what());
     return {};
   }
   return links;
@@ -58,7 +58,7 @@ std::vector<KnownLink> read_known_links(const StateFolder& folder) {
 void write_known_links(const StateFolder& folder, std::vector<KnownLink> links) {
   std::ranges::sort(links, std::ranges::greater{}, &KnownLink::unix_ms);
   if (links.size() > kKnownLinksMax) links.resize(kKnownLinksMax);
-  std::string text(kFirstLine);
+  std::string text(kLinksFirstLine);
   text += '\n';
   for (const KnownLink& link : links) {
     text += fmt::format("{} {} {} {} {} {} {}", link.from, link.to, link.from_address, link.to_address,
@@ -67,7 +67,7 @@ void write_known_links(const StateFolder& folder, std::vector<KnownLink> links) 
       text += fmt::format(" {} {}", point.bytes, point.seconds);
     text += '\n';
   }
-  folder.write(kFile, text);
+  folder.write(kLinksFile, text);
 }
 
 }  // namespace butterfly::cluster
