@@ -142,7 +142,7 @@ struct KTile {
         }
         Type::template Finish<kM, kPasses>(scale, part, acts, block, sums, extra, acc, p);
       }
-      cuts.Behind(block, acc);
+      cuts.Behind(acc);
     }
   }
 };

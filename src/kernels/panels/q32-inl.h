@@ -169,7 +169,7 @@ struct Q32Tile {
           }
         }
       }
-      cuts.Behind(block, acc);
+      cuts.Behind(acc);
     }
   }
 };

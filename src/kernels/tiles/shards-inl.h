@@ -87,23 +87,24 @@ template <size_t kBlock, size_t kRows, size_t kVectors>
 class CutBlocks {
  public:
   HWY_INLINE explicit CutBlocks(const ShardCuts& cuts)
-      : ends_(cuts.ends.data()), cut_(cuts.ends[0] / kBlock) {}
-  HWY_INLINE void Behind(size_t block, VF (&acc)[kRows][kVectors]) {
-    if (HWY_LIKELY(block + 1 != cut_)) return;
-    slots.Put(shard_++, acc);
+      : ends_(cuts.ends.data()), left_(cuts.ends[0] / kBlock) {}
+  HWY_INLINE void Behind(VF (&acc)[kRows][kVectors]) {
+    if (HWY_LIKELY(--left_ != 0)) return;
+    slots.Put(shard_, acc);
     ZeroAll(acc);
-    cut_ = ends_[shard_] / kBlock;
+    left_ = (ends_[shard_ + 1] - ends_[shard_]) / kBlock;  // behind the last: of no block
+    ++shard_;
   }
   ShardSlots<kRows, kVectors> slots;
 
  private:
   const size_t* ends_;
-  size_t cut_, shard_ = 0;
+  size_t left_, shard_ = 0;  // blocks of this shard
 };
 // One chain.
 struct UncutBlocks {
   template <class Acc>
-  HWY_INLINE void Behind(size_t, Acc&) {}
+  HWY_INLINE void Behind(Acc&) {}
 };
 
 #endif  // HWY_TARGET != HWY_SCALAR
