@@ -20,7 +20,10 @@ ValueId Moe::build(Builder& b, ValueId x) const {
   }
   const ValueId hidden = build_gated(b, activation, gated[0], gated[1], name);
   const ExpertParameter* last = &down;
-  const ValueId out = graph::expert_matmul(g, b.rows_for(hidden, kind(down)), to, {&last, 1}, down.name)[0];
+  // Row-parallel, as every down: an expert's columns may one day be on several nodes.
+  const size_t unit = kernels::shard_unit(down.experts[0].dtype());
+  const ValueId out =
+      graph::expert_matmul(g, b.rows_for(hidden, kind(down)), to, {&last, 1}, down.name, unit)[0];
   const ValueId sum = graph::moe_combine(g, out, to, name + ".combine");
   if (!shared) return sum;
   ValueId common = shared->build(b, x);

@@ -10,6 +10,8 @@
 
 #include "base/rng.h"
 #include "graph/executor.h"
+#include "kernels/elementwise/activation.h"
+#include "kernels/matmul/matmul.h"
 #include "kernels/quant/quant.h"
 
 namespace butterfly::nn {
@@ -109,6 +111,27 @@ TEST(Moe, EqualsPlainArithmetic) {
         ASSERT_NEAR(outputs[row * kDim + i], want[i], 1e-4) << row << " " << i;
     }
   }
+}
+
+// One expert that is always asked, with all the weight: what is left of a mixture is its down.
+TEST(Moe, AnExpertsDownIsSummedByShards) {
+  Fixture fixture(DType::kF32);
+  Moe& moe = fixture.moe;
+  moe.router.weight.packed = pack(DType::kF32, 1, kDim, draw(kDim, 1));
+  moe.route.used = 1;
+  moe.route.scale = 1;
+  for (ExpertParameter* part : {&moe.gate, &moe.up, &moe.down}) part->experts.resize(1);
+  std::vector<float> x(kDim), gate(kFf), up(kFf), hidden(kFf), want(kDim), chain(kDim);
+  for (size_t k = 0; k < kDim; ++k) x[k] = Fixture::input(0, k);
+  const auto bytes = [](const std::vector<float>& v) { return reinterpret_cast<const std::byte*>(v.data()); };
+  kernels::matmul(moe.gate.experts[0], bytes(x), 0, 1, gate.data(), kFf, 0, kFf);
+  kernels::matmul(moe.up.experts[0], bytes(x), 0, 1, up.data(), kFf, 0, kFf);
+  kernels::swiglu(gate.data(), up.data(), hidden.data(), kFf);
+  kernels::matmul_shards(moe.down.experts[0], kernels::ShardCuts::of(64, kFf), bytes(hidden), 0, 1,
+                         want.data(), kDim, 0, 0, kDim);
+  kernels::matmul(moe.down.experts[0], bytes(hidden), 0, 1, chain.data(), kDim, 0, kDim);
+  EXPECT_EQ(fixture.outputs(0, 1, 1), want);
+  EXPECT_NE(want, chain);
 }
 
 TEST(Moe, RowsDoNotDependOnBatchOrThreads) {

@@ -9,7 +9,7 @@ namespace butterfly::kernels {
 
 // Version of the numerics rules (docs/decisions/0001-one-result.md). Nodes with unequal ids do not work
 // together.
-inline constexpr int kNumericsId = 2;
+inline constexpr int kNumericsId = 3;
 
 // Best first; the last one, "ref", is plain C++ without vectors. Only what this machine can run.
 std::vector<std::string> available_targets();

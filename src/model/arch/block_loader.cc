@@ -32,6 +32,12 @@ nn::Linear BlockLoader::linear(const char* name, size_t out, size_t in) const {
   return weights_.linear(prefix_ + name, out, in);
 }
 
+nn::Linear BlockLoader::row_parallel(const char* name, size_t out, size_t in) const {
+  nn::Linear layer = linear(name, out, in);
+  layer.row_parallel = true;
+  return layer;
+}
+
 nn::Attention BlockLoader::attention(kernels::RopeLayout layout, bool gated) const {
   const ModelConfig& c = config_;
   const size_t cols = c.heads * c.head_dim, kv_cols = c.kv_heads * c.head_dim;
@@ -40,7 +46,7 @@ nn::Attention BlockLoader::attention(kernels::RopeLayout layout, bool gated) con
       .q = {},
       .k = {},
       .v = {},
-      .out = linear("attn_output", c.dim, cols),
+      .out = row_parallel("attn_output", c.dim, cols),
       .gated = gated,
       .q_norm = {},
       .k_norm = {},
@@ -71,7 +77,7 @@ nn::Mlp BlockLoader::gated_mlp(nn::Activation activation) const {
   return {.activation = activation,
           .gate = linear("ffn_gate", config_.ff, config_.dim),
           .up = linear("ffn_up", config_.ff, config_.dim),
-          .down = linear("ffn_down", config_.dim, config_.ff),
+          .down = row_parallel("ffn_down", config_.dim, config_.ff),
           .name = prefix_ + "ffn"};
 }
 
@@ -80,7 +86,7 @@ nn::Mlp BlockLoader::fused_gated_mlp(nn::Activation activation) const {
   return {.activation = activation,
           .gate = std::move(parts[0]),
           .up = std::move(parts[1]),
-          .down = linear("ffn_down", config_.dim, config_.ff),
+          .down = row_parallel("ffn_down", config_.dim, config_.ff),
           .name = prefix_ + "ffn"};
 }
 
@@ -88,7 +94,7 @@ nn::Mlp BlockLoader::plain_mlp() const {
   return {.activation = nn::Activation::kGelu,
           .gate = {},
           .up = linear("ffn_up", config_.ff, config_.dim),
-          .down = linear("ffn_down", config_.dim, config_.ff),
+          .down = row_parallel("ffn_down", config_.dim, config_.ff),
           .name = prefix_ + "ffn"};
 }
 
@@ -115,7 +121,7 @@ nn::DeltaNet BlockLoader::delta_net(const graph::GatedDeltaShape& shape, size_t 
               weights_.vector(prefix_ + "ssm_norm.weight", shape.value_dim),
               {},
               config_.norm_eps};
-  net.out = linear("ssm_out", dim, values);
+  net.out = row_parallel("ssm_out", dim, values);
   net.shape = shape;
   net.layer = index_;
   net.eps = config_.norm_eps;
@@ -174,7 +180,7 @@ void BlockLoader::add_shared_expert(nn::Moe& moe, size_t ff) const {
   moe.shared = nn::Mlp{.activation = nn::Activation::kSilu,
                        .gate = linear("ffn_gate_shexp", ff, config_.dim),
                        .up = linear("ffn_up_shexp", ff, config_.dim),
-                       .down = linear("ffn_down_shexp", config_.dim, ff),
+                       .down = row_parallel("ffn_down_shexp", config_.dim, ff),
                        .name = prefix_ + "ffn_shexp"};
   if (weights_.has(prefix_ + "ffn_gate_inp_shexp.weight"))
     moe.shared_gate = weights_.linear_row(prefix_ + "ffn_gate_inp_shexp", config_.dim);

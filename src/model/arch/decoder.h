@@ -50,6 +50,8 @@ class BlockLoader {
   nn::Norm norm(const char* name, nn::NormKind kind = nn::NormKind::kRms) const;
   nn::Norm head_norm(const char* name) const;  // one weight per value of a head
   nn::Linear linear(const char* name, size_t out, size_t in) const;
+  // One that is summed by logical shards: the output of attention of either kind, and every down.
+  nn::Linear row_parallel(const char* name, size_t out, size_t in) const;
 
   // Projections (fused as attn_qkv or apart; biases where the file has them) and plain scaling by
   // 1 / sqrt(head_dim), over the window that the layer's state has. `gated`: attn_q has each head's gates
