@@ -62,6 +62,7 @@ void CoordinatorShell::stop() {
   }
   disk_.stop();
   loop_.stop();
+  if (options_.keep_links) keep_links();  // what came since the disk was last looked at
   links_.clear();
   for (const auto& [id, job] : jobs_) {
     job->chains.stop();

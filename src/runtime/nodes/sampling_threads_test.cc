@@ -1,6 +1,7 @@
 // An engine whose chain runs over several nodes samples its batch with the threads of its own node.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
@@ -16,7 +17,7 @@ using testing::Collector;
 using testing::InprocChain;
 using testing::RandomModel;
 
-// Two that are asked for a mask at the same time meet here: on one thread the first would wait for a second
+// Two whose tokens are chosen at the same time meet here: on one thread the first would wait for a second
 // that cannot come.
 class MeetingPlace {
  public:
@@ -43,11 +44,11 @@ class MeetingPlace {
 class Meets final : public model::TokenConstraint {
  public:
   explicit Meets(MeetingPlace& place) : place_(place) {}
-  void mask(std::span<uint64_t> allowed) override {
+  void mask(std::span<uint64_t> allowed) override { std::ranges::fill(allowed, ~uint64_t{0}); }
+  bool accept(int32_t) override {  // by the thread that chose
     place_.enter();
-    std::ranges::fill(allowed, ~uint64_t{0});
+    return true;
   }
-  bool accept(int32_t) override { return true; }
   bool can_end() const override { return true; }
   std::unique_ptr<model::TokenConstraint> clone() const override { return std::make_unique<Meets>(place_); }
 
