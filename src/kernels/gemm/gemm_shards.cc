@@ -58,11 +58,12 @@ void run_shards(const Gemm& job, ThreadPool* pool) {
   static_assert(kShardsMax == 8);
   const Shards shards(job.shard_unit, job.k);
   thread_local Buffer buffer;
-  const size_t extra = static_cast<size_t>(std::countr_zero(shards.count())) * job.m * job.n;
-  if (buffer.size() < extra * sizeof(float)) buffer = Buffer::allocate(extra * sizeof(float));
+  const auto extra = static_cast<size_t>(std::countr_zero(shards.count()));  // levels beside C
+  const size_t bytes = extra * job.m * job.n * sizeof(float);
+  if (buffer.size() < bytes) buffer = Buffer::allocate(bytes);
   auto* memory = reinterpret_cast<float*>(buffer.data());
   Fold fold{job, {{job.c, job.c_stride}}, 0, 0, false};
-  for (size_t i = 1; i < 4; ++i) fold.levels[i] = {memory + (i - 1) * job.m * job.n, job.n};
+  for (size_t i = 1; i <= extra; ++i) fold.levels[i] = {memory + (i - 1) * job.m * job.n, job.n};
   for (size_t i = 0; i < shards.count(); ++i) {
     const size_t begin = shards.begin(i);
     fold.level = static_cast<size_t>(std::popcount(i));
