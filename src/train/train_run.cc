@@ -23,23 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using SteadyClock = std::chrono::steady_clock;
 
-TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
-  TrainerOptions options;
-  options.optimizer = optimizer_options(config);
-  options.schedule = {.kind = schedule_by_name(config.lr_scheduler),
-                      .lr = config.learning_rate,
-                      .warmup_steps = config.warmup_steps,
-                      .total_steps = steps,
-                      .min_ratio = config.cosine_min_lr_ratio};
-  options.clip_norm = config.max_grad_norm;
-  options.seed = config.seed;
-  options.workers = config.workers;
-  options.threads_per_worker = config.threads;
-  options.recompute = config.gradient_checkpointing;
-  options.update_in_backward = config.update_in_backward;
-  return options;
-}
-
 // Keys that do not change what is learned, and may differ when a run goes on.
 bool is_free(std::string_view key) {
   for (const std::string_view free :
@@ -84,6 +67,23 @@ struct Pace {
 };
 
 }  // namespace
+
+TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
+  TrainerOptions options;
+  options.optimizer = optimizer_options(config);
+  options.schedule = {.kind = schedule_by_name(config.lr_scheduler),
+                      .lr = config.learning_rate,
+                      .warmup_steps = config.warmup_steps,
+                      .total_steps = steps,
+                      .min_ratio = config.cosine_min_lr_ratio};
+  options.clip_norm = config.max_grad_norm;
+  options.seed = config.seed;
+  options.workers = config.workers;
+  options.threads_per_worker = config.threads;
+  options.recompute = config.gradient_checkpointing;
+  options.update_in_backward = config.update_in_backward;
+  return options;
+}
 
 TrainRun::TrainRun(const TrainConfig& config, RunMode mode) : config_(config) {
   check_config(config_);
@@ -155,7 +155,8 @@ void TrainRun::load_checkpoint() {
   }
 }
 
-void TrainRun::save() {
+void TrainRun::save(StepDriver* driver) {
+  if (driver != nullptr) driver->gather_state();
   RunState state{.step = step(), .data_cursor = step(), .seed = config_.seed, .settings = settings()};
   std::vector<StatePart> parts;
   const std::vector<StateArray> arrays = trainer_->state();
@@ -200,7 +201,7 @@ std::optional<StepReport> TrainRun::validate() {
   return total;
 }
 
-RunResult TrainRun::run(const KeepGoing& keep_going) {
+RunResult TrainRun::run(const KeepGoing& keep_going, StepDriver* driver) {
   fs::create_directories(config_.output_dir);
   keep_metrics_up_to(fs::path(config_.output_dir) / "metrics.jsonl", step());
   RunResult result;
@@ -219,7 +220,8 @@ RunResult TrainRun::run(const KeepGoing& keep_going) {
     RunProgress progress;
     progress.steps = steps_;
     progress.unit = task_.unit;
-    progress.report = trainer_->step(cut(*batch));
+    const std::vector<MicroBatch> parts = cut(*batch);
+    progress.report = driver == nullptr ? trainer_->step(parts) : driver->step(parts);
     progress.step = step();
     const double seconds = seconds_since(start);
     pace.add(static_cast<double>(progress.report.targets), seconds);
@@ -245,13 +247,13 @@ RunResult TrainRun::run(const KeepGoing& keep_going) {
     }
     const bool improved = best_valid_ && best_step_ == step();
     if (last || improved || (config_.save_steps > 0 && step() % config_.save_steps == 0)) {
-      save();
+      save(driver);
       progress.saved = true;
     }
     log(progress);
     progress.seconds = seconds_since(begin);
     if (!keep_going(progress) && !last) {
-      if (!progress.saved) save();
+      if (!progress.saved) save(driver);
       result.step = step();
       result.best_valid = best_valid_;
       return result;

@@ -15,9 +15,13 @@
 #include "train/data/prefetch.h"
 #include "train/task/config.h"
 #include "train/task/task.h"
+#include "train/trainer/step_driver.h"
 #include "train/trainer/trainer.h"
 
 namespace butterfly::train {
+
+// What the trainer of a run of so many steps is told.
+TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps);
 
 // What is shown after a step.
 struct RunProgress {
@@ -61,7 +65,8 @@ class TrainRun {
 
   // Called after each step; false ends the run after a checkpoint.
   using KeepGoing = std::function<bool(const RunProgress& progress)>;
-  RunResult run(const KeepGoing& keep_going);
+  // `driver` carries out the steps; null: the trainer of this process does.
+  RunResult run(const KeepGoing& keep_going, StepDriver* driver = nullptr);
 
   // Loss over the test data with the weights as they are now. Without test data: empty.
   std::optional<StepReport> validate();
@@ -72,6 +77,13 @@ class TrainRun {
   std::string memory_picture();
   std::string_view unit() const { return task_.unit; }
 
+  // For drivers: the network learns in this process; batches can be made again in any order.
+  const TrainConfig& config() const { return config_; }
+  Task& task() { return task_; }
+  Trainer& trainer() { return *trainer_; }
+  void fill_batch(uint64_t step, Batch& batch) const { order_->fill(step, batch); }
+  std::vector<MicroBatch> cut(const Batch& batch) const;
+
   uint64_t step() const { return trainer_->step_count(); }
   uint64_t steps() const { return steps_; }
   const std::vector<std::string>& notes() const {
@@ -80,9 +92,8 @@ class TrainRun {
 
  private:
   void load_checkpoint();
-  void save();
+  void save(StepDriver* driver);
   void log(const RunProgress& progress);
-  std::vector<MicroBatch> cut(const Batch& batch) const;
   std::map<std::string, std::string> settings() const;
 
   TrainConfig config_;

@@ -168,7 +168,9 @@ void digest_loss_and_optimizer(Digest& digest) {
               pool());
   sgd_update({.momentum = 0.9, .nesterov = true}, grad.data(), p.data(), m.data(), 5000, pool());
   for (const Floats* f : {&p, &m, &v}) digest.add(*f);
-  digest.add(sum_squares_blocks(p.data(), p.size(), pool()));
+  float squares = 0;  // of one block
+  sum_squares_blocks(p.data(), p.size(), &squares, pool());
+  digest.add(static_cast<double>(squares));
 }
 
 }  // namespace butterfly::kernels

@@ -13,8 +13,8 @@ namespace butterfly::kernels::HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SCALAR
 
 void adam_bf16_range(const AdamStep& step, const float* grad, float* param, uint16_t* m, uint16_t* v,
-                     size_t begin, size_t end, uint32_t key) {
-  ref::adam_update_bf16(step, grad, param, m, v, begin, end, key);
+                     size_t begin, size_t end, uint32_t key, size_t first) {
+  ref::adam_update_bf16(step, grad, param, m, v, begin, end, key, first);
 }
 
 #else
@@ -35,7 +35,7 @@ HWY_INLINE void StoreAtRandom(VF value, hn::Vec<DU> bits16, uint16_t* to) {
 }
 
 void adam_bf16_range(const AdamStep& step, const float* grad, float* param, uint16_t* m, uint16_t* v,
-                     size_t begin, size_t end, uint32_t key) {
+                     size_t begin, size_t end, uint32_t key, size_t first) {
   const DF d;
   const AdamFactors f(step);
   const VF scale = hn::Set(d, f.grad_scale), decay = hn::Set(d, f.decay), keep_m = hn::Set(d, f.keep_m),
@@ -49,11 +49,11 @@ void adam_bf16_range(const AdamStep& step, const float* grad, float* param, uint
     const VF v_new = Fma(keep_v, Fma(g, g, hn::Neg(v_old)), v_old);
     const VF denominator = Fma(hn::Sqrt(v_new), root, eps);
     hn::StoreU(Fma(minus_rate, hn::Div(m_new, denominator), hn::Mul(p, shrink)), d, param + i);
-    const auto bits = MixBits(static_cast<uint32_t>(i), key);
+    const auto bits = MixBits(static_cast<uint32_t>(first + i), key);
     StoreAtRandom(m_new, hn::And(bits, hn::Set(DU(), 0xffffu)), m + i);
     StoreAtRandom(v_new, hn::ShiftRight<16>(bits), v + i);
   }
-  ref::adam_update_bf16(step, grad, param, m, v, i, end, key);
+  ref::adam_update_bf16(step, grad, param, m, v, i, end, key, first);
 }
 
 #endif
@@ -68,9 +68,9 @@ HWY_EXPORT(adam_bf16_range);
 }  // namespace
 
 void adam_update_bf16(const AdamStep& step, const float* grad, float* param, uint16_t* m, uint16_t* v,
-                      size_t count, uint32_t key, ThreadPool& pool) {
+                      size_t count, uint32_t key, ThreadPool& pool, size_t first) {
   pool.parallel_for(count, 4096, [&](size_t begin, size_t end) {
-    HWY_DYNAMIC_DISPATCH(adam_bf16_range)(step, grad, param, m, v, begin, end, key);
+    HWY_DYNAMIC_DISPATCH(adam_bf16_range)(step, grad, param, m, v, begin, end, key, first);
   });
 }
 

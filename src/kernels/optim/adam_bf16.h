@@ -20,14 +20,15 @@ inline uint32_t mix_bits(uint32_t place, uint32_t key) {
   return h ^ h >> 16;
 }
 
-// `key` differs from step to step and from array to array.
+// `key` differs from step to step and from array to array. Pointers are to the element `first` of the array:
+// a part of it gets the bits that it has when all of it is updated.
 void adam_update_bf16(const AdamStep& step, const float* grad, float* param, uint16_t* m, uint16_t* v,
-                      size_t count, uint32_t key, ThreadPool& pool);
+                      size_t count, uint32_t key, ThreadPool& pool, size_t first = 0);
 
 namespace ref {
-// Elements [begin, end).
+// Elements [begin, end) behind the pointers.
 void adam_update_bf16(const AdamStep& step, const float* grad, float* param, uint16_t* m, uint16_t* v,
-                      size_t begin, size_t end, uint32_t key);
+                      size_t begin, size_t end, uint32_t key, size_t first = 0);
 }  // namespace ref
 
 }  // namespace butterfly::kernels

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/simd/half.h"
@@ -31,6 +32,25 @@ TEST(AdamBf16, EveryTargetIsThePlainLoop) {
       ASSERT_EQ(v_got, v) << target;
     }
   });
+}
+
+// Parts of an array get what they get when it is updated whole.
+TEST(AdamBf16, PartsAreTheWhole) {
+  constexpr size_t kCount = 1000;
+  ThreadPool pool(2);
+  const auto grad = random_floats(kCount, 1);
+  auto whole = random_floats(kCount, 2), parts = whole;
+  std::vector<uint16_t> m(kCount, 0x3c00), v(kCount, 0x3b80), m_parts = m, v_parts = v;
+  const AdamStep adam{.lr = 0.01, .step = 3};
+  adam_update_bf16(adam, grad.data(), whole.data(), m.data(), v.data(), kCount, 5, pool);
+  for (size_t begin = 0, end; begin < kCount; begin = end) {
+    end = std::min(kCount, begin + 333);
+    adam_update_bf16(adam, grad.data() + begin, parts.data() + begin, m_parts.data() + begin,
+                     v_parts.data() + begin, end - begin, 5, pool, begin);
+  }
+  EXPECT_EQ(parts, whole);
+  EXPECT_EQ(m_parts, m);
+  EXPECT_EQ(v_parts, v);
 }
 
 // Rounded to nearest, v would stay at its start. At random it follows the mean of the squares.

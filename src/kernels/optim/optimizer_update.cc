@@ -1,7 +1,6 @@
 #include "kernels/optim/optimizer_update.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/optim/optimizer_factors.h"
@@ -109,15 +108,11 @@ void sgd_update(const SgdStep& step, const float* grad, float* param, float* m, 
   });
 }
 
-double sum_squares_blocks(const float* a, size_t count, ThreadPool& pool) {
-  std::vector<float> sums((count + kNormBlock - 1) / kNormBlock);
-  pool.parallel_for(sums.size(), 1, [&](size_t begin, size_t end) {
+void sum_squares_blocks(const float* a, size_t count, float* sums, ThreadPool& pool) {
+  pool.parallel_for((count + kNormBlock - 1) / kNormBlock, 1, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i)
       sums[i] = sum_squares(a + i * kNormBlock, std::min(kNormBlock, count - i * kNormBlock));
   });
-  double total = 0;
-  for (float s : sums) total += static_cast<double>(s);
-  return total;
 }
 
 void add_to(const float* a, float* sum, size_t count, ThreadPool& pool) {

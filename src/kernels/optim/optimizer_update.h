@@ -39,10 +39,10 @@ struct SgdStep {
 void sgd_update(const SgdStep& step, const float* grad, float* param, float* m, size_t count,
                 ThreadPool& pool);
 
-// Sum of squares for the norm of all gradients: blocks of kNormBlock floats by sum_squares(), their results
-// added in double, in order.
+// For the norm of all gradients: sums[i] = sum_squares() of the i-th block of kNormBlock floats. Whoever has
+// all blocks adds them in double, in order.
 inline constexpr size_t kNormBlock = size_t{1} << 16;
-double sum_squares_blocks(const float* a, size_t count, ThreadPool& pool);
+void sum_squares_blocks(const float* a, size_t count, float* sums, ThreadPool& pool);
 
 // sum += a, as the tree over micro-batches needs it.
 void add_to(const float* a, float* sum, size_t count, ThreadPool& pool);
@@ -50,7 +50,7 @@ void add_to(const float* a, float* sum, size_t count, ThreadPool& pool);
 namespace ref {
 void adam_update(const AdamStep& step, const float* grad, float* param, float* m, float* v, size_t count);
 void sgd_update(const SgdStep& step, const float* grad, float* param, float* m, size_t count);
-double sum_squares_blocks(const float* a, size_t count);
+void sum_squares_blocks(const float* a, size_t count, float* sums);
 }  // namespace ref
 
 }  // namespace butterfly::kernels

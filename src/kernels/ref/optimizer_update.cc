@@ -32,11 +32,9 @@ void sgd_update(const SgdStep& step, const float* grad, float* param, float* m, 
   }
 }
 
-double sum_squares_blocks(const float* a, size_t count) {
-  double total = 0;
+void sum_squares_blocks(const float* a, size_t count, float* sums) {
   for (size_t i = 0; i < count; i += kNormBlock)
-    total += static_cast<double>(sum_squares(a + i, std::min(kNormBlock, count - i)));
-  return total;
+    *sums++ = sum_squares(a + i, std::min(kNormBlock, count - i));
 }
 
 }  // namespace butterfly::kernels::ref

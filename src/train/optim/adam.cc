@@ -39,7 +39,7 @@ class Adam final : public Optimizer {
     const uint32_t key =
         kernels::mix_bits(static_cast<uint32_t>(update.parameter), static_cast<uint32_t>(update.step));
     kernels::adam_update_bf16(adam, update.gradient, update.weights, moments<uint16_t>(first_, update),
-                              moments<uint16_t>(second_, update), update.count, key, pool);
+                              moments<uint16_t>(second_, update), update.count, key, pool, update.first);
   }
 
   template <typename T>

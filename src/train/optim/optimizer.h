@@ -46,18 +46,21 @@ class Optimizer {
   // statistic moves a tenth of the way to grad_scale * gradient instead.
   void update(size_t parameter, const float* gradient, double lr, uint64_t step, float grad_scale,
               ThreadPool& pool);
-  // All, from a flat array: the sum over `micro_batches`, of which statistics take the mean.
-  void update_all(const float* gradients, double lr, uint64_t step, float grad_scale, size_t micro_batches,
-                  ThreadPool& pool);
+  // Those of a shard, whose first float `gradients` points to: the sum over `micro_batches`, of which
+  // statistics take the mean. Element by element: how parameters are cut into shards does not show.
+  void update_shard(const Shard& shard, const float* gradients, double lr, uint64_t step, float grad_scale,
+                    size_t micro_batches, ThreadPool& pool);
 
   const OptimizerOptions& options() const { return options_; }
-  virtual std::vector<StateArray> state() = 0;
+  virtual std::vector<StateArray>
+  state() = 0;  // flat arrays as the layout has them; elements of one size each
   size_t state_bytes();
 
  protected:
-  // One update of one parameter.
+  // One update of a parameter, or of a part of it.
   struct Update {
     size_t parameter;  // its number
+    size_t first;      // in the parameter, in values
     size_t offset;     // in flat arrays, in values
     size_t count;
     const float* gradient;
@@ -69,6 +72,9 @@ class Optimizer {
   virtual void apply(const Update& update, ThreadPool& pool) = 0;
 
  private:
+  void update_run(const NormBlock& run, const float* gradient, double lr, uint64_t step, float grad_scale,
+                  ThreadPool& pool);
+
   OptimizerOptions options_;
   const ParameterLayout& layout_;
 };

@@ -5,40 +5,68 @@
 
 namespace butterfly::train {
 
-void GradientTree::begin(size_t leaves) {
+void GradientTree::begin(size_t leaves, const LeafRange& here) {
   const std::lock_guard lock(mutex_);
-  BF_CHECK(waiting_.empty() && !root_) << "the step before is not over";
-  leaves_ = leaves;
+  BF_CHECK(here.begin <= here.end && here.end <= leaves) << "leaves " << here.begin << " to " << here.end;
+  waiting_.clear();
+  done_.clear();
+  finished_ = 0;
+  tree_ = PairTree(leaves);
+  here_ = here;
 }
 
-void GradientTree::finish(size_t leaf, Buffer gradients, ThreadPool& pool) {
-  size_t index = leaf, level = 0, count = leaves_;
-  for (; count > 1; index /= 2, ++level, count = (count + 1) / 2) {
-    const size_t neighbour = index ^ 1;
-    if (neighbour >= count) continue;  // the last one of an odd number
-    Buffer other;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto it = waiting_.find({level, neighbour});
-      if (it == waiting_.end()) {
-        waiting_.emplace(std::pair{level, index}, std::move(gradients));
-        return;
+GradientSum GradientTree::take() {
+  Buffer memory = pool_.allocate(floats_ * sizeof(float));
+  auto* values = reinterpret_cast<float*>(memory.data());
+  return {std::move(memory), values};
+}
+
+void GradientTree::finish(PairNode node, GradientSum sum, ThreadPool& pool) {
+  while (!tree_.is_root(node) && here_.contains(tree_.range(PairTree::parent(node)))) {
+    const PairNode neighbour = PairTree::neighbour(node);
+    if (tree_.exists(neighbour)) {  // else the last one of an odd number
+      GradientSum other;
+      {
+        const std::lock_guard lock(mutex_);
+        const auto it = waiting_.find(neighbour);
+        if (it == waiting_.end()) {
+          waiting_.emplace(node, std::move(sum));
+          return;
+        }
+        other = std::move(it->second);
+        waiting_.erase(it);
       }
-      other = std::move(it->second);
-      waiting_.erase(it);
+      // a + b = b + a in every bit, so it does not matter which of the two came first.
+      kernels::add_to(other.values, sum.values, floats_, pool);
     }
-    // a + b = b + a in every bit, so it does not matter which of the two came first.
-    kernels::add_to(reinterpret_cast<const float*>(other.data()), reinterpret_cast<float*>(gradients.data()),
-                    floats_, pool);
+    node = PairTree::parent(node);
   }
   const std::lock_guard lock(mutex_);
-  root_ = std::move(gradients);
+  const LeafRange range = tree_.range(node);
+  BF_CHECK(done_.emplace(range.begin, std::pair{node, std::move(sum)}).second) << "a subtree came twice";
+  finished_ += range.size();
 }
 
-Buffer GradientTree::result() {
+bool GradientTree::complete() const {
   const std::lock_guard lock(mutex_);
-  BF_CHECK(root_ && waiting_.empty()) << "not all leaves are finished";
-  return std::exchange(root_, {});
+  return finished_ == here_.size();
+}
+
+std::vector<std::pair<PairNode, GradientSum>> GradientTree::take_subtrees() {
+  const std::lock_guard lock(mutex_);
+  BF_CHECK(finished_ == here_.size() && waiting_.empty()) << "not all leaves are finished";
+  std::vector<std::pair<PairNode, GradientSum>> sums;
+  for (auto& [first, done] : done_) sums.push_back(std::move(done));
+  done_.clear();
+  finished_ = 0;
+  here_ = {};
+  return sums;
+}
+
+GradientSum GradientTree::result() {
+  auto sums = take_subtrees();
+  BF_CHECK(sums.size() == 1 && tree_.is_root(sums[0].first)) << sums.size() << " sums are no whole";
+  return std::move(sums[0].second);
 }
 
 }  // namespace butterfly::train

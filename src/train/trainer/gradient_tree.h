@@ -1,43 +1,66 @@
-// Sums of the gradients of micro-batches by a tree that only their number shapes.
+// Sums of the gradients of micro-batches by a tree that only their number shapes (base/pair_tree.h).
 //
-// Leaf i is micro-batch i. Two neighbours become one: (0 1) (2 3) ..., the last one moves up alone where
-// their number is odd, and so on. Who computed a leaf, and when, does not show in a bit of the sum.
+// Leaf i is micro-batch i. Who computed a leaf, and when, does not show in a bit of the sum: one tree may be
+// finished here from leaves, or from sums of whole subtrees that others made from theirs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
+#include "base/pair_tree.h"
 #include "base/thread_pool.h"
 #include "tensor/tensor_pool.h"
 
 namespace butterfly::train {
 
-// Buffers of one size and the sums between them. begin() once per step, then leaves in any order from any
-// thread. Holds at most about log2(leaves) buffers more than there are workers.
+// Gradients of some micro-batches: floats, and the memory they lie in, which goes back when its last copy
+// dies.
+struct GradientSum {
+  Buffer memory;
+  float* values = nullptr;
+};
+
+// Buffers of one size and the sums between them. begin() once per step, then leaves or subtrees in any order
+// from any thread. Holds at most about log2(leaves) buffers more than there are workers.
 class GradientTree {
  public:
   // Keeps every buffer that it made for the next step.
   explicit GradientTree(size_t floats) : floats_(floats), pool_({.idle_bytes_max = UINT64_MAX}) {}
 
-  void begin(size_t leaves);
-  // Memory for a leaf, of any contents. It goes back when its last copy dies.
-  Buffer take() { return pool_.allocate(floats_ * sizeof(float)); }
-  // Gives a finished leaf to the tree. The caller adds up what can be added by now, on its own pool.
-  void finish(size_t leaf, Buffer gradients, ThreadPool& pool);
+  // Of `leaves` those of `here` come; what an earlier step left is dropped.
+  void begin(size_t leaves, const LeafRange& here);
+  void begin(size_t leaves) { begin(leaves, {0, leaves}); }
+  // Memory for a leaf, of any contents.
+  GradientSum take();
+  // Gives a finished leaf or subtree to the tree. The caller adds up what can be added by now, on its own
+  // pool.
+  void finish(PairNode node, GradientSum sum, ThreadPool& pool);
+  void finish(size_t leaf, GradientSum sum, ThreadPool& pool) {
+    finish(PairNode{0, static_cast<uint32_t>(leaf)}, std::move(sum), pool);
+  }
+  // Whether everything of `here` has come.
+  bool complete() const;
+  // The sums of the largest whole subtrees of `here`, left to right, once it is complete.
+  std::vector<std::pair<PairNode, GradientSum>> take_subtrees();
   // The sum, once all leaves are finished.
-  Buffer result();
+  GradientSum result();
 
+  size_t floats() const { return floats_; }
   size_t buffers() const { return pool_.stats().misses; }  // made so far
 
  private:
   size_t floats_;
   TensorPool pool_;
-  std::mutex mutex_;  // of all below
-  size_t leaves_ = 0;
-  std::map<std::pair<size_t, size_t>, Buffer> waiting_;  // (level, index): finished, its neighbour is not
-  Buffer root_;
+  mutable std::mutex mutex_;  // of all below
+  PairTree tree_{0};
+  LeafRange here_;
+  size_t finished_ = 0;                      // leaves below `done_`
+  std::map<PairNode, GradientSum> waiting_;  // finished, the neighbour is not
+  // By first leaf: nothing of `here_` is left to add to them.
+  std::map<size_t, std::pair<PairNode, GradientSum>> done_;
 };
 
 }  // namespace butterfly::train

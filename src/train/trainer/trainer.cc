@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
@@ -131,19 +132,23 @@ const graph::Executor& Trainer::executor(size_t items, bool training) {
   return *lane(*workers_[0], items, training).executor;
 }
 
+ThreadPool& Trainer::update_pool() { return update_pool_ == nullptr ? workers_[0]->pool : *update_pool_; }
+
 void Trainer::run_batch(Worker& worker, const MicroBatch& batch, size_t index, float factor, bool training,
-                        StepReport& report) {
+                        LeafReport& report) {
   if (batch.targets.empty() || batch.targets.size() % length_ != 0)
     fail(Errc::kInvalidArgument, "micro-batch: expected items of {} targets, found {} targets", length_,
          batch.targets.size());
   Lane& lane = this->lane(worker, batch.targets.size() / length_, training);
   graph::Executor& executor = *lane.executor;
   const bool keeps = training && !options_.update_in_backward;
-  Buffer gradients;
+  GradientSum gradients;
   if (keeps) {
     gradients = tree_->take();
+    layout_->clear_gaps(gradients.values);
     for (size_t i = 0; i < layout_->size(); ++i)
-      executor.bind(static_cast<int32_t>(i), gradients.data() + layout_->offset(i) * sizeof(float));
+      executor.bind(static_cast<int32_t>(i),
+                    reinterpret_cast<std::byte*>(gradients.values + layout_->offset(i)));
   }
   fill(executor, lane.built.tokens, batch.tokens, "tokens");
   fill(executor, lane.built.pixels, batch.pixels, "pixel values");
@@ -160,24 +165,61 @@ void Trainer::run_batch(Worker& worker, const MicroBatch& batch, size_t index, f
   if (keeps) tree_->finish(index, std::move(gradients), worker.pool);
 }
 
-StepReport Trainer::run_all(std::span<const MicroBatch> batches, bool training) {
-  StepReport total;
-  for (const MicroBatch& batch : batches) total.targets += count_targets(batch);
-  if (total.targets == 0) fail(Errc::kInvalidArgument, "no target in {} micro-batches", batches.size());
-  const float factor = 1.0f / static_cast<float>(total.targets);
-  std::vector<StepReport> reports(batches.size());
+double Trainer::run_all(std::span<const MicroBatch> batches, size_t first, size_t targets, bool training,
+                        std::span<LeafReport> reports) {
+  const float factor = 1.0f / static_cast<float>(targets);
   const auto work = [&](size_t worker, size_t item) {
-    run_batch(*workers_[worker], batches[item], item, factor, training, reports[item]);
+    run_batch(*workers_[worker], batches[item], first + item, factor, training, reports[item]);
   };
   if (threads_ == nullptr) {
     for (size_t i = 0; i < batches.size(); ++i) work(0, i);
-    total.utilisation = 1;
-  } else {
-    threads_->reset_times();
-    threads_->run(batches.size(), work);
-    total.utilisation = threads_->times().utilisation();
+    return 1;
   }
-  for (const StepReport& report : reports) {
+  threads_->reset_times();
+  threads_->run(batches.size(), work);
+  return threads_->times().utilisation();
+}
+
+LeafSums Trainer::leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches) {
+  lr_ = options_.schedule.rate(step_);
+  if (!options_.update_in_backward) tree_->begin(shape.micro_batches, {first, first + batches.size()});
+  LeafSums sums{.reports = std::vector<LeafReport>(batches.size()), .subtrees = {}};
+  sums.utilisation = run_all(batches, first, shape.targets, true, sums.reports);
+  if (!options_.update_in_backward) sums.subtrees = tree_->take_subtrees();
+  return sums;
+}
+
+std::vector<float> Trainer::squares(const Shard& shard, const float* gradients) {
+  return block_squares(*layout_, shard, gradients, update_pool());
+}
+
+double Trainer::norm(std::span<const float> squares) const {
+  for (size_t i = 0; i < squares.size(); ++i) {
+    const NormBlock& block = layout_->blocks()[i];
+    if (!std::isfinite(squares[i]) && !layout_->parameter(block.parameter).statistic)
+      fail(Errc::kInvalidArgument,
+           "step {}: the gradient of {} is not finite, and the weights were left as they are; a smaller "
+           "learning_rate or max_grad_norm may help",
+           step_ + 1, layout_->parameter(block.parameter).name);
+  }
+  return gradient_norm(*layout_, squares);
+}
+
+void Trainer::update(const Shard& shard, const float* gradients, double norm, size_t micro_batches) {
+  optimizer_->update_shard(shard, gradients, options_.schedule.rate(step_), step_ + 1,
+                           clip_scale(norm, options_.clip_norm), micro_batches, update_pool());
+}
+
+StepShape step_shape(std::span<const MicroBatch> batches) {
+  StepShape shape{.micro_batches = batches.size()};
+  for (const MicroBatch& batch : batches) shape.targets += count_targets(batch);
+  if (shape.targets == 0) fail(Errc::kInvalidArgument, "no target in {} micro-batches", batches.size());
+  return shape;
+}
+
+StepReport step_report(const StepShape& shape, std::span<const LeafReport> reports) {
+  StepReport total{.targets = shape.targets};
+  for (const LeafReport& report : reports) {
     total.loss += report.loss;
     total.correct += report.correct;
   }
@@ -189,16 +231,14 @@ StepReport Trainer::step(std::span<const MicroBatch> batches) {
     fail(Errc::kInvalidArgument, "trainer: update_in_backward takes one micro-batch a step, found {}",
          batches.size());
   const auto start = Clock::now();
-  lr_ = options_.schedule.rate(step_);
-  if (!options_.update_in_backward) tree_->begin(batches.size());
-  StepReport report = run_all(batches, true);
+  const StepShape shape = step_shape(batches);
+  LeafSums sums = leaves(shape, 0, batches);
+  StepReport report = step_report(shape, sums.reports);
+  report.utilisation = sums.utilisation;
   if (!options_.update_in_backward) {
-    ThreadPool& pool = update_pool_ == nullptr ? workers_[0]->pool : *update_pool_;
-    const Buffer gradients = tree_->result();
-    const auto* values = reinterpret_cast<const float*>(gradients.data());
-    report.grad_norm = gradient_norm(*layout_, values, pool);
-    optimizer_->update_all(values, lr_, step_ + 1, clip_scale(report.grad_norm, options_.clip_norm),
-                           batches.size(), pool);
+    const GradientSum gradients = std::move(sums.subtrees.at(0).second);  // of all leaves: the whole sum
+    report.grad_norm = norm(squares(layout_->all(), gradients.values));
+    update(layout_->all(), gradients.values, report.grad_norm, batches.size());
   }
   ++step_;
   report.lr = lr_;
@@ -208,7 +248,11 @@ StepReport Trainer::step(std::span<const MicroBatch> batches) {
 
 StepReport Trainer::evaluate(std::span<const MicroBatch> batches) {
   const auto start = Clock::now();
-  StepReport report = run_all(batches, false);
+  const StepShape shape = step_shape(batches);
+  std::vector<LeafReport> reports(batches.size());
+  const double utilisation = run_all(batches, 0, shape.targets, false, reports);
+  StepReport report = step_report(shape, reports);
+  report.utilisation = utilisation;
   report.seconds = seconds_since(start);
   return report;
 }

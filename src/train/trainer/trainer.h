@@ -1,10 +1,16 @@
 // Steps of training: micro-batches over workers, gradients by a fixed tree, one update of the weights.
+//
+// A step has three parts, which one machine does one behind the other and several machines share:
+//   leaf     leaves(): gradients of micro-batches, summed up as far as they are neighbours
+//   reduce   a GradientTree finishes the sum of all micro-batches
+//   update   squares(), for the norm of all gradients; then update(), for a shard of the parameters
 #pragma once
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -45,6 +51,29 @@ struct StepReport {
   double utilisation = 0;  // share of the workers' time spent in micro-batches
 };
 
+// What a step is made of, as all who share it know it before they begin.
+struct StepShape {
+  size_t micro_batches = 0;
+  size_t targets = 0;  // of all micro-batches: the loss is their mean
+};
+
+struct LeafReport {
+  double loss = 0;  // its part of the mean
+  size_t correct = 0;
+};
+
+// Throws Error kInvalidArgument for micro-batches without a target.
+StepShape step_shape(std::span<const MicroBatch> batches);
+// From the reports of all micro-batches, in their order: loss, targets, correct.
+StepReport step_report(const StepShape& shape, std::span<const LeafReport> reports);
+
+// What micro-batches of a step give.
+struct LeafSums {
+  std::vector<LeafReport> reports;                         // by micro-batch
+  std::vector<std::pair<PairNode, GradientSum>> subtrees;  // flat arrays as the layout has them
+  double utilisation = 0;
+};
+
 struct TrainerMemory {
   size_t weights = 0, gradients = 0, optimizer = 0;  // bytes
   size_t activations = 0;                            // arenas of all workers
@@ -63,10 +92,25 @@ class Trainer {
   // Loss and accuracy without dropout; the weights stay. Report: loss, targets, correct, seconds.
   StepReport evaluate(std::span<const MicroBatch> batches);
 
+  // ---- The parts of a step ----
+  // Gradients of the micro-batches from `first` on. The weights stay.
+  LeafSums leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches);
+  // Squares of the norm blocks of a shard; `gradients` points to its first float.
+  std::vector<float> squares(const Shard& shard, const float* gradients);
+  // From the squares of all blocks. Throws Error kInvalidArgument naming step and parameter where one is not
+  // finite: nothing has changed then.
+  double norm(std::span<const float> squares) const;
+  // One update of the weights of a shard from the sum over all micro-batches. Whoever has updated, or got,
+  // all weights calls set_step_count().
+  void update(const Shard& shard, const float* gradients, double norm, size_t micro_batches);
+
   uint64_t step_count() const { return step_; }
+  double rate() const { return options_.schedule.rate(step_); }  // of the next step
   // Everything that decides how the run goes on besides the data: arrays to save, or to fill from a
   // checkpoint together with set_step_count().
   std::vector<StateArray> state();
+  // Those of the optimizer alone: flat arrays as the layout has them.
+  std::vector<StateArray> optimizer_state() { return optimizer_->state(); }
   void set_step_count(uint64_t step) { step_ = step; }
 
   const ParameterLayout& layout() const { return *layout_; }
@@ -81,8 +125,12 @@ class Trainer {
   Lane& lane(Worker& worker, size_t items, bool training);
   void bind_gradients(graph::Graph& graph, const BuiltNetwork& built);
   void run_batch(Worker& worker, const MicroBatch& batch, size_t index, float factor, bool training,
-                 StepReport& report);
-  StepReport run_all(std::span<const MicroBatch> batches, bool training);
+                 LeafReport& report);
+  // Micro-batches from `first` on of a step of so many targets; one report each. Returns the part of the
+  // workers' time spent in them.
+  double run_all(std::span<const MicroBatch> batches, size_t first, size_t targets, bool training,
+                 std::span<LeafReport> reports);
+  ThreadPool& update_pool();
 
   const TrainableNetwork& network_;
   TrainerOptions options_;

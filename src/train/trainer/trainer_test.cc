@@ -156,6 +156,94 @@ TEST(Trainer, LearnsWithHalfTheMemoryForMoments) {
   EXPECT_LT(last.loss, 0.2);
 }
 
+// Steps of several trainers that share leaves and owners of shards, by hand: what machines do over links.
+std::vector<std::byte> train_shared(const TrainerOptions& options, const std::vector<size_t>& cuts,
+                                    const std::vector<size_t>& leaf_cuts,
+                                    const std::vector<size_t>& shard_cuts, float dropout) {
+  struct Node {
+    Transformer network;
+    Trainer trainer;
+    Node(const TrainerOptions& options, float dropout)
+        : network(untrained_model(tiny("llama"), {}), {.length = kLength, .dropout = dropout}),
+          trainer(network, options) {}
+  };
+  const size_t count = leaf_cuts.size();
+  std::vector<std::unique_ptr<Node>> nodes;
+  for (size_t i = 0; i < count; ++i) nodes.push_back(std::make_unique<Node>(options, dropout));
+  const ParameterLayout& layout = nodes[0]->trainer.layout();
+  ThreadPool pool(1);
+  for (uint64_t step = 0; step < 4; ++step) {
+    const Tokens data(14, 10 + step);
+    const std::vector<MicroBatch> batches = data.cut(cuts);
+    const StepShape shape = step_shape(batches);
+    std::vector<LeafSums> sums;
+    for (size_t i = 0, first = 0; i < count; first = leaf_cuts[i++])
+      sums.push_back(
+          nodes[i]->trainer.leaves(shape, first, std::span(batches).subspan(first, leaf_cuts[i] - first)));
+    // Owners finish the tree of their shard, from what came last to what came first.
+    std::vector<float> squares;
+    std::vector<Shard> shards;
+    std::vector<GradientSum> totals;
+    for (size_t i = 0, begin = 0; i < count; begin = shard_cuts[i++]) {
+      shards.push_back({begin, std::min(shard_cuts[i], layout.blocks().size())});
+      GradientTree tree(layout.shard_floats(shards[i]));
+      tree.begin(batches.size());
+      for (size_t from = count; from-- > 0;)
+        for (const auto& [node, sum] : sums[from].subtrees) {
+          GradientSum part = tree.take();  // as it would be received
+          std::memcpy(part.values, sum.values + layout.shard_offset(shards[i]),
+                      tree.floats() * sizeof(float));
+          tree.finish(node, std::move(part), pool);
+        }
+      totals.push_back(tree.result());
+      const std::vector<float> own = nodes[i]->trainer.squares(shards[i], totals[i].values);
+      squares.insert(squares.end(), own.begin(), own.end());
+    }
+    for (size_t i = 0; i < count; ++i) {
+      nodes[i]->trainer.update(shards[i], totals[i].values, nodes[i]->trainer.norm(squares), batches.size());
+      nodes[i]->trainer.set_step_count(step + 1);
+      for (const NormBlock& run : layout.runs(shards[i]))
+        for (size_t to = 0; to < count; ++to)
+          if (to != i)
+            std::memcpy(nodes[to]->trainer.layout().parameter(run.parameter).value.data<float>() + run.first,
+                        nodes[i]->trainer.layout().parameter(run.parameter).value.data<float>() + run.first,
+                        run.count * sizeof(float));
+    }
+  }
+  for (size_t i = 1; i < count; ++i) EXPECT_EQ(weights_of(nodes[i]->network), weights_of(nodes[0]->network));
+  return weights_of(nodes[0]->network);
+}
+
+TEST(Trainer, StepsThatAreSharedGiveTheSameWeights) {
+  const std::vector<size_t> cuts{2, 3, 1, 2, 1, 2, 3};
+  for (const OptimizerRow& row : optimizer_table())
+    for (const bool bf16 : {false, true}) {
+      if (bf16 && row.name == "sgd") continue;
+      const TrainerOptions options{.optimizer = {.name = std::string(row.name),
+                                                 .momentum = 0.9,
+                                                 .weight_decay = 0.1,
+                                                 .bf16_moments = bf16},
+                                   .schedule = {.lr = 1e-3},
+                                   .clip_norm = 0.5,
+                                   .threads_per_worker = 1};
+      const auto one = train(options, cuts, 0.1f);
+      EXPECT_EQ(train_shared(options, cuts, {7}, {1000}, 0.1f), one) << row.name;
+      EXPECT_EQ(train_shared(options, cuts, {3, 7}, {5, 1000}, 0.1f), one) << row.name;
+      EXPECT_EQ(train_shared(options, cuts, {1, 1, 6, 7}, {0, 12, 13, 1000}, 0.1f), one) << row.name;
+    }
+}
+
+TEST(Trainer, GradientsThatAreNotFiniteChangeNothing) {
+  Transformer network(untrained_model(tiny("llama"), {}), {.length = kLength});
+  Trainer trainer(network, {.schedule = {.lr = 1e-3}});
+  network.weights().at("output_norm.weight").data<float>()[3] = 1e38f;
+  const auto before = weights_of(network);
+  const Tokens data(2, 1);
+  EXPECT_THROW(trainer.step(data.cut({1, 1})), Error);
+  EXPECT_EQ(weights_of(network), before);
+  EXPECT_EQ(trainer.step_count(), 0u);
+}
+
 // Targets count the same in micro-batches of unequal size.
 TEST(Trainer, MicroBatchesAddUpToTheWholeBatch) {
   const Tokens data(6, 3);
