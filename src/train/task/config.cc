@@ -144,6 +144,17 @@ std::string config_text(const TrainConfig& config) {
   return text;
 }
 
+TrainConfig config_of_text(std::string_view text) {
+  TrainConfig config;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) fail(Errc::kInvalidArgument, "'{}': expected a key and a value", line);
+    set_config_value(config, line.substr(0, colon), line.substr(colon + 2));
+  }
+  return config;
+}
+
 OptimizerOptions optimizer_options(const TrainConfig& config) {
   return {.name = config.optimizer,
           .beta1 = config.adam_beta1,

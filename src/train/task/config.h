@@ -32,7 +32,8 @@ struct TrainConfig {
     double initializer_range = 0.02;
   } model;
 
-  // .jsonl, .txt, .u16, .u32; images: IDX files, or folders with a sub-folder for each class
+  // .jsonl, .txt, .u16, .u32; images: IDX files, or folders with a sub-folder for each class; tables for
+  // networks of the same description: .csv, .jsonl
   std::vector<std::string> datasets;
   std::vector<std::string> test_datasets;  // for validation
   bool train_on_inputs = true;             // false: only answers are learned
@@ -143,6 +144,8 @@ void read_config_file(const std::filesystem::path& path, TrainConfig& config);
 void set_config_value(TrainConfig& config, std::string_view key, const std::string& value);
 // "key: value" lines, sorted as above: what decides the result. For checkpoints and reports.
 std::string config_text(const TrainConfig& config);
+// What config_text() wrote, of a config without templates of several lines. Throws Error naming the line.
+TrainConfig config_of_text(std::string_view text);
 // Throws Error kInvalidArgument naming the key for values that cannot be.
 void check_config(const TrainConfig& config);
 

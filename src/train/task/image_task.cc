@@ -1,4 +1,5 @@
-// Image networks that learn classes from IDX files or folders of images.
+// Image networks that learn classes from IDX files or folders of images; networks of the same description
+// that learn them from tables.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +10,7 @@
 #include "train/data/idx_dataset.h"
 #include "train/data/image_folder.h"
 #include "train/data/joined_dataset.h"
+#include "train/data/table_dataset.h"
 #include "train/data/text_file.h"
 #include "train/networks/image_model.h"
 #include "train/networks/image_network.h"
@@ -42,7 +44,9 @@ class ImageData {
     if (paths.empty()) return nullptr;
     std::vector<std::unique_ptr<Dataset>> parts;
     for (const std::string& path : paths)
-      parts.push_back(fs::is_directory(path) ? open_folder(path) : open_idx(path));
+      parts.push_back(fs::is_directory(path) ? open_folder(path)
+                      : is_table(path)       ? open_table(path)
+                                             : open_idx(path));
     return joined(std::move(parts));
   }
   // What the folders call them; empty with IDX files.
@@ -69,6 +73,16 @@ class ImageData {
     if (found != expected)
       fail(Errc::kInvalidArgument, "{}: images of {}x{}x{}, the network's input is {}x{}x{}", path.string(),
            found.height, found.width, found.channels, expected.height, expected.width, expected.channels);
+    check_classes(path, data->classes());
+    return data;
+  }
+  std::unique_ptr<Dataset> open_table(const fs::path& path) {
+    auto data = std::make_unique<TableDataset>(path);
+    const ImageShape expected = wanted();
+    if (data->columns() != expected.values())
+      fail(Errc::kInvalidArgument, "{}: rows of {} values, the network's input is {}x{}x{}: {} values",
+           path.string(), data->columns(), expected.height, expected.width, expected.channels,
+           expected.values());
     check_classes(path, data->classes());
     return data;
   }
@@ -122,6 +136,9 @@ Task open_image_task(const TrainConfig& config, bool with_values) {
     const fs::path path = folder / "model.gguf";
     write_image_model(*learnt, description, classes, path);
     return path;
+  };
+  task.write_network = [learnt = network.get(), description](const fs::path& file) {
+    write_image_model(*learnt, description, {}, file);
   };
   task.network = std::move(network);
   return task;

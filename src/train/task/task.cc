@@ -2,6 +2,7 @@
 
 #include "model/formats/model_file.h"
 #include "train/networks/image_model.h"
+#include "train/networks/transformer.h"
 
 namespace butterfly::train {
 
@@ -10,6 +11,18 @@ Task open_task(const TrainConfig& config, bool with_values) {
                      (!config.base_model.empty() &&
                       model::open_model(config.base_model).architecture() == kImageArchitecture);
   return image ? open_image_task(config, with_values) : open_text_task(config);
+}
+
+std::unique_ptr<TrainableNetwork> open_network(const TrainConfig& config, const std::filesystem::path& file) {
+  const model::ModelFile model = model::open_model(file);
+  if (model.architecture() != kImageArchitecture)
+    return std::make_unique<Transformer>(
+        model,
+        TransformerOptions{.length = config.sequence_len, .dropout = static_cast<float>(config.dropout)});
+  auto network = std::make_unique<ImageNetwork>(image_description(model), file.string(), config.seed,
+                                                /*with_values=*/false);
+  read_image_weights(model, *network);
+  return network;
 }
 
 }  // namespace butterfly::train

@@ -25,12 +25,17 @@ struct Task {
   std::map<std::string, std::string> settings;
   // Writes the weights as they are now into the folder and says under which name.
   std::function<std::filesystem::path(const std::filesystem::path& folder)> write;
+  // The network as it is now, with floats, into one file: open_network() makes the same of it elsewhere.
+  std::function<void(const std::filesystem::path& file)> write_network;
 };
 
 // Opens what the config names: an image network where it names one, else a transformer. Throws Error naming
 // the file for what cannot be read, and for data that does not fit the network. `with_values` false: fresh
 // weights get memory that nobody touches, for dry runs.
 Task open_task(const TrainConfig& config, bool with_values = true);
+
+// A network alone, as Task::write_network() wrote it, for a machine that has neither data nor tokenizer.
+std::unique_ptr<TrainableNetwork> open_network(const TrainConfig& config, const std::filesystem::path& file);
 
 // The rows of open_task().
 Task open_text_task(const TrainConfig& config);

@@ -99,6 +99,7 @@ Task open_text_task(const TrainConfig& config) {
   task.write = [learnt = network.get(), type = config.export_type](const fs::path& folder) {
     return write_model(*learnt, folder, type);
   };
+  task.write_network = [learnt = network.get()](const fs::path& file) { learnt->write_gguf(file); };
   task.network = std::move(network);
   return task;
 }
