@@ -20,6 +20,12 @@ const KvStep& RunContext::kv() const {
   return *kv_;
 }
 
+Exchange& RunContext::exchange() const {
+  BF_CHECK(exchange_ != nullptr)
+      << "this graph has a part of shared layers, but there is no way to the others";
+  return *exchange_;
+}
+
 void RunContext::for_rows(size_t rows, size_t values_per_row, FunctionRef<void(size_t, size_t)> fn) const {
   constexpr size_t kForkValues = 16384;
   if (rows <= 1 || rows * values_per_row < kForkValues) {
@@ -47,11 +53,11 @@ void Executor::run(const KvStep* kv) {
   run(kv, *pool_);
 }
 
-void Executor::run(const KvStep* kv, ThreadPool& pool) {
+void Executor::run(const KvStep* kv, ThreadPool& pool, Exchange* exchange) {
   BF_CHECK(pool.size() == threads_) << pool.size() << " threads, memory was planned for " << threads_;
   base_ = arena_.ensure(plan_.arena_bytes);
   for (const std::byte* slot : slots_) BF_CHECK(slot != nullptr) << "a bound value has no memory";
-  const RunContext context(graph_, plan_, base_, pool, kv, slots_.data());
+  const RunContext context(graph_, plan_, base_, pool, kv, slots_.data(), exchange);
   if (!profiling_) {
     for (const Node& node : graph_.nodes()) node.op->forward(node, context);
     return;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "graph/exchange.h"
 #include "graph/graph.h"
 #include "graph/kv_step.h"
 #include "graph/memory_plan.h"
@@ -29,8 +30,8 @@ class RunContext {
  public:
   // `slots`: memory of bound values.
   RunContext(const Graph& graph, const MemoryPlan& plan, std::byte* arena, ThreadPool& pool, const KvStep* kv,
-             std::byte* const* slots)
-      : graph_(graph), plan_(plan), arena_(arena), pool_(pool), kv_(kv), slots_(slots) {}
+             std::byte* const* slots, Exchange* exchange)
+      : graph_(graph), plan_(plan), arena_(arena), pool_(pool), kv_(kv), slots_(slots), exchange_(exchange) {}
 
   std::byte* raw(ValueId value) const {
     const int32_t slot = graph_.values()[value.index].slot;
@@ -45,6 +46,7 @@ class RunContext {
     return arena_ + plan_.scratch_offsets[index] + worker * plan_.scratch_bytes[index];
   }
   const KvStep& kv() const;
+  Exchange& exchange() const;
 
   // Splits rows over the pool where the work is worth a fork (about 16 k values); fn(begin, end).
   void for_rows(size_t rows, size_t values_per_row, FunctionRef<void(size_t, size_t)> fn) const;
@@ -56,6 +58,7 @@ class RunContext {
   ThreadPool& pool_;
   const KvStep* kv_;
   std::byte* const* slots_;
+  Exchange* exchange_;
 };
 
 // One graph with its plan. Not thread-safe; the arena and, where it has one, the pool are borrowed and must
@@ -76,7 +79,8 @@ class Executor {
   void bind(int32_t slot, std::byte* memory) { slots_[static_cast<size_t>(slot)] = memory; }
   // `kv` may be null for graphs without cached attention.
   void run(const KvStep* kv);
-  void run(const KvStep* kv, ThreadPool& pool);
+  // `exchange`: the other members, for graphs that compute a part of shared layers.
+  void run(const KvStep* kv, ThreadPool& pool, Exchange* exchange = nullptr);
   const float* output(ValueId value) const {
     return reinterpret_cast<const float*>(base_ + plan_.value_offsets[value.index]);
   }

@@ -4,14 +4,15 @@ namespace butterfly::graph {
 
 extern const OpType kAddBiasOp, kAddOp, kAddScaledOp, kApplyOp, kAvgPool2dGradOp, kAvgPool2dOp,
     kBatchNormGradOp, kBatchNormOp, kCachedAttentionOp, kCausalAttentionGradOp, kCausalAttentionOp,
-    kCausalConvOp, kChannelsLastOp, kColumnSumOp, kConv2dDwOp, kConv2dDxOp, kConv2dOp, kCrossEntropyOp,
-    kDropoutOp, kEmbeddingOp, kExpertMatmulOp, kGatedDeltaOp, kGateOp, kGatherSlotsOp, kGegluGradOp, kGegluOp,
-    kGeluGradOp, kGeluOp, kGroupNormGradOp, kGroupNormOp, kHalvesOp, kL2NormOp, kLayerNormGradOp,
-    kLayerNormOp, kLinearCrossEntropyOp, kLinearDwOp, kLinearDxAddOp, kLinearDxOp, kLinearOp, kMatmulDxAddOp,
-    kMatmulDxOp, kMatmulOp, kMaxPool2dGradOp, kMaxPool2dOp, kMoeCombineOp, kMoeRouteOp, kMseOp, kMulOp,
-    kQuantizeRowsOp, kReluGradOp, kReluOp, kRmsNormGradOp, kRmsNormOp, kRopeOp, kRopeRotationsBackOp,
-    kRopeRotationsOp, kScaleOp, kScatterRowsAddOp, kScatterRowsOp, kSelectRowsOp, kSiluGradOp, kSiluOp,
-    kSoftCapGradOp, kSoftCapOp, kSoftmaxGradOp, kSoftmaxOp, kSwigluGradOp, kSwigluOp;
+    kCausalConvOp, kChannelsLastOp, kColumnsOp, kColumnSumOp, kConv2dDwOp, kConv2dDxOp, kConv2dOp,
+    kCrossEntropyOp, kDropoutOp, kEmbeddingOp, kExchangeOp, kExpertMatmulOp, kGatedDeltaOp, kGateOp,
+    kGatherSlotsOp, kGegluGradOp, kGegluOp, kGeluGradOp, kGeluOp, kGroupNormGradOp, kGroupNormOp, kHalvesOp,
+    kL2NormOp, kLayerNormGradOp, kLayerNormOp, kLinearCrossEntropyOp, kLinearDwOp, kLinearDxAddOp,
+    kLinearDxOp, kLinearOp, kMatmulDxAddOp, kMatmulDxOp, kMatmulOp, kMaxPool2dGradOp, kMaxPool2dOp,
+    kMoeCombineOp, kMoeRouteOp, kMseOp, kMulOp, kQuantizeRowsOp, kReluGradOp, kReluOp, kRmsNormGradOp,
+    kRmsNormOp, kRopeOp, kRopeRotationsBackOp, kRopeRotationsOp, kScaleOp, kScatterRowsAddOp, kScatterRowsOp,
+    kSelectRowsOp, kSiluGradOp, kSiluOp, kSoftCapGradOp, kSoftCapOp, kSoftmaxGradOp, kSoftmaxOp,
+    kSwigluGradOp, kSwigluOp;
 
 namespace {
 
@@ -29,6 +30,7 @@ constexpr const OpType* kOps[] = {
     &kCausalAttentionOp,
     &kCausalConvOp,
     &kChannelsLastOp,
+    &kColumnsOp,
     &kColumnSumOp,
     &kConv2dDwOp,
     &kConv2dDxOp,
@@ -36,6 +38,7 @@ constexpr const OpType* kOps[] = {
     &kCrossEntropyOp,
     &kDropoutOp,
     &kEmbeddingOp,
+    &kExchangeOp,
     &kExpertMatmulOp,
     &kGatedDeltaOp,
     &kGateOp,

@@ -1,6 +1,7 @@
 // The operations, as functions that add a node to a graph. One file each in ops/, one row each in
 // op_table.cc.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "graph/exchange.h"
 #include "graph/graph.h"
 #include "graph/parameter.h"
 #include "kernels/attention/attention.h"
@@ -50,6 +52,10 @@ ValueId geglu(Graph& g, ValueId gate, ValueId up, std::string name);
 // (kernels/tiles/shards.h); 0: one chain.
 std::vector<ValueId> matmul(Graph& g, ValueId x, std::span<const Parameter* const> weights, std::string name,
                             size_t shard_unit = 0);
+// Some neighbouring shards of a row-parallel product whose other columns are elsewhere: [n, subtrees * rows
+// of the matrix], one result behind the other for every subtree of `cuts`, which cover the columns of x.
+ValueId matmul_subtrees(Graph& g, ValueId x, const Parameter& weight, const kernels::ShardCuts& cuts,
+                        std::string name);
 // x * W^T + bias with the parameter's plain float values, which may be trained; the bias may be empty.
 ValueId linear(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias, std::string name,
                size_t shard_unit = 0);
@@ -81,12 +87,34 @@ MoeRoute moe_route(Graph& g, ValueId logits, const RouteOptions& options, const 
                    std::string name);
 // The row of every place: [rows * used, cols], of any element type.
 ValueId gather_slots(Graph& g, ValueId x, const MoeRoute& route, std::string name);
-// Every place times the matrix of its expert, for one or several matrices of one kind.
+// Every place times the matrix of its expert, for one or several matrices of one kind. Rows of experts that
+// are not here are left as they are.
 std::vector<ValueId> expert_matmul(Graph& g, ValueId x, const MoeRoute& route,
                                    std::span<const ExpertParameter* const> weights, std::string name,
                                    size_t shard_unit = 0);
 // The weighted sum of each row's slots, best expert first: [rows, cols].
 ValueId moe_combine(Graph& g, ValueId y, const MoeRoute& route, std::string name);
+
+// Columns [begin, begin + count) of every row.
+ValueId columns(Graph& g, ValueId x, size_t begin, size_t count, std::string name);
+
+// A value that the members of a group (graph/exchange.h) compute together.
+enum class ExchangeKind : uint8_t {
+  kShardSums,   // units are logical shards: what matmul_subtrees() gives, and the tree over all of them
+  kExpertRows,  // units are experts: rows at the places of a member's experts
+  kColumns,     // units are columns
+};
+struct ExchangePart {
+  ExchangeKind kind;
+  ValueId mine;                     // this member's; not read where it owns nothing
+  size_t rows, cols;                // of the whole value
+  size_t units;                     // in all
+  std::vector<MemberRange> owners;  // by member: each unit is somebody's
+  ValueId begins = {};              // kExpertRows: MoeRoute::begins
+};
+// The whole values, [rows, cols] each, in one exchange. With `to` they are whole at that member alone.
+std::vector<ValueId> exchange(Graph& g, std::span<const ExchangePart> parts, size_t self, std::string name,
+                              size_t to = kEveryMember);
 
 // Cosines and sines of the rows' positions [n]: [n, rotation_floats]. Shared by all layers.
 ValueId rope_rotations(Graph& g, ValueId positions, const kernels::Rope& rope, std::string name);
@@ -100,6 +128,17 @@ struct AttentionShape {
   size_t kv_heads;
   size_t head_dim;
   kernels::AttentionParams params;
+  // Where only some query heads are here: those of one KV head in the whole layer (0: heads / kv_heads), and
+  // how many of the first KV head's are elsewhere.
+  size_t group = 0;
+  size_t heads_before = 0;
+
+  size_t group_size() const { return group == 0 ? heads / kv_heads : group; }
+  // Query heads of a KV head, among those that are here.
+  MemberRange heads_of(size_t kv_head) const {
+    const size_t first = kv_head * group_size(), last = first + group_size();
+    return {first < heads_before ? 0 : first - heads_before, std::min(heads, last - heads_before)};
+  }
 };
 // Stores k and v [n, kv_heads * head_dim] in the cache of the run, then attends with q [n, heads * head_dim].
 ValueId cached_attention(Graph& g, ValueId q, ValueId k, ValueId v, const AttentionShape& shape,

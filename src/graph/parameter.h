@@ -26,6 +26,7 @@ struct Parameter {
 struct ExpertParameter {
   std::string name;
   std::vector<kernels::PackedMatrix> experts;
+  size_t first = 0;  // number of the first one that is here: the others may be elsewhere
 };
 
 }  // namespace butterfly::graph

@@ -6,6 +6,8 @@ namespace butterfly::nn {
 
 ValueId Attention::build(Builder& b, ValueId x, ValueId rotations) const {
   Graph& g = b.graph();
+  const size_t rows = g.type(x).rows();
+  if (out.owners && shape.heads == 0) return out.build_shared(b, {}, rows);
   const Linear* projections[] = {&q, &k, &v};
   const auto qkv = build_linears(b, x, projections);
   const auto placed = [&](ValueId heads, const Norm& norm, const char* suffix) {
@@ -19,7 +21,10 @@ ValueId Attention::build(Builder& b, ValueId x, ValueId rotations) const {
   const ValueId keys = placed(qkv[1], k_norm, ".k_rope");
   ValueId seen = b.attention(queries, keys, qkv[2], shape, name + ".attention");
   if (gated) seen = graph::gate(g, seen, gates, name + ".gate");
-  return out.build(b, seen);
+  if (!out.owners) return out.build(b, seen);
+  const size_t here = out.owners.columns().count();
+  if (here != g.type(seen).cols()) seen = graph::columns(g, seen, columns_before, here, name + ".columns");
+  return out.build_shared(b, seen, rows);
 }
 
 }  // namespace butterfly::nn

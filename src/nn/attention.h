@@ -12,7 +12,10 @@ struct Attention {
   Linear q, k, v, out;
   bool gated = false;   // q gives for each head its query, then what its output is gated by
   Norm q_norm, k_norm;  // per head, before the turn; may be empty
+  // Where a group shares the layer (`out` has owners): the heads that reach into this member's columns of
+  // `out`, and their keys and values; all of them empty if it has none.
   graph::AttentionShape shape;
+  size_t columns_before = 0;  // of the first head, which are another member's
   kernels::RopeLayout rope_layout = kernels::RopeLayout::kInterleaved;
   std::string name;
 

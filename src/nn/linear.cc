@@ -30,6 +30,41 @@ size_t Linear::shard_unit() const {
   return kernels::shard_unit(weight.packed ? weight.packed.dtype() : weight.value.dtype());
 }
 
+void Linear::add_parts(Builder& b, ValueId x, size_t rows, std::vector<graph::ExchangePart>& parts) const {
+  const graph::MemberRange& here = owners.of[owners.self];
+  const kernels::Shards shards = owners.shards();
+  const auto add = [&](const Parameter& part, size_t cols, const std::string& name) {
+    ValueId mine;
+    if (!here.empty())
+      mine = graph::matmul_subtrees(b.graph(), b.rows_for(x, part.packed.act()), part,
+                                    kernels::ShardCuts::share(shards, here.begin, here.end), name);
+    parts.push_back({.kind = graph::ExchangeKind::kShardSums,
+                     .mine = mine,
+                     .rows = rows,
+                     .cols = cols,
+                     .units = shards.count(),
+                     .owners = owners.of});
+  };
+  add(weight, owners.out, weight.name);
+  for (const LowRank& adapter : adapters) add(adapter.a, adapter.b.cols(), adapter.a.name);
+}
+
+ValueId Linear::finish(Builder& b, std::span<const ValueId> whole) const {
+  Graph& g = b.graph();
+  ValueId y = whole[0];
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    const ValueId delta = build_product(b, whole[1 + i], adapters[i].b);
+    y = graph::add_scaled(g, y, delta, adapters[i].scale, adapters[i].b.name + ".add");
+  }
+  return bias ? graph::add_bias(g, y, bias, bias.name) : y;
+}
+
+ValueId Linear::build_shared(Builder& b, ValueId x, size_t rows) const {
+  std::vector<graph::ExchangePart> parts;
+  add_parts(b, x, rows, parts);
+  return finish(b, graph::exchange(b.graph(), parts, owners.self, weight.name + ".exchange"));
+}
+
 ValueId Linear::build(Builder& b, ValueId x) const {
   const Linear* self = this;
   return build_linears(b, x, {&self, 1})[0];

@@ -18,6 +18,22 @@ struct LowRank {
   float scale = 1;
 };
 
+// Who has which logical shards of a row-parallel layer that a group of members computes together.
+struct ShardOwners {
+  std::vector<graph::MemberRange> of;  // by member; empty: all shards are here
+  size_t self = 0;
+  size_t cols = 0;  // of the whole layer
+  size_t unit = 0;  // columns of a unit of logical shards
+  size_t out = 0;   // rows of the layer: a member without a shard has no matrix
+
+  explicit operator bool() const { return !of.empty(); }
+  kernels::Shards shards() const { return {unit, cols}; }
+  // The columns that are here.
+  graph::MemberRange columns() const {
+    return {shards().begin(of[self].begin), shards().begin(of[self].end)};
+  }
+};
+
 // Weight [out, in]; the bias is optional. Adapters are added in order, before the bias.
 struct Linear {
   Parameter weight;
@@ -27,6 +43,9 @@ struct Linear {
   // is one of logical shards, and so is that of an adapter's A, with the same cuts, so that a node can send
   // its part of both.
   bool row_parallel = false;
+  // With owners the weight and the adapters' A have the columns of this member only, and are empty where it
+  // has none; bias and B are whole.
+  ShardOwners owners = {};
 
   explicit operator bool() const { return static_cast<bool>(weight); }
   size_t in() const { return weight.cols(); }
@@ -34,6 +53,15 @@ struct Linear {
   // Columns of a unit of logical shards; 0 unless row_parallel.
   size_t shard_unit() const;
   ValueId build(Builder& b, ValueId x) const;
+
+  // For a layer with owners, in two steps, so that one exchange can serve several layers: what this member
+  // has of the product and of each adapter's, for `rows` rows x [rows, columns here] (not read where it has
+  // no shard); and what becomes of them once they are whole, as many values as parts.
+  void add_parts(Builder& b, ValueId x, size_t rows, std::vector<graph::ExchangePart>& parts) const;
+  size_t part_count() const { return 1 + adapters.size(); }
+  ValueId finish(Builder& b, std::span<const ValueId> whole) const;
+  // Both, with an exchange of its own.
+  ValueId build_shared(Builder& b, ValueId x, size_t rows) const;
 };
 
 // Several layers over the same input. Those that read the same form of it become one product, split over

@@ -9,14 +9,20 @@ ValueId build_gated(Builder& b, Activation activation, ValueId gate, ValueId up,
                                          : graph::geglu(b.graph(), gate, up, name + ".geglu");
 }
 
-ValueId Mlp::build(Builder& b, ValueId x) const {
+ValueId Mlp::build_hidden(Builder& b, ValueId x) const {
+  if (!up) return {};
   if (!gate) {
     BF_CHECK(activation == Activation::kGelu) << name << ": silu has no form without a gate";
-    return down.build(b, graph::gelu(b.graph(), up.build(b, x), name + ".gelu"));
+    return graph::gelu(b.graph(), up.build(b, x), name + ".gelu");
   }
   const Linear* layers[] = {&gate, &up};
   const auto both = build_linears(b, x, layers);
-  return down.build(b, build_gated(b, activation, both[0], both[1], name));
+  return build_gated(b, activation, both[0], both[1], name);
+}
+
+ValueId Mlp::build(Builder& b, ValueId x) const {
+  const ValueId hidden = build_hidden(b, x);
+  return down.owners ? down.build_shared(b, hidden, b.graph().type(x).rows()) : down.build(b, hidden);
 }
 
 }  // namespace butterfly::nn

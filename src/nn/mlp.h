@@ -13,6 +13,8 @@ struct Mlp {
   std::string name;
 
   ValueId build(Builder& b, ValueId x) const;
+  // What `down` reads; where a group shares the layer, its columns that are here. Not valid if none are.
+  ValueId build_hidden(Builder& b, ValueId x) const;
 };
 
 // f(gate) * up.

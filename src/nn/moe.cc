@@ -2,10 +2,10 @@
 
 namespace butterfly::nn {
 
-ValueId Moe::build(Builder& b, ValueId x) const {
+ValueId Moe::build_experts(Builder& b, ValueId x, const graph::MoeRoute& to) const {
+  if (down.experts.empty()) return {};
   Graph& g = b.graph();
   const auto kind = [](const ExpertParameter& p) { return p.experts[0].act(); };
-  const graph::MoeRoute to = graph::moe_route(g, router.build(b, x), route, selection_bias, name + ".route");
   // Rows are quantised before they are copied to their experts: once per row, and fewer bytes to copy.
   const auto places = [&](kernels::ActKind k) {
     return graph::gather_slots(g, b.rows_for(x, k), to, name + ".slots");
@@ -22,11 +22,31 @@ ValueId Moe::build(Builder& b, ValueId x) const {
   const ExpertParameter* last = &down;
   // Row-parallel, as every down: an expert's columns may one day be on several nodes.
   const size_t unit = kernels::shard_unit(down.experts[0].dtype());
-  const ValueId out =
-      graph::expert_matmul(g, b.rows_for(hidden, kind(down)), to, {&last, 1}, down.name, unit)[0];
+  return graph::expert_matmul(g, b.rows_for(hidden, kind(down)), to, {&last, 1}, down.name, unit)[0];
+}
+
+ValueId Moe::build(Builder& b, ValueId x) const {
+  Graph& g = b.graph();
+  const graph::MoeRoute to = graph::moe_route(g, router.build(b, x), route, selection_bias, name + ".route");
+  ValueId out = build_experts(b, x, to), common;
+  if (!owners.empty()) {
+    // One exchange for the experts' rows and the product of the one that sees every row.
+    const size_t rows = g.type(x).rows(), cols = g.type(x).cols();
+    std::vector<graph::ExchangePart> parts = {{.kind = graph::ExchangeKind::kExpertRows,
+                                               .mine = out,
+                                               .rows = rows * to.used,
+                                               .cols = cols,
+                                               .units = router.out(),
+                                               .owners = owners,
+                                               .begins = to.begins}};
+    if (shared) shared->down.add_parts(b, shared->build_hidden(b, x), rows, parts);
+    const auto whole = graph::exchange(g, parts, self, name + ".exchange");
+    out = whole[0];
+    if (shared) common = shared->down.finish(b, std::span(whole).subspan(1));
+  }
   const ValueId sum = graph::moe_combine(g, out, to, name + ".combine");
   if (!shared) return sum;
-  ValueId common = shared->build(b, x);
+  if (owners.empty()) common = shared->build(b, x);
   if (shared_gate) common = graph::gate(g, common, shared_gate.build(b, x), name + ".shared_gate");
   return graph::add(g, sum, common, name + ".shared");
 }

@@ -18,8 +18,16 @@ struct Moe {
   Linear shared_gate;              // [1, dim]: its outputs times the sigmoid of this; may be empty
   Activation activation = Activation::kSilu;
   std::string name;
+  // Where a group shares the layer: experts by member, and who this one is. `gate`, `up` and `down` then have
+  // those of this member, perhaps none; router and gates are everywhere. Empty: all experts are here.
+  std::vector<graph::MemberRange> owners = {};
+  size_t self = 0;
 
   ValueId build(Builder& b, ValueId x) const;
+
+ private:
+  // What the experts say at their places; not valid if none are here.
+  ValueId build_experts(Builder& b, ValueId x, const graph::MoeRoute& to) const;
 };
 
 }  // namespace butterfly::nn

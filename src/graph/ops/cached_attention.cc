@@ -16,7 +16,12 @@ std::vector<ValueType> infer(const Graph& g, const Node& node) {
   expect_equal(node, "query columns", shape.heads * shape.head_dim, g.type(node.inputs[0]).cols());
   expect_equal(node, "key columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[1]).cols());
   expect_equal(node, "value columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[2]).cols());
-  expect_equal(node, "heads beyond whole groups", 0, shape.kv_heads == 0 ? 1 : shape.heads % shape.kv_heads);
+  if (shape.group == 0)
+    expect_equal(node, "heads beyond whole groups", 0,
+                 shape.kv_heads == 0 ? 1 : shape.heads % shape.kv_heads);
+  else
+    expect_equal(node, "KV heads", (shape.heads_before + shape.heads + shape.group - 1) / shape.group,
+                 shape.kv_heads);
   return same_as_first(g, node);
 }
 
@@ -70,7 +75,7 @@ void attend_run(const Node& node, const RunContext& run, const RowRun& rows, siz
                 std::byte* scratch_bytes) {
   const auto& shape = node.attrs<AttentionShape>();
   const KvStep& kv = run.kv();
-  const size_t group = shape.heads / shape.kv_heads;
+  const MemberRange heads = shape.heads_of(kv_head);
   const size_t cols = shape.heads * shape.head_dim;
   const float* q = run.f32(node.inputs[0]);
   float* out = run.f32(node.outputs[0]);
@@ -80,10 +85,10 @@ void attend_run(const Node& node, const RunContext& run, const RowRun& rows, siz
   AttentionQuery queries[kQueriesMax];
   size_t count = 0;
   for (size_t row = rows.begin; row < rows.end; ++row)
-    for (size_t g = 0; g < group; ++g) {
-      const size_t at = row * cols + (kv_head * group + g) * shape.head_dim;
+    for (size_t head = heads.begin; head < heads.end; ++head) {
+      const size_t at = row * cols + head * shape.head_dim;
       queries[count++] = {q + at, out + at, kv.rows[row].position};
-      if (count == kQueriesMax || (row + 1 == rows.end && g + 1 == group)) {
+      if (count == kQueriesMax || (row + 1 == rows.end && head + 1 == heads.end)) {
         kernels::attend(layer.layout, shape.params, pages, queries, count, scratch_bytes);
         count = 0;
       }
@@ -118,7 +123,7 @@ void forward(const Node& node, const RunContext& run) {
                [&](size_t begin, size_t end) { store_rows(node, run, begin, end); });
 
   // Later rows see more keys, so units are taken from a shared counter, longest first.
-  const std::vector<RowRun> runs = runs_of(kv, shape.heads / shape.kv_heads);
+  const std::vector<RowRun> runs = runs_of(kv, shape.group_size());
   const size_t units = runs.size() * shape.kv_heads;
   std::atomic<size_t> next{0};
   run.pool().run([&](size_t worker) {

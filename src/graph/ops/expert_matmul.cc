@@ -49,7 +49,12 @@ std::vector<ValueType> infer(const Graph& g, const Node& node) {
   expect_elem(g, node, node.inputs[1], Elem::kI32);
   std::vector<ValueType> outputs;
   for (const ExpertParameter* weight : node.attrs<Attrs>().weights) {
-    expect_equal(node, "experts", g.type(node.inputs[1]).rows() - 1, weight->experts.size());
+    const size_t experts = g.type(node.inputs[1]).rows() - 1;
+    if (weight->experts.empty() || weight->first + weight->experts.size() > experts)
+      fail(Errc::kInvalidArgument, "[{}] {}: experts {} to {} of {}", node.op->name, node.name, weight->first,
+           weight->first + weight->experts.size(), experts);
+    expect_equal(node, "experts as of the first matrix", node.attrs<Attrs>().weights[0]->experts.size(),
+                 weight->experts.size());
     expect_equal(node, "columns", weight->experts[0].cols(), x.cols());
     expect_elem(g, node, node.inputs[0], elem_of(weight->experts[0].act()));
     outputs.push_back(floats(x.rows(), weight->experts[0].rows()));
@@ -74,7 +79,7 @@ void forward(const Node& node, const RunContext& run) {
   const Attrs& attrs = node.attrs<Attrs>();
   const auto& weights = attrs.weights;
   const ValueType& x = run.type(node.inputs[0]);
-  const int32_t* begins = run.i32(node.inputs[1]);
+  const int32_t* begins = run.i32(node.inputs[1]) + weights[0]->first;
   const size_t experts = weights[0]->experts.size();
   const auto rows_of = [&](size_t e) { return static_cast<size_t>(begins[e + 1] - begins[e]); };
   size_t panels = 0;

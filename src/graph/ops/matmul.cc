@@ -20,8 +20,9 @@ std::vector<ValueType> infer_matmul(const Graph& g, const Node& node) {
   for (const Parameter* weight : node.attrs<MatmulAttrs>().weights) {
     expect_equal(node, "columns", weight->packed.cols(), x.cols());
     expect_elem(g, node, node.inputs[0], elem_of(weight->packed.act()));
-    outputs.push_back(floats(x.rows(), weight->packed.rows()));
+    outputs.push_back(floats(x.rows(), node.attrs<MatmulAttrs>().cuts.subtree_count * weight->packed.rows()));
   }
+  expect_equal(node, "columns of shards", node.attrs<MatmulAttrs>().cuts.cols(), x.cols());
   return outputs;
 }
 
@@ -48,8 +49,8 @@ void forward_matmul(const Node& node, const RunContext& run) {
       const size_t from = std::max(begin, first), to = std::min(end, first + w.panels());
       if (from < to)
         kernels::matmul_shards(w, attrs.cuts, run.raw(node.inputs[0]), x.row_bytes(), x.rows(),
-                               run.f32(node.outputs[i]), w.rows(), 0, (from - first) * kPanelRows,
-                               std::min((to - first) * kPanelRows, w.rows()));
+                               run.f32(node.outputs[i]), attrs.cuts.subtree_count * w.rows(), w.rows(),
+                               (from - first) * kPanelRows, std::min((to - first) * kPanelRows, w.rows()));
       first += w.panels();
     }
   });
@@ -113,6 +114,14 @@ std::vector<ValueId> matmul(Graph& g, ValueId x, std::span<const Parameter* cons
   attrs->weights.assign(weights.begin(), weights.end());
   attrs->cuts = kernels::ShardCuts::of(shard_unit, g.type(x).cols());
   return g.add(kMatmulOp, {x}, std::move(attrs), std::move(name));
+}
+
+ValueId matmul_subtrees(Graph& g, ValueId x, const Parameter& weight, const kernels::ShardCuts& cuts,
+                        std::string name) {
+  auto attrs = std::make_shared<MatmulAttrs>();
+  attrs->weights = {&weight};
+  attrs->cuts = cuts;
+  return g.add(kMatmulOp, {x}, std::move(attrs), std::move(name))[0];
 }
 
 ValueId quantize_rows(Graph& g, ValueId x, ActKind kind, std::string name) {

@@ -145,4 +145,16 @@ nn::LowRank low_rank(const Adapter& adapter, const LoraPair& pair, const ModelFi
           .scale = adapter.scale_of(pair)};
 }
 
+nn::LowRank low_rank_columns(const Adapter& adapter, const LoraPair& pair, const ModelFile& file,
+                             const Shape& whole, size_t begin, size_t end) {
+  check_shape(adapter, pair, file, whole, pair.b.size(0), pair.a.size(1));
+  nn::LowRank layer{.a = {.name = pair.target + ".lora_a", .value = {}, .packed = {}},
+                    .b = parameter(pair.target + ".lora_b", pair.b),
+                    .scale = adapter.scale_of(pair)};
+  if (begin < end)
+    layer.a = parameter(layer.a.name,
+                        pair.a.slice(1, static_cast<int64_t>(begin), static_cast<int64_t>(end)).clone());
+  return layer;
+}
+
 }  // namespace butterfly::model

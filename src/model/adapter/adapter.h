@@ -76,6 +76,10 @@ class LoraPairs {
 nn::LowRank low_rank(const Adapter& adapter, const LoraPair& pair, const ModelFile& file, const Shape& whole,
                      size_t begin, size_t out);
 
+// The same for all rows and columns [begin, end): A has those columns, or is empty where there are none.
+nn::LowRank low_rank_columns(const Adapter& adapter, const LoraPair& pair, const ModelFile& file,
+                             const Shape& whole, size_t begin, size_t end);
+
 // The same for the embedding, [vocabulary, dim]: `a` is then a table without a packed form.
 nn::LowRank low_rank_rows(const Adapter& adapter, const LoraPair& pair, const ModelFile& file,
                           const Shape& whole);

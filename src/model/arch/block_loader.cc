@@ -38,63 +38,100 @@ nn::Linear BlockLoader::row_parallel(const char* name, size_t out, size_t in) co
   return layer;
 }
 
+nn::Linear BlockLoader::row_parallel(const char* name, size_t out, size_t in,
+                                     UnitRange LayerShare::*kind) const {
+  const std::string stem = prefix_ + name;
+  const NamedTensor* tensor = weights_.file().find(stem + ".weight");
+  if (!weights_.group() || tensor == nullptr) return row_parallel(name, out, in);
+  const nn::ShardOwners owners = shards_of(weights_.group(), kind, tensor->dtype, in, out);
+  nn::Linear layer = weights_.linear_columns(stem, out, in, owners.columns());
+  layer.row_parallel = true;
+  layer.owners = owners;
+  return layer;
+}
+
+MemberRange BlockLoader::hidden_rows(const nn::Linear& down, size_t ff) {
+  return down.owners ? down.owners.columns() : MemberRange{0, ff};
+}
+
+nn::Linear BlockLoader::rows(const char* name, size_t out, size_t in, MemberRange here) const {
+  return weights_.fused_linear(prefix_ + name, {{out, here}}, in)[0];
+}
+
 nn::Attention BlockLoader::attention(kernels::RopeLayout layout, bool gated) const {
   const ModelConfig& c = config_;
-  const size_t cols = c.heads * c.head_dim, kv_cols = c.kv_heads * c.head_dim;
-  const size_t q_cols = gated ? 2 * cols : cols;
+  const size_t kv_cols = c.kv_heads * c.head_dim;
+  const size_t q_head = gated ? 2 * c.head_dim : c.head_dim, q_cols = c.heads * q_head;
+  nn::Linear out = row_parallel("attn_output", c.dim, c.heads * c.head_dim, &LayerShare::heads);
+  AttentionPart part{.heads = {0, c.heads}, .kv_heads = {0, c.kv_heads}};
+  if (out.owners) part = attention_part(c, out.owners);
+  const size_t group = c.heads / c.kv_heads;
   nn::Attention attention{
       .q = {},
       .k = {},
       .v = {},
-      .out = row_parallel("attn_output", c.dim, cols),
+      .out = std::move(out),
       .gated = gated,
       .q_norm = {},
       .k_norm = {},
       .shape = {.layer = index_,
-                .heads = c.heads,
-                .kv_heads = c.kv_heads,
+                .heads = part.heads.count(),
+                .kv_heads = part.kv_heads.count(),
                 .head_dim = c.head_dim,
                 .params = {.scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
                            .soft_cap = 0,
-                           .window = state_.window}},
+                           .window = state_.window},
+                .group = group,
+                .heads_before = part.heads.begin - part.kv_heads.begin * group},
+      .columns_before = part.columns_before,
       .rope_layout = layout,
       .name = prefix_ + "attn",
   };
+  const MemberRange q{part.heads.begin * q_head, part.heads.end * q_head};
+  const MemberRange kv{part.kv_heads.begin * c.head_dim, part.kv_heads.end * c.head_dim};
   if (weights_.has(prefix_ + "attn_qkv.weight")) {
-    auto parts = weights_.fused_linear(prefix_ + "attn_qkv", {q_cols, kv_cols, kv_cols}, c.dim);
+    auto parts =
+        weights_.fused_linear(prefix_ + "attn_qkv", {{q_cols, q}, {kv_cols, kv}, {kv_cols, kv}}, c.dim);
     attention.q = std::move(parts[0]);
     attention.k = std::move(parts[1]);
     attention.v = std::move(parts[2]);
   } else {
-    attention.q = linear("attn_q", q_cols, c.dim);
-    attention.k = linear("attn_k", kv_cols, c.dim);
-    attention.v = linear("attn_v", kv_cols, c.dim);
+    attention.q = rows("attn_q", q_cols, c.dim, q);
+    attention.k = rows("attn_k", kv_cols, c.dim, kv);
+    attention.v = rows("attn_v", kv_cols, c.dim, kv);
   }
   return attention;
 }
 
 nn::Mlp BlockLoader::gated_mlp(nn::Activation activation) const {
+  nn::Linear down = row_parallel("ffn_down", config_.dim, config_.ff, &LayerShare::columns);
+  const MemberRange here = hidden_rows(down, config_.ff);
   return {.activation = activation,
-          .gate = linear("ffn_gate", config_.ff, config_.dim),
-          .up = linear("ffn_up", config_.ff, config_.dim),
-          .down = row_parallel("ffn_down", config_.dim, config_.ff),
+          .gate = rows("ffn_gate", config_.ff, config_.dim, here),
+          .up = rows("ffn_up", config_.ff, config_.dim, here),
+          .down = std::move(down),
           .name = prefix_ + "ffn"};
 }
 
 nn::Mlp BlockLoader::fused_gated_mlp(nn::Activation activation) const {
-  auto parts = weights_.fused_linear(prefix_ + "ffn_up", {config_.ff, config_.ff}, config_.dim);
+  nn::Linear down = row_parallel("ffn_down", config_.dim, config_.ff, &LayerShare::columns);
+  const MemberRange here = hidden_rows(down, config_.ff);
+  auto parts =
+      weights_.fused_linear(prefix_ + "ffn_up", {{config_.ff, here}, {config_.ff, here}}, config_.dim);
   return {.activation = activation,
           .gate = std::move(parts[0]),
           .up = std::move(parts[1]),
-          .down = row_parallel("ffn_down", config_.dim, config_.ff),
+          .down = std::move(down),
           .name = prefix_ + "ffn"};
 }
 
 nn::Mlp BlockLoader::plain_mlp() const {
+  nn::Linear down = row_parallel("ffn_down", config_.dim, config_.ff, &LayerShare::columns);
+  const MemberRange here = hidden_rows(down, config_.ff);
   return {.activation = nn::Activation::kGelu,
           .gate = {},
-          .up = linear("ffn_up", config_.ff, config_.dim),
-          .down = row_parallel("ffn_down", config_.dim, config_.ff),
+          .up = rows("ffn_up", config_.ff, config_.dim, here),
+          .down = std::move(down),
           .name = prefix_ + "ffn"};
 }
 
@@ -161,14 +198,20 @@ nn::Moe BlockLoader::moe(size_t ff) const {
   const size_t experts = keys.size("expert_count", 65536), dim = config_.dim;
   nn::Moe moe;
   moe.router = linear("ffn_gate_inp", experts, dim);
+  MemberRange here{0, experts};
+  if (weights_.group()) {
+    moe.owners = things_of(weights_.group(), &LayerShare::experts, experts);
+    moe.self = weights_.group().self;
+    here = moe.owners[moe.self];
+  }
   const std::string fused = prefix_ + "ffn_gate_up_exps.weight";
   if (weights_.has(fused)) {
-    std::tie(moe.gate, moe.up) = weights_.fused_experts(fused, experts, ff, dim);
+    std::tie(moe.gate, moe.up) = weights_.fused_experts(fused, experts, ff, dim, here);
   } else {
-    moe.gate = weights_.experts(prefix_ + "ffn_gate", experts, ff, dim);
-    moe.up = weights_.experts(prefix_ + "ffn_up", experts, ff, dim);
+    moe.gate = weights_.experts(prefix_ + "ffn_gate", experts, ff, dim, here);
+    moe.up = weights_.experts(prefix_ + "ffn_up", experts, ff, dim, here);
   }
-  moe.down = weights_.experts(prefix_ + "ffn_down", experts, dim, ff);
+  moe.down = weights_.experts(prefix_ + "ffn_down", experts, dim, ff, here);
   moe.route = read_route(weights_.file(), keys, experts);
   moe.selection_bias = weights_.optional_vector(prefix_ + "exp_probs_b.bias", experts);
   moe.activation = nn::Activation::kSilu;
@@ -177,10 +220,12 @@ nn::Moe BlockLoader::moe(size_t ff) const {
 }
 
 void BlockLoader::add_shared_expert(nn::Moe& moe, size_t ff) const {
+  nn::Linear down = row_parallel("ffn_down_shexp", config_.dim, ff, &LayerShare::columns);
+  const MemberRange here = hidden_rows(down, ff);
   moe.shared = nn::Mlp{.activation = nn::Activation::kSilu,
-                       .gate = linear("ffn_gate_shexp", ff, config_.dim),
-                       .up = linear("ffn_up_shexp", ff, config_.dim),
-                       .down = row_parallel("ffn_down_shexp", config_.dim, ff),
+                       .gate = rows("ffn_gate_shexp", ff, config_.dim, here),
+                       .up = rows("ffn_up_shexp", ff, config_.dim, here),
+                       .down = std::move(down),
                        .name = prefix_ + "ffn_shexp"};
   if (weights_.has(prefix_ + "ffn_gate_inp_shexp.weight"))
     moe.shared_gate = weights_.linear_row(prefix_ + "ffn_gate_inp_shexp", config_.dim);

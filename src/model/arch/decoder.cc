@@ -19,7 +19,10 @@ Decoder::Decoder(const ModelConfig& model_config, WeightLoader& weights, LayerRa
   if (last()) {
     norm = {norm_kind, weights.vector("output_norm.weight", config.dim),
             weights.optional_vector("output_norm.bias", config.dim), config.norm_eps};
-    head = weights.head(config.vocab, config.dim);
+    self = weights.group().self;
+    if (weights.group()) head_owners = rows_of(weights.group(), &LayerShare::vocabulary, config.vocab);
+    head = weights.head(config.vocab, config.dim,
+                        head_owners.empty() ? MemberRange{0, config.vocab} : head_owners[self]);
   }
 }
 
@@ -74,6 +77,24 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
   return values;
 }
 
+graph::ValueId Decoder::build_head(nn::Builder& b, graph::ValueId x) const {
+  graph::Graph& g = b.graph();
+  const size_t rows = g.type(x).rows();
+  graph::ValueId logits;
+  if (head.weight) {
+    logits = head.build(b, x);
+    if (logit_cap > 0) logits = graph::soft_cap(g, logits, logit_cap, "logit_cap");
+  }
+  if (head_owners.empty()) return logits;
+  const graph::ExchangePart part{.kind = graph::ExchangeKind::kColumns,
+                                 .mine = logits,
+                                 .rows = rows,
+                                 .cols = config.vocab,
+                                 .units = config.vocab,
+                                 .owners = head_owners};
+  return graph::exchange(g, {&part, 1}, self, "logits.exchange", 0)[0];
+}
+
 StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, size_t normed_rows) const {
   using graph::Elem;
   const auto n = static_cast<int64_t>(rows);
@@ -95,8 +116,7 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, siz
     g.mark_output(values.normed);
   }
   if (last()) {
-    x = head.build(b, norm.build(b, graph::select_rows(g, x, values.selected, "selected_rows")));
-    if (logit_cap > 0) x = graph::soft_cap(g, x, logit_cap, "logit_cap");
+    x = build_head(b, norm.build(b, graph::select_rows(g, x, values.selected, "selected_rows")));
   }
   g.mark_output(x);
   values.output = x;

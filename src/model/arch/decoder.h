@@ -34,8 +34,14 @@ struct Decoder : Network {
   nn::Norm norm;
   nn::Linear head;
   float logit_cap = 0;  // 0: none
+  // Where a group shares the layers: rows of the head by member, and who this one is. The first member gets
+  // the logits.
+  std::vector<MemberRange> head_owners;
+  size_t self = 0;
 
  private:
+  // Logits of normed rows, at the first member of a group.
+  graph::ValueId build_head(nn::Builder& b, graph::ValueId x) const;
   graph::ValueId build_embedding(nn::Builder& b, graph::ValueId tokens, graph::ValueId row_positions) const;
   // Blocks [begin, end), counted within the range.
   graph::ValueId build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions, size_t begin,
@@ -52,6 +58,8 @@ class BlockLoader {
   nn::Linear linear(const char* name, size_t out, size_t in) const;
   // One that is summed by logical shards: the output of attention of either kind, and every down.
   nn::Linear row_parallel(const char* name, size_t out, size_t in) const;
+  // The same where a group may share it by units of `kind`: with owners, and this member's columns.
+  nn::Linear row_parallel(const char* name, size_t out, size_t in, UnitRange LayerShare::*kind) const;
 
   // Projections (fused as attn_qkv or apart; biases where the file has them) and plain scaling by
   // 1 / sqrt(head_dim), over the window that the layer's state has. `gated`: attn_q has each head's gates
@@ -72,6 +80,10 @@ class BlockLoader {
   void add_shared_expert(nn::Moe& moe, size_t ff) const;
 
  private:
+  // Rows of gate and up that belong to this member's columns of `down`, of `ff` in all.
+  static MemberRange hidden_rows(const nn::Linear& down, size_t ff);
+  nn::Linear rows(const char* name, size_t out, size_t in, MemberRange here) const;
+
   const ModelConfig& config_;
   WeightLoader& weights_;
   const LayerState& state_;

@@ -47,7 +47,7 @@ Tensor WeightLoader::tensor(const std::string& name, const Shape& shape) {
 
 kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix, const std::string& name, size_t begin) {
   if (!shared_ || !with_values_) return pack_anew(matrix);
-  const auto [found, is_new] = shared_->try_emplace(fmt::format("{}:{}", name, begin));
+  const auto [found, is_new] = shared_->try_emplace(fmt::format("{}:{}+{}", name, begin, matrix.size(0)));
   if (!is_new) {
     const kernels::PackedMatrix& there = found->second;
     const auto rows = static_cast<size_t>(matrix.size(0)), cols = static_cast<size_t>(matrix.size(1));
@@ -93,6 +93,11 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
                                      const std::string& adapted) {
   const std::string name = stem + ".weight";
   const auto rows = static_cast<size_t>(whole.size(0));
+  if (out == 0) {  // another member's
+    for (const Adapter& adapter : adapters_)
+      if (adapter.find(adapted) != nullptr) adapted_.insert(adapted);
+    return {};
+  }
   const Tensor part =
       out == rows ? whole : whole.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out));
   nn::Linear linear;
@@ -112,42 +117,65 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
   return linear;
 }
 
-nn::Linear WeightLoader::head(size_t vocab, size_t dim) {
+nn::Linear WeightLoader::head(size_t vocab, size_t dim, MemberRange here) {
   const std::string stem = has("output.weight") ? "output" : "token_embd";
   const Tensor whole = tensor(stem + ".weight", {static_cast<int64_t>(vocab), static_cast<int64_t>(dim)});
-  return linear_rows(stem, whole, 0, vocab, "output.weight");
+  return linear_rows(stem, whole, here.begin, here.count(), "output.weight");
 }
 
 nn::Linear WeightLoader::linear(const std::string& stem, size_t out, size_t in) {
-  return fused_linear(stem, {out}, in)[0];
+  return fused_linear(stem, {{out, {0, out}}}, in)[0];
 }
 
-std::vector<nn::Linear> WeightLoader::fused_linear(const std::string& stem, std::span<const size_t> outs,
+nn::Linear WeightLoader::linear_columns(const std::string& stem, size_t out, size_t in, MemberRange here) {
+  const std::string name = stem + ".weight";
+  const Tensor whole = tensor(name, {static_cast<int64_t>(out), static_cast<int64_t>(in)});
+  nn::Linear linear;
+  linear.weight.name = name;
+  if (!here.empty()) {
+    const Tensor part = whole.slice(1, static_cast<int64_t>(here.begin), static_cast<int64_t>(here.end));
+    Tensor copy;
+    MappedFile::guard(
+        [&] { copy = with_values_ ? part.clone() : Tensor::zeros(part.dtype(), part.shape()); });
+    linear.weight.packed = pack(copy, fmt::format("{}:columns {}-{}", name, here.begin, here.end), 0);
+    file_.done_with(whole);
+  }
+  linear.bias = optional_vector(stem + ".bias", out);
+  for (const Adapter& adapter : adapters_)
+    if (const LoraPair* pair = adapter.find(name)) {
+      adapted_.insert(name);
+      linear.adapters.push_back(low_rank_columns(adapter, *pair, file_, whole.shape(), here.begin, here.end));
+    }
+  return linear;
+}
+
+std::vector<nn::Linear> WeightLoader::fused_linear(const std::string& stem, std::span<const FusedPart> parts,
                                                    size_t in) {
   size_t total = 0;
-  for (size_t out : outs) total += out;
+  for (const FusedPart& part : parts) total += part.out;
   const Tensor whole = tensor(stem + ".weight", {static_cast<int64_t>(total), static_cast<int64_t>(in)});
   std::vector<nn::Linear> layers;
   size_t begin = 0;
-  for (size_t out : outs) {
-    layers.push_back(linear_rows(stem, whole, begin, out, stem + ".weight"));
-    begin += out;
+  for (const FusedPart& part : parts) {
+    layers.push_back(linear_rows(stem, whole, begin + part.here.begin, part.here.count(), stem + ".weight"));
+    begin += part.out;
   }
   return layers;
 }
 
-graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t experts, size_t out, size_t in) {
+graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t experts, size_t out, size_t in,
+                                             MemberRange here) {
   const std::string stacked = stem + "_exps.weight";
   const auto rows = static_cast<int64_t>(out), cols = static_cast<int64_t>(in);
-  graph::ExpertParameter parameter{.name = stacked, .experts = {}};
+  graph::ExpertParameter parameter{.name = stacked, .experts = {}, .first = here.begin};
   if (!has(stacked) && has(fmt::format("{}.0.weight", stem))) {
-    for (size_t e = 0; e < experts; ++e)
+    for (size_t e = here.begin; e < here.end; ++e)
       parameter.experts.push_back(matrix(fmt::format("{}.{}.weight", stem, e), out, in).packed);
   } else {
     const Tensor all = file_.tensor(stacked, {static_cast<int64_t>(experts), rows, cols});
-    for (size_t e = 0; e < experts; ++e) {
+    for (size_t e = here.begin; e < here.end; ++e) {
       const auto index = static_cast<int64_t>(e);
-      if (!with_values_ && e > 0) {  // as large as the first, and as empty
+      if (!with_values_ && e > here.begin) {  // as large as the first, and as empty
         resident_bytes_ += parameter.experts[0].bytes();
         parameter.experts.push_back(parameter.experts[0]);
         continue;
@@ -165,15 +193,16 @@ graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t exp
 
 std::pair<graph::ExpertParameter, graph::ExpertParameter> WeightLoader::fused_experts(const std::string& name,
                                                                                       size_t experts,
-                                                                                      size_t out, size_t in) {
+                                                                                      size_t out, size_t in,
+                                                                                      MemberRange here) {
   const auto rows = static_cast<int64_t>(out), cols = static_cast<int64_t>(in);
   const Tensor all = file_.tensor(name, {static_cast<int64_t>(experts), 2 * rows, cols});
-  graph::ExpertParameter halves[] = {{.name = name + ".gate", .experts = {}},
-                                     {.name = name + ".up", .experts = {}}};
-  for (size_t e = 0; e < experts; ++e)
+  graph::ExpertParameter halves[] = {{.name = name + ".gate", .experts = {}, .first = here.begin},
+                                     {.name = name + ".up", .experts = {}, .first = here.begin}};
+  for (size_t e = here.begin; e < here.end; ++e)
     for (size_t half = 0; half < 2; ++half) {
       graph::ExpertParameter& to = halves[half];
-      if (!with_values_ && e > 0) {  // as large as the first, and as empty
+      if (!with_values_ && e > here.begin) {  // as large as the first, and as empty
         resident_bytes_ += to.experts[0].bytes();
         to.experts.push_back(to.experts[0]);
         continue;

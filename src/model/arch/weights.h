@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "graph/parameter.h"
 #include "model/adapter/adapter.h"
+#include "model/arch/group_share.h"
 #include "model/formats/model_file.h"
 #include "nn/linear.h"
 
@@ -41,6 +42,11 @@ class WeightLoader {
   // From now on matrices that are in `packed` are taken from there, and others added to it. Borrowed.
   void share(PackedWeights& packed) { shared_ = &packed; }
 
+  // From now on layers get this member's part of what the group shares. Who reads a layer asks for it:
+  // see group().
+  void load_share(const GroupShare& group) { group_ = group; }
+  const GroupShare& group() const { return group_; }
+
   // From now on weights are plain floats that learn, and one memory under one name: what a tied head and the
   // embedding read, and what masters() lists. Floats in writable memory are taken as they are.
   void keep_for_training() { training_ = true; }
@@ -52,21 +58,30 @@ class WeightLoader {
   graph::Parameter matrix(const std::string& name, size_t out, size_t in);
   // `stem`.weight [out, in], `stem`.bias where the file has it, and what the adapters add.
   nn::Linear linear(const std::string& stem, size_t out, size_t in);
-  // The output layer: "output", or where the file has none the embedding's matrix; adapters are those of
-  // "output" in both cases.
-  nn::Linear head(size_t vocab, size_t dim);
-  // The same for a matrix that holds several below one another: one layer for each, in order.
-  std::vector<nn::Linear> fused_linear(const std::string& stem, std::span<const size_t> outs, size_t in);
-  std::vector<nn::Linear> fused_linear(const std::string& stem, std::initializer_list<size_t> outs,
+  // Columns `here` of it, the whole bias, and these columns of the adapters' A. None: a layer without
+  // weights.
+  nn::Linear linear_columns(const std::string& stem, size_t out, size_t in, MemberRange here);
+  // Rows `here` of the output layer: "output", or where the file has none the embedding's matrix; adapters
+  // are those of "output" in both cases.
+  nn::Linear head(size_t vocab, size_t dim, MemberRange here);
+  // The same for a matrix that holds several below one another: one layer for each, in order, of which only
+  // some rows may be wanted.
+  struct FusedPart {
+    size_t out;        // rows in the file
+    MemberRange here;  // of those; none: an empty layer
+  };
+  std::vector<nn::Linear> fused_linear(const std::string& stem, std::span<const FusedPart> parts, size_t in);
+  std::vector<nn::Linear> fused_linear(const std::string& stem, std::initializer_list<FusedPart> parts,
                                        size_t in) {
-    return fused_linear(stem, std::span<const size_t>(outs.begin(), outs.size()), in);
+    return fused_linear(stem, std::span<const FusedPart>(parts.begin(), parts.size()), in);
   }
-  // `stem`_exps.weight [experts, out, in], or `stem`.N.weight [out, in] for each expert.
-  graph::ExpertParameter experts(const std::string& stem, size_t experts, size_t out, size_t in);
+  // `stem`_exps.weight [experts, out, in], or `stem`.N.weight [out, in] for each expert: those of `here`.
+  graph::ExpertParameter experts(const std::string& stem, size_t experts, size_t out, size_t in,
+                                 MemberRange here);
   // Experts whose gates and outputs are in one matrix `name` [experts, 2 * out, in], gates first.
   std::pair<graph::ExpertParameter, graph::ExpertParameter> fused_experts(const std::string& name,
                                                                           size_t experts, size_t out,
-                                                                          size_t in);
+                                                                          size_t in, MemberRange here);
   // `stem`.weight [in], as a matrix of one row.
   nn::Linear linear_row(const std::string& stem, size_t in);
   // [rows, cols] in the file, as floats [cols, rows].
@@ -94,7 +109,7 @@ class WeightLoader {
   void loaded(const Tensor& tensor);
   // The file's tensor, or its master.
   Tensor tensor(const std::string& name, const Shape& shape);
-  // Packs rows of the file's tensor `name`, from `begin` on.
+  // Packs rows of the file's tensor `name`, from `begin` on; or columns of it, whose name then says so.
   kernels::PackedMatrix pack(const Tensor& matrix, const std::string& name, size_t begin);
   kernels::PackedMatrix pack_anew(const Tensor& matrix);
   // Rows [begin, begin + out) of the tensor and of what belongs to it; `adapted` is the name adapters have it
@@ -114,6 +129,7 @@ class WeightLoader {
   bool with_values_ = true;
   bool training_ = false;
   PackedWeights* shared_ = nullptr;
+  GroupShare group_;
   std::map<std::string, Tensor> masters_;
 };
 

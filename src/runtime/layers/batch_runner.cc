@@ -50,7 +50,7 @@ void BatchRunner::run(Built& b, bool embeds, ThreadPool& pool, const Input& inpu
                          [](const graph::KvRow& row) { return static_cast<int32_t>(row.position); });
   b.executor->set_profiling(profiling_);
   b.runs += profiling_;
-  b.executor->run(&kv, pool);
+  b.executor->run(&kv, pool, exchange_);
 }
 
 std::span<const float> BatchRunner::run_part(ThreadPool& pool, const model::LayerRange& part,

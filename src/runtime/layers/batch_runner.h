@@ -19,6 +19,9 @@ class BatchRunner {
  public:
   // `threads`: of the pools that run() gets.
   BatchRunner(const LoadedModel& model, size_t threads) : model_(model), threads_(threads) {}
+  // The other members, for a model that has a part of shared layers; borrowed. Then run() throws what it
+  // does.
+  void set_exchange(graph::Exchange* exchange) { exchange_ = exchange; }
 
   // Throws Error kInvalidArgument for a token outside the vocabulary or a position the model does not have.
   void check(int32_t token, size_t position) const;
@@ -68,6 +71,7 @@ class BatchRunner {
 
   const LoadedModel& model_;
   const size_t threads_;
+  graph::Exchange* exchange_ = nullptr;
   graph::Arena arena_;
   std::list<Built> built_;  // most recently used first
   bool profiling_ = false;

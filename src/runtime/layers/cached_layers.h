@@ -40,6 +40,9 @@ class CachedLayers {
   // hidden rows where the head is.
   std::span<const float> run(std::span<const BatchRow> rows, std::span<const float> hidden);
 
+  // As BatchRunner::set_exchange().
+  void set_exchange(graph::Exchange* exchange) { runner_.set_exchange(exchange); }
+
   model::KvCache& cache() { return cache_; }
   const LoadedModel& model() const { return runner_.model(); }
   size_t rows_max() const { return options_.rows_max; }

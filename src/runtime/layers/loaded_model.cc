@@ -41,6 +41,8 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, Threa
       std::make_unique<LoadedModel>(model::open_model(path, {options.tokenizer_path, options.access}));
   const model::Architecture& architecture = model::architecture_of(model->file);
   model->config = model::read_config(model->file, options.context);
+  model->group = options.group;
+  share_states(model->config, model->file, model->group);
   const size_t layers = model->config.layers;
   model->range = options.range.value_or(model::LayerRange{0, layers});
   const model::LayerRange range = model->range;
@@ -60,6 +62,7 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, Threa
     model->weights = options.weights;
     weights.share(model->weights->packed);
   }
+  weights.load_share(model->group);
   if (!model->is_whole())
     weights.expect_only(
         [&](const std::string& name) { return range_needs(range, layers, model->file, name); });

@@ -26,6 +26,7 @@ struct LoadedModel {
   model::ModelFile file;
   model::ModelConfig config;
   model::LayerRange range;  // that `network` has
+  model::GroupShare group;  // and which part of it, with whom; config.states are this member's
   std::unique_ptr<model::Network> network;
   std::unique_ptr<model::Tokenizer> tokenizer;  // null where the file has none
   std::chrono::nanoseconds load_time{};
@@ -50,6 +51,8 @@ struct LoadOptions {
   model::LoadProgress progress = {};
   // The part of the chain to load; values of other tensors are not read. Not set: the whole model.
   std::optional<model::LayerRange> range = std::nullopt;
+  // The part of each of its layers to load, where a group computes them together.
+  model::GroupShare group = {};
   // Matrices are put here, and those that are here already are taken. Ignored if the file has changed since.
   // One load at a time may have it.
   std::shared_ptr<SharedWeights> weights = nullptr;

@@ -1,0 +1,42 @@
+// What the members of a group that compute the same layers tell each other in the middle of a run. Ops know
+// bytes and order; who the members are and what is between them is for those who implement this.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace butterfly::graph {
+
+// Units [begin, end) of something that the members of a group share.
+struct MemberRange {
+  size_t begin = 0, end = 0;
+  size_t count() const { return end - begin; }
+  bool empty() const { return begin == end; }
+  friend bool operator==(const MemberRange&, const MemberRange&) = default;
+};
+
+inline constexpr size_t kEveryMember = SIZE_MAX;
+
+// One exchange, as one member sees it. Every member knows the sizes of all pieces before they come.
+struct ExchangeRound {
+  struct Incoming {
+    size_t member;
+    std::span<std::byte> into;
+  };
+  std::span<const std::span<const std::byte>> mine;  // goes to the others, piece behind piece
+  std::span<const Incoming> from;                    // pieces of one member in the order in which it sends
+  size_t to = kEveryMember;                          // or to one member alone, who gets all `from` there are
+};
+
+// One member's end. All members run the same graph, so their rounds come in the same order. One thread.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual size_t members() const = 0;
+  virtual size_t self() const = 0;
+  // Returns when all that is wanted has come. Throws Error that names the member: kPeerLost, kTimeout, or
+  // kCorrupt when something else came than was expected; then nothing more comes of this exchange.
+  virtual void run(const ExchangeRound& round) = 0;
+};
+
+}  // namespace butterfly::graph
