@@ -1,6 +1,8 @@
 // gpt-oss: messages in channels. analysis is reasoning, final is for the reader, commentary with a recipient
 // is a call:
 // <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>.
+#include <utility>
+
 #include "server/tools/call_text.h"
 #include "server/tools/chat_family.h"
 
