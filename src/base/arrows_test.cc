@@ -57,8 +57,8 @@ const std::map<std::string, std::vector<std::string>> kRooms = {
     {"train", {"data", "optim", "corpus", "tokenizer", "trainer", "networks", "checkpoint", "task", "."}},
     {"cluster",
      {"wire", "identity", "transport", "enrol", "node", "cost", "partition", "balance", "sim", "picture",
-      "weights", "member"}},
-    {"runtime", {"layers", "engine", "chain", "measure", "planning", "nodes", "."}},
+      "weights", "member", "training"}},
+    {"runtime", {"layers", "engine", "chain", "measure", "planning", "training", "nodes", "."}},
     {"server", {"settings", "http", "api", "tools", "models", "generation", "context", "routes", "."}},
     {"cli", {"console", "models", "nodes", "commands", "."}},
 };

@@ -108,8 +108,14 @@ class FaultyEnd final : public FaultyLink {
   Status receive_body(std::span<std::byte> into, Duration) override {
     BF_CHECK(into.size() == body_left_)
         << "[link] room for " << into.size() << " bytes, the body has " << body_left_;
-    body_left_ = 0;
-    if (!into.empty()) std::memcpy(into.data(), current_.body.data(), into.size());
+    return receive_part(into, {});
+  }
+
+  Status receive_part(std::span<std::byte> into, Duration) override {
+    BF_CHECK(into.size() <= body_left_) << "[link] " << into.size() << " bytes of " << body_left_;
+    const size_t at = current_.body.size() - body_left_;
+    body_left_ -= into.size();
+    if (!into.empty()) std::memcpy(into.data(), current_.body.data() + at, into.size());
     return {};
   }
 

@@ -14,8 +14,8 @@ struct KindRow {
   size_t bytes_max = 0;
 };
 
-// Bounds are what the largest sensible use needs: 4,096 rows of 16,384 f32 for activations, a layer of a
-// large model for gradients, whole lists of nodes and plans for control. A kind without a row does not
+// Bounds are what the largest sensible use needs: 4,096 rows of 16,384 f32 for activations, the shard of an
+// owner for values of training, whole lists of nodes and plans for control. A kind without a row does not
 // compile; a number that is no kind has no name.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wswitch"
@@ -35,10 +35,10 @@ constexpr KindRow row_of(MessageKind kind) {
       return {"result", 64u << 20};
     case MessageKind::kWeights:
       return {"weights", 64u << 20};
-    case MessageKind::kGradients:
-      return {"gradients", 1u << 30};
-    case MessageKind::kBroadcast:
-      return {"broadcast", 1u << 30};
+    case MessageKind::kTraining:
+      return {"training", 4u << 20};
+    case MessageKind::kTrainValues:
+      return {"training values", 1u << 30};
   }
   return {};
 }

@@ -16,7 +16,7 @@ enum class LinkPurpose : uint8_t {
   kStage = 2,    // tokens, activations and results between stages
   kWeights = 3,  // chunks of model files
   kProbe = 4,    // measuring the link itself
-  kTrain = 5,    // gradients and broadcasts
+  kTrain = 5,    // a training job: from its leader to a member, or between members
   kStatus = 6,   // a member asks its coordinator for the state of the cluster
 };
 

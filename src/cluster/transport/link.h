@@ -21,8 +21,8 @@ enum class MessageKind : uint8_t {
   kActivations = 5,  // rows between stages
   kResult = 6,       // what the last stage answers
   kWeights = 7,      // a chunk of a model file
-  kGradients = 8,
-  kBroadcast = 9,
+  kTraining = 8,     // orders and reports of a training job; small
+  kTrainValues = 9,  // its gradients, weights, moments and inputs
 };
 
 // Comes before every body. `epoch` is the plan's number: receivers drop and count what is older than theirs.
@@ -66,14 +66,19 @@ class Link {
 
   // The body that belongs to the last head. BF_CHECKs into.size() == head.bytes: look at the head first.
   virtual Status receive_body(std::span<std::byte> into, Duration timeout) = 0;
+  // The next bytes of that body, where it does not lie in one piece: BF_CHECKs that it has so many left. All
+  // of them must be taken before the next head.
+  virtual Status receive_part(std::span<std::byte> into, Duration timeout) {
+    return receive_body(into, timeout);
+  }
 
   // Whether something has come that nobody has taken yet; false when the link is over, or cannot tell. From
   // any thread: for those who watch over the one that should take it.
   virtual bool waiting() const { return false; }
 
-  // How long the other machine has acknowledged nothing while something was on its way to it; zero when all is
-  // acknowledged, or when the link cannot tell. A program that stands still is not the same: its machine acknowledges. From
-  // any thread.
+  // How long the other machine has acknowledged nothing while something was on its way to it; zero when all
+  // is acknowledged, or when the link cannot tell. A program that stands still is not the same: its machine
+  // acknowledges. From any thread.
   virtual Duration unacknowledged() const { return {}; }
 
   // Wakes anyone blocked above, who then gets kCancelled. Safe to call twice, and from any thread.

@@ -113,6 +113,28 @@ TEST_P(LinkTest, PiecesJoin) {
   }
 }
 
+// A body that belongs into several places is taken part by part.
+TEST_P(LinkTest, BodiesCanBeTakenInParts) {
+  for (const std::vector<size_t>& sizes :
+       {std::vector<size_t>{0, 5, 0}, {20, 40'000, 3}, {16384, 16384, 1}}) {
+    size_t total = 0;
+    for (const size_t size : sizes) total += size;
+    const auto body = pattern(total, 5);
+    ASSERT_TRUE(send_message(*a_, {.kind = MessageKind::kTrainValues}, body, kLong).ok());
+    const auto head = b_->receive_head(kLong);
+    ASSERT_TRUE(head.ok()) << head.status().text();
+    ASSERT_EQ(head->bytes, total);
+    std::vector<std::byte> found;
+    for (const size_t size : sizes) {
+      std::vector<std::byte> part(size);
+      ASSERT_TRUE(b_->receive_part(part, kLong).ok());
+      found.insert(found.end(), part.begin(), part.end());
+    }
+    EXPECT_TRUE(found == body);
+  }
+  EXPECT_EQ(b_->counters().messages_received, 3u);
+}
+
 TEST_P(LinkTest, TimeoutLeavesTheLinkAsItWas) {
   EXPECT_EQ(b_->receive_head(1ms).status().code(), Errc::kTimeout);
   EXPECT_EQ(b_->receive_head(0ms).status().code(), Errc::kTimeout);

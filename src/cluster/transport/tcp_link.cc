@@ -109,7 +109,12 @@ Result<MessageHead> TcpLink::receive_head(Duration timeout) {
 Status TcpLink::receive_body(std::span<std::byte> into, Duration timeout) {
   BF_CHECK(into.size() == body_left_)
       << "[link] room for " << into.size() << " bytes, the body has " << body_left_;
-  body_left_ = 0;
+  return receive_part(into, timeout);
+}
+
+Status TcpLink::receive_part(std::span<std::byte> into, Duration timeout) {
+  BF_CHECK(into.size() <= body_left_) << "[link] " << into.size() << " bytes of " << body_left_;
+  body_left_ -= into.size();
   if (!working_.load(std::memory_order_acquire)) return why_not();
   if (into.empty()) return {};
   const Deadline deadline(SystemClock::instance(), timeout);
@@ -118,7 +123,7 @@ Status TcpLink::receive_body(std::span<std::byte> into, Duration timeout) {
     if (status.code() != Errc::kTimeout) return status;
     return break_with(Errc::kTimeout, fmt::format("{} of {} bytes came in time", done, into.size()));
   }
-  messages_received_.fetch_add(1, std::memory_order_relaxed);
+  if (body_left_ == 0) messages_received_.fetch_add(1, std::memory_order_relaxed);
   bytes_received_.fetch_add(into.size(), std::memory_order_relaxed);
   return {};
 }
@@ -163,7 +168,8 @@ Duration TcpLink::unacknowledged() const {
   if (!working_.load(std::memory_order_acquire) ||
       ::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
     return {};
-  // Segments that were sent once, or the probes of a window that is closed: a machine that is there answers both.
+  // Segments that were sent once, or the probes of a window that is closed: a machine that is there answers
+  // both.
   if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) return {};
   const uint32_t ms = std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv);
   return std::chrono::milliseconds(info.tcpi_retransmits > 0 || info.tcpi_backoff > 0 ? ms : 0);

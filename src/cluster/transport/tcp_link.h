@@ -26,6 +26,7 @@ class TcpLink final : public Link {
               Duration timeout) override;
   Result<MessageHead> receive_head(Duration timeout) override;
   Status receive_body(std::span<std::byte> into, Duration timeout) override;
+  Status receive_part(std::span<std::byte> into, Duration timeout) override;
   bool waiting() const override;
   Duration unacknowledged() const override;
   void close() override;

@@ -1,0 +1,236 @@
+#include "cluster/training/train_lead.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "cluster/training/deal.h"
+
+namespace butterfly::cluster {
+
+TrainLead::TrainLead(TrainLeadConfig config)
+    : config_(std::move(config)), step_(config_.step), target_(config_.step), snapshot_step_(config_.step) {
+  plan_.epoch = config_.first_epoch - 1;
+  plan_.step = step_;
+  members_[kTrainLeader].row.id = kTrainLeader;
+  plan_.shards = {{kTrainLeader, 0, static_cast<uint32_t>(config_.block_bytes.size())}};
+  actions_.push_back(KeepSnapshot{step_, plan_.shards});
+  begin_epoch(From::kHere);
+}
+
+template <typename Test>
+bool TrainLead::all(Test test) const {
+  return std::ranges::all_of(members_, [&](const auto& entry) { return test(entry.first, entry.second); });
+}
+
+double TrainLead::speed(TrainMemberId member) const {
+  const auto found = members_.find(member);
+  return found == members_.end() ? 0 : found->second.speed;
+}
+
+TrainLead::Member* TrainLead::current(TrainMemberId id, Epoch epoch, uint64_t step, Phase phase) {
+  const auto found = members_.find(id);
+  if (found != members_.end() && epoch == plan_.epoch && step == step_ && phase == phase_)
+    return &found->second;
+  ++counters_.old_reports;
+  return nullptr;
+}
+
+void TrainLead::join(const TrainPlan::Member& member, double bandwidth) {
+  BF_CHECK(!members_.contains(member.id) && member.id != kTrainLeader) << "member " << member.id << " twice";
+  ++counters_.joined;
+  joining_[member.id] = {.row = member, .bandwidth = std::max(bandwidth, 1e-9)};
+  go_on();
+}
+
+void TrainLead::lose(TrainMemberId id) {
+  BF_CHECK(id != kTrainLeader) << "the leader lost itself";
+  if (joining_.erase(id) > 0) ++counters_.lost;
+  if (members_.erase(id) == 0) return;
+  ++counters_.lost;
+  if (is_owner(id)) {
+    // Its moments are gone, and where it had a part in forming an epoch the others may have got theirs.
+    begin_epoch(From::kSnapshot);
+  } else if (phase_ == Phase::kStepping || phase_ == Phase::kForming) {
+    // Nothing has changed anywhere: the same step once more. Of an epoch that was to begin with a state from
+    // here, nobody knows who has it already.
+    if (phase_ == Phase::kStepping) ++counters_.steps_redone;
+    begin_epoch(phase_ == Phase::kForming && from_ != From::kHere ? From::kSnapshot : From::kHere);
+  }
+  // Between steps and while a decided one is finished, the others go on as they are.
+  go_on();
+}
+
+void TrainLead::ready(TrainMemberId id, Epoch epoch) {
+  if (Member* member = current(id, epoch, step_, Phase::kForming)) member->ready = true;
+  go_on();
+}
+
+void TrainLead::leaves_done(TrainMemberId id, Epoch epoch, uint64_t step, double seconds) {
+  Member* member = current(id, epoch, step, Phase::kStepping);
+  if (member == nullptr || member->leaves_done) return;
+  member->leaves_done = true;
+  for (const DealtLeaves& dealt : deal_) {
+    if (dealt.member != id || dealt.leaves.empty() || seconds <= 0) continue;
+    // The last steps count most, and one that was disturbed does not decide.
+    const double now = static_cast<double>(dealt.leaves.size()) / seconds;
+    member->speed = member->speed == 0 ? now : 0.8 * member->speed + 0.2 * now;
+  }
+  go_on();
+}
+
+void TrainLead::prepared(TrainMemberId id, Epoch epoch, uint64_t step) {
+  Member* member = current(id, epoch, step, Phase::kStepping);
+  if (member == nullptr || !is_owner(id)) return;
+  member->prepared = true;
+  go_on();
+}
+
+void TrainLead::complete(Epoch epoch, uint64_t step) {
+  if (phase_ != Phase::kCommitting || epoch != plan_.epoch || step != step_ + 1) return;
+  ++step_;
+  phase_ = Phase::kBetween;
+  go_on();
+}
+
+void TrainLead::state_report(TrainMemberId id, Epoch epoch, uint64_t step, const std::string& hash) {
+  Member* member = current(id, epoch, step, Phase::kGathering);
+  if (member == nullptr) return;
+  member->reported = true;
+  member->hash = hash;
+  go_on();
+}
+
+void TrainLead::run_until(uint64_t step, size_t leaves) {
+  BF_CHECK(leaves > 0 && step >= step_) << "step " << step << " of " << leaves << " micro-batches";
+  target_ = step;
+  leaves_ = leaves;
+  go_on();
+}
+
+void TrainLead::want_state() {
+  state_wanted_ = true;
+  go_on();
+}
+
+void TrainLead::go_on() {
+  if (phase_ == Phase::kForming && all([](auto, const Member& m) { return m.ready; }))
+    phase_ = Phase::kBetween;
+  if (phase_ == Phase::kStepping && all([&](TrainMemberId id, const Member& m) {
+        return m.leaves_done && (m.prepared || !is_owner(id));
+      })) {
+    phase_ = Phase::kCommitting;
+    actions_.push_back(CommitStep{plan_.epoch, step_});
+  }
+  if (phase_ == Phase::kGathering && all([](auto, const Member& m) { return m.reported; })) end_gather();
+  if (phase_ != Phase::kBetween) return;
+  const bool here = snapshot_step_ == step_;
+  if (state_wanted_ && step_ == target_ && here) state_wanted_ = false;
+  const bool due = step_ - snapshot_step_ >= config_.snapshot_every || (state_wanted_ && step_ == target_);
+  if (!joining_.empty() && here) {
+    begin_epoch(From::kState);
+  } else if (!joining_.empty() || due) {
+    gather();
+  } else if (step_ < target_) {
+    deal_step();
+  }
+}
+
+void TrainLead::begin_epoch(From from) {
+  if (from == From::kSnapshot) {
+    ++counters_.rollbacks;
+    counters_.steps_rolled_back += step_ - snapshot_step_;
+    step_ = snapshot_step_;
+  }
+  std::set<TrainMemberId> fresh;
+  if (from != From::kHere) {
+    for (auto& [id, member] : joining_) {
+      fresh.insert(id);
+      members_.insert_or_assign(id, std::move(member));
+    }
+    joining_.clear();
+  }
+  ++counters_.epochs;
+  TrainPlan plan{.epoch = plan_.epoch + 1, .step = step_};
+  for (auto& [id, member] : members_) {
+    member.ready = false;
+    plan.members.push_back(member.row);
+  }
+  BeginEpoch action;
+  action.from_snapshot = from == From::kSnapshot;
+  if (from == From::kHere) {
+    plan.shards = plan_.shards;
+  } else {
+    std::vector<double> bandwidths;
+    for (const auto& [id, member] : members_) bandwidths.push_back(member.bandwidth);
+    const std::vector<size_t> ends = cut_blocks(config_.block_bytes, bandwidths, config_.shard_bytes_min);
+    uint32_t begin = 0;
+    size_t i = 0;
+    for (const auto& [id, member] : members_) {
+      const auto end = static_cast<uint32_t>(ends[i++]);
+      if (end == begin) continue;
+      const OwnedShard shard{id, begin, end};
+      plan.shards.push_back(shard);
+      const OwnedShard* before = plan_.shard_of(id);
+      if (action.from_snapshot || before == nullptr || *before != shard) action.moments_for.insert(id);
+      begin = end;
+    }
+    for (const auto& [id, member] : members_)
+      if (action.from_snapshot || fresh.contains(id)) action.weights_for.insert(id);
+  }
+  plan_ = std::move(plan);
+  action.plan = plan_;
+  from_ = from;
+  phase_ = Phase::kForming;
+  actions_.push_back(std::move(action));
+}
+
+void TrainLead::deal_step() {
+  // Whose speed is not known yet counts as the others do on average.
+  double sum = 0;
+  size_t known = 0;
+  for (auto& [id, member] : members_) {
+    member.leaves_done = member.prepared = false;
+    sum += member.speed;
+    known += member.speed > 0 ? 1 : 0;
+  }
+  const double usual = known == 0 ? 1 : sum / static_cast<double>(known);
+  std::vector<double> speeds;
+  for (const auto& [id, member] : members_) speeds.push_back(member.speed > 0 ? member.speed : usual);
+  const std::vector<LeafRange> ranges = deal_leaves(leaves_, speeds);
+  deal_.clear();
+  size_t i = 0;
+  for (const auto& [id, member] : members_) deal_.push_back({id, ranges[i++]});
+  phase_ = Phase::kStepping;
+  actions_.push_back(DealStep{plan_.epoch, step_, deal_});
+}
+
+void TrainLead::gather() {
+  for (auto& [id, member] : members_) {
+    member.reported = false;
+    member.hash.clear();
+  }
+  phase_ = Phase::kGathering;
+  actions_.push_back(GatherState{plan_.epoch, step_});
+}
+
+void TrainLead::end_gather() {
+  std::vector<TrainMemberId> differing;
+  for (const auto& [id, member] : members_)
+    if (member.hash != members_.at(kTrainLeader).hash) differing.push_back(id);
+  if (differing.empty()) {
+    snapshot_step_ = step_;
+    actions_.push_back(KeepSnapshot{step_, plan_.shards});
+    phase_ = Phase::kBetween;
+    return;
+  }
+  // Gradients of wrong parameters went into every step since the last snapshot.
+  for (const TrainMemberId id : differing) {
+    ++counters_.differing;
+    members_.erase(id);
+    actions_.push_back(DropMember{id, "its parameters are not those of the leader"});
+  }
+  begin_epoch(From::kSnapshot);
+}
+
+}  // namespace butterfly::cluster

@@ -1,0 +1,155 @@
+// The leader of a training job: a pure state machine that says who computes what, when a step counts, and how
+// to go on after a loss. What is summed and sent is its shell's business.
+//
+//   forming     BeginEpoch -> ready() of all members
+//   between     all members have, or will get, the weights of step(); joins happen here
+//   stepping    DealStep -> leaves_done() of all, prepared() of all owners: every gradient is whole
+//   committing  CommitStep -> complete(): this process has the weights of the next step
+//   gathering   GatherState -> state_report() of all: hashes of parameters, moments of owners
+//
+// A step is decided by the leader alone, once every owner has all it needs; before that nothing has changed
+// anywhere, after that it can only be finished or, if an owner is lost with its moments, be computed again
+// from the last snapshot, with the same bits.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cluster/training/train_plan.h"
+
+namespace butterfly::cluster {
+
+struct TrainLeadConfig {
+  uint64_t step = 0;  // steps done: the leader has this state
+  Epoch first_epoch = 1;
+  std::vector<uint64_t> block_bytes = {};
+  // Steps between snapshots, at which hashes of all parameters are compared: what is computed again at most.
+  uint64_t snapshot_every = 20;
+  uint64_t shard_bytes_min = 256 << 10;  // fewer owners where parts would be smaller
+};
+
+// ---- What the shell is asked to do, in order ----
+
+// To each member of the plan, and this process itself. `from_snapshot`: members go back to the last snapshot.
+struct BeginEpoch {
+  TrainPlan plan = {};
+  std::set<TrainMemberId> weights_for = {};  // whom the leader sends all weights of plan.step
+  std::set<TrainMemberId> moments_for = {};  // owners that do not have those of their shard
+  bool from_snapshot = false;
+};
+struct DealStep {
+  Epoch epoch = 0;
+  uint64_t step = 0;
+  std::vector<DealtLeaves> deal = {};
+};
+// Every owner updates its shard.
+struct CommitStep {
+  Epoch epoch = 0;
+  uint64_t step = 0;
+};
+struct GatherState {
+  Epoch epoch = 0;
+  uint64_t step = 0;
+};
+// What was gathered is the state to go back to. The plan may have changed already: `shards` are those of the
+// owners who sent their moments.
+struct KeepSnapshot {
+  uint64_t step = 0;
+  std::vector<OwnedShard> shards = {};
+};
+// Its link is closed; it may join again.
+struct DropMember {
+  TrainMemberId member = 0;
+  std::string why = {};
+};
+using TrainLeadAction = std::variant<BeginEpoch, DealStep, CommitStep, GatherState, KeepSnapshot, DropMember>;
+
+struct TrainLeadCounters {
+  uint64_t epochs = 0;
+  uint64_t joined = 0, lost = 0;
+  uint64_t steps_redone = 0;  // dealt again, because a member was lost before they were decided
+  uint64_t rollbacks = 0, steps_rolled_back = 0;
+  uint64_t old_reports = 0;  // of an epoch or step that is over
+  uint64_t differing = 0;    // members whose parameters had another hash
+};
+
+// Not thread-safe: events come from one thread, in the order they happen; then take_actions().
+class TrainLead {
+ public:
+  enum class Phase : uint8_t { kForming, kBetween, kStepping, kCommitting, kGathering };
+
+  explicit TrainLead(TrainLeadConfig config);
+
+  // ---- Events ----
+  // A node that has agreed to the job and can be linked to. It takes part from the next step on.
+  void join(const TrainPlan::Member& member, double bandwidth);
+  void lose(TrainMemberId member);
+  void ready(TrainMemberId member, Epoch epoch);
+  void leaves_done(TrainMemberId member, Epoch epoch, uint64_t step, double seconds);
+  void prepared(TrainMemberId member, Epoch epoch, uint64_t step);
+  // This process has all weights of `step`.
+  void complete(Epoch epoch, uint64_t step);
+  // Its parameters have this hash; of an owner: its moments have come too.
+  void state_report(TrainMemberId member, Epoch epoch, uint64_t step, const std::string& hash);
+  // Steps shall be made until so many are done, each of so many micro-batches.
+  void run_until(uint64_t step, size_t leaves);
+  // The whole state of the step that is reached shall be here.
+  void want_state();
+
+  std::vector<TrainLeadAction> take_actions() { return std::exchange(actions_, {}); }
+
+  // ---- State ----
+  Phase phase() const { return phase_; }
+  uint64_t step() const { return step_; }
+  // The last step that was asked for is done, and the state is here if that was asked for.
+  bool idle() const { return phase_ == Phase::kBetween && step_ == target_ && !state_wanted_; }
+  Epoch epoch() const { return plan_.epoch; }
+  const TrainPlan& plan() const { return plan_; }
+  uint64_t snapshot_step() const { return snapshot_step_; }
+  const TrainLeadCounters& counters() const { return counters_; }
+  size_t size() const { return members_.size(); }  // those that take part now, the leader among them
+  double speed(TrainMemberId member) const;        // micro-batches per second; 0: not known yet
+
+ private:
+  struct Member {
+    TrainPlan::Member row = {};
+    double bandwidth = 1;
+    double speed = 0;
+    // Of the phase that runs.
+    bool ready = false, leaves_done = false, prepared = false, reported = false;
+    std::string hash = {};
+  };
+  // What an epoch begins with: what its members have; that, and what was just gathered; the last snapshot.
+  enum class From { kHere, kState, kSnapshot };
+
+  bool is_owner(TrainMemberId id) const { return plan_.shard_of(id) != nullptr; }
+  // Null, and counted, for reports that are old, or of nobody.
+  Member* current(TrainMemberId id, Epoch epoch, uint64_t step, Phase phase);
+  void go_on();
+  void begin_epoch(From from);
+  void deal_step();
+  void gather();
+  void end_gather();
+  template <typename Test>
+  bool all(Test test) const;
+
+  const TrainLeadConfig config_;
+  Phase phase_ = Phase::kForming;
+  From from_ = From::kHere;  // of the epoch
+  uint64_t step_, target_, snapshot_step_;
+  size_t leaves_ = 1;
+  bool state_wanted_ = false;
+  TrainPlan plan_;
+  std::vector<DealtLeaves> deal_;
+  std::map<TrainMemberId, Member> members_;  // take part
+  std::map<TrainMemberId, Member> joining_;  // will
+  std::vector<TrainLeadAction> actions_;
+  TrainLeadCounters counters_;
+};
+
+}  // namespace butterfly::cluster

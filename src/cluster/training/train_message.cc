@@ -1,0 +1,265 @@
+#include "cluster/training/train_message.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/check.h"
+#include "cluster/member/message_fields.h"
+
+namespace butterfly::cluster {
+namespace {
+
+// T as this visitor sees it: const when it is written.
+template <typename F, typename T>
+using Of = typename F::template Of<T>;
+
+template <typename F, typename M>
+void step_fields(F& f, M& m) {
+  f.u64(m.epoch);
+  f.u64(m.step);
+}
+
+template <typename F>
+void fields(F& f, Of<F, StartTraining>& m) {
+  f.u64(m.run);
+  f.u32(m.you);
+  f.bytes(m.config, kTrainConfigBytesMax);
+  f.u64(m.steps);
+  f.u64(m.model_bytes);
+  for (auto* number : {&m.items, &m.ids, &m.values, &m.targets}) f.u32(*number);
+}
+template <typename F>
+void fields(F& f, Of<F, NewTrainPlan>& m) {
+  auto& plan = m.plan;
+  f.u64(plan.epoch);
+  f.u64(plan.step);
+  f.list(plan.members, kTrainMembersMax, 16, [&](auto& member) {
+    f.u32(member.id);
+    f.node(member.node);
+    f.text(member.address, kAddressBytesMax);
+  });
+  f.list(plan.shards, kTrainMembersMax, 12, [&](auto& shard) {
+    f.u32(shard.owner);
+    f.u32(shard.begin);
+    f.u32(shard.end);
+  });
+  f.flag(plan.weights_come);
+  f.flag(plan.moments_come);
+}
+template <typename F>
+void fields(F& f, Of<F, DealtStep>& m) {
+  step_fields(f, m);
+  f.u64(m.targets);
+  f.list(m.deal, kTrainMembersMax, 12, [&](auto& dealt) {
+    f.u32(dealt.member);
+    f.leaf(dealt.leaves.begin);
+    f.leaf(dealt.leaves.end);
+  });
+}
+template <typename F>
+void fields(F& f, Of<F, CommitDealtStep>& m) {
+  step_fields(f, m);
+  f.real(m.norm);
+}
+template <typename F>
+void fields(F& f, Of<F, GatherTrainState>& m) {
+  step_fields(f, m);
+}
+template <typename F>
+void fields(F& f, Of<F, EndTraining>& m) {
+  f.text(m.why, kTextBytesMax);
+}
+template <typename F>
+void fields(F& f, Of<F, TrainingAgreed>& m) {
+  f.text(m.agreement, kKeyBytesMax);
+  f.text(m.address, kAddressBytesMax);
+}
+template <typename F>
+void fields(F& f, Of<F, TrainingReady>& m) {
+  f.u64(m.epoch);
+}
+template <typename F>
+void fields(F& f, Of<F, LeavesDone>& m) {
+  step_fields(f, m);
+  f.list(m.leaves, kTrainLeavesMax, 16, [&](auto& leaf) {
+    f.f64(leaf.loss);
+    f.u64(leaf.correct);
+  });
+  for (auto* seconds : {&m.times.compute, &m.times.send, &m.times.reduce, &m.times.update, &m.times.wait})
+    f.real(*seconds);
+  f.u64(m.bytes_sent);
+  f.u64(m.bytes_received);
+}
+template <typename F>
+void fields(F& f, Of<F, StepPrepared>& m) {
+  step_fields(f, m);
+  f.list(m.squares, kTrainBlocksMax, 4, [&](auto& value) { f.f32(value); });
+}
+template <typename F>
+void fields(F& f, Of<F, TrainStateReport>& m) {
+  step_fields(f, m);
+  f.text(m.hash, kKeyBytesMax);
+}
+template <typename F>
+void fields(F& f, Of<F, TrainingFailed>& m) {
+  f.text(m.why, kTextBytesMax);
+}
+
+// What these messages have besides the fields of others.
+class Writer : public FieldWriter {
+ public:
+  explicit Writer(WireWriter& out) : FieldWriter(out), out_(out) {}
+  void leaf(size_t value) { out_.u32(static_cast<uint32_t>(value)); }
+  void f32(float value) { out_.f32(value); }
+  void f64(double value) { out_.f64(value); }  // of any kind: a loss may be infinite
+  void bytes(const std::string& value, size_t bytes_max) {
+    BF_CHECK(value.size() <= bytes_max) << "[message] a text of " << value.size() << " bytes";
+    out_.text(value);
+  }
+
+ private:
+  WireWriter& out_;
+};
+class Reader : public FieldReader {
+ public:
+  explicit Reader(WireReader& in) : FieldReader(in), in_(in) {}
+  void leaf(size_t& value) {
+    value = in_.u32();
+    if (value > kTrainLeavesMax) in_.refuse(fmt::format("leaf {}, at most {}", value, kTrainLeavesMax));
+  }
+  void f32(float& value) { value = in_.f32(); }
+  void f64(double& value) { value = in_.f64(); }
+  void bytes(std::string& value, size_t bytes_max) { value = in_.text(bytes_max); }
+
+ private:
+  WireReader& in_;
+};
+
+// ---- Rules that no single field can check ----
+
+void check(const NewTrainPlan& m, WireReader& in) {
+  const TrainPlan& plan = m.plan;
+  uint32_t at = 0;
+  for (const OwnedShard& shard : plan.shards) {
+    if (shard.begin != at || shard.end <= shard.begin || shard.end > kTrainBlocksMax)
+      in.refuse(fmt::format("a shard of blocks {} to {} behind block {}", shard.begin, shard.end, at));
+    if (plan.find(shard.owner) == nullptr) in.refuse(fmt::format("owner {} is no member", shard.owner));
+    at = shard.end;
+  }
+  for (size_t i = 0; i < plan.members.size(); ++i)
+    if (i > 0 && plan.members[i].id <= plan.members[i - 1].id) in.refuse("members out of order");
+}
+void check(const DealtStep& m, WireReader& in) {
+  size_t at = 0;
+  for (size_t i = 0; i < m.deal.size(); ++i) {
+    const DealtLeaves& dealt = m.deal[i];
+    if (dealt.leaves.begin != at || dealt.leaves.end < dealt.leaves.begin)
+      in.refuse(fmt::format("leaves {} to {} behind leaf {}", dealt.leaves.begin, dealt.leaves.end, at));
+    if (i > 0 && dealt.member <= m.deal[i - 1].member) in.refuse("members out of order");
+    at = dealt.leaves.end;
+  }
+  if (at == 0) in.refuse("a step without leaves");
+  if (m.targets == 0) in.refuse("a step without targets");
+}
+template <typename M>
+void check(const M&, WireReader&) {}
+
+template <typename Variant>
+std::vector<std::byte> encode_any(const Variant& message) {
+  WireWriter out(256);
+  std::visit(
+      [&]<typename M>(const M& m) {
+        out.u8(M::kType);
+        Writer writer(out);
+        fields(writer, m);
+      },
+      message);
+  BF_CHECK(out.size() <= kTrainMessageBytesMax) << "[training message] " << out.size() << " bytes";
+  return std::move(out).take();
+}
+
+template <typename Variant, size_t I = 0>
+Result<Variant> decode_any(uint8_t type, WireReader& in) {
+  if constexpr (I == std::variant_size_v<Variant>) {
+    return {Errc::kCorrupt, fmt::format("[training message] type {} is not known here", type)};
+  } else {
+    using M = std::variant_alternative_t<I, Variant>;
+    if (type != M::kType) return decode_any<Variant, I + 1>(type, in);
+    Variant message{std::in_place_index<I>};
+    M& m = std::get<I>(message);
+    Reader reader(in);
+    fields(reader, m);
+    if (in.ok()) check(m, in);
+    if (Status bad = in.finish(M::kName); !bad.ok()) return bad;
+    return message;
+  }
+}
+
+template <typename Variant>
+Result<Variant> decode(std::span<const std::byte> body) {
+  if (body.size() > kTrainMessageBytesMax)
+    return {Errc::kCorrupt, fmt::format("[training message] {} bytes, at most {} are allowed", body.size(),
+                                        kTrainMessageBytesMax)};
+  WireReader in(body);
+  const uint8_t type = in.u8();
+  return decode_any<Variant>(type, in);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const ToTrainMember& message) { return encode_any(message); }
+std::vector<std::byte> encode(const ToTrainLead& message) { return encode_any(message); }
+Result<ToTrainMember> decode_to_train_member(std::span<const std::byte> body) {
+  return decode<ToTrainMember>(body);
+}
+Result<ToTrainLead> decode_to_train_lead(std::span<const std::byte> body) {
+  return decode<ToTrainLead>(body);
+}
+
+std::vector<std::byte> encode(const PeerGreeting& greeting) {
+  WireWriter out(17);
+  out.u8(PeerGreeting::kType);
+  out.u64(greeting.run);
+  out.u32(greeting.from);
+  out.u32(greeting.to);
+  return std::move(out).take();
+}
+
+Result<PeerGreeting> decode_peer_greeting(std::span<const std::byte> body) {
+  WireReader in(body);
+  if (const uint8_t type = in.u8(); type != PeerGreeting::kType) in.refuse(fmt::format("type {}", type));
+  PeerGreeting greeting{.run = in.u64(), .from = in.u32(), .to = in.u32()};
+  if (Status bad = in.finish("peer greeting"); !bad.ok()) return bad;
+  return greeting;
+}
+
+std::vector<std::byte> ValuesHead::encode() const {
+  WireWriter out(kBytes);
+  out.enumerator(what);
+  out.flag(all);
+  out.u16(static_cast<uint16_t>(node.level));
+  out.u32(node.index);
+  out.u32(begin);
+  out.u32(end);
+  out.u32(0);  // the mode: exact values
+  BF_CHECK(out.size() == kBytes) << out.size();
+  return std::move(out).take();
+}
+
+Result<ValuesHead> ValuesHead::decode(std::span<const std::byte> bytes) {
+  WireReader in(bytes);
+  ValuesHead head;
+  head.what = in.enumerator(TrainValues::kModel, TrainValues::kMoments);
+  head.all = in.flag();
+  head.node.level = in.u16();
+  head.node.index = in.u32();
+  head.begin = in.u32();
+  head.end = in.u32();
+  if (const uint32_t mode = in.u32(); mode != 0) in.refuse(fmt::format("mode {} is not known here", mode));
+  if (head.end < head.begin) in.refuse(fmt::format("blocks {} to {}", head.begin, head.end));
+  if (Status bad = in.finish("values"); !bad.ok()) return bad;
+  return head;
+}
+
+}  // namespace butterfly::cluster

@@ -1,0 +1,540 @@
+// Training runs of up to eight members under a virtual clock: messages take their time, members die in the
+// middle of everything and come back, the leader too. Weights are numbers that any mistake would change: a
+// leaf that is missing, comes twice or in another order, a step that is lost or applied twice, values that
+// are used before they are whole. At the end they are those of one machine.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "cluster/training/train_lead.h"
+#include "cluster/training/train_member.h"
+
+namespace butterfly::cluster {
+namespace {
+
+using Values = std::vector<uint64_t>;  // one number for a block
+
+uint64_t mix(uint64_t a, uint64_t b) { return random_u64(a, b, 0x9e37); }
+uint64_t hash_of(const Values& values) {
+  uint64_t hash = values.size();
+  for (const uint64_t value : values) hash = mix(hash, value);
+  return hash;
+}
+uint64_t gradient(const Values& weights, uint64_t step, size_t leaf, size_t block) {
+  return mix(mix(hash_of(weights), step), leaf * 1000 + block);
+}
+void update(uint64_t& weight, uint64_t& moment, uint64_t gradient, uint64_t step) {
+  moment = mix(moment, gradient);
+  weight = mix(weight, mix(moment, step));
+}
+
+// The sum below a node, from the leaves or from sums of subtrees that somebody has.
+uint64_t tree_sum(const PairTree& tree, PairNode node,
+                  const std::function<std::optional<uint64_t>(PairNode)>& known) {
+  if (const auto value = known(node)) return *value;
+  BF_CHECK(node.level > 0) << "leaf " << node.index << " is missing";
+  const PairNode left{node.level - 1, node.index * 2}, right{node.level - 1, node.index * 2 + 1};
+  const uint64_t sum = tree_sum(tree, left, known);
+  return tree.exists(right) ? mix(sum, tree_sum(tree, right, known)) : sum;
+}
+
+struct Run {
+  size_t blocks = 5, leaves = 7;
+  uint64_t steps = 30;
+};
+
+Values one_machine(const Run& run) {
+  Values weights(run.blocks), moments(run.blocks);
+  for (size_t i = 0; i < run.blocks; ++i) weights[i] = mix(1, i);
+  const PairTree tree(run.leaves);
+  PairNode root{0, 0};
+  while (!tree.is_root(root)) root = PairTree::parent(root);
+  for (uint64_t step = 0; step < run.steps; ++step) {
+    const Values before = weights;
+    for (size_t b = 0; b < run.blocks; ++b)
+      update(weights[b], moments[b],
+             tree_sum(tree, root,
+                      [&](PairNode node) -> std::optional<uint64_t> {
+                        if (node.level > 0) return std::nullopt;
+                        return gradient(before, step, node.index, b);
+                      }),
+             step);
+  }
+  return weights;
+}
+
+class Simulation {
+ public:
+  Simulation(uint64_t seed, Run run) : seed_(seed), run_(run) {
+    disk_.weights.resize(run.blocks);
+    disk_.moments.resize(run.blocks);
+    for (size_t i = 0; i < run.blocks; ++i) disk_.weights[i] = mix(1, i);
+    owners_many_ = draw(2) == 0;
+    kill_every_ms_ = 2 + draw(60);
+  }
+
+  Values play() {
+    start_leader();
+    const size_t nodes = draw(8);
+    for (size_t i = 0; i < nodes; ++i) after(draw(100'000), [this] { start_node(); });
+    after(1000 * draw(kill_every_ms_), [this] { kill_somebody(); });
+    while (!finished_) {
+      BF_CHECK(!events_.empty()) << "seed " << seed_ << ": nothing happens any more at step "
+                                 << lead_->step();
+      const auto first = events_.begin();
+      now_ = first->first.first;
+      BF_CHECK(now_ < 3'600'000'000) << "seed " << seed_ << ": an hour, and step " << lead_->step();
+      const auto event = std::move(first->second);
+      events_.erase(first);
+      event();
+    }
+    return nodes_.at(kTrainLeader)->weights;
+  }
+  const TrainLeadCounters& counters() const { return total_; }
+  size_t kills() const { return kills_; }
+  size_t leader_kills() const { return leader_kills_; }
+
+ private:
+  struct State {
+    Values weights, moments;
+    uint64_t step = 0;
+  };
+  struct Node {
+    Node(TrainMemberId id, uint64_t step, size_t blocks)
+        : machine(id, step), weights(blocks), moments(blocks) {}
+    TrainMember machine;
+    Values weights, moments;
+    std::map<PairNode, Values> own, sums;  // of the step that is computed, and reduced here
+    Values reduced;
+    bool alive = true;
+  };
+  // What goes over a link: an order or a report, or values that take a while.
+  struct Packet {
+    std::function<Arrival(Node&)> begin = {};  // null: taken at once
+    std::function<void(Node&)> taken = {}, lost = {};
+    uint64_t us = 0;  // from begin to taken
+  };
+  struct Wire {
+    std::deque<Packet> queue;
+    bool busy = false;  // its first packet is being received
+    bool closed = false;
+    uint64_t last = 0;  // when the newest packet arrives: no link changes their order
+  };
+
+  uint64_t draw(uint64_t below) { return below == 0 ? 0 : random_u64(seed_, 77, draws_++) % below; }
+  void after(uint64_t us, std::function<void()> event) {
+    events_.emplace(std::pair{now_ + us, next_++}, std::move(event));
+  }
+
+  void start_leader() {
+    ++life_;
+    nodes_.clear();
+    wires_.clear();
+    state_ = disk_;
+    gathering_.clear();
+    TrainLeadConfig config;
+    config.step = disk_.step;
+    config.first_epoch = 1000 * life_;
+    config.block_bytes.assign(run_.blocks, 100);
+    config.snapshot_every = 1 + draw(8);
+    config.shard_bytes_min = owners_many_ ? 100 : 1000;
+    lead_ = std::make_unique<TrainLead>(config);
+    auto leader = std::make_unique<Node>(kTrainLeader, disk_.step, run_.blocks);
+    leader->weights = disk_.weights;
+    leader->moments = disk_.moments;
+    nodes_.emplace(kTrainLeader, std::move(leader));
+    lead_->run_until(run_.steps, run_.leaves);
+    lead_acts();
+  }
+  void start_node() {
+    const TrainMemberId id = ++last_id_;
+    nodes_.emplace(id, std::make_unique<Node>(id, 0, run_.blocks));
+    for (uint64_t& value : nodes_.at(id)->weights) value = mix(seed_, id);
+    const double bandwidth = 1 + static_cast<double>(draw(5));
+    after(draw(5000), [this, id, bandwidth, life = life_] {
+      if (life != life_ || !nodes_.contains(id) || !nodes_.at(id)->alive) return;
+      lead_->join({.id = id, .node = {}, .address = {}}, bandwidth);
+      lead_acts();
+    });
+  }
+  void kill_somebody() {
+    after(1000 * (1 + draw(kill_every_ms_)), [this] { kill_somebody(); });
+    std::vector<TrainMemberId> alive;
+    for (const auto& [id, node] : nodes_)
+      if (node->alive && id != kTrainLeader) alive.push_back(id);
+    if (alive.size() < 8) after(draw(200'000), [this] { start_node(); });
+    if (draw(20) == 0) {
+      ++leader_kills_;
+      add(lead_->counters());
+      start_leader();  // its workers end with it, and others come
+      return;
+    }
+    if (alive.empty()) return;
+    ++kills_;
+    const TrainMemberId id = alive[draw(alive.size())];
+    nodes_.at(id)->alive = false;
+    // Links end one by one; what was sent before may still arrive.
+    for (const auto& [other, node] : nodes_)
+      for (const auto& pair : {std::pair{id, other}, std::pair{other, id}})
+        after(draw(3000), [this, pair, life = life_] {
+          if (life == life_) close(pair);
+        });
+    after(draw(20'000), [this, id, life = life_] {
+      if (life != life_) return;
+      lead_->lose(id);
+      lead_acts();
+    });
+  }
+  void add(const TrainLeadCounters& c) {
+    total_.epochs += c.epochs;
+    total_.rollbacks += c.rollbacks;
+    total_.steps_redone += c.steps_redone;
+    total_.steps_rolled_back += c.steps_rolled_back;
+    total_.old_reports += c.old_reports;
+    total_.differing += c.differing;
+  }
+
+  // ---- Links ----
+  void close(std::pair<TrainMemberId, TrainMemberId> pair) {
+    Wire& wire = wires_[pair];
+    wire.closed = true;
+    if (wire.busy) {
+      Node& to = *nodes_.at(pair.second);
+      if (wire.queue.front().lost && to.alive) {
+        wire.queue.front().lost(to);
+        acts(to);
+      }
+    }
+    wire.queue.clear();
+    wire.busy = false;
+  }
+  void send(TrainMemberId from, TrainMemberId to, Packet packet) {
+    if (from != to && (!nodes_.at(from)->alive || wires_[{from, to}].closed)) return;
+    uint64_t& last = wires_[{from, to}].last;
+    last = std::max(last, now_ + (from == to ? 0 : 20 + draw(500)));
+    after(last - now_, [this, from, to, packet, life = life_]() mutable {
+      if (life != life_) return;
+      Wire& wire = wires_[{from, to}];
+      if (wire.closed) return;
+      wire.queue.push_back(std::move(packet));
+      move(from, to);
+    });
+  }
+  void move(TrainMemberId from, TrainMemberId to) {
+    Wire& wire = wires_[{from, to}];
+    Node& node = *nodes_.at(to);
+    while (!wire.busy && !wire.queue.empty() && node.alive) {
+      Packet& packet = wire.queue.front();
+      if (packet.begin) {
+        const Arrival arrival = packet.begin(node);
+        if (arrival == Arrival::kWait) return;  // tried again after whatever happens to this node
+        BF_CHECK(arrival != Arrival::kRefuse)
+            << "seed " << seed_ << ": " << from << " -> " << to << " refused";
+        if (arrival == Arrival::kDrop) {
+          wire.queue.pop_front();
+          continue;
+        }
+        wire.busy = true;
+        after(packet.us, [this, from, to, life = life_] {
+          if (life == life_) moved(from, to);
+        });
+        return;
+      }
+      const Packet taken = std::move(packet);
+      wire.queue.pop_front();
+      taken.taken(node);
+      acts(node);
+    }
+  }
+  void moved(TrainMemberId from, TrainMemberId to) {
+    Wire& wire = wires_[{from, to}];
+    if (!wire.busy) return;  // closed meanwhile
+    const Packet packet = std::move(wire.queue.front());
+    wire.queue.pop_front();
+    wire.busy = false;
+    Node& node = *nodes_.at(to);
+    if (!node.alive) return;
+    packet.taken(node);
+    acts(node);
+    move(from, to);
+  }
+
+  // ---- The leader's shell ----
+  void lead_acts() {
+    for (TrainLeadAction& action : lead_->take_actions()) std::visit([&](auto& it) { lead_act(it); }, action);
+    if (lead_->step() == run_.steps && lead_->idle() && !finished_) {
+      if (lead_->snapshot_step() != run_.steps) {
+        lead_->want_state();
+        lead_acts();
+        return;
+      }
+      add(lead_->counters());
+      finished_ = true;
+    }
+  }
+  void lead_act(BeginEpoch& action) {
+    for (const TrainPlan::Member& member : action.plan.members) {
+      TrainPlan plan = action.plan;
+      plan.weights_come = action.weights_for.contains(member.id);
+      plan.moments_come = action.moments_for.contains(member.id);
+      const Epoch epoch = plan.epoch;
+      send(kTrainLeader, member.id, {.taken = [plan](Node& node) {
+             node.sums.clear();
+             node.machine.plan(plan);
+           }});
+      after(draw(3000), [this, epoch, id = member.id, life = life_] {
+        if (life != life_ || !nodes_.at(id)->alive) return;
+        // Links of an epoch are there once its plan is.
+        const auto link = [this, epoch, id, life](auto&& self) -> void {
+          if (life != life_ || !nodes_.at(id)->alive || nodes_.at(id)->machine.epoch() > epoch) return;
+          if (nodes_.at(id)->machine.epoch() < epoch) return after(500, [self] { self(self); });
+          nodes_.at(id)->machine.peers_linked(epoch);
+          acts(*nodes_.at(id));
+        };
+        link(link);
+      });
+      const State& base = disk_;  // the last snapshot: where a state is sent, it is that one
+      if (plan.weights_come || plan.moments_come) BF_CHECK(base.step == plan.step) << "seed " << seed_;
+      if (plan.weights_come)
+        send(kTrainLeader, member.id,
+             {.begin =
+                  [epoch](Node& node) {
+                    const Arrival arrival = node.machine.state(epoch);
+                    if (arrival == Arrival::kTake) std::fill(node.weights.begin(), node.weights.end(), 0);
+                    return arrival;
+                  },
+              .taken =
+                  [epoch, weights = base.weights](Node& node) {
+                    node.weights = weights;
+                    node.machine.weights_loaded(epoch);
+                  },
+              .us = 100 + draw(2000)});
+      if (plan.moments_come)
+        send(kTrainLeader, member.id,
+             {.begin = [epoch](Node& node) { return node.machine.state(epoch); },
+              .taken =
+                  [epoch, moments = base.moments](Node& node) {
+                    node.moments = moments;
+                    node.machine.moments_loaded(epoch);
+                  },
+              .us = 100 + draw(2000)});
+    }
+  }
+  void lead_act(DealStep& action) {
+    for (const DealtLeaves& dealt : action.deal)
+      send(kTrainLeader, dealt.member,
+           {.taken = [action](Node& node) { node.machine.deal(action.epoch, action.step, action.deal); }});
+  }
+  void lead_act(CommitStep& action) {
+    for (const OwnedShard& shard : lead_->plan().shards)
+      send(kTrainLeader, shard.owner,
+           {.taken = [action](Node& node) { node.machine.commit(action.epoch, action.step); }});
+  }
+  void lead_act(GatherState& action) {
+    gathering_ = {};
+    for (const TrainPlan::Member& member : lead_->plan().members)
+      send(kTrainLeader, member.id,
+           {.taken = [action](Node& node) { node.machine.gather(action.epoch, action.step); }});
+  }
+  void lead_act(KeepSnapshot& action) {
+    if (action.step == disk_.step) return;
+    disk_.step = action.step;
+    disk_.weights = nodes_.at(kTrainLeader)->weights;
+    for (const auto& [block, moment] : gathering_) disk_.moments[block] = moment;
+  }
+  void lead_act(DropMember&) { ADD_FAILURE() << "seed " << seed_ << ": parameters differ"; }
+
+  // ---- A member's shell ----
+  void report(Node& node, std::function<void(TrainLead&)> what) {
+    send(node.machine.id(), kTrainLeader, {.taken = [this, what](Node&) {
+           what(*lead_);
+           lead_acts();
+         }});
+  }
+  void acts(Node& node) {
+    for (TrainMemberAction& action : node.machine.take_actions())
+      std::visit([&](auto& it) { act(node, it); }, action);
+    // What waited may be decided now.
+    const TrainMemberId id = node.machine.id();
+    std::vector<TrainMemberId> from;
+    for (const auto& [pair, wire] : wires_)
+      if (pair.second == id && !wire.queue.empty() && !wire.busy) from.push_back(pair.first);
+    for (const TrainMemberId other : from)
+      after(1, [this, other, id, life = life_] {
+        if (life == life_) move(other, id);
+      });
+  }
+  void later(Node& node, uint64_t us, std::function<void(Node&)> what) {
+    after(us, [this, id = node.machine.id(), what, life = life_] {
+      if (life != life_ || !nodes_.at(id)->alive) return;
+      what(*nodes_.at(id));
+      acts(*nodes_.at(id));
+    });
+  }
+  void act(Node& node, ReportReady& it) {
+    report(node, [id = node.machine.id(), it](TrainLead& lead) { lead.ready(id, it.epoch); });
+  }
+  void act(Node& node, ComputeLeaves& it) {
+    const uint64_t us = it.range.size() * (50 + 100 * (node.machine.id() % 3)) + draw(300);
+    // Weights are read at the end: who changes them meanwhile is found out.
+    later(node, us, [this, it, us](Node& self) {
+      const PairTree tree(it.leaves);
+      self.own.clear();
+      for (const PairNode node_of : tree.subtrees(it.range)) {
+        Values sums;
+        for (size_t b = 0; b < run_.blocks; ++b)
+          sums.push_back(tree_sum(tree, node_of, [&](PairNode n) -> std::optional<uint64_t> {
+            if (n.level > 0) return std::nullopt;
+            return gradient(self.weights, it.step, n.index, b);
+          }));
+        self.own[node_of] = sums;
+      }
+      if (self.machine.epoch() == it.epoch)
+        for (const OwnedShard& shard : self.machine.plan().shards)
+          for (const auto& [node_of, sums] : self.own) send_gradients(self, it, shard, node_of, sums);
+      report(self, [id = self.machine.id(), it, us](TrainLead& lead) {
+        lead.leaves_done(id, it.epoch, it.step, static_cast<double>(us) * 1e-6);
+      });
+      self.machine.computed(it.epoch, it.step);
+    });
+  }
+  void send_gradients(Node& self, const ComputeLeaves& it, const OwnedShard& shard, PairNode node_of,
+                      const Values& sums) {
+    const TrainMemberId from = self.machine.id();
+    send(from, shard.owner,
+         {.begin = [from, it,
+                    node_of](Node& to) { return to.machine.gradients(from, it.epoch, it.step, node_of); },
+          .taken =
+              [from, it, node_of, sums](Node& to) {
+                if (to.machine.epoch() == it.epoch) to.sums[node_of] = sums;
+                to.machine.gradients_taken(from, it.epoch, it.step, node_of);
+              },
+          .us = 10 + draw(500)});
+  }
+  void act(Node& node, ReduceShard& it) {
+    later(node, 20 + draw(100), [this, it](Node& self) {
+      if (self.machine.epoch() != it.epoch) return self.machine.reduced(it.epoch, it.step);
+      const PairTree tree(run_.leaves);
+      PairNode root{0, 0};
+      while (!tree.is_root(root)) root = PairTree::parent(root);
+      self.reduced.assign(run_.blocks, 0);
+      const OwnedShard shard = *self.machine.shard();
+      for (size_t b = shard.begin; b < shard.end; ++b)
+        self.reduced[b] = tree_sum(tree, root, [&](PairNode n) -> std::optional<uint64_t> {
+          const auto found = self.sums.find(n);
+          if (found == self.sums.end()) return std::nullopt;
+          return found->second[b];
+        });
+      self.sums.clear();
+      self.machine.reduced(it.epoch, it.step);
+    });
+  }
+  void act(Node& node, ReportPrepared& it) {
+    report(node, [id = node.machine.id(), it](TrainLead& lead) { lead.prepared(id, it.epoch, it.step); });
+  }
+  void act(Node& node, UpdateShard& it) {
+    later(node, 20 + draw(100), [it](Node& self) {
+      if (self.machine.epoch() == it.epoch)
+        for (size_t b = self.machine.shard()->begin; b < self.machine.shard()->end; ++b)
+          update(self.weights[b], self.moments[b], self.reduced[b], it.step);
+      self.machine.updated(it.epoch, it.step);
+    });
+  }
+  void act(Node& node, SendShard& it) {
+    const TrainMemberId from = node.machine.id();
+    const OwnedShard shard = *node.machine.shard();
+    for (const TrainPlan::Member& member : node.machine.plan().members) {
+      if (member.id == from) continue;
+      send(from, member.id,
+           {.begin =
+                [from, it, shard](Node& to) {
+                  const Arrival arrival = to.machine.weights(from, it.epoch, it.step, shard.begin, shard.end);
+                  if (arrival == Arrival::kTake)  // half of it is there
+                    for (size_t b = shard.begin; b < shard.end; ++b) to.weights[b] = 0xdead;
+                  return arrival;
+                },
+            .taken =
+                [from, it, shard, values = node.weights](Node& to) {
+                  for (size_t b = shard.begin; b < shard.end; ++b) to.weights[b] = values[b];
+                  to.machine.weights_taken(from, it.epoch, it.step);
+                },
+            .lost = [from, it](Node& to) { to.machine.weights_lost(from, it.epoch, it.step); },
+            .us = 20 + draw(1000)});
+    }
+  }
+  void act(Node& node, StepComplete& it) {
+    if (node.machine.id() != kTrainLeader) return;
+    after(0, [this, it, life = life_] {
+      if (life != life_) return;
+      lead_->complete(it.epoch, it.step);
+      lead_acts();
+    });
+  }
+  void act(Node& node, ReportState& it) {
+    std::map<size_t, uint64_t> moments;
+    if (const OwnedShard* shard = node.machine.shard())
+      for (size_t b = shard->begin; b < shard->end; ++b) moments[b] = node.moments[b];
+    report(node, [this, id = node.machine.id(), it, moments, hash = hash_of(node.weights)](TrainLead& lead) {
+      if (lead.epoch() == it.epoch)
+        for (const auto& [block, moment] : moments) gathering_[block] = moment;
+      lead.state_report(id, it.epoch, it.step, std::to_string(hash));
+    });
+  }
+
+  const uint64_t seed_;
+  const Run run_;
+  bool owners_many_ = false;
+  uint64_t kill_every_ms_ = 100;
+  uint64_t now_ = 0, next_ = 0, draws_ = 0, life_ = 0;
+  size_t kills_ = 0, leader_kills_ = 0;
+  TrainMemberId last_id_ = 0;
+  bool finished_ = false;
+  std::map<std::pair<uint64_t, uint64_t>, std::function<void()>> events_;
+  State disk_, state_;
+  std::map<size_t, uint64_t> gathering_;
+  std::unique_ptr<TrainLead> lead_;
+  std::map<TrainMemberId, std::unique_ptr<Node>> nodes_;
+  std::map<std::pair<TrainMemberId, TrainMemberId>, Wire> wires_;
+  TrainLeadCounters total_;
+};
+
+size_t seeds_wanted(size_t usual) {
+  const char* text = std::getenv("BUTTERFLY_SEEDS");
+  return text == nullptr ? usual : static_cast<size_t>(std::strtoull(text, nullptr, 10));
+}
+
+void play(uint64_t seed, TrainLeadCounters& sum, size_t& kills, size_t& leader_kills) {
+  const Run run{.blocks = 1 + random_u64(seed, 1, 0) % 9,
+                .leaves = 1 + random_u64(seed, 1, 1) % 20,
+                .steps = 10 + random_u64(seed, 1, 2) % 60};
+  Simulation simulation(seed, run);
+  ASSERT_EQ(simulation.play(), one_machine(run)) << "BUTTERFLY_SEED=" << seed;
+  sum.rollbacks += simulation.counters().rollbacks;
+  sum.steps_redone += simulation.counters().steps_redone;
+  sum.old_reports += simulation.counters().old_reports;
+  kills += simulation.kills();
+  leader_kills += simulation.leader_kills();
+}
+
+TEST(TrainSimulation, TheWeightsAreThoseOfOneMachine) {
+  TrainLeadCounters sum;
+  size_t kills = 0, leader_kills = 0;
+  if (const char* one = std::getenv("BUTTERFLY_SEED"))
+    return play(std::strtoull(one, nullptr, 10), sum, kills, leader_kills);
+  const size_t seeds = seeds_wanted(300);
+  for (uint64_t seed = 1; seed <= seeds && !::testing::Test::HasFailure(); ++seed)
+    play(seed, sum, kills, leader_kills);
+  // The faults that it is about did happen.
+  EXPECT_GT(kills, seeds);
+  EXPECT_GT(leader_kills, seeds / 10);
+  EXPECT_GT(sum.rollbacks, seeds / 4);
+  EXPECT_GT(sum.steps_redone, seeds / 10);
+}
+
+}  // namespace
+}  // namespace butterfly::cluster
