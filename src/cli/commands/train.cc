@@ -16,6 +16,8 @@
 #include "cli/console/interrupt.h"
 #include "cli/console/progress.h"
 #include "cli/console/terminal.h"
+#include "cli/nodes/cluster_access.h"
+#include "cli/nodes/train_cluster.h"
 #include "train/train_run.h"
 
 namespace butterfly::cli {
@@ -25,6 +27,7 @@ struct TrainCommand {
   std::string config;
   std::map<std::string, std::optional<std::string>> values;  // by key, where a flag was given
   bool dry_run = false;
+  TrainNodes nodes;
 };
 
 train::TrainConfig config_of(const TrainCommand& command) {
@@ -91,7 +94,12 @@ class LiveLine {
 };
 
 int train_model(const TrainCommand& command) {
-  const train::TrainConfig config = config_of(command);
+  train::TrainConfig config = config_of(command);
+  std::unique_ptr<TrainCluster> cluster;  // before the trainer, whose threads it binds
+  if (command.nodes.any() && !command.dry_run) {
+    cluster = std::make_unique<TrainCluster>(command.nodes, config.threads);
+    if (config.threads == 0) config.threads = cluster->threads();
+  }
   train::TrainRun run(config, command.dry_run ? train::RunMode::kDry : train::RunMode::kResume);
   for (const std::string& note : run.notes()) fmt::print(stderr, "passed over: {}\n", note);
   if (command.dry_run) {
@@ -105,14 +113,18 @@ int train_model(const TrainCommand& command) {
   if (run.step() > 0) fmt::print(stderr, "goes on from step {}\n", run.step());
   stop_cleanly_on_terminate();
   announce_interrupt("\nstopping after this step; Ctrl-C again ends at once, without saving\n");
+  const std::unique_ptr<runtime::TrainingLeader> leader = cluster == nullptr ? nullptr : cluster->lead(run);
   train::RunResult result;
   {
     LiveLine line;
-    result = run.run([&](const train::RunProgress& progress) {
-      line.show(progress);
-      return !interrupted();
-    });
+    result = run.run(
+        [&](const train::RunProgress& progress) {
+          line.show(progress);
+          return !interrupted();
+        },
+        leader.get());
   }
+  if (leader != nullptr) fmt::print(stderr, "{}", training_report_text(leader->report()));
   announce_interrupt(nullptr);
   if (!result.finished) {
     fmt::print(stderr, "stopped at step {}, saved in {}; the same command goes on from there\n", result.step,
@@ -129,6 +141,17 @@ CommandBody setup_train(CLI::App& app) {
   auto command = std::make_shared<TrainCommand>();
   add_option(app, "CONFIG", command->config, "YAML file; keys as in axolotl and TRL").type_name("FILE");
   add_flag(app, "--dry-run", command->dry_run, "Only say what would be done: data, steps, memory");
+  add_option(app, "--local-nodes", command->nodes.local,
+             "Train on so many processes of this machine, this one included; the result is the same")
+      .type_name("N");
+  add_flag(app, "--cluster", command->nodes.cluster,
+           "Train on the machines that joined the cluster made here; the result is the same");
+  add_option(app, "--nodes", command->nodes.wanted,
+             "With --cluster: the first step waits for so many, this one included")
+      .type_name("N");
+  add_state_flag(app, command->nodes.state);
+  add_option(app, "--cluster-listen", command->nodes.listen, "With --cluster: where nodes join")
+      .type_name("HOST:PORT");
   train::TrainConfig defaults;
   train::visit_fields(defaults, [&](std::string_view name, auto&, std::string_view words) {
     add_option(app, "--" + std::string(name), command->values[std::string(name)], std::string(words))
@@ -137,7 +160,7 @@ CommandBody setup_train(CLI::App& app) {
   });
   set_footer(app,
              "Ctrl-C (or SIGTERM) saves a checkpoint and ends. Started again with the same output_dir, a run "
-             "goes on from its newest checkpoint and ends with the same bytes.");
+             "goes on from its newest checkpoint and ends with the same bytes, on however many nodes.");
   return [command] { return train_model(*command); };
 }
 

@@ -10,17 +10,16 @@
 #include "server/cluster_options.h"
 
 namespace butterfly::cli {
-namespace {
 
-std::shared_ptr<runtime::ClusterStart> joined_cluster(const server::Settings& settings) {
-  const cluster::StateFolder folder = open_state(settings.state);
+std::shared_ptr<runtime::ClusterStart> joined_cluster(const std::string& state, const std::string& listen) {
+  const cluster::StateFolder folder = open_state(state);
   if (!cluster::Authority::is_here(folder))
-    fail(Errc::kNotFound, "{}: a cluster is served from the machine where it was made ('butterfly init')",
+    fail(Errc::kNotFound, "{}: a cluster is led from the machine where it was made ('butterfly init')",
          folder.path().string());
   const char* measured = std::getenv("BUTTERFLY_CAPABILITIES");  // as join's hidden flag
   return std::make_shared<runtime::JoinedCluster>(runtime::JoinedCluster::Options{
       .state = folder.path(),
-      .listen = settings.cluster_listen,
+      .listen = listen,
       .places = weight_places("", {}),
       .capabilities = capability_source(measured == nullptr ? "" : measured)});
 }
@@ -42,11 +41,9 @@ std::vector<std::string> join_arguments(const runtime::LocalNodeStart& node) {
   return words;
 }
 
-}  // namespace
-
 std::shared_ptr<runtime::ClusterStart> cluster_start(server::Settings& settings) {
   server::check_cluster_settings(settings);
-  if (settings.cluster) return joined_cluster(settings);
+  if (settings.cluster) return joined_cluster(settings.state, settings.cluster_listen);
   if (settings.local_nodes == 0) return nullptr;
   const auto local = std::make_shared<runtime::LocalCluster>(
       runtime::LocalCluster::Options{.nodes = settings.local_nodes,

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "runtime/nodes/cluster_start.h"
+#include "runtime/nodes/local_cluster.h"
 #include "server/settings/settings.h"
 
 namespace butterfly::cli {
@@ -10,5 +11,11 @@ namespace butterfly::cli {
 // The cluster that the settings ask for; null: none. For local nodes it sets the threads of each. Throws
 // Error for settings that do not go together, and for a machine on which no cluster was made.
 std::shared_ptr<runtime::ClusterStart> cluster_start(server::Settings& settings);
+
+// The words after the program's name that make it a node of a local cluster.
+std::vector<std::string> join_arguments(const runtime::LocalNodeStart& node);
+
+// The cluster of `init`, from the state folder of this machine. `listen`: empty: the usual port.
+std::shared_ptr<runtime::ClusterStart> joined_cluster(const std::string& state, const std::string& listen);
 
 }  // namespace butterfly::cli

@@ -58,8 +58,8 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
   cluster::Hello hello;
   hello.version = options_.version;
   open_transport(folder, credentials);
-  if (options_.models.empty() || options_.models.size() > cluster::kJobsMax)
-    fail(Errc::kInvalidArgument, "{} models, a cluster serves 1 to {}", options_.models.size(),
+  if (options_.models.size() > cluster::kJobsMax)
+    fail(Errc::kInvalidArgument, "{} models, a cluster serves at most {}", options_.models.size(),
          cluster::kJobsMax);
   for (const HostedModelOptions& model : options_.models) add_model(model, hello);
   open_door(hello);
@@ -234,8 +234,8 @@ Status ClusterHost::wait_until_serving(Duration timeout, const std::function<boo
   std::string why;
   if (coordinator_->wait_until_serving(timeout, cancelled, why)) return {};
   if (cancelled && cancelled()) return {Errc::kCancelled, "interrupted"};
-  return {Errc::kTimeout,
-          fmt::format("the cluster does not serve {} yet: {}", models_.front()->options.name, why)};
+  return {Errc::kTimeout, fmt::format("the cluster does not serve {} yet: {}",
+                                      models_.empty() ? "a model" : models_.front()->options.name, why)};
 }
 
 void ClusterHost::stop() {
@@ -244,6 +244,24 @@ void ClusterHost::stop() {
   node_->stop("the coordinator ends");
   coordinator_->stop();
   door_->stop();
+}
+
+std::vector<TrainNode> ClusterHost::train_nodes() const {
+  std::vector<TrainNode> nodes;
+  for (const cluster::NodeStatus& node : coordinator_->status(0, 0).nodes)
+    if (node.key != self_.key && (node.state == "up" || node.state == "suspect"))
+      nodes.push_back({{node.key, node.name}, node.address});
+  return nodes;
+}
+
+ConnectPeer ClusterHost::connect_for_training() const {
+  cluster::Hello hello;
+  hello.version = options_.version;
+  return train_connector(transport_, hello);
+}
+
+cluster::Epoch ClusterHost::first_epoch() const {
+  return cluster::first_epoch(coordinator_->status(0, 0).incarnation) + 1;
 }
 
 std::string ClusterHost::status_json(uint64_t events_after) const {

@@ -13,6 +13,7 @@
 #include "runtime/nodes/node_door.h"
 #include "runtime/nodes/node_shell.h"
 #include "runtime/planning/plan_placement.h"
+#include "runtime/training/train_node.h"
 
 namespace butterfly::runtime {
 
@@ -26,8 +27,9 @@ struct HostedModelOptions {
 struct ClusterHostOptions {
   std::filesystem::path state;  // a StateFolder where the cluster was made
   std::string listen = "0.0.0.0:0";
-  std::string version;                     // of the program
-  std::vector<HostedModelOptions> models;  // at least one; the first ones are placed first
+  std::string version;  // of the program
+  std::vector<HostedModelOptions>
+      models;  // the first ones are placed first; none: a cluster that only trains
   cluster::Capabilities capabilities;
   WeightPlaces places;
   uint64_t memory_bytes = 0;                       // bound for the stages of this node; 0: what is free
@@ -60,6 +62,11 @@ class ClusterHost {
   void stop();
 
   CoordinatorShell& coordinator() { return *coordinator_; }
+  // For training on this cluster: who is up besides this node, and links to them.
+  std::vector<TrainNode> train_nodes() const;
+  ConnectPeer connect_for_training() const;
+  // The first epoch that no run of an earlier life of this process had.
+  cluster::Epoch first_epoch() const;
   // As docs/cluster.md has it.
   std::string status_json(uint64_t events_after = 0) const;
 

@@ -12,6 +12,7 @@
 #include "cluster/transport/resolver.h"
 #include "cluster/transport/socket.h"
 #include "runtime/nodes/reported.h"
+#include "runtime/training/training_worker.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -102,6 +103,12 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   door.open_links = tls->open_links();
   door.stage_links = &stage_links_;
   door.library = library_.get();
+  training_ = std::make_unique<TrainingWorker>(
+      TrainingWorker::Options{.coordinator = [tls] { return tls->credentials().own.coordinator(); },
+                              .connect = train_connector(transport, hello),
+                              .address = address_,
+                              .threads = options.compute == nullptr ? 0 : options.compute->size()});
+  door.on_train = [this](std::unique_ptr<cluster::Link> link) { training_->accept(std::move(link)); };
   door_ = std::make_unique<NodeDoor>(std::move(door));
 
   RangeLoaderOptions loader{.job = 0,
@@ -165,6 +172,7 @@ void ClusterNode::stop(const std::string& why) {
   renewal_->stop();
   shell_->stop(why);
   door_->stop();
+  training_->stop();
 }
 
 }  // namespace butterfly::runtime

@@ -11,6 +11,8 @@
 
 namespace butterfly::runtime {
 
+class TrainingWorker;
+
 struct ClusterNodeOptions {
   std::filesystem::path state;  // a StateFolder with the node's certificate
   std::string coordinator;      // "host:port"
@@ -44,6 +46,7 @@ class ClusterNode {
   std::shared_ptr<cluster::WeightLibrary> library_ = std::make_shared<cluster::WeightLibrary>();
   StageLinks stage_links_;
   std::string address_;
+  std::unique_ptr<TrainingWorker> training_;
   std::unique_ptr<NodeDoor> door_;
   std::unique_ptr<NodeShell> shell_;
   std::unique_ptr<EventLoop> renewal_;

@@ -93,8 +93,11 @@ std::shared_ptr<ClusterHost> LocalCluster::make(ClusterHostOptions host) {
   host.state = found(folder_.path() / node_name(1), node.token_file, options_.nodes - 1).path();
   host.listen = "127.0.0.1:0";
   host.places = options_.places;
-  host.capabilities = measure_local_node(host.compute->take().pool(),
-                                         model::open_model(host.models.front().path), options_.program);
+  // A cluster that only trains plans nothing by what was measured before.
+  host.capabilities = host.models.empty()
+                          ? measure_local_node(host.compute->take().pool(), options_.program)
+                          : measure_local_node(host.compute->take().pool(),
+                                               model::open_model(host.models.front().path), options_.program);
   write_private(node.capabilities_file, cluster::to_json(host.capabilities));
   // All take part, unless a strategy was asked for: that is what it is for.
   for (HostedModelOptions& model : host.models) {

@@ -59,6 +59,14 @@ cluster::Capabilities measure_local_node(ThreadPool& pool, const model::ModelFil
                                       .dram_bytes = kPeakBytes});
 }
 
+cluster::Capabilities measure_local_node(ThreadPool& pool, const std::string& program) {
+  return cluster::measure_node(pool, {.program = program,
+                                      .types = {},
+                                      .kernels = {.bytes = 0, .time = kKernelTime},
+                                      .time_per_figure = kPeakTime,
+                                      .dram_bytes = kPeakBytes});
+}
+
 PrivateFolder::PrivateFolder() {
   std::string pattern = (std::filesystem::temp_directory_path() / "butterfly-local-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr)

@@ -22,6 +22,8 @@ namespace butterfly::runtime {
 // threads of one node, in about a second, and true for all of them, because they are alike.
 cluster::Capabilities measure_local_node(ThreadPool& pool, const model::ModelFile& model,
                                          const std::string& program);
+// For no model: what the machine is, and no speed of products.
+cluster::Capabilities measure_local_node(ThreadPool& pool, const std::string& program);
 
 // Loopback with TLS between such nodes, as docs/distributed-generation.md has measured it.
 inline constexpr cluster::LinkSpec kLocalLink{.latency_s = 100e-6, .bandwidth = 2e9};

@@ -61,6 +61,13 @@ Result<std::string> ask_coordinator(cluster::Transport& transport, const std::st
   return std::string(reinterpret_cast<const char*>(answer->body.data()), answer->body.size());
 }
 
+ConnectPeer train_connector(std::shared_ptr<cluster::Transport> transport, cluster::Hello hello) {
+  hello.purpose = cluster::LinkPurpose::kTrain;
+  return [transport, hello](const std::string& address, const std::string& key) {
+    return open_link(*transport, address, key, hello, kGreetingMax);
+  };
+}
+
 std::function<Result<cluster::LinkFigures>(const cluster::NodeId& peer, const std::string& address)>
 link_measurer(std::shared_ptr<cluster::Transport> transport, cluster::Hello hello) {
   hello.purpose = cluster::LinkPurpose::kProbe;
@@ -161,6 +168,9 @@ void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {
     case LinkPurpose::kStage:
       if (options_.stage_links != nullptr)
         options_.stage_links->put(hello->job, hello->epoch, std::move(link));
+      return;
+    case LinkPurpose::kTrain:
+      if (options_.on_train) options_.on_train(std::move(link));
       return;
     case LinkPurpose::kWeights:
     case LinkPurpose::kProbe: {

@@ -16,6 +16,7 @@
 #include "cluster/weights/chunk_source.h"
 #include "runtime/nodes/event_loop.h"
 #include "runtime/nodes/stage_links.h"
+#include "runtime/training/train_node.h"
 
 namespace butterfly::runtime {
 
@@ -33,6 +34,9 @@ Status probe_link(cluster::Transport& transport, const std::string& address, con
 // The state of the cluster as its coordinator sees it, asked by a member.
 Result<std::string> ask_coordinator(cluster::Transport& transport, const std::string& address,
                                     const std::string& expected_key, cluster::Hello hello, Duration timeout);
+
+// Opens links between members of a training job.
+ConnectPeer train_connector(std::shared_ptr<cluster::Transport> transport, cluster::Hello hello);
 
 // Measures the link to a peer, for NodeShell.
 std::function<Result<cluster::LinkFigures>(const cluster::NodeId& peer, const std::string& address)>
@@ -59,6 +63,8 @@ class NodeDoor {
     cluster::Hello hello;  // ours; the purpose is the caller's
     // A link for control. Null: nobody may open one here.
     std::function<void(std::unique_ptr<cluster::Link> link, const cluster::Hello& hello)> on_control;
+    // A link for training, of whoever leads a job or of another member. Null: this node trains nothing.
+    std::function<void(std::unique_ptr<cluster::Link> link)> on_train;
     // What members that ask for the state of the cluster get. Null: nobody may ask here.
     std::function<std::string()> status;
     // Whose program does not fit ours, in words. May be null.

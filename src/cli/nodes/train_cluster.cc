@@ -1,0 +1,78 @@
+#include "cli/nodes/train_cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/console/version.h"
+#include "cli/nodes/cluster_serve.h"
+#include "cli/nodes/node_setup.h"
+#include "runtime/nodes/local_cluster.h"
+
+namespace butterfly::cli {
+namespace {
+
+// A worker that ends costs the others a step's work: it may come back as often as it likes.
+constexpr runtime::RestartLimits kRestarts{
+    .in_a_row_max = 1000, .longest = std::chrono::seconds(1), .proved = std::chrono::seconds(10)};
+
+}  // namespace
+
+TrainCluster::TrainCluster(const TrainNodes& nodes, size_t threads) : nodes_(nodes), threads_(threads) {
+  if (nodes.cluster && nodes.local > 0)
+    fail(Errc::kInvalidArgument, "--cluster and --local-nodes exclude each other");
+  if (nodes.cluster) {
+    start_ = joined_cluster(nodes.state, nodes.listen);
+  } else {
+    const auto local = std::make_shared<runtime::LocalCluster>(
+        runtime::LocalCluster::Options{.nodes = nodes.local,
+                                       .threads = threads,
+                                       .restarts = kRestarts,
+                                       .program = program_text(),
+                                       .places = weight_places("", {}),
+                                       .arguments = join_arguments});
+    threads_ = local->threads();
+    start_ = local;
+  }
+  runtime::ClusterHostOptions host;
+  host.version = build_info().version;
+  host.compute = &compute_;
+  host_ = start_->make(std::move(host));
+  host_->start();
+}
+
+TrainCluster::~TrainCluster() { host_->stop(); }
+
+std::unique_ptr<runtime::TrainingLeader> TrainCluster::lead(train::TrainRun& run) {
+  const size_t wanted = nodes_.cluster ? nodes_.wanted : nodes_.local;
+  return std::make_unique<runtime::TrainingLeader>(runtime::TrainingLeader::Options{
+      .run = &run,
+      .name = host_->self().name,
+      .nodes = [host = host_] { return host->train_nodes(); },
+      .connect = host_->connect_for_training(),
+      .nodes_wanted = wanted == 0 ? 0 : wanted - 1,
+      .nodes_wait = std::chrono::seconds(60),
+      .first_epoch = host_->first_epoch(),
+      .say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); }});
+}
+
+std::string training_report_text(const runtime::TrainingReport& report) {
+  std::string text;
+  size_t width = 4;
+  for (const auto& member : report.members) width = std::max(width, member.name.size());
+  text += fmt::format("{:<{}}  {:>13}  {:>14}  {:>9}  {:>9}\n", "NODE", width, "MICRO-BATCHES",
+                      "WHILE COMPUTING", "SENT", "RECEIVED");
+  for (const auto& member : report.members)
+    text +=
+        fmt::format("{:<{}}  {:>13}  {:>13.1f}/s  {:>9}  {:>9}\n", member.name, width, member.leaves,
+                    member.times.compute > 0 ? static_cast<double>(member.leaves) / member.times.compute : 0,
+                    format_bytes(member.bytes_sent), format_bytes(member.bytes_received));
+  const auto& c = report.counters;
+  text += fmt::format("{} joined, {} lost, {} steps dealt again, {} computed again from a snapshot\n",
+                      c.joined, c.lost, c.steps_redone, c.steps_rolled_back);
+  return text;
+}
+
+}  // namespace butterfly::cli

@@ -1,0 +1,456 @@
+#include "runtime/training/member_runner.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "runtime/training/member_network.h"
+
+namespace butterfly::runtime {
+
+using cluster::Arrival;
+using cluster::TrainValues;
+
+namespace {
+
+constexpr Duration kLookAgain = std::chrono::milliseconds(10);
+
+// Adds the time it lives to a figure.
+class Timed {
+ public:
+  explicit Timed(double& seconds) : seconds_(seconds), start_(system_now()) {}
+  ~Timed() { seconds_ += seconds_of(system_now() - start_); }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  double& seconds_;
+  const TimePoint start_;
+};
+
+}  // namespace
+
+std::vector<std::span<std::byte>> weight_pieces(train::Trainer& trainer, const train::Shard& shard) {
+  std::vector<std::span<std::byte>> pieces;
+  for (const train::NormBlock& run : trainer.layout().runs(shard))
+    pieces.emplace_back(trainer.layout().parameter(run.parameter).value.raw() + run.first * sizeof(float),
+                        run.count * sizeof(float));
+  return pieces;
+}
+
+std::vector<std::span<std::byte>> moment_pieces(train::Trainer& trainer, const train::Shard& shard) {
+  std::vector<std::span<std::byte>> pieces;
+  for (const train::StateArray& array : trainer.optimizer_state()) {
+    const size_t element = array.bytes.size() / trainer.layout().total();
+    pieces.push_back(array.bytes.subspan(trainer.layout().shard_offset(shard) * element,
+                                         trainer.layout().shard_floats(shard) * element));
+  }
+  return pieces;
+}
+
+MemberRunner::MemberRunner(Options options)
+    : options_(std::move(options)),
+      trainer_(*options_.trainer),
+      machine_(options_.id, trainer_.step_count()) {}
+
+// ---- Orders ----
+
+void MemberRunner::moved() {
+  for (cluster::TrainMemberAction& action : machine_.take_actions())
+    jobs_.push_back(
+        [this, action = std::move(action)] { std::visit([this](const auto& it) { perform(it); }, action); });
+  changed_.notify_all();
+}
+
+void MemberRunner::plan(const cluster::TrainPlan& plan) {
+  const std::lock_guard lock(mutex_);
+  const size_t blocks = trainer_.layout().blocks().size();
+  if (plan.shards.empty() || plan.shards.back().end != blocks)
+    fail(Errc::kCorrupt, "[training plan] shards end at block {}, the parameters have {}",
+         plan.shards.empty() ? 0 : plan.shards.back().end, blocks);
+  machine_.plan(plan);
+  // A new one: the computing thread may still be inside that of the epoch before.
+  const cluster::OwnedShard* own = machine_.shard();
+  tree_ = own == nullptr
+              ? nullptr
+              : std::make_shared<train::GradientTree>(trainer_.layout().shard_floats(shard_of(*own)));
+  moved();
+}
+
+void MemberRunner::peers_linked(cluster::Epoch epoch) {
+  const std::lock_guard lock(mutex_);
+  machine_.peers_linked(epoch);
+  moved();
+}
+
+void MemberRunner::deal(const cluster::DealtStep& step, MemberInputs inputs) {
+  const std::lock_guard lock(mutex_);
+  if (step.epoch == machine_.epoch()) {
+    dealt_ = step;
+    inputs_ = std::move(inputs);
+    if (tree_ != nullptr) tree_->begin(step.deal.back().leaves.end);
+  }
+  machine_.deal(step.epoch, step.step, step.deal);
+  moved();
+}
+
+void MemberRunner::commit(const cluster::CommitDealtStep& commit) {
+  const std::lock_guard lock(mutex_);
+  norm_ = commit.norm;
+  machine_.commit(commit.epoch, commit.step);
+  moved();
+}
+
+void MemberRunner::gather(const cluster::GatherTrainState& gather) {
+  const std::lock_guard lock(mutex_);
+  machine_.gather(gather.epoch, gather.step);
+  moved();
+}
+
+// ---- Values that arrive ----
+
+template <typename Ask>
+Arrival MemberRunner::wait_for(Lock& lock, Ask ask) {
+  Arrival arrival = Arrival::kWait;
+  changed_.wait(lock, [&] { return stopped_ || (arrival = ask()) != Arrival::kWait; });
+  return stopped_ ? Arrival::kDrop : arrival;
+}
+
+Status MemberRunner::refuse(TrainLink& link, const TrainLink::Incoming& incoming,
+                            const std::string& why) const {
+  link.close();
+  return {Errc::kCorrupt, fmt::format("[training] {}: values {} of epoch {}, step {}, {} bytes: {}",
+                                      link.peer().name, static_cast<int>(incoming.values.what),
+                                      incoming.head.epoch, incoming.head.step, incoming.value_bytes, why)};
+}
+
+Status MemberRunner::receive(TrainLink& link, cluster::TrainMemberId from,
+                             const TrainLink::Incoming& incoming) {
+  switch (incoming.values.what) {
+    case TrainValues::kGradients:
+      return receive_gradients(link, from, incoming);
+    case TrainValues::kWeights:
+      if (incoming.values.all) break;
+      return receive_weights(link, from, incoming);
+    default:
+      break;
+  }
+  if (from != cluster::kTrainLeader || options_.id == cluster::kTrainLeader)
+    return refuse(link, incoming, "only the leader sends such values");
+  return receive_state(link, incoming);
+}
+
+Status MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId from,
+                                       const TrainLink::Incoming& incoming) {
+  const cluster::MessageHead& head = incoming.head;
+  const cluster::ValuesHead& values = incoming.values;
+  train::GradientSum sum;
+  {
+    Lock lock(mutex_);
+    const Arrival arrival =
+        wait_for(lock, [&] { return machine_.gradients(from, head.epoch, head.step, values.node); });
+    if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
+    if (arrival == Arrival::kTake) {
+      if (incoming.value_bytes != tree_->floats() * sizeof(float))
+        return refuse(link, incoming, fmt::format("expected {} bytes", tree_->floats() * sizeof(float)));
+      sum = tree_->take();
+    }
+  }
+  if (sum.values == nullptr) return link.skip_values(incoming);
+  const std::span<std::byte> piece(reinterpret_cast<std::byte*>(sum.values), incoming.value_bytes);
+  if (Status status = link.receive_values(incoming, {&piece, 1}); !status) return status;
+  post([this, from, epoch = head.epoch, step = head.step, node = values.node,
+        sum = std::move(sum)]() mutable { add_piece(from, epoch, step, node, std::move(sum)); });
+  return {};
+}
+
+Status MemberRunner::receive_weights(TrainLink& link, cluster::TrainMemberId from,
+                                     const TrainLink::Incoming& incoming) {
+  const cluster::MessageHead& head = incoming.head;
+  const cluster::ValuesHead& values = incoming.values;
+  const train::Shard shard{values.begin, values.end};
+  {
+    Lock lock(mutex_);
+    if (shard.end > trainer_.layout().blocks().size()) return refuse(link, incoming, "no such blocks");
+    const Arrival arrival = wait_for(
+        lock, [&] { return machine_.weights(from, head.epoch, head.step, values.begin, values.end); });
+    if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
+    if (arrival == Arrival::kDrop) {
+      lock.unlock();
+      return link.skip_values(incoming);
+    }
+  }
+  const std::vector<std::span<std::byte>> pieces = weight_pieces(shard);
+  size_t bytes = 0;
+  for (const auto& piece : pieces) bytes += piece.size();
+  Status status = bytes == incoming.value_bytes
+                      ? link.receive_values(incoming, pieces)
+                      : refuse(link, incoming, fmt::format("expected {} bytes", bytes));
+  const std::lock_guard lock(mutex_);
+  if (status)
+    machine_.weights_taken(from, head.epoch, head.step);
+  else
+    machine_.weights_lost(from, head.epoch, head.step);
+  moved();
+  return status;
+}
+
+Status MemberRunner::receive_state(TrainLink& link, const TrainLink::Incoming& incoming) {
+  const cluster::MessageHead& head = incoming.head;
+  const cluster::ValuesHead& values = incoming.values;
+  const bool weights = values.what == TrainValues::kWeights;
+  std::vector<std::span<std::byte>> pieces;
+  {
+    Lock lock(mutex_);
+    const Arrival arrival = wait_for(lock, [&] { return machine_.state(head.epoch); });
+    if (arrival == Arrival::kRefuse || (!weights && machine_.shard() == nullptr))
+      return refuse(link, incoming, "nobody expects them");
+    if (arrival == Arrival::kDrop) {
+      lock.unlock();
+      return link.skip_values(incoming);
+    }
+    pieces = weights ? weight_pieces(trainer_.layout().all()) : moment_pieces(shard_of(*machine_.shard()));
+  }
+  size_t bytes = 0;
+  for (const auto& piece : pieces) bytes += piece.size();
+  if (bytes != incoming.value_bytes) return refuse(link, incoming, fmt::format("expected {} bytes", bytes));
+  if (Status status = link.receive_values(incoming, pieces); !status) return status;
+  const std::lock_guard lock(mutex_);
+  if (weights)
+    machine_.weights_loaded(head.epoch);
+  else
+    machine_.moments_loaded(head.epoch);
+  moved();
+  return {};
+}
+
+// A job like others: what computes may stand before it in the same queue.
+void MemberRunner::load_state(const cluster::TrainPlan& plan, std::function<void()> copy) {
+  post([this, plan, copy = std::move(copy)]() mutable {
+    {
+      Lock lock(mutex_);
+      const Arrival arrival = machine_.state(plan.epoch);
+      if (arrival == Arrival::kWait) {
+        // Somebody receives in place; that ends, or its link does.
+        if (jobs_.empty()) changed_.wait_for(lock, kLookAgain);
+        lock.unlock();
+        return load_state(plan, std::move(copy));
+      }
+      if (arrival != Arrival::kTake) return;
+    }
+    copy();
+    const std::lock_guard lock(mutex_);
+    if (plan.weights_come) machine_.weights_loaded(plan.epoch);
+    if (plan.moments_come) machine_.moments_loaded(plan.epoch);
+    moved();
+  });
+}
+
+// ---- The computing thread ----
+
+void MemberRunner::post(std::function<void()> job) {
+  const std::lock_guard lock(mutex_);
+  jobs_.push_back(std::move(job));
+  changed_.notify_all();
+}
+
+bool MemberRunner::run_one(Duration timeout) {
+  std::function<void()> job;
+  {
+    Lock lock(mutex_);
+    const TimePoint start = system_now();
+    const bool there =
+        changed_.wait_until(lock, start + timeout, [&] { return stopped_ || !jobs_.empty(); }) && !stopped_;
+    times_.wait += seconds_of(system_now() - start);
+    if (!there) return false;
+    job = std::move(jobs_.front());
+    jobs_.pop_front();
+  }
+  job();
+  return true;
+}
+
+void MemberRunner::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  changed_.notify_all();
+}
+
+bool MemberRunner::stopped() const {
+  const std::lock_guard lock(mutex_);
+  return stopped_;
+}
+
+uint64_t MemberRunner::step() const {
+  const std::lock_guard lock(mutex_);
+  return machine_.step();
+}
+
+cluster::TrainPlan MemberRunner::current_plan() const {
+  const std::lock_guard lock(mutex_);
+  return machine_.plan();
+}
+
+cluster::TrainTimes MemberRunner::times() const {
+  const std::lock_guard lock(mutex_);
+  return times_;
+}
+
+void MemberRunner::add_piece(cluster::TrainMemberId from, cluster::Epoch epoch, uint64_t step, PairNode node,
+                             train::GradientSum sum) {
+  std::shared_ptr<train::GradientTree> tree;
+  {
+    const std::lock_guard lock(mutex_);
+    if (machine_.epoch() != epoch || dealt_.epoch != epoch || dealt_.step != step) return;
+    tree = tree_;
+  }
+  {
+    const Timed timed(times_.reduce);
+    tree->finish(node, std::move(sum), adding_);
+  }
+  const std::lock_guard lock(mutex_);
+  machine_.gradients_taken(from, epoch, step, node);
+  moved();
+}
+
+void MemberRunner::perform(const cluster::ReportReady& action) {
+  trainer_.set_step_count(step());
+  options_.report(cluster::TrainingReady{action.epoch});
+}
+
+void MemberRunner::perform(const cluster::ComputeLeaves& action) {
+  MemberInputs inputs;
+  cluster::DealtStep dealt;
+  cluster::TrainPlan plan;
+  bool current = false;
+  {
+    const std::lock_guard lock(mutex_);
+    current = dealt_.epoch == action.epoch && dealt_.step == action.step && machine_.epoch() == action.epoch;
+    if (current) {
+      inputs = inputs_;
+      dealt = dealt_;
+      plan = machine_.plan();
+    }
+  }
+  cluster::LeavesDone done{.epoch = action.epoch, .step = action.step};
+  train::LeafSums sums;
+  if (current && !action.range.empty()) {
+    BF_CHECK(inputs.batches.size() == action.range.size()) << inputs.batches.size() << " micro-batches";
+    const Timed timed(done.times.compute);
+    trainer_.set_step_count(action.step);
+    sums = trainer_.leaves({.micro_batches = action.leaves, .targets = dealt.targets}, action.range.begin,
+                           inputs.batches);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    times_.compute += done.times.compute;
+    machine_.computed(action.epoch, action.step);
+    moved();
+  }
+  if (!current) return;
+  for (const train::LeafReport& report : sums.reports) done.leaves.push_back({report.loss, report.correct});
+  for (const cluster::OwnedShard& shard : plan.shards) {
+    const size_t offset = trainer_.layout().shard_offset(shard_of(shard));
+    const size_t bytes = trainer_.layout().shard_floats(shard_of(shard)) * sizeof(float);
+    for (const auto& [node, sum] : sums.subtrees) {
+      if (shard.owner == options_.id) {
+        {
+          const std::lock_guard lock(mutex_);
+          if (machine_.gradients(options_.id, action.epoch, action.step, node) != Arrival::kTake) continue;
+        }
+        add_piece(options_.id, action.epoch, action.step, node, {sum.memory, sum.values + offset});
+        continue;
+      }
+      const Timed timed(times_.send);
+      const std::span<const std::byte> piece(reinterpret_cast<const std::byte*>(sum.values + offset), bytes);
+      options_.send_values(
+          shard.owner, action.epoch, action.step,
+          {.what = TrainValues::kGradients, .node = node, .begin = shard.begin, .end = shard.end},
+          {&piece, 1});
+    }
+  }
+  const cluster::TrainTimes all = times();
+  done.times = {.compute = done.times.compute,
+                .send = all.send,
+                .reduce = all.reduce,
+                .update = all.update,
+                .wait = all.wait};
+  options_.report(done);
+}
+
+void MemberRunner::perform(const cluster::ReduceShard& action) {
+  std::shared_ptr<train::GradientTree> tree;
+  train::Shard shard;
+  {
+    const std::lock_guard lock(mutex_);
+    if (machine_.epoch() != action.epoch || dealt_.step != action.step) return;
+    tree = tree_;
+    shard = shard_of(*machine_.shard());
+  }
+  {
+    const Timed timed(times_.reduce);
+    sum_ = tree->result();
+    squares_ = trainer_.squares(shard, sum_.values);
+  }
+  const std::lock_guard lock(mutex_);
+  machine_.reduced(action.epoch, action.step);
+  moved();
+}
+
+void MemberRunner::perform(const cluster::ReportPrepared& action) {
+  options_.report(cluster::StepPrepared{action.epoch, action.step, squares_});
+}
+
+void MemberRunner::perform(const cluster::UpdateShard& action) {
+  double norm = 0;
+  size_t leaves = 0;
+  std::optional<train::Shard> shard;
+  {
+    const std::lock_guard lock(mutex_);
+    if (machine_.epoch() == action.epoch && dealt_.step == action.step) {
+      norm = norm_;
+      leaves = dealt_.deal.back().leaves.end;
+      shard = shard_of(*machine_.shard());
+    }
+  }
+  if (shard) {
+    const Timed timed(times_.update);
+    trainer_.set_step_count(action.step);
+    trainer_.update(*shard, sum_.values, norm, leaves);
+  }
+  sum_ = {};
+  const std::lock_guard lock(mutex_);
+  machine_.updated(action.epoch, action.step);
+  moved();
+}
+
+void MemberRunner::perform(const cluster::SendShard& action) {
+  const cluster::TrainPlan plan = current_plan();
+  const cluster::OwnedShard* own = plan.shard_of(options_.id);
+  if (plan.epoch != action.epoch || own == nullptr) return;
+  const Timed timed(times_.send);
+  const auto pieces = weight_pieces(shard_of(*own));
+  for (const cluster::TrainPlan::Member& member : plan.members)
+    if (member.id != options_.id)
+      options_.send_values(member.id, action.epoch, action.step,
+                           {.what = TrainValues::kWeights, .begin = own->begin, .end = own->end},
+                           const_pieces(pieces));
+}
+
+void MemberRunner::perform(const cluster::StepComplete& action) {
+  trainer_.set_step_count(action.step);
+  if (options_.on_complete) options_.on_complete(action.epoch, action.step);
+}
+
+void MemberRunner::perform(const cluster::ReportState& action) {
+  const cluster::TrainPlan plan = current_plan();
+  if (plan.epoch != action.epoch) return;
+  const cluster::OwnedShard* own = plan.shard_of(options_.id);
+  if (own != nullptr && options_.id != cluster::kTrainLeader)
+    options_.send_values(cluster::kTrainLeader, action.epoch, action.step,
+                         {.what = TrainValues::kMoments, .begin = own->begin, .end = own->end},
+                         const_pieces(moment_pieces(shard_of(*own))));
+  options_.report(cluster::TrainStateReport{action.epoch, action.step, parameters_hash(trainer_)});
+}
+
+}  // namespace butterfly::runtime

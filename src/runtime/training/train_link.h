@@ -1,0 +1,54 @@
+// A link of a training job: messages, and values that are sent from where they lie and received in place.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cluster/training/train_message.h"
+#include "cluster/transport/link.h"
+#include "tensor/pooled_array.h"
+
+namespace butterfly::runtime {
+
+using ConstPieces = std::span<const std::span<const std::byte>>;
+using Pieces = std::span<const std::span<std::byte>>;
+
+// Sends may come from several threads; one thread receives. After an error the link is closed.
+class TrainLink {
+ public:
+  // A peer that takes nothing for so long is lost. Health notices earlier, and closes.
+  static constexpr Duration kSendMax = std::chrono::minutes(5);
+  static constexpr Duration kPartMax = std::chrono::minutes(5);  // for one piece of values
+
+  explicit TrainLink(std::unique_ptr<cluster::Link> link) : link_(std::move(link)) {}
+
+  const cluster::NodeId& peer() const { return link_->peer(); }
+  Status send(const cluster::ToTrainMember& message);
+  Status send(const cluster::ToTrainLead& message);
+  Status send(const cluster::PeerGreeting& greeting);
+  Status send_values(cluster::Epoch epoch, uint64_t step, const cluster::ValuesHead& head,
+                     ConstPieces pieces);
+
+  // The next message: its body, or, where values come, what they are; then receive_values() or skip_values()
+  // must follow.
+  struct Incoming {
+    cluster::MessageHead head;
+    PooledArray<std::byte> body;  // of a message
+    cluster::ValuesHead values;   // of values
+    size_t value_bytes = 0;
+    bool is_values = false;
+  };
+  Result<Incoming> receive(Duration timeout);
+  // BF_CHECKs that the pieces have `value_bytes` together.
+  Status receive_values(const Incoming& incoming, Pieces pieces);
+  Status skip_values(const Incoming& incoming);
+
+  void close() { link_->close(); }
+  cluster::LinkCounters counters() const { return link_->counters(); }
+
+ private:
+  Status send_body(std::vector<std::byte> body);
+  const std::unique_ptr<cluster::Link> link_;
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,543 @@
+#include "runtime/training/training_leader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/file_text.h"
+#include "base/log.h"
+#include "base/secret.h"
+#include "runtime/training/member_network.h"
+#include "runtime/training/private_file.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kWatchEvery = std::chrono::milliseconds(100);
+constexpr Duration kAgreeMax = std::chrono::seconds(120);  // until a node has built its network
+constexpr Duration kCallAgain = std::chrono::seconds(1);   // after nobody answered,
+constexpr Duration kAskAgain = std::chrono::seconds(30);   // or after it said no
+constexpr Duration kForever = std::chrono::hours(24 * 365);
+constexpr size_t kModelPart = size_t{64} << 20;
+
+// What members need of the config: nothing that names files.
+std::string member_config(train::TrainConfig config) {
+  config.base_model.clear();
+  config.tokenizer.clear();
+  config.chat_template.clear();
+  config.model.name.clear();
+  config.model.network.clear();
+  config.datasets.clear();
+  config.test_datasets.clear();
+  config.output_dir.clear();
+  return train::config_text(config);
+}
+
+std::vector<std::byte> network_bytes(train::TrainRun& run) {
+  const PrivateFile file("model.gguf");
+  run.task().write_network(file.path());
+  const std::string text = read_text_file(file.path());
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+cluster::TrainLeadConfig lead_config(train::TrainRun& run, cluster::Epoch first_epoch,
+                                     uint64_t snapshot_every, uint64_t shard_bytes_min) {
+  cluster::TrainLeadConfig config;
+  config.step = run.step();
+  config.first_epoch = first_epoch;
+  config.snapshot_every = snapshot_every;
+  config.shard_bytes_min = shard_bytes_min;
+  for (const train::NormBlock& block : run.trainer().layout().blocks())
+    config.block_bytes.push_back(block.count * sizeof(float));
+  return config;
+}
+
+}  // namespace
+
+TrainingLeader::TrainingLeader(Options options)
+    : options_(std::move(options)),
+      run_(*options_.run),
+      trainer_(run_.trainer()),
+      run_number_(std::stoull(random_hex(15), nullptr, 16)),
+      config_(member_config(run_.config())),
+      agreement_(agreement_of(run_.config(), trainer_)),
+      model_(network_bytes(run_)),
+      lead_(lead_config(run_, options_.first_epoch, options_.snapshot_every, options_.shard_bytes_min)) {
+  if (run_.config().update_in_backward)
+    fail(Errc::kInvalidArgument, "update_in_backward: over several nodes gradients are summed first");
+  const train::ItemShape shape = run_.task().data->shape();
+  start_ = {.run = run_number_,
+            .config = config_,
+            .steps = run_.steps(),
+            .model_bytes = model_.size(),
+            .items = static_cast<uint32_t>(run_.config().micro_batch_size),
+            .ids = static_cast<uint32_t>(shape.ids),
+            .values = static_cast<uint32_t>(shape.values),
+            .targets = static_cast<uint32_t>(shape.targets)};
+  runner_ = std::make_unique<MemberRunner>(MemberRunner::Options{
+      .id = cluster::kTrainLeader,
+      .trainer = &trainer_,
+      .report = [this](const cluster::ToTrainLead& report) { handle(cluster::kTrainLeader, report); },
+      .send_values =
+          [this](auto to, auto epoch, auto step, const auto& head, ConstPieces pieces) {
+            if (const auto link = link_of(to)) (void)link->send_values(epoch, step, head, pieces);
+          },
+      .on_complete =
+          [this](cluster::Epoch epoch, uint64_t step) {
+            lead_.complete(epoch, step);
+            act();
+          }});
+  figures_[cluster::kTrainLeader].name = options_.name;
+  act();
+  watcher_ = std::thread([this] { watch(); });
+}
+
+TrainingLeader::~TrainingLeader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (auto& [id, remote] : remotes_) {
+      (void)remote.link->send(cluster::EndTraining{"the run is over"});
+      remote.link->close();
+    }
+    for (auto& [id, link] : calling_) link->close();
+    changed_.notify_all();
+  }
+  runner_->stop();
+  watcher_.join();
+  for (std::thread& caller : callers_) caller.join();
+  for (auto& [id, remote] : remotes_)
+    if (remote.reader.joinable()) remote.reader.join();
+  for (std::thread& reader : ended_) reader.join();
+}
+
+// ---- Nodes come and go ----
+
+void TrainingLeader::watch() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    const std::vector<TrainNode> up = options_.nodes();
+    lock.lock();
+    const TimePoint now = system_now();
+    for (const TrainNode& node : up) {
+      const auto wait = not_before_.find(node.node.key);
+      if (stopping_ || by_key_.contains(node.node.key) || (wait != not_before_.end() && wait->second > now))
+        continue;
+      by_key_[node.node.key] = next_id_++;
+      callers_.emplace_back([this, node] { call(node); });
+    }
+    // Who is dead by its heartbeats may hold a link all the same: stopped, or behind a cable that was cut.
+    for (auto& [id, remote] : remotes_)
+      if (std::ranges::none_of(up,
+                               [&](const TrainNode& node) { return node.node.key == remote.row.node.key; }))
+        remote.link->close();
+    changed_.wait_for(lock, kWatchEvery);
+  }
+}
+
+void TrainingLeader::call(TrainNode node) {
+  cluster::TrainMemberId id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    id = by_key_.at(node.node.key);
+  }
+  const auto give_up = [&](const std::string& why, Duration wait = kCallAgain) {
+    log_info("training: {}: {}", node.node.name, why);
+    const std::lock_guard lock(mutex_);
+    calling_.erase(id);
+    by_key_.erase(node.node.key);
+    not_before_[node.node.key] = system_now() + wait;
+  };
+  auto opened = options_.connect(node.address, node.node.key);
+  if (!opened) return give_up(opened.status().text());
+  const auto link = std::make_shared<TrainLink>(std::move(*opened));
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    calling_[id] = link;
+  }
+  cluster::StartTraining start = start_;
+  start.you = id;
+  Status status = link->send(start);
+  for (size_t at = 0; at < model_.size() && status; at += kModelPart) {
+    const std::span<const std::byte> part =
+        std::span(model_).subspan(at, std::min(kModelPart, model_.size() - at));
+    status = link->send_values(0, 0, {.what = cluster::TrainValues::kModel}, {&part, 1});
+  }
+  if (!status) return give_up(status.text());
+  const auto answer = link->receive(kAgreeMax);
+  if (!answer) return give_up(answer.status().text());
+  const auto message = cluster::decode_to_train_lead(answer->body);
+  const auto* agreed =
+      message && !answer->is_values ? std::get_if<cluster::TrainingAgreed>(&*message) : nullptr;
+  if (agreed == nullptr) {
+    const auto* failed = message ? std::get_if<cluster::TrainingFailed>(&*message) : nullptr;
+    return give_up(failed != nullptr ? failed->why : "its answer is none", kAskAgain);
+  }
+  if (agreed->agreement != agreement_) {
+    (void)link->send(cluster::EndTraining{"names, shapes or types of parameters differ from the leader's"});
+    return give_up("names, shapes or types of its parameters differ from the leader's", kAskAgain);
+  }
+  runner_->post(
+      [this, row = cluster::TrainPlan::Member{id, node.node, agreed->address}, link] { joined(row, link); });
+}
+
+void TrainingLeader::joined(cluster::TrainPlan::Member row, std::shared_ptr<TrainLink> link) {
+  {
+    const std::lock_guard lock(mutex_);
+    calling_.erase(row.id);
+    if (stopping_) return;
+    Remote& remote = remotes_[row.id];
+    remote.row = row;
+    remote.link = link;
+    remote.reader = std::thread([this, id = row.id, link] { read(id, link); });
+    figures_[row.id] = {.id = row.id, .name = row.node.name};
+  }
+  say(fmt::format("{} takes part from the next step on", row.node.name));
+  lead_.join(row, 1);
+  act();
+}
+
+void TrainingLeader::lost(cluster::TrainMemberId id, const std::string& why) {
+  std::string name;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = remotes_.find(id);
+    if (found == remotes_.end()) return;
+    found->second.link->close();
+    name = found->second.row.node.name;
+    by_key_.erase(found->second.row.node.key);
+    ended_.push_back(std::move(found->second.reader));
+    remotes_.erase(found);
+  }
+  say(fmt::format("{} is lost at step {}: {}", name, lead_.step(), why));
+  lead_.lose(id);
+  act();
+}
+
+void TrainingLeader::read(cluster::TrainMemberId id, const std::shared_ptr<TrainLink>& link) {
+  Status status;
+  while (status.ok()) {
+    auto incoming = link->receive(kForever);
+    if (!incoming) {
+      status = incoming.status();
+    } else if (incoming->is_values && incoming->values.what == cluster::TrainValues::kMoments) {
+      status = receive_moments(*link, id, *incoming);
+    } else if (incoming->is_values) {
+      status = runner_->receive(*link, id, *incoming);
+    } else {
+      auto message = cluster::decode_to_train_lead(incoming->body);
+      if (!message) {
+        status = message.status();
+      } else {
+        runner_->post([this, id, report = std::move(*message)] { handle(id, report); });
+      }
+    }
+  }
+  link->close();
+  runner_->post([this, id, why = status.text()] { lost(id, why); });
+}
+
+// Not in place: the optimizer's arrays of this process may be in use by then.
+Status TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemberId from,
+                                       const TrainLink::Incoming& incoming) {
+  const cluster::TrainPlan plan = runner_->current_plan();
+  const cluster::OwnedShard* shard = plan.shard_of(from);
+  size_t bytes = 0;
+  if (shard != nullptr && plan.epoch == incoming.head.epoch && shard->begin == incoming.values.begin &&
+      shard->end == incoming.values.end)
+    for (const auto& piece : moment_pieces(trainer_, shard_of(*shard))) bytes += piece.size();
+  if (plan.epoch > incoming.head.epoch) return link.skip_values(incoming);
+  if (bytes == 0 || bytes != incoming.value_bytes)
+    return {Errc::kCorrupt, fmt::format("[training] {}: moments of {} bytes for blocks {} to {}, expected {}",
+                                        link.peer().name, incoming.value_bytes, incoming.values.begin,
+                                        incoming.values.end, bytes)};
+  std::vector<std::byte> moments(incoming.value_bytes);
+  const std::span<std::byte> piece(moments);
+  if (Status status = link.receive_values(incoming, {&piece, 1}); !status) return status;
+  runner_->post([this, from, epoch = incoming.head.epoch, moments = std::move(moments)]() mutable {
+    if (lead_.epoch() == epoch) gathered_[from] = std::move(moments);
+  });
+  return {};
+}
+
+std::shared_ptr<TrainLink> TrainingLeader::link_of(cluster::TrainMemberId id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = remotes_.find(id);
+  return found == remotes_.end() ? nullptr : found->second.link;
+}
+
+// ---- Steps ----
+
+void TrainingLeader::pump() {
+  while (!lead_.idle()) runner_->run_one(std::chrono::seconds(1));
+}
+
+void TrainingLeader::wait_for_nodes() {
+  if (begun_) return;
+  begun_ = true;
+  const Deadline deadline(SystemClock::instance(), options_.nodes_wait);
+  while (lead_.size() < options_.nodes_wanted + 1 && !deadline.expired())
+    runner_->run_one(std::min<Duration>(kWatchEvery, deadline.remaining()));
+  if (lead_.size() < options_.nodes_wanted + 1)
+    say(fmt::format("begins with {} of {} nodes; the others take part when they come", lead_.size(),
+                    options_.nodes_wanted + 1));
+}
+
+train::StepReport TrainingLeader::step(std::span<const train::MicroBatch> batches) {
+  wait_for_nodes();
+  const TimePoint start = system_now();
+  current_step_ = trainer_.step_count();
+  current_ = batches;
+  const train::StepShape shape = train::step_shape(batches);
+  const double lr = trainer_.rate();
+  if (batches.size() < lead_.size() && current_step_ == run_.step())
+    log_debug(
+        "training: {} micro-batches for {} nodes: some have none; gradient_accumulation_steps gives more",
+        batches.size(), lead_.size());
+  lead_.run_until(current_step_ + 1, batches.size());
+  act();
+  pump();
+  train::StepReport report = train::step_report(shape, reports_);
+  report.grad_norm = norm_;
+  report.lr = lr;
+  report.seconds = seconds_of(system_now() - start);
+  report.utilisation = compute_seconds_ / (report.seconds * static_cast<double>(lead_.size()));
+  return report;
+}
+
+void TrainingLeader::gather_state() {
+  lead_.want_state();
+  act();
+  pump();
+}
+
+void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainLead& report) {
+  if (const auto* ready = std::get_if<cluster::TrainingReady>(&report)) {
+    lead_.ready(from, ready->epoch);
+  } else if (const auto* done = std::get_if<cluster::LeavesDone>(&report)) {
+    LeafRange range;
+    for (const cluster::DealtLeaves& dealt : deal_)
+      if (dealt.member == from) range = dealt.leaves;
+    if (done->epoch == lead_.epoch() && done->step == lead_.step()) {
+      if (done->leaves.size() != range.size()) {
+        if (const auto link = link_of(from)) link->close();
+        return;
+      }
+      for (size_t i = 0; i < range.size(); ++i)
+        reports_[range.begin + i] = {.loss = done->leaves[i].loss, .correct = done->leaves[i].correct};
+      compute_seconds_ += done->times.compute;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      TrainMemberReport& figures = figures_[from];
+      figures.leaves += done->leaves.size();
+      const double compute = figures.times.compute + done->times.compute;
+      figures.times = done->times;
+      figures.times.compute = compute;
+    }
+    lead_.leaves_done(from, done->epoch, done->step, done->times.compute);
+  } else if (const auto* prepared = std::get_if<cluster::StepPrepared>(&report)) {
+    const cluster::OwnedShard* shard = lead_.plan().shard_of(from);
+    if (prepared->epoch == lead_.epoch() && shard != nullptr) {
+      if (prepared->squares.size() != shard->end - shard->begin) {
+        if (const auto link = link_of(from)) link->close();
+        return;
+      }
+      squares_[from] = prepared->squares;
+    }
+    lead_.prepared(from, prepared->epoch, prepared->step);
+  } else if (const auto* state = std::get_if<cluster::TrainStateReport>(&report)) {
+    lead_.state_report(from, state->epoch, state->step, state->hash);
+  } else if (const auto* failed = std::get_if<cluster::TrainingFailed>(&report)) {
+    lost(from, failed->why);
+    return;
+  }
+  act();
+}
+
+void TrainingLeader::act() {
+  for (const cluster::TrainLeadAction& action : lead_.take_actions())
+    std::visit([this](const auto& it) { perform(it); }, action);
+}
+
+void TrainingLeader::restore(const cluster::TrainPlan& plan) {
+  BF_CHECK(snapshot_.step == plan.step)
+      << "snapshot of step " << snapshot_.step << ", epoch of " << plan.step;
+  const train::ParameterLayout& layout = trainer_.layout();
+  if (plan.weights_come)
+    for (size_t i = 0; i < layout.size(); ++i)
+      std::memcpy(layout.parameter(i).value.raw(), snapshot_.weights[i].data(), snapshot_.weights[i].size());
+  if (plan.moments_come) {
+    size_t i = 0;
+    for (const train::StateArray& array : trainer_.optimizer_state())
+      std::memcpy(array.bytes.data(), snapshot_.moments[i++].data(), array.bytes.size());
+  }
+}
+
+void TrainingLeader::perform(const cluster::BeginEpoch& action) {
+  if (action.from_snapshot && action.plan.epoch > options_.first_epoch)
+    say(fmt::format("goes on from step {}, {} nodes", action.plan.step, action.plan.members.size()));
+  const train::ParameterLayout& layout = trainer_.layout();
+  // Others first: they may take a while, and nothing here depends on them.
+  for (const cluster::TrainPlan::Member& member : action.plan.members) {
+    if (member.id == cluster::kTrainLeader) continue;
+    cluster::NewTrainPlan message{action.plan};
+    message.plan.weights_come = action.weights_for.contains(member.id);
+    message.plan.moments_come = action.moments_for.contains(member.id);
+    const auto link = link_of(member.id);
+    if (link == nullptr || !link->send(message)) continue;
+    const cluster::Epoch epoch = action.plan.epoch;
+    if (message.plan.weights_come) {
+      std::vector<std::span<const std::byte>> pieces(snapshot_.weights.begin(), snapshot_.weights.end());
+      (void)link->send_values(epoch, action.plan.step, {.what = cluster::TrainValues::kWeights, .all = true},
+                              pieces);
+    }
+    if (message.plan.moments_come) {
+      const train::Shard shard = shard_of(*action.plan.shard_of(member.id));
+      std::vector<std::span<const std::byte>> pieces;
+      for (const std::vector<std::byte>& array : snapshot_.moments) {
+        const size_t element = array.size() / layout.total();
+        pieces.push_back(std::span(array).subspan(layout.shard_offset(shard) * element,
+                                                  layout.shard_floats(shard) * element));
+      }
+      (void)link->send_values(epoch, action.plan.step,
+                              {.what = cluster::TrainValues::kMoments,
+                               .begin = static_cast<uint32_t>(shard.begin),
+                               .end = static_cast<uint32_t>(shard.end)},
+                              pieces);
+    }
+  }
+  cluster::TrainPlan own = action.plan;
+  own.weights_come = action.weights_for.contains(cluster::kTrainLeader);
+  own.moments_come = action.moments_for.contains(cluster::kTrainLeader);
+  runner_->plan(own);
+  if (own.weights_come || own.moments_come) runner_->load_state(own, [this, own] { restore(own); });
+  runner_->peers_linked(own.epoch);
+}
+
+std::span<const train::MicroBatch> TrainingLeader::batches_of(uint64_t step) {
+  if (step == current_step_) return current_;
+  run_.fill_batch(step, again_);
+  again_parts_ = run_.cut(again_);
+  return again_parts_;
+}
+
+void TrainingLeader::send_inputs(TrainLink& link, cluster::Epoch epoch, uint64_t step,
+                                 std::span<const train::MicroBatch> batches) {
+  std::vector<std::span<const std::byte>> pieces;
+  for (const train::MicroBatch& batch : batches) {
+    pieces.push_back(std::as_bytes(batch.tokens));
+    pieces.push_back(std::as_bytes(batch.pixels));
+    pieces.push_back(std::as_bytes(batch.targets));
+  }
+  (void)link.send_values(epoch, step, {.what = cluster::TrainValues::kInputs}, pieces);
+}
+
+void TrainingLeader::perform(const cluster::DealStep& action) {
+  const std::span<const train::MicroBatch> batches = batches_of(action.step);
+  deal_ = action.deal;
+  reports_.assign(batches.size(), {});
+  squares_.clear();
+  compute_seconds_ = 0;
+  const cluster::DealtStep message{.epoch = action.epoch,
+                                   .step = action.step,
+                                   .targets = train::step_shape(batches).targets,
+                                   .deal = action.deal};
+  MemberInputs own;
+  for (const cluster::DealtLeaves& dealt : action.deal) {
+    const auto part = batches.subspan(dealt.leaves.begin, dealt.leaves.size());
+    if (dealt.member == cluster::kTrainLeader) {
+      own.batches.assign(part.begin(), part.end());
+      continue;
+    }
+    const auto link = link_of(dealt.member);
+    if (link != nullptr && link->send(message) && !part.empty())
+      send_inputs(*link, action.epoch, action.step, part);
+  }
+  runner_->deal(message, std::move(own));
+}
+
+void TrainingLeader::perform(const cluster::CommitStep& action) {
+  std::vector<float> squares;
+  for (const cluster::OwnedShard& shard : lead_.plan().shards) {
+    const std::vector<float>& part = squares_.at(shard.owner);
+    squares.insert(squares.end(), part.begin(), part.end());
+  }
+  norm_ = trainer_.norm(squares);
+  const cluster::CommitDealtStep commit{action.epoch, action.step, norm_};
+  for (const cluster::OwnedShard& shard : lead_.plan().shards) {
+    if (shard.owner == cluster::kTrainLeader) continue;
+    if (const auto link = link_of(shard.owner)) (void)link->send(commit);
+  }
+  runner_->commit(commit);
+}
+
+void TrainingLeader::perform(const cluster::GatherState& action) {
+  gathered_.clear();
+  const cluster::GatherTrainState gather{action.epoch, action.step};
+  for (const cluster::TrainPlan::Member& member : lead_.plan().members) {
+    if (member.id == cluster::kTrainLeader) continue;
+    if (const auto link = link_of(member.id)) (void)link->send(gather);
+  }
+  runner_->gather(gather);
+}
+
+// What others own comes from what they sent; the rest is here. Then Trainer::state() is whole too.
+void TrainingLeader::perform(const cluster::KeepSnapshot& action) {
+  const train::ParameterLayout& layout = trainer_.layout();
+  for (const cluster::OwnedShard& shard : action.shards) {
+    const auto found = gathered_.find(shard.owner);
+    if (found == gathered_.end()) continue;
+    const std::byte* at = found->second.data();
+    for (const auto& piece : moment_pieces(trainer_, shard_of(shard))) {
+      std::memcpy(piece.data(), at, piece.size());
+      at += piece.size();
+    }
+  }
+  gathered_.clear();
+  snapshot_.step = action.step;
+  snapshot_.weights.resize(layout.size());
+  for (size_t i = 0; i < layout.size(); ++i) {
+    const std::byte* values = layout.parameter(i).value.raw();
+    snapshot_.weights[i].assign(values, values + layout.count(i) * sizeof(float));
+  }
+  snapshot_.moments.clear();
+  for (const train::StateArray& array : trainer_.optimizer_state())
+    snapshot_.moments.emplace_back(array.bytes.begin(), array.bytes.end());
+}
+
+void TrainingLeader::perform(const cluster::DropMember& action) {
+  const auto link = link_of(action.member);
+  if (link == nullptr) return;
+  say(fmt::format("{} is dropped: {}", link->peer().name, action.why));
+  (void)link->send(cluster::EndTraining{action.why});
+  link->close();
+}
+
+TrainingReport TrainingLeader::report() const {
+  TrainingReport report;
+  report.steps = lead_.step();
+  report.counters = lead_.counters();
+  report.plan = lead_.plan();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, figures] : figures_) {
+    TrainMemberReport row = figures;
+    row.speed = lead_.speed(id);
+    const auto remote = remotes_.find(id);
+    if (remote != remotes_.end()) {
+      const cluster::LinkCounters counters = remote->second.link->counters();
+      row.bytes_sent = counters.bytes_received;  // the link's other end is this one
+      row.bytes_received = counters.bytes_sent;
+    }
+    report.members.push_back(std::move(row));
+  }
+  return report;
+}
+
+}  // namespace butterfly::runtime

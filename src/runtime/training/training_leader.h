@@ -1,0 +1,142 @@
+// The leader of a training job: carries out the steps of a run on this process and on nodes of the cluster.
+#pragma once
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster/training/train_lead.h"
+#include "runtime/training/member_runner.h"
+#include "runtime/training/train_node.h"
+#include "train/train_run.h"
+
+namespace butterfly::runtime {
+
+// What one member did, as far as is known.
+struct TrainMemberReport {
+  cluster::TrainMemberId id = 0;
+  std::string name = {};
+  uint64_t leaves = 0;  // micro-batches in all, of steps that count and of those that were done again
+  double speed = 0;     // micro-batches per second while it computes
+  cluster::TrainTimes times = {};
+  uint64_t bytes_sent = 0, bytes_received = 0;  // over the link to the leader, as the leader sees it
+};
+
+struct TrainingReport {
+  uint64_t steps = 0;
+  cluster::TrainLeadCounters counters;
+  std::vector<TrainMemberReport> members;
+  cluster::TrainPlan plan;
+};
+
+// step() and gather_state() are of one thread, on which this process computes its part too. Nodes come and go
+// at any time: a thread watches `nodes`, and calls those who are new. Throws Error where the run cannot go on
+// at all (a gradient that is not finite); lost nodes are no such thing.
+class TrainingLeader final : public train::StepDriver {
+ public:
+  struct Options {
+    train::TrainRun* run = nullptr;  // borrowed
+    std::string name = "this node";
+    // Who is up now, this node not among them. From the watching thread.
+    std::function<std::vector<TrainNode>()> nodes = {};
+    ConnectPeer connect = {};
+    size_t nodes_wanted = 0;                         // the first step waits for so many others,
+    Duration nodes_wait = std::chrono::seconds(30);  // but not longer than this
+    cluster::Epoch first_epoch = 1;
+    uint64_t snapshot_every = 20;
+    uint64_t shard_bytes_min = 256 << 10;
+    std::function<void(const std::string& line)> say = {};  // for people; may be null
+  };
+  explicit TrainingLeader(Options options);
+  ~TrainingLeader() override;
+
+  train::StepReport step(std::span<const train::MicroBatch> batches) override;
+  void gather_state() override;
+  TrainingReport report() const;
+
+ private:
+  struct Remote {
+    cluster::TrainPlan::Member row;
+    std::shared_ptr<TrainLink> link;
+    std::thread reader;
+  };
+  struct Snapshot {
+    uint64_t step = 0;
+    std::vector<std::vector<std::byte>> weights;  // by parameter
+    std::vector<std::vector<std::byte>> moments;  // by array of the optimizer, whole
+  };
+
+  // The watching thread, and those who call nodes.
+  void watch();
+  void call(TrainNode node);
+  void read(cluster::TrainMemberId id, const std::shared_ptr<TrainLink>& link);
+  Status receive_moments(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
+
+  // The computing thread.
+  void wait_for_nodes();
+  void pump();
+  void joined(cluster::TrainPlan::Member row, std::shared_ptr<TrainLink> link);
+  void lost(cluster::TrainMemberId id, const std::string& why);
+  void handle(cluster::TrainMemberId from, const cluster::ToTrainLead& report);
+  void act();
+  void perform(const cluster::BeginEpoch& action);
+  void perform(const cluster::DealStep& action);
+  void perform(const cluster::CommitStep& action);
+  void perform(const cluster::GatherState& action);
+  void perform(const cluster::KeepSnapshot& action);
+  void perform(const cluster::DropMember& action);
+  void restore(const cluster::TrainPlan& plan);
+  // The micro-batches of a step; of an earlier one they are made again.
+  std::span<const train::MicroBatch> batches_of(uint64_t step);
+  void send_inputs(TrainLink& link, cluster::Epoch epoch, uint64_t step,
+                   std::span<const train::MicroBatch> batches);
+  std::shared_ptr<TrainLink> link_of(cluster::TrainMemberId id);
+  void say(const std::string& line) const {
+    if (options_.say) options_.say(line);
+  }
+
+  const Options options_;
+  train::TrainRun& run_;
+  train::Trainer& trainer_;
+  const uint64_t run_number_;
+  std::string config_;  // lines for members
+  std::string agreement_;
+  std::vector<std::byte> model_;  // the file that members get
+  cluster::StartTraining start_;
+
+  cluster::TrainLead lead_;
+  std::unique_ptr<MemberRunner> runner_;
+  bool begun_ = false;
+  Snapshot snapshot_;
+  std::map<cluster::TrainMemberId, std::vector<std::byte>> gathered_;  // moments of owners, as they were sent
+  // Of the step that is asked for.
+  uint64_t current_step_ = 0;
+  std::span<const train::MicroBatch> current_;
+  train::Batch again_;  // of an earlier one
+  std::vector<train::MicroBatch> again_parts_;
+  std::vector<cluster::DealtLeaves> deal_;
+  std::vector<train::LeafReport> reports_;
+  std::map<cluster::TrainMemberId, std::vector<float>> squares_;
+  double norm_ = 0;
+  double compute_seconds_ = 0;  // of all members in this step
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::map<cluster::TrainMemberId, Remote> remotes_;
+  std::map<std::string, cluster::TrainMemberId> by_key_;  // called, or members
+  std::map<std::string, TimePoint> not_before_;           // keys that refused, or failed
+  std::map<cluster::TrainMemberId, TrainMemberReport> figures_;
+  cluster::TrainMemberId next_id_ = 1;
+  std::list<std::thread> callers_;
+  std::map<cluster::TrainMemberId, std::shared_ptr<TrainLink>> calling_;  // until they agreed
+  std::vector<std::thread> ended_;                                        // readers of members that are gone
+  std::thread watcher_;
+};
+
+}  // namespace butterfly::runtime

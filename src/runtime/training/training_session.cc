@@ -1,0 +1,302 @@
+#include "runtime/training/training_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cluster/member/control_message.h"
+#include "runtime/training/private_file.h"
+
+namespace butterfly::runtime {
+namespace {
+
+constexpr Duration kForever = std::chrono::hours(24 * 365);  // the leader's health is the node's business
+constexpr Duration kLook = std::chrono::milliseconds(200);
+// A link between members that ended while neither of them was lost: the leader is told after this, for it
+// knows of dead ones by itself, and earlier.
+constexpr Duration kBrokenMax = std::chrono::seconds(5);
+
+}  // namespace
+
+TrainingSession::TrainingSession(Options options) : options_(std::move(options)) {}
+
+TrainingSession::~TrainingSession() { stop(); }
+
+void TrainingSession::stop() {
+  options_.leader->close();
+  const std::lock_guard lock(mutex_);
+  ending_ = true;
+  for (const auto& [id, link] : peers_) link->close();
+  if (runner_ != nullptr) runner_->stop();
+  changed_.notify_all();
+}
+
+void TrainingSession::receive_model(const std::filesystem::path& path) {
+  std::ofstream out(path, std::ios::binary);
+  for (uint64_t left = options_.start.model_bytes; left > 0;) {
+    const auto incoming = options_.leader->receive(TrainLink::kPartMax);
+    if (!incoming) incoming.status().or_throw();
+    if (!incoming->is_values || incoming->values.what != cluster::TrainValues::kModel ||
+        incoming->value_bytes == 0 || incoming->value_bytes > left)
+      butterfly::fail(Errc::kCorrupt, "[training] {}: expected {} bytes of the model, found another message",
+                      options_.leader->peer().name, left);
+    PooledArray<std::byte> part(incoming->value_bytes);
+    const std::span<std::byte> piece(part.data(), part.size());
+    options_.leader->receive_values(*incoming, {&piece, 1}).or_throw();
+    out.write(reinterpret_cast<const char*>(part.data()), static_cast<std::streamsize>(part.size()));
+    left -= part.size();
+  }
+  out.close();
+  if (!out) butterfly::fail(Errc::kIo, "{}: cannot be written", path.string());
+}
+
+std::string TrainingSession::run() {
+  std::string why;
+  std::thread computing, linking;
+  try {
+    {
+      const PrivateFile model("model.gguf");
+      receive_model(model.path());
+      member_ = open_member(options_.start.config, options_.start.steps, model.path(), options_.threads);
+    }
+    const train::TrainConfig config = train::config_of_text(options_.start.config);
+    {
+      const std::lock_guard lock(mutex_);
+      runner_ = std::make_unique<MemberRunner>(MemberRunner::Options{
+          .id = options_.start.you,
+          .trainer = member_.trainer.get(),
+          .report = [this](const cluster::ToTrainLead& report) { (void)options_.leader->send(report); },
+          .send_values = [this](auto to, auto epoch, auto step, const auto& head,
+                                ConstPieces pieces) { send_values(to, epoch, step, head, pieces); },
+          .on_complete = nullptr});
+      if (ending_) runner_->stop();
+    }
+    options_.leader->send(cluster::TrainingAgreed{agreement_of(config, *member_.trainer), options_.address})
+        .or_throw();
+    computing = std::thread([this] { compute(); });
+    linking = std::thread([this] { keep_linked(); });
+    why = obey();
+  } catch (const Error& error) {
+    why = error.what();
+    fail(why);
+  }
+  stop();
+  if (computing.joinable()) computing.join();
+  if (linking.joinable()) linking.join();
+  std::vector<std::thread> readers;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return serving_ == 0; });
+    readers.swap(readers_);
+  }
+  for (std::thread& reader : readers) reader.join();
+  return why;
+}
+
+std::string TrainingSession::obey() {
+  for (;;) {
+    auto incoming = options_.leader->receive(kForever);
+    if (!incoming) return incoming.status().text();
+    if (incoming->is_values) {
+      if (Status status = runner_->receive(*options_.leader, cluster::kTrainLeader, *incoming); !status)
+        return status.text();
+      continue;
+    }
+    const auto message = cluster::decode_to_train_member(incoming->body);
+    if (!message) return message.status().text();
+    if (const auto* plan = std::get_if<cluster::NewTrainPlan>(&*message)) {
+      on_plan(plan->plan);
+    } else if (const auto* dealt = std::get_if<cluster::DealtStep>(&*message)) {
+      if (Status status = on_deal(*dealt); !status) return status.text();
+    } else if (const auto* commit = std::get_if<cluster::CommitDealtStep>(&*message)) {
+      runner_->commit(*commit);
+    } else if (const auto* gather = std::get_if<cluster::GatherTrainState>(&*message)) {
+      runner_->gather(*gather);
+    } else if (const auto* end = std::get_if<cluster::EndTraining>(&*message)) {
+      return end->why;
+    } else {
+      return "the leader began a second job on one link";
+    }
+  }
+}
+
+// Inputs lie one micro-batch behind the other: ids, values, targets of each.
+Status TrainingSession::on_deal(const cluster::DealtStep& dealt) {
+  LeafRange own;
+  for (const cluster::DealtLeaves& row : dealt.deal)
+    if (row.member == options_.start.you) own = row.leaves;
+  MemberInputs inputs;
+  if (!own.empty()) {
+    const cluster::StartTraining& s = options_.start;
+    const size_t leaf = size_t{s.items} * (size_t{s.ids} + s.values + s.targets) * sizeof(int32_t);
+    const auto incoming = options_.leader->receive(TrainLink::kPartMax);
+    if (!incoming) return incoming.status();
+    if (!incoming->is_values || incoming->values.what != cluster::TrainValues::kInputs ||
+        incoming->value_bytes != own.size() * leaf)
+      return {Errc::kCorrupt,
+              fmt::format("[training] {}: expected inputs of {} bytes, found {} of {}",
+                          options_.leader->peer().name, own.size() * leaf,
+                          incoming->is_values ? "values" : "a message", incoming->value_bytes)};
+    auto memory = std::make_shared<PooledArray<std::byte>>(incoming->value_bytes);
+    const std::span<std::byte> piece(memory->data(), memory->size());
+    if (Status status = options_.leader->receive_values(*incoming, {&piece, 1}); !status) return status;
+    const std::byte* at = memory->data();
+    const auto take = [&]<typename T>(size_t count, std::span<const T>& into) {
+      into = {reinterpret_cast<const T*>(at), count};
+      at += count * sizeof(T);
+    };
+    for (size_t i = 0; i < own.size(); ++i) {
+      train::MicroBatch& batch = inputs.batches.emplace_back();
+      take(size_t{s.items} * s.ids, batch.tokens);
+      take(size_t{s.items} * s.values, batch.pixels);
+      take(size_t{s.items} * s.targets, batch.targets);
+    }
+    inputs.keep = std::move(memory);
+  }
+  runner_->deal(dealt, std::move(inputs));
+  return {};
+}
+
+void TrainingSession::compute() {
+  try {
+    while (!runner_->stopped()) runner_->run_one(kLook);
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
+}
+
+void TrainingSession::fail(const std::string& why) {
+  log_warn("training: {}", why);
+  (void)options_.leader->send(cluster::TrainingFailed{cluster::shorten(why)});
+  options_.leader->close();
+}
+
+// ---- Links between members ----
+
+// Values go to owners, and from them to all.
+bool TrainingSession::needs_link(const cluster::TrainPlan& plan, cluster::TrainMemberId other) const {
+  const cluster::TrainMemberId own = options_.start.you;
+  return other != own && other != cluster::kTrainLeader &&
+         (plan.shard_of(other) != nullptr || plan.shard_of(own) != nullptr);
+}
+
+void TrainingSession::on_plan(const cluster::TrainPlan& plan) {
+  runner_->plan(plan);
+  const std::lock_guard lock(mutex_);
+  plan_ = plan;
+  broken_at_.reset();
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    const auto next = std::next(it);
+    if (plan.find(it->first) == nullptr) {
+      it->second->close();
+      peers_.erase(it);
+    }
+    it = next;
+  }
+  changed_.notify_all();
+}
+
+// Of two members the one with the larger number calls.
+void TrainingSession::keep_linked() {
+  cluster::Epoch told = 0;
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    const cluster::TrainPlan plan = plan_;
+    bool all = true;
+    for (const cluster::TrainPlan::Member& member : plan.members) {
+      if (ending_ || !needs_link(plan, member.id) || peers_.contains(member.id)) continue;
+      all = false;
+      if (member.id > options_.start.you || broken_at_) continue;
+      lock.unlock();
+      auto opened = options_.connect(member.address, member.node.key);
+      std::shared_ptr<TrainLink> link;
+      if (opened) {
+        link = std::make_shared<TrainLink>(std::move(*opened));
+        if (!link->send(cluster::PeerGreeting{options_.start.run, options_.start.you, member.id}))
+          link.reset();
+      } else {
+        log_debug("training: {} at {}: {}", member.node.name, member.address, opened.status().text());
+      }
+      lock.lock();
+      if (link == nullptr || ending_ || plan_.find(member.id) == nullptr) continue;
+      peers_[member.id] = link;
+      readers_.emplace_back([this, id = member.id, link] { read_peer(id, link); });
+    }
+    if (plan.epoch != plan_.epoch) continue;
+    if (all && plan.epoch != told && plan.epoch != 0) {
+      told = plan.epoch;
+      lock.unlock();
+      runner_->peers_linked(told);
+      lock.lock();
+      continue;
+    }
+    if (broken_at_ && system_now() - *broken_at_ > kBrokenMax) {
+      lock.unlock();
+      fail("a link to another member ended, and nobody was lost");
+      return;
+    }
+    changed_.wait_for(lock, kLook);
+  }
+}
+
+void TrainingSession::serve_peer(const cluster::PeerGreeting& greeting, std::shared_ptr<TrainLink> link) {
+  {
+    std::unique_lock lock(mutex_);
+    // Its plan may be here before ours.
+    const auto known = [&] { return ending_ || plan_.find(greeting.from) != nullptr; };
+    if (!changed_.wait_for(lock, kBrokenMax, known) || ending_) return;
+    const cluster::TrainPlan::Member* member = plan_.find(greeting.from);
+    if (member->node.key != link->peer().key || greeting.to != options_.start.you) {
+      log_warn("training: {} calls itself member {}, which it is not", link->peer().name, greeting.from);
+      return;
+    }
+    peers_[greeting.from] = link;
+    ++serving_;
+    changed_.notify_all();
+  }
+  read_peer(greeting.from, link);
+  const std::lock_guard lock(mutex_);
+  --serving_;
+  changed_.notify_all();
+}
+
+void TrainingSession::read_peer(cluster::TrainMemberId from, const std::shared_ptr<TrainLink>& link) {
+  Status status;
+  while (status.ok()) {
+    const auto incoming = link->receive(kForever);
+    if (!incoming) {
+      status = incoming.status();
+    } else if (!incoming->is_values) {
+      status = {Errc::kCorrupt, fmt::format("{} sent a message where only values go", link->peer().name)};
+    } else {
+      status = runner_->receive(*link, from, *incoming);
+    }
+  }
+  link->close();
+  if (status.code() == Errc::kCorrupt) log_warn("training: {}", status.text());
+  const std::lock_guard lock(mutex_);
+  const auto found = peers_.find(from);
+  if (found == peers_.end() || found->second != link) return;
+  peers_.erase(found);
+  broken_at_ = system_now();
+  changed_.notify_all();
+}
+
+void TrainingSession::send_values(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
+                                  const cluster::ValuesHead& head, ConstPieces pieces) {
+  std::shared_ptr<TrainLink> link = options_.leader;
+  if (to != cluster::kTrainLeader) {
+    const std::lock_guard lock(mutex_);
+    const auto found = peers_.find(to);
+    if (found == peers_.end()) return;  // it is gone, and the leader knows or will
+    link = found->second;
+  }
+  if (Status status = link->send_values(epoch, step, head, pieces); !status)
+    log_debug("training: {}", status.text());
+}
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,67 @@
+// One training job on one node, from the leader's first message to its last.
+#pragma once
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/training/member_network.h"
+#include "runtime/training/member_runner.h"
+#include "runtime/training/training_worker.h"
+
+namespace butterfly::runtime {
+
+// run() is called on the thread that reads the leader's link; a thread of its own computes, one more links to
+// peers, and each peer's link is read by the thread that calls serve_peer() or was started for it.
+class TrainingSession {
+ public:
+  struct Options {
+    std::shared_ptr<TrainLink> leader = {};
+    cluster::StartTraining start = {};
+    ConnectPeer connect = {};
+    std::string address = {};
+    size_t threads = 0;
+  };
+  explicit TrainingSession(Options options);
+  ~TrainingSession();
+
+  uint64_t run_number() const { return options_.start.run; }
+  // Until the leader ends it, or its link does. Says why.
+  std::string run();
+  // A peer that called: reads its link until it ends.
+  void serve_peer(const cluster::PeerGreeting& greeting, std::shared_ptr<TrainLink> link);
+  // From any thread.
+  void stop();
+
+ private:
+  void receive_model(const std::filesystem::path& path);
+  std::string obey();  // the leader's orders, until the last
+  void on_plan(const cluster::TrainPlan& plan);
+  Status on_deal(const cluster::DealtStep& dealt);
+  void compute();
+  void keep_linked();
+  bool needs_link(const cluster::TrainPlan& plan, cluster::TrainMemberId other) const;
+  void read_peer(cluster::TrainMemberId from, const std::shared_ptr<TrainLink>& link);
+  void send_values(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
+                   const cluster::ValuesHead& head, ConstPieces pieces);
+  void fail(const std::string& why);
+
+  const Options options_;
+  MemberNetwork member_;
+  std::unique_ptr<MemberRunner> runner_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ending_ = false;
+  cluster::TrainPlan plan_;
+  std::map<cluster::TrainMemberId, std::shared_ptr<TrainLink>> peers_;
+  std::optional<TimePoint> broken_at_;  // a link of this epoch ended
+  std::vector<std::thread> readers_;
+  size_t serving_ = 0;  // threads inside serve_peer()
+};
+
+}  // namespace butterfly::runtime

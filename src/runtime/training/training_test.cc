@@ -1,0 +1,290 @@
+// Training runs of several members in one process, over links in memory: the model file of one machine,
+// whoever shared the work, was lost in the middle of it or came later.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/testing/temp_dir.h"
+#include "cluster/transport/inproc.h"
+#include "model/formats/gguf_writer.h"
+#include "runtime/training/training_leader.h"
+#include "runtime/training/training_worker.h"
+#include "train/corpus/corpus.h"
+#include "train/tokenizer/tokenizer_trainer.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using train::RunProgress;
+using train::TrainConfig;
+using train::TrainRun;
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// Nodes that can be reached by name. Of the test's thread, but for up() and connect().
+class TestNodes {
+ public:
+  ~TestNodes() {
+    while (!nodes_.empty()) end(nodes_.begin()->first);
+  }
+
+  void start(const std::string& name) {
+    const cluster::NodeId id{"key-" + name + std::to_string(++lives_), name};
+    auto node = std::make_unique<Node>();
+    node->id = id;
+    node->listener = network_.listen(id, id.key).or_throw();
+    node->worker = std::make_unique<TrainingWorker>(TrainingWorker::Options{
+        .coordinator = [] { return std::string("key-leader"); },
+        .connect = [this, id](
+                       const std::string& address,
+                       const std::string&) { return network_.connect(id, address, std::chrono::seconds(5)); },
+        .address = id.key,
+        .threads = 1});
+    node->door = std::thread([raw = node.get()] {
+      for (;;) {
+        auto link = raw->listener->accept(std::chrono::seconds(100));
+        if (!link) return;
+        raw->worker->accept(std::move(*link));
+      }
+    });
+    const std::lock_guard lock(mutex_);
+    nodes_.emplace(name, std::move(node));
+  }
+  void end(const std::string& name) {
+    std::unique_ptr<Node> node;
+    {
+      const std::lock_guard lock(mutex_);
+      node = std::move(nodes_.at(name));
+      nodes_.erase(name);
+    }
+    node->listener->close();
+    node->door.join();
+    node->worker->stop();
+  }
+  std::vector<TrainNode> up() {
+    const std::lock_guard lock(mutex_);
+    std::vector<TrainNode> nodes;
+    for (const auto& [name, node] : nodes_) nodes.push_back({node->id, node->id.key});
+    return nodes;
+  }
+  ConnectPeer connect() {
+    return [this](const std::string& address, const std::string&) {
+      return connect_as({"key-leader", "leader"}, address);
+    };
+  }
+  Result<std::unique_ptr<cluster::Link>> connect_as(const cluster::NodeId& id, const std::string& address) {
+    return network_.connect(id, address, std::chrono::seconds(5));
+  }
+
+ private:
+  struct Node {
+    cluster::NodeId id;
+    std::unique_ptr<cluster::Listener> listener;
+    std::unique_ptr<TrainingWorker> worker;
+    std::thread door;
+  };
+  cluster::InprocNetwork network_;
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Node>> nodes_;
+  int lives_ = 0;
+};
+
+struct TrainingTest : ::testing::Test {
+  // A transformer on texts.
+  TrainConfig text_config(const std::string& out) {
+    if (!std::filesystem::exists(dir / "tokenizer.gguf")) {
+      train::write_corpus(dir / "corpus", {.seed = 1, .items = 300, .valid_items = 20, .question_items = 5});
+      train::BpeTrainer trainer(
+          {.vocabulary = 300, .special = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}});
+      trainer.add_text(read_file(dir / "corpus/train.jsonl"));
+      model::Metadata metadata;
+      metadata.set("general.architecture", std::string("llama"));
+      train::add_tokenizer_metadata(trainer.train(), {.bos = "", .eos = "<|endoftext|>", .padding = ""},
+                                    metadata);
+      model::GgufWriter(std::move(metadata)).write(dir / "tokenizer.gguf");
+    }
+    TrainConfig c;
+    c.tokenizer = (dir / "tokenizer.gguf").string();
+    c.datasets = {(dir / "corpus/train.jsonl").string()};
+    c.model.hidden_size = 32;
+    c.model.intermediate_size = 64;
+    c.model.num_hidden_layers = 2;
+    c.model.num_attention_heads = 2;
+    c.model.max_position_embeddings = 64;
+    c.sequence_len = 32;
+    c.micro_batch_size = 2;
+    c.gradient_accumulation_steps = 7;
+    c.max_steps = 12;
+    c.learning_rate = 1e-2;
+    c.dropout = 0.1;
+    c.weight_decay = 0.1;
+    c.export_type = "F32";
+    c.threads = 1;
+    c.output_dir = (dir / out).string();
+    return c;
+  }
+  // An image network with statistics.
+  TrainConfig image_config(const std::string& out) {
+    const auto header = [](std::initializer_list<uint32_t> dims) {
+      std::string text = {0, 0, 8, static_cast<char>(dims.size())};
+      for (const uint32_t dim : dims) text += {0, 0, static_cast<char>(dim >> 8), static_cast<char>(dim)};
+      return text;
+    };
+    std::string images = header({200, 4, 4}), labels = header({200});
+    for (uint32_t i = 0; i < 200; ++i) {
+      labels += static_cast<char>(i % 4);
+      for (uint32_t p = 0; p < 16; ++p)
+        images += static_cast<char>((p / 8 * 2 + p % 4 / 2 == i % 4 ? 200 : 20) + (i * 7 + p * 13) % 50);
+    }
+    dir.write("some-images-idx3-ubyte", images);
+    dir.write("some-labels-idx1-ubyte", labels);
+    dir.write("net.toml",
+              "input = [4, 4, 1]\n[[layer]]\ntype = 'conv2d'\nout = 4\nkernel = 2\n[[layer]]\n"
+              "type = 'batch_norm'\n[[layer]]\ntype = 'relu'\n[[layer]]\ntype = 'linear'\nout = 4\n");
+    TrainConfig c;
+    c.model.network = (dir / "net.toml").string();
+    c.datasets = {(dir / "some-images-idx3-ubyte").string()};
+    c.micro_batch_size = 4;
+    c.gradient_accumulation_steps = 5;
+    c.max_steps = 12;
+    c.learning_rate = 2e-2;
+    c.threads = 1;
+    c.output_dir = (dir / out).string();
+    return c;
+  }
+  static std::string alone(const TrainConfig& config) {
+    TrainRun run(config);
+    return read_file(run.run([](const RunProgress&) { return true; }).model);
+  }
+  // `after` is called after each step, with its number.
+  std::string together(const TrainConfig& config, size_t others, uint64_t shard_bytes_min,
+                       const std::function<void(uint64_t step)>& after = {}) {
+    TrainRun run(config);
+    TrainingLeader leader({.run = &run,
+                           .nodes = [this] { return nodes.up(); },
+                           .connect = nodes.connect(),
+                           .nodes_wanted = others,
+                           .snapshot_every = 4,
+                           .shard_bytes_min = shard_bytes_min});
+    const auto result = run.run(
+        [&](const RunProgress& progress) {
+          if (after) after(progress.step);
+          return true;
+        },
+        &leader);
+    report = leader.report();
+    return read_file(result.model);
+  }
+
+  butterfly::testing::TempDir dir;
+  TestNodes nodes;
+  TrainingReport report;
+};
+
+constexpr uint64_t kOneOwner = 1 << 30, kManyOwners = 256;
+
+TEST_F(TrainingTest, TheModelFileIsThatOfOneMachine) {
+  for (const bool text : {true, false}) {
+    const auto config = [&](const std::string& out) {
+      return text ? text_config("text-" + out) : image_config("image-" + out);
+    };
+    const std::string expected = alone(config("alone"));
+    ASSERT_GT(expected.size(), 500u);
+    EXPECT_TRUE(together(config("only-leader"), 0, kManyOwners) == expected);
+    size_t others = 0;
+    for (const size_t wanted : {1, 2, 4}) {
+      while (others < wanted) nodes.start("n" + std::to_string(others++));
+      for (const uint64_t shard_bytes : {kOneOwner, kManyOwners}) {
+        const std::string out = std::to_string(wanted) + "-" + std::to_string(shard_bytes);
+        EXPECT_TRUE(together(config(out), others, shard_bytes) == expected) << out << " text " << text;
+        EXPECT_EQ(report.plan.members.size(), others + 1);
+        EXPECT_EQ(report.plan.shards.size() > 1, shard_bytes == kManyOwners);
+        EXPECT_EQ(report.counters.differing, 0u);
+      }
+    }
+    while (others > 0) nodes.end("n" + std::to_string(--others));
+  }
+}
+
+TEST_F(TrainingTest, NodesThatEndAndOthersThatComeDoNotShow) {
+  const std::string expected = alone(text_config("alone"));
+  for (const uint64_t shard_bytes : {kOneOwner, kManyOwners}) {
+    for (const char* name : {"a", "b", "c"}) nodes.start(name);
+    const std::string out = "changes-" + std::to_string(shard_bytes);
+    std::thread ending;
+    EXPECT_TRUE(together(text_config(out), 3, shard_bytes,
+                         [&](uint64_t step) {
+                           // Beside the steps, wherever that hits them.
+                           if (step == 3) ending = std::thread([&] { nodes.end("b"); });
+                           if (step == 6) nodes.start("d");
+                           if (step == 9) {
+                             ending.join();
+                             nodes.end("a");
+                           }
+                         }) == expected)
+        << out;
+    EXPECT_GE(report.counters.lost, 2u);
+    EXPECT_EQ(report.counters.rollbacks > 0, shard_bytes == kManyOwners);
+    for (const char* name : {"c", "d"}) nodes.end(name);
+  }
+}
+
+// Stopped after a checkpoint, a run goes on alone, or with others than before.
+TEST_F(TrainingTest, CheckpointsAreThoseOfOneMachine) {
+  const std::string expected = alone(text_config("alone"));
+  TrainConfig config = text_config("stopped");
+  for (const char* name : {"a", "b"}) nodes.start(name);
+  for (const uint64_t stop : {3u, 7u}) {
+    TrainRun run(config);
+    TrainingLeader leader({.run = &run,
+                           .nodes = [this] { return nodes.up(); },
+                           .connect = nodes.connect(),
+                           .nodes_wanted = 2,
+                           .snapshot_every = 100,
+                           .shard_bytes_min = kManyOwners});
+    const auto part = run.run([&](const RunProgress& progress) { return progress.step < stop; }, &leader);
+    EXPECT_FALSE(part.finished);
+    EXPECT_EQ(part.step, stop);
+  }
+  EXPECT_TRUE(alone(config) == expected);
+}
+
+TEST_F(TrainingTest, WhatIsNotFiniteEndsTheRunInWords) {
+  TrainConfig config = text_config("nan");
+  config.learning_rate = 1e38;
+  config.max_grad_norm = 0;
+  nodes.start("a");
+  try {
+    together(config, 1, kOneOwner);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("not finite"));
+  }
+}
+
+// Only the coordinator leads.
+TEST_F(TrainingTest, AnotherNodeLeadsNothing) {
+  nodes.start("a");
+  TrainConfig config = text_config("stranger");
+  TrainRun run(config);
+  TrainingLeader leader({.run = &run,
+                         .nodes = [this] { return nodes.up(); },
+                         .connect =
+                             [this](const std::string& address, const std::string&) {
+                               return nodes.connect_as({"key-other", "other"}, address);
+                             },
+                         .nodes_wanted = 1,
+                         .nodes_wait = std::chrono::milliseconds(300)});
+  run.run([](const RunProgress&) { return true; }, &leader);
+  EXPECT_EQ(leader.report().plan.members.size(), 1u);
+}
+
+}  // namespace
+}  // namespace butterfly::runtime

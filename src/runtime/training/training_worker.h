@@ -1,0 +1,53 @@
+// A node's part in training jobs: takes links of the leader and of other members, and works for one job at a
+// time.
+#pragma once
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "cluster/transport/link.h"
+#include "runtime/training/train_link.h"
+#include "runtime/training/train_node.h"
+
+namespace butterfly::runtime {
+
+class TrainingSession;
+
+// accept() from any thread. A leader that calls while a job runs ends that one: there is one coordinator, and
+// it calls again only after it began anew.
+class TrainingWorker {
+ public:
+  struct Options {
+    std::function<std::string()> coordinator = {};  // key of the only node that may lead; empty: any
+    ConnectPeer connect = {};
+    std::string address = {};  // where other members reach this node
+    size_t threads = 0;        // 0: all CPUs
+  };
+  explicit TrainingWorker(Options options);
+  ~TrainingWorker();  // stop()
+
+  void accept(std::unique_ptr<cluster::Link> link);
+  void stop();
+
+ private:
+  static constexpr size_t kVisitorsMax = 256;
+  struct Visitor {
+    std::shared_ptr<TrainLink> link;
+    std::thread thread;
+    bool done = false;  // with the mutex
+  };
+  void serve(const std::shared_ptr<TrainLink>& link);
+  void lead(const std::shared_ptr<TrainLink>& link, const cluster::StartTraining& start);
+  void reap(bool all);
+
+  const Options options_;
+  std::mutex mutex_;
+  bool stopping_ = false;
+  std::list<Visitor> visitors_;
+  std::shared_ptr<TrainingSession> session_;
+};
+
+}  // namespace butterfly::runtime

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Training on several processes of this machine, with real TLS: the model file of one machine, byte for byte.
+
+train_test.py PROGRAM WORK [--kills N] [--steps S] [--mnist FOLDER]
+
+Runs with 1, 2, 3 and 5 nodes; one with N workers killed in the middle of steps; one whose leader is killed and started
+again. Each model file has the SHA-256 of the run alone.
+"""
+import argparse
+import hashlib
+import os
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+from harness import Process, machine_env
+
+parser = argparse.ArgumentParser()
+parser.add_argument("program")
+parser.add_argument("work")
+parser.add_argument("--kills", type=int, default=3)
+parser.add_argument("--steps", type=int, default=40)
+parser.add_argument("--seed", type=int, default=1)
+options = parser.parse_args()
+WORK = os.path.abspath(options.work)
+shutil.rmtree(WORK, ignore_errors=True)
+os.makedirs(WORK)
+ENV = machine_env(WORK, "home")
+random.seed(options.seed)
+
+
+def program(*words):
+    result = subprocess.run([options.program, *words], env=ENV, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, f"{words}: {result.stderr[-2000:]}"
+    return result
+
+
+def write(name, text, mode="w"):
+    with open(f"{WORK}/{name}", mode) as out:
+        out.write(text)
+
+
+def write_images(count):
+    """Digits in the corners of a picture, as MNIST's files are."""
+    rows = bytearray()
+    for i in range(count):
+        for p in range(64):
+            rows.append((200 if (p // 32) * 2 + (p % 8) // 4 == i % 4 else 20) + (i * 7 + p * 13) % 50)
+    write("some-images-idx3-ubyte", struct.pack(">IIII", 0x803, count, 8, 8) + bytes(rows), "wb")
+    write("some-labels-idx1-ubyte", struct.pack(">II", 0x801, count) + bytes(i % 4 for i in range(count)), "wb")
+
+
+def prepare():
+    program("make-corpus", f"{WORK}/corpus", "--items", "300", "--valid", "10", "--questions", "5")
+    program("train-tokenizer", "-o", f"{WORK}/t.gguf", "--vocab", "320", f"{WORK}/corpus/train.jsonl")
+    write("gpt.yml", "tokenizer: t.gguf\ndatasets: [corpus/train.jsonl]\nmodel:\n  model_type: gpt2\n  hidden_size: 96\n"
+          "  intermediate_size: 384\n  num_hidden_layers: 2\n  num_attention_heads: 4\n  max_position_embeddings: 64\n"
+          f"sequence_len: 64\nmicro_batch_size: 1\ngradient_accumulation_steps: 10\nmax_steps: {options.steps}\ndropout: 0.1\n"
+          "learning_rate: 1e-3\nexport_type: F32\nsave_steps: 10\n")
+    write_images(800)
+    write("net.toml", "input = [8, 8, 1]\n[[layer]]\ntype = 'conv2d'\nout = 8\nkernel = 3\n[[layer]]\ntype = 'batch_norm'\n"
+          "[[layer]]\ntype = 'relu'\n[[layer]]\ntype = 'max_pool'\nkernel = 2\n[[layer]]\ntype = 'linear'\nout = 4\n")
+    write("cnn.yml", "model:\n  network: net.toml\ndatasets: some-images-idx3-ubyte\nmicro_batch_size: 8\n"
+          f"gradient_accumulation_steps: 6\nmax_steps: {options.steps}\nlearning_rate: 1e-2\nsave_steps: 10\n")
+
+
+def sha256(name):
+    with open(f"{WORK}/{name}/model.gguf", "rb") as model:
+        return hashlib.sha256(model.read()).hexdigest()
+
+
+def train(config, out, *words):
+    return [options.program, "train", f"{WORK}/{config}", "--output_dir", f"{WORK}/{out}", "--threads", "1", *words]
+
+
+def finish(process):
+    """Waits for its end; the process prints nothing to stdout that is kept."""
+    process.process.wait(timeout=900)
+    assert process.process.returncode == 0, process.text()
+
+
+def children(pid):
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children") as row:
+            found += [int(child) for child in row.read().split()]
+    return found
+
+
+def steps_done(out):
+    try:
+        with open(f"{WORK}/{out}/metrics.jsonl") as lines:
+            return sum(1 for _ in lines)
+    except FileNotFoundError:
+        return 0
+
+
+def same_for_all_counts():
+    for config in ("gpt.yml", "cnn.yml"):
+        name = config[:3]
+        subprocess.run(train(config, name), env=ENV, check=True, capture_output=True, timeout=600)
+        expected = sha256(name)
+        for nodes in (2, 3, 5):
+            run = Process(train(config, f"{name}-{nodes}", "--local-nodes", str(nodes)), ENV)
+            finish(run)
+            assert sha256(f"{name}-{nodes}") == expected, f"{config} on {nodes} nodes:\n" + run.text()
+            took_part = [line for line in run.lines if re.match(r"node-\d+ +\d+ ", line)]
+            assert len(took_part) == nodes and all(int(line.split()[1]) > 0 for line in took_part), run.text()
+            print(f"{config} on {nodes} nodes: {expected[:16]}")
+
+
+def kills():
+    """Workers are killed at random moments; they are started again, and take part again."""
+    run = Process(train("gpt.yml", "kills", "--local-nodes", "4", "--save_steps", "0"), ENV)
+    killed = 0
+    while killed < options.kills and run.process.poll() is None:
+        before = steps_done("kills")
+        while run.process.poll() is None and steps_done("kills") < max(2, before + options.steps // (options.kills + 1)):
+            time.sleep(0.01)
+        time.sleep(random.random() * 0.1)
+        try:
+            victims = children(run.pid)
+            if victims:
+                os.kill(random.choice(victims), signal.SIGKILL)
+                killed += 1
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it ended meanwhile
+    finish(run)
+    assert killed > options.kills // 2, f"only {killed} were killed in {options.steps} steps"
+    assert sha256("kills") == sha256("gpt"), run.text()
+    print(f"{killed} workers killed: the same file; {[line for line in run.lines if 'joined' in line][-1]}")
+
+
+def leader_killed():
+    """The leader's process is killed, its workers end with it; the same command goes on from the checkpoint."""
+    run = Process(train("gpt.yml", "leader", "--local-nodes", "3"), ENV)
+    while run.process.poll() is None and steps_done("leader") < options.steps // 2:
+        time.sleep(0.01)
+    workers = children(run.pid)
+    run.kill()
+    for _ in range(500):
+        if not any(os.path.exists(f"/proc/{pid}") for pid in workers):
+            break
+        time.sleep(0.01)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in workers), "workers outlived their leader"
+    again = Process(train("gpt.yml", "leader", "--local-nodes", "2"), ENV)
+    again.wait_for(r"goes on from step \d+")
+    finish(again)
+    assert sha256("leader") == sha256("gpt"), again.text()
+    print("leader killed: the same file")
+
+
+prepare()
+same_for_all_counts()
+kills()
+leader_killed()
