@@ -13,7 +13,7 @@ using cluster::TrainValues;
 
 namespace {
 
-constexpr Duration kLookAgain = std::chrono::milliseconds(10);
+constexpr Duration kStateLook = std::chrono::milliseconds(10);
 
 // Adds the time it lives to a figure.
 class Timed {
@@ -232,7 +232,7 @@ void MemberRunner::load_state(const cluster::TrainPlan& plan, std::function<void
       const Arrival arrival = machine_.state(plan.epoch);
       if (arrival == Arrival::kWait) {
         // Somebody receives in place; that ends, or its link does.
-        if (jobs_.empty()) changed_.wait_for(lock, kLookAgain);
+        if (jobs_.empty()) changed_.wait_for(lock, kStateLook);
         lock.unlock();
         return load_state(plan, std::move(copy));
       }

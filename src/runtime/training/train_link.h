@@ -19,6 +19,8 @@ class TrainLink {
   // A peer that takes nothing for so long is lost. Health notices earlier, and closes.
   static constexpr Duration kSendMax = std::chrono::minutes(5);
   static constexpr Duration kPartMax = std::chrono::minutes(5);  // for one piece of values
+  // Between messages: whether a peer lives is the business of health, which closes links.
+  static constexpr Duration kNextMax = std::chrono::hours(24 * 365);
 
   explicit TrainLink(std::unique_ptr<cluster::Link> link) : link_(std::move(link)) {}
 

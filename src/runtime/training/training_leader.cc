@@ -20,7 +20,6 @@ constexpr Duration kWatchEvery = std::chrono::milliseconds(100);
 constexpr Duration kAgreeMax = std::chrono::seconds(120);  // until a node has built its network
 constexpr Duration kCallAgain = std::chrono::seconds(1);   // after nobody answered,
 constexpr Duration kAskAgain = std::chrono::seconds(30);   // or after it said no
-constexpr Duration kForever = std::chrono::hours(24 * 365);
 constexpr size_t kModelPart = size_t{64} << 20;
 
 // What members need of the config: nothing that names files.
@@ -223,7 +222,7 @@ void TrainingLeader::lost(cluster::TrainMemberId id, const std::string& why) {
 void TrainingLeader::read(cluster::TrainMemberId id, const std::shared_ptr<TrainLink>& link) {
   Status status;
   while (status.ok()) {
-    auto incoming = link->receive(kForever);
+    auto incoming = link->receive(TrainLink::kNextMax);
     if (!incoming) {
       status = incoming.status();
     } else if (incoming->is_values && incoming->values.what == cluster::TrainValues::kMoments) {

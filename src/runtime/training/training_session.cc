@@ -14,8 +14,7 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr Duration kForever = std::chrono::hours(24 * 365);  // the leader's health is the node's business
-constexpr Duration kLook = std::chrono::milliseconds(200);
+constexpr Duration kSessionLook = std::chrono::milliseconds(200);
 // A link between members that ended while neither of them was lost: the leader is told after this, for it
 // knows of dead ones by itself, and earlier.
 constexpr Duration kBrokenMax = std::chrono::seconds(5);
@@ -99,7 +98,7 @@ std::string TrainingSession::run() {
 
 std::string TrainingSession::obey() {
   for (;;) {
-    auto incoming = options_.leader->receive(kForever);
+    auto incoming = options_.leader->receive(TrainLink::kNextMax);
     if (!incoming) return incoming.status().text();
     if (incoming->is_values) {
       if (Status status = runner_->receive(*options_.leader, cluster::kTrainLeader, *incoming); !status)
@@ -163,7 +162,7 @@ Status TrainingSession::on_deal(const cluster::DealtStep& dealt) {
 
 void TrainingSession::compute() {
   try {
-    while (!runner_->stopped()) runner_->run_one(kLook);
+    while (!runner_->stopped()) runner_->run_one(kSessionLook);
   } catch (const std::exception& error) {
     fail(error.what());
   }
@@ -239,7 +238,7 @@ void TrainingSession::keep_linked() {
       fail("a link to another member ended, and nobody was lost");
       return;
     }
-    changed_.wait_for(lock, kLook);
+    changed_.wait_for(lock, kSessionLook);
   }
 }
 
@@ -267,7 +266,7 @@ void TrainingSession::serve_peer(const cluster::PeerGreeting& greeting, std::sha
 void TrainingSession::read_peer(cluster::TrainMemberId from, const std::shared_ptr<TrainLink>& link) {
   Status status;
   while (status.ok()) {
-    const auto incoming = link->receive(kForever);
+    const auto incoming = link->receive(TrainLink::kNextMax);
     if (!incoming) {
       status = incoming.status();
     } else if (!incoming->is_values) {
