@@ -120,6 +120,8 @@ std::unique_ptr<HttpResponse> check_head(ServerContext& context, const HttpReque
   if (door == Door::kNetwork && !open) {
     uint64_t owner;
     if (const auto error = context.access.check_key(request, &owner)) return refusal(*error, request, shape);
+    if (match.route != nullptr && (match.route->flags & kOperator) != 0)
+      if (const auto error = context.access.check_operator(request)) return refusal(*error, request, shape);
   }
   if (match.route == nullptr && match.path_known) {
     auto response = refusal(ApiError(405, "invalid_request_error",

@@ -49,6 +49,7 @@ AccessOptions access_options(const Settings& settings) {
   AccessOptions access;
   for (const std::string& key : settings.api_keys) access.keys.add(key);
   if (!settings.api_key_file.empty()) access.keys.add_file(settings.api_key_file);
+  if (!settings.operator_key_file.empty()) access.operators.add_file(settings.operator_key_file);
   access.hosts = settings.allow_hosts;
   access.origins = settings.allow_origins;
   if (access.keys.empty() && !is_loopback(settings.host))

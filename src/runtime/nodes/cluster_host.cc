@@ -293,6 +293,17 @@ void ClusterHost::tell(const cluster::EventStatus* event) {
   std::erase_if(callbacks_, [&](const EventCallback& callback) { return !callback(event); });
 }
 
+Result<std::string> ClusterHost::make_join_line() const {
+  const cluster::StateFolder folder = cluster::StateFolder::open(options_.state);
+  if (!cluster::Authority::is_here(folder))
+    return {Errc::kNotFound,
+            "tokens are made on the machine where the cluster was made: 'butterfly token new' there"};
+  const auto token =
+      cluster::TokenBook(folder).make(authority_hash_, 1, cluster::kTokenLife, cluster::wall_now());
+  if (!token) return token.status();
+  return fmt::format("butterfly join {} --token {}", address(), token->text());
+}
+
 Status ClusterHost::remove_node(const std::string& name_or_key) {
   // One that has not been seen since the start is on the list of members all the same.
   const Status status = coordinator_->remove_node(name_or_key);

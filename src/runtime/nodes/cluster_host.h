@@ -76,6 +76,9 @@ class ClusterHost {
   static constexpr size_t kSubscribersMax = 64;
   bool subscribe(EventCallback callback);
   void forget_subscribers();
+  // "butterfly join 10.0.0.7:7741 --token …" for one machine, good for an hour. kNotFound where the cluster
+  // was not made here.
+  Result<std::string> make_join_line() const;
   // By name or key: acts at once, and the node is not let in again.
   Status remove_node(const std::string& name_or_key);
 

@@ -51,6 +51,38 @@ bool contains(const std::vector<std::string>& list, std::string_view text) {
   return std::any_of(list.begin(), list.end(), [&](const std::string& row) { return lower(row) == text; });
 }
 
+// Pages that came from here: what they are called by was checked as Host.
+bool is_own_page(std::string_view origin, std::string_view host) {
+  const std::string from = lower(origin), own = lower(host);
+  return from == "http://" + own || from == "https://" + own;
+}
+
+// A link on another site that somebody followed to the page: it gets what anybody gets, in a window of its
+// own.
+bool opens_page(const HttpRequest& request) {
+  const std::string* mode = request.field("sec-fetch-mode");
+  const std::string* dest = request.field("sec-fetch-dest");
+  return request.method == "GET" && request.path == "/" && mode != nullptr && *mode == "navigate" &&
+         dest != nullptr && *dest == "document";
+}
+
+// The key that a request brings: the first of its two fields that `keys` know.
+template <typename Find>
+std::optional<uint64_t> key_owner(const HttpRequest& request, const Find& find) {
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string* authorization = request.field("authorization");
+  const std::string* plain = request.field("x-api-key");  // Anthropic's clients
+  // A client that sends both has one of them from its surroundings: either may be the right one.
+  std::optional<uint64_t> found;
+  if (authorization != nullptr) {
+    const std::string_view text = *authorization;
+    const bool bearer = text.size() > kScheme.size() && lower(text.substr(0, kScheme.size())) == kScheme;
+    if (bearer) found = find(text.substr(kScheme.size()));
+  }
+  if (!found && plain != nullptr) found = find(*plain);
+  return found;
+}
+
 unsigned mode_of(const std::filesystem::path& file) {
   struct stat about {};
   if (::stat(file.c_str(), &about) != 0) fail(Errc::kNotFound, "{}: {}", file.string(), std::strerror(errno));
@@ -159,13 +191,13 @@ std::optional<ApiError> AccessPolicy::check_site(const HttpRequest& request) con
         {}, "host_not_allowed");
   const std::string* origin = request.field("origin");
   const std::string* site = request.field("sec-fetch-site");
-  if (origin != nullptr && !allows_origin(*origin))
+  if (origin != nullptr && !is_own_page(*origin, *host) && !allows_origin(*origin))
     return ApiError(
         403, "invalid_request_error",
         fmt::format("pages of '{:.100}' may not use this server; start it with --allow-origin to allow them",
                     *origin),
         {}, "origin_not_allowed");
-  if (origin == nullptr && site != nullptr && *site == "cross-site")
+  if (origin == nullptr && site != nullptr && *site == "cross-site" && !opens_page(request))
     return ApiError(403, "invalid_request_error", "pages of other sites may not use this server", {},
                     "origin_not_allowed");
   return std::nullopt;
@@ -174,26 +206,31 @@ std::optional<ApiError> AccessPolicy::check_site(const HttpRequest& request) con
 std::optional<ApiError> AccessPolicy::check_key(const HttpRequest& request, uint64_t* owner) const {
   *owner = 0;
   if (!needs_key()) return std::nullopt;
-  const std::string* authorization = request.field("authorization");
-  const std::string* plain = request.field("x-api-key");  // Anthropic's clients
-  constexpr std::string_view kScheme = "bearer ";
-  if (authorization == nullptr && plain == nullptr)
+  if (request.field("authorization") == nullptr && request.field("x-api-key") == nullptr)
     return ApiError(401, "authentication_error",
                     "an API key is needed: Authorization: Bearer KEY, or x-api-key: KEY", {},
                     "missing_api_key");
-  // A client that sends both has one of them from its surroundings: either may be the right one.
-  std::optional<uint64_t> found;
-  if (authorization != nullptr) {
-    const std::string_view text = *authorization;
-    const bool bearer = text.size() > kScheme.size() && lower(text.substr(0, kScheme.size())) == kScheme;
-    if (bearer) found = options_.keys.find(text.substr(kScheme.size()));
-  }
-  if (!found && plain != nullptr) found = options_.keys.find(*plain);
+  const auto found = key_owner(request, [this](std::string_view key) {
+    const auto owner_of = options_.keys.find(key), operator_of = options_.operators.find(key);
+    return owner_of ? owner_of : operator_of;
+  });
   if (!found)
     return ApiError(401, "authentication_error", "the API key is not one of this server's", {},
                     "invalid_api_key");
   *owner = *found;
   return std::nullopt;
+}
+
+std::optional<ApiError> AccessPolicy::check_operator(const HttpRequest& request) const {
+  if (options_.operators.empty())
+    return ApiError(403, "permission_error",
+                    "this server takes no changes of its cluster over HTTP: use 'butterfly node' and "
+                    "'butterfly token' on its machine, or start it with --operator-key-file",
+                    {}, "no_operators");
+  if (key_owner(request, [this](std::string_view key) { return options_.operators.find(key); }))
+    return std::nullopt;
+  return ApiError(403, "permission_error", "this needs the key of an operator (--operator-key-file)", {},
+                  "not_an_operator");
 }
 
 }  // namespace butterfly::server

@@ -42,6 +42,7 @@ std::string make_key_in(const std::filesystem::path& file);
 
 struct AccessOptions {
   KeySet keys;
+  KeySet operators;                  // of those who may change the cluster over HTTP; good for the rest, too
   std::vector<std::string> hosts;    // names besides localhost and plain addresses
   std::vector<std::string> origins;  // "https://chat.example.org"; pages of this machine are allowed anyway
 };
@@ -57,6 +58,9 @@ class AccessPolicy {
   std::optional<ApiError> check_site(const HttpRequest& request) const;
   // The key's owner; 0 where no key is asked for.
   std::optional<ApiError> check_key(const HttpRequest& request, uint64_t* owner) const;
+
+  // For what changes the cluster: only with an operator's key, never without one.
+  std::optional<ApiError> check_operator(const HttpRequest& request) const;
 
   bool allows_host(std::string_view host) const;  // with or without port
   bool allows_origin(std::string_view origin) const;

@@ -57,6 +57,53 @@ TEST(AccessPolicy, SiteIsCheckedFromTheHead) {
       policy.check_site(with({{"host", "localhost"}, {"sec-fetch-site", "same-origin"}})).has_value());
 }
 
+TEST(AccessPolicy, ThePageOfThisServerMayUseIt) {
+  AccessOptions options;
+  options.hosts = {"box.lan"};
+  const AccessPolicy policy(options);
+  const auto allowed = [&](const char* host, const char* origin) {
+    return !policy.check_site(with({{"host", host}, {"origin", origin}})).has_value();
+  };
+  EXPECT_TRUE(allowed("192.168.1.7:8080", "http://192.168.1.7:8080"));
+  EXPECT_TRUE(allowed("Box.lan", "https://box.lan"));
+  EXPECT_FALSE(allowed("192.168.1.7:8080", "http://192.168.1.7:8081")) << "another server of that machine";
+  EXPECT_FALSE(allowed("192.168.1.7:8080", "http://192.168.1.7"));
+  EXPECT_FALSE(allowed("192.168.1.7:8080", "http://192.168.1.70:8080"));
+  EXPECT_FALSE(allowed("evil.example", "http://evil.example")) << "a name that was turned to this address";
+  EXPECT_FALSE(allowed("192.168.1.7:8080", "null"));
+}
+
+TEST(AccessPolicy, ALinkToThePageMayBeFollowed) {
+  const AccessPolicy policy{AccessOptions{}};
+  HttpRequest request = with({{"host", "localhost"},
+                              {"sec-fetch-site", "cross-site"},
+                              {"sec-fetch-mode", "navigate"},
+                              {"sec-fetch-dest", "document"}});
+  request.method = "GET";
+  request.path = "/";
+  EXPECT_FALSE(policy.check_site(request).has_value());
+  request.path = "/metrics";
+  EXPECT_EQ(policy.check_site(request)->status, 403);
+  request.path = "/";
+  request.fields.back().second = "iframe";
+  EXPECT_EQ(policy.check_site(request)->status, 403);
+}
+
+TEST(AccessPolicy, Operators) {
+  AccessOptions options;
+  options.keys.add("bf-0123456789abcdef");
+  const AccessPolicy none(options);
+  EXPECT_EQ(none.check_operator(with({{"x-api-key", "bf-0123456789abcdef"}}))->code, "no_operators");
+  options.operators.add("bf-operator-operator");
+  const AccessPolicy policy(options);
+  EXPECT_EQ(policy.check_operator(with({}))->code, "not_an_operator");
+  EXPECT_EQ(policy.check_operator(with({{"x-api-key", "bf-0123456789abcdef"}}))->code, "not_an_operator");
+  EXPECT_FALSE(policy.check_operator(with({{"authorization", "Bearer bf-operator-operator"}})).has_value());
+  uint64_t owner = 0;
+  EXPECT_FALSE(policy.check_key(with({{"x-api-key", "bf-operator-operator"}}), &owner).has_value());
+  EXPECT_NE(owner, 0u);
+}
+
 TEST(AccessPolicy, Keys) {
   AccessOptions options;
   options.keys.add("bf-0123456789abcdef");

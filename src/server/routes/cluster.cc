@@ -1,9 +1,11 @@
-// GET /cluster: the state of the cluster; GET /cluster/events: what happens in it, as it happens.
+// GET /cluster: the state of the cluster; GET /cluster/events: what happens in it, as it happens. Nodes that
+// go and come: POST /cluster/remove and /cluster/token.
 #include <fmt/format.h>
 
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "cluster/identity/join_token.h"
 #include "runtime/nodes/cluster_host.h"
 #include "server/api/fields.h"
 #include "server/generation/pieces.h"
@@ -88,6 +90,12 @@ void cluster_remove(ServerContext& context, ExchangePtr exchange) {
   const Status status = cluster_of(context).remove_node(node);
   if (!status.ok()) throw api_error_of(status.code(), status.text());
   respond_json(*exchange, to_text({{"node", node}, {"state", "removed"}}));
+}
+
+void cluster_token(ServerContext& context, ExchangePtr exchange) {
+  const auto line = cluster_of(context).make_join_line();
+  if (!line) throw api_error_of(line.status().code(), line.status().text());
+  respond_json(*exchange, to_text({{"join", *line}, {"uses", 1}, {"life_s", cluster::kTokenLife.count()}}));
 }
 
 }  // namespace butterfly::server

@@ -64,13 +64,6 @@ Json row_of(const ModelInfo& info) {
 
 }  // namespace
 
-void ollama_root(ServerContext&, ExchangePtr exchange) {
-  HttpResponse response;
-  response.content_type = "text/plain; charset=utf-8";
-  response.body = "Butterfly is running\n";
-  exchange->respond(std::move(response));
-}
-
 void ollama_version(ServerContext& context, ExchangePtr exchange) {
   respond_json(*exchange, to_text({{"version", context.version}}));
 }

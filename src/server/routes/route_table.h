@@ -20,6 +20,7 @@ enum RouteFlag : unsigned {
   kOllamaShape = 4,  // of errors
   kManagement = 8,   // only on the unix socket
   kAnthropicShape = 16,
+  kOperator = 32,  // with an operator's key only
 };
 
 struct Route {

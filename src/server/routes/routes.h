@@ -18,10 +18,12 @@ RouteFunction messages, count_message_tokens;
 RouteFunction health, metrics, tokenize, detokenize, llama_props, llama_slots, llama_apply_template,
     llama_completion, llama_infill;
 // Ollama's.
-RouteFunction ollama_root, ollama_version, ollama_tags, ollama_ps, ollama_show, ollama_chat, ollama_generate,
-    ollama_embed, ollama_embeddings, ollama_pull, ollama_no_store;
+RouteFunction ollama_version, ollama_tags, ollama_ps, ollama_show, ollama_chat, ollama_generate, ollama_embed,
+    ollama_embeddings, ollama_pull, ollama_no_store;
 // Of the cluster, where there is one.
-RouteFunction cluster_status, cluster_events, cluster_remove;
+RouteFunction cluster_status, cluster_events, cluster_remove, cluster_token;
+// The page.
+RouteFunction page_root, page_file;
 // For the operator, on the unix socket.
 RouteFunction manage_ps, manage_stop, manage_load, manage_unload;
 

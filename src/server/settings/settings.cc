@@ -39,6 +39,8 @@ const SettingRow kSettings[] = {
     {"--api-key", "api_key", "KEY", "Network", "Key clients must send (several: repeat)", &S::api_keys},
     {"--api-key-file", "api_key_file", "FILE", "Network", "Keys or their hashes, one per line",
      &S::api_key_file},
+    {"--operator-key-file", "operator_key_file", "FILE", "Network",
+     "Keys of those who may also remove nodes and make join lines over HTTP", &S::operator_key_file},
     {"--make-key", "make_key", "FILE", "Network", "Make a key, add its hash to FILE, show it, and end",
      &S::make_key},
     {"--allow-host", "allow_host", "NAME", "Network", "Name clients may call this server by (repeat)",

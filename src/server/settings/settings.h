@@ -24,6 +24,7 @@ struct Settings {
   size_t port = 8080;
   std::vector<std::string> api_keys;
   std::string api_key_file;
+  std::string operator_key_file;
   std::string make_key;
   std::vector<std::string> allow_hosts;
   std::vector<std::string> allow_origins;
