@@ -17,6 +17,8 @@ pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)  # cluster
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)  # nodes: cores, caches, NUMA
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)  # tokenizers: normal forms, classes of characters
 
+pkg_check_modules(LIBEDIT IMPORTED_TARGET libedit)  # conversations at a terminal
+
 # HTTP: Boost.Beast and Asio (headers only).
 find_package(Boost 1.81 REQUIRED)
 add_library(butterfly_asio INTERFACE)

@@ -10,6 +10,7 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"run", "Text from a model: -p PROMPT, -f FILE or a pipe", "Use", true, setup_run},
+    {"chat", "A conversation with a model, at the terminal", "Use", true, setup_chat},
     {"serve", "Models over HTTP: OpenAI's and Ollama's interfaces", "Use", true, setup_serve},
     {"ps", "What running servers do", "Use", false, setup_ps},
     {"stop", "End a running server; requests are finished first", "Use", false, setup_stop},
@@ -38,7 +39,7 @@ constexpr Command kCommands[] = {
     {"rm", "Remove a model from the local store", "Models", false, setup_rm},
     {"make-model", "Write a model with random weights, for tests and benches", "Models", false,
      setup_make_model},
-    {"version", "What this program is and which CPU target it uses", "This program", true, setup_version},
+    {"version", "What this program is and which CPU target it uses", "This program", false, setup_version},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 namespace butterfly::cli {
 
 CommandBody setup_bench(CLI::App& app);
+CommandBody setup_chat(CLI::App& app);
 CommandBody setup_convert(CLI::App& app);
 CommandBody setup_doctor(CLI::App& app);
 CommandBody setup_eval(CLI::App& app);

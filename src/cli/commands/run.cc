@@ -1,10 +1,10 @@
-// `butterfly run`: text from a model, or a conversation with it. The text alone goes to stdout.
+// `butterfly run`: text from a model, or a conversation with it; `butterfly chat`: always the latter. The
+// text alone goes to stdout.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -19,6 +19,8 @@
 #include "cli/console/text_input.h"
 #include "cli/models/conversation.h"
 #include "cli/models/model_input.h"
+#include "cli/models/model_store.h"
+#include "cli/models/talk.h"
 #include "runtime/engine/complete.h"
 #include "runtime/engine/local_engine.h"
 
@@ -38,7 +40,9 @@ struct RunOptions {
   std::string cache_type = "f16";
   std::vector<std::string> adapters;
   std::optional<uint64_t> seed;
+  std::string system;
   bool chat = false;
+  bool only_talk = false;  // `butterfly chat`
   bool no_bos = false;
   bool quiet = false;
   bool json = false;
@@ -117,37 +121,22 @@ void write_text(std::string_view text) {
     fail(Errc::kIo, "stdout: cannot write");
 }
 
-// A person at a terminal: a line, an answer, and so on.
-int converse(const RunOptions& options, Conversation& conversation) {
-  fmt::print(stderr, "Ctrl-D ends the conversation.\n");
-  size_t forgotten = 0;
-  while (!interrupted()) {
-    fmt::print(stderr, ">>> ");
-    std::string line;
-    if (!std::getline(std::cin, line)) break;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    try {
-      conversation.ask(line, options.request, [](std::string_view piece) {
-        write_text(piece);
-        return !interrupted();
-      });
-      write_text("\n");
-    } catch (const Error& error) {
-      if (error.code() != Errc::kInvalidArgument) throw;
-      fmt::print(stderr, "butterfly: {}\n", error.what());  // too long, say: the next line may do better
-    }
-    if (conversation.forgotten() != forgotten) {
-      forgotten = conversation.forgotten();
-      fmt::print(stderr, "butterfly: note: the context is full, the oldest {} turns are forgotten\n",
-                 forgotten);
-    }
-  }
-  if (!interrupted()) fmt::print(stderr, "\n");
-  return interrupted() ? kExitInterrupted : kExitOk;
+// For `butterfly chat` without a name.
+std::string only_stored_model() {
+  const ModelStore store = ModelStore::of_user();
+  const auto models = store.list();
+  if (models.size() == 1) return models.front().name;
+  std::string names;
+  for (const StoredModel& stored : models) names += (names.empty() ? "" : ", ") + stored.name;
+  if (models.empty())
+    fail(Errc::kNotFound, "the store ({}) has no model: butterfly chat FILE, or butterfly import FILE first",
+         store.own().string());
+  fail(Errc::kInvalidArgument, "which model? butterfly chat NAME, with one of: {}", names);
 }
 
 int run(RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();
+  if (options.only_talk && options.model.path.empty()) options.model.path = only_stored_model();
   const bool talk = options.text.is_left_to_a_person() && !options.json;
   const std::string prompt = talk ? "" : options.text.read();
   options.request.sampling.seed = options.seed ? *options.seed : fresh_seed();
@@ -162,7 +151,8 @@ int run(RunOptions& options) {
       options.model.load(compute.take().pool(), std::move(load));
   const model::Tokenizer& tokenizer = model->tokenizer_or_throw();
   // Without a template there is nothing to talk through: then a text is missing, and read() says so.
-  if (talk && !options.chat && !model->file.metadata().has("tokenizer.chat_template")) options.text.read();
+  if (talk && !options.chat && !options.only_talk && !model->file.metadata().has("tokenizer.chat_template"))
+    options.text.read();
   const size_t context =
       options.context > 0 ? options.context : std::min(model->config.context, kDefaultContext);
   if (context > model->config.context)
@@ -173,9 +163,20 @@ int run(RunOptions& options) {
                                  runtime::one_stream(context, cache_type(options.cache_type),
                                                      std::clamp<size_t>(options.batch, 1, 512)));
   std::optional<Conversation> conversation;
-  if (talk || options.chat) conversation.emplace(*engine, tokenizer, chat_template_of(*model));
+  if (talk || options.chat || options.only_talk)
+    conversation.emplace(*engine, tokenizer, chat_template_of(*model));
+  if (!conversation && !options.system.empty())
+    fail(Errc::kInvalidArgument, "--system is for conversations: add --chat, or leave the text out");
+  if (conversation && !options.system.empty()) conversation->set_system(options.system);
 
-  if (talk) return converse(options, *conversation);
+  if (talk)
+    return cli::talk(*conversation, {.model = std::filesystem::path(options.model.path).stem().string(),
+                                     .request = options.request,
+                                     .quiet = options.quiet});
+  if (!conversation && !options.quiet && !options.json && options.text.is_like_a_message() &&
+      model->file.metadata().has("tokenizer.chat_template"))
+    fmt::print(stderr,
+               "butterfly: note: the text is gone on with as it is; --chat has it answered as a message\n");
   std::string text;
   const runtime::TextSink sink = [&](std::string_view piece) {
     if (options.json) {
@@ -234,12 +235,17 @@ void add_sampling_flags(CLI::App& app, RunOptions& options) {
 
 }  // namespace
 
-CommandBody setup_run(CLI::App& app) {
+namespace {
+
+std::shared_ptr<RunOptions> add_run_flags(CLI::App& app, bool only_talk) {
   auto options = std::make_shared<RunOptions>();
-  options->model.add_to(app);
-  options->text.add_to(app);
-  add_flag(app, "--chat", options->chat,
-           "The text is a message: answer it, through the model's chat template");
+  options->only_talk = only_talk;
+  options->model.add_to(app, !only_talk);
+  options->text.add_to(app, true);
+  if (!only_talk)
+    add_flag(app, "--chat", options->chat,
+             "The text is a message: answer it, through the model's chat template");
+  add_option(app, "--system", options->system, "A message in front of a conversation").type_name("TEXT");
   add_option(app, "-n,--predict", options->tokens, "Tokens to generate; -1: until the text ends")
       .show_default();
   add_option(app, "-c,--ctx-size", options->context, "Positions of context; 0: the model's, at most 4096")
@@ -254,7 +260,20 @@ CommandBody setup_run(CLI::App& app) {
   add_flag(app, "-q,--quiet", options->quiet, "No timings");
   add_sampling_flags(app, *options);
   add_json_flag(app, options->json);
+  return options;
+}
+
+}  // namespace
+
+CommandBody setup_run(CLI::App& app) {
+  auto options = add_run_flags(app, false);
   set_footer(app, "Without a text, at a terminal, a model with a chat template holds a conversation.");
+  return [options] { return run(*options); };
+}
+
+CommandBody setup_chat(CLI::App& app) {
+  auto options = add_run_flags(app, true);
+  set_footer(app, "Without a model: the one of the store, if there is one. With a text: one answer.");
   return [options] { return run(*options); };
 }
 

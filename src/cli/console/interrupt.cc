@@ -15,12 +15,13 @@ namespace butterfly::cli {
 namespace {
 
 std::atomic<bool> flag{false};
+std::atomic<bool> kept_apart{false};
 std::atomic<const char*> announcement{nullptr};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
               "a signal handler may only touch lock-free atomics");
 
 void on_interrupt(int) {
-  if (flag.exchange(true)) _exit(kExitInterrupted);
+  if (flag.exchange(true) && !kept_apart.load()) _exit(kExitInterrupted);
   const char* words = announcement.load();
   if (words == nullptr) return;
   const int kept = errno;  // of the call that the signal came into
@@ -50,6 +51,11 @@ void stop_cleanly_on_terminate() { handle(SIGTERM); }
 void announce_interrupt(const char* words) { announcement.store(words); }
 
 bool interrupted() { return flag.load(std::memory_order_relaxed); }
+
+void clear_interrupt() { flag.store(false); }
+
+KeepInterrupts::KeepInterrupts() { kept_apart.store(true); }
+KeepInterrupts::~KeepInterrupts() { kept_apart.store(false); }
 
 void throw_if_interrupted() {
   if (interrupted()) fail(Errc::kCancelled, "interrupted");

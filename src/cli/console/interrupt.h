@@ -10,6 +10,18 @@ void install_interrupt_handler();
 // True from the first signal on. One atomic load: loops ask once per token or per chunk.
 bool interrupted();
 
+// Forgets a signal that came: for commands that go on after it.
+void clear_interrupt();
+
+// While one lives, a second signal does not end the program: what runs answers each of them by itself.
+class KeepInterrupts {
+ public:
+  KeepInterrupts();
+  ~KeepInterrupts();
+  KeepInterrupts(const KeepInterrupts&) = delete;
+  KeepInterrupts& operator=(const KeepInterrupts&) = delete;
+};
+
 // SIGTERM counts as Ctrl-C from now on. For commands that have something to save: service managers and batch
 // systems stop programs with it, and others should end at once.
 void stop_cleanly_on_terminate();

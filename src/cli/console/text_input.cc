@@ -44,17 +44,23 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
-void TextInput::add_to(CLI::App& app) {
+void TextInput::add_to(CLI::App& app, bool plain) {
   Flag text = add_option(app, "-p,--prompt", prompt, "The text").type_name("TEXT");
   add_option(app, "-f,--file", file, "Take the text from a file; - is stdin")
       .type_name("FILE")
       .excludes(text);
+  if (plain) add_option(app, "TEXT", argument, "The same as -p TEXT").excludes(text);
 }
 
-bool TextInput::is_left_to_a_person() const { return !prompt && !file && is_terminal(STDIN_FILENO); }
+bool TextInput::is_left_to_a_person() const {
+  return !prompt && !file && !argument && is_terminal(STDIN_FILENO);
+}
+
+bool TextInput::is_like_a_message() const { return argument.has_value() || (!prompt && !file); }
 
 std::string TextInput::read() const {
   if (prompt) return *prompt;
+  if (argument) return *argument;
   if (file && *file != "-") return read_file(*file);
   if (is_left_to_a_person()) {
     fail(Errc::kInvalidArgument, "no text: give -p TEXT or -f FILE, or pipe it in");

@@ -68,8 +68,45 @@ TEST_F(ConversationTest, TheOldestTurnsAreForgottenWhenTheContextIsFull) {
   }
   EXPECT_GT(talk.forgotten(), 0u);
   EXPECT_EQ(talk.forgotten() % 2, 0u);
+  const size_t forgotten = talk.forgotten(), kept = talk.turns().size();
   EXPECT_THROW(talk.ask(std::string(5000, 'x'), greedy(8), kNowhere), Error);
+  EXPECT_EQ(talk.forgotten(), forgotten) << "a message that was refused costs nothing";
+  EXPECT_EQ(talk.turns().size(), kept);
   EXPECT_EQ(talk.ask("Still there?", greedy(8), kNowhere).tokens.size(), 8u);
+}
+
+TEST_F(ConversationTest, AnotherAnswerTakesThePlaceOfTheLast) {
+  const auto one = engine(512);
+  Conversation talk(*one, tokenizer(), "");
+  EXPECT_THROW(talk.ask_again(greedy(6), kNowhere), Error);
+  const auto first = talk.ask("How are you?", greedy(6), kNowhere);
+  EXPECT_EQ(talk.ask_again(greedy(6), kNowhere).tokens, first.tokens);
+  runtime::RequestOptions warm = greedy(6);
+  warm.sampling.temperature = 1.5F;
+  warm.sampling.seed = 3;
+  EXPECT_NE(talk.ask_again(warm, kNowhere).tokens, first.tokens);
+  ASSERT_EQ(talk.turns().size(), 2u);
+  EXPECT_EQ(talk.turns()[0].text, "How are you?");
+}
+
+TEST_F(ConversationTest, AConversationIsKeptAndReadAgain) {
+  const auto one = engine(512);
+  Conversation talk(*one, tokenizer(), ""), other(*one, tokenizer(), "");
+  talk.set_system("Be brief.");
+  talk.ask("How \"are\" you?", greedy(6), kNowhere);
+  other.from_json(talk.to_json());
+  EXPECT_EQ(other.system(), "Be brief.");
+  EXPECT_EQ(other.to_json(), talk.to_json());
+  EXPECT_EQ(other.ask("And now?", greedy(6), kNowhere).tokens,
+            talk.ask("And now?", greedy(6), kNowhere).tokens);
+  const std::string before = other.to_json();
+  for (const char* bad : {"", "{}", R"({"form":"butterfly-chat-1"})",
+                          R"({"form":"butterfly-chat-1","messages":[{"role":"tool","content":""}]})",
+                          R"({"form":"butterfly-chat-1","messages":[],"system":3})"})
+    EXPECT_THROW(other.from_json(bad), Error) << bad;
+  EXPECT_EQ(other.to_json(), before);
+  EXPECT_THROW(other.set_system(std::string(5000, 'x')), Error);
+  EXPECT_EQ(other.to_json(), before);
 }
 
 // "</s>" ends a text of this model; nobody ends one by typing it.

@@ -7,11 +7,11 @@
 
 namespace butterfly::cli {
 
-void ModelInput::add_to(CLI::App& app) {
-  add_option(app, "-m,--model,FILE", path,
-             "Model: GGUF, Hugging Face folder, llama2.c, or a name from the store")
-      .type_name("FILE")
-      .required();
+void ModelInput::add_to(CLI::App& app, bool required) {
+  Flag model = add_option(app, "-m,--model,FILE", path,
+                          "Model: GGUF, Hugging Face folder, llama2.c, or a name from the store")
+                   .type_name("FILE");
+  if (required) model.required();
   add_option(app, "--tokenizer", tokenizer,
              "Vocabulary of a llama2.c model (default: tokenizer.bin beside it)")
       .type_name("FILE");

@@ -19,8 +19,8 @@ struct ModelInput {
   std::string tokenizer;  // empty: in the model file, or beside it
   bool no_mmap = false;   // read the files instead of mapping them
 
-  // -m, --model (required; also as plain argument), --tokenizer, --no-mmap
-  void add_to(CLI::App& app);
+  // -m, --model (also as plain argument), --tokenizer, --no-mmap
+  void add_to(CLI::App& app, bool required = true);
 
   // `path`, or where the store keeps the model of that name.
   std::filesystem::path resolved() const;
