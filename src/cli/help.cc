@@ -49,9 +49,7 @@ class HelpFormatter : public CLI::Formatter {
     std::string left = is_positional ? option->get_name(true) : option->get_name(false, true);
     if (const size_t comma = left.find(','); comma != std::string::npos) left.insert(comma + 1, " ");
     if (!is_positional && option->get_type_size() != 0) {
-      const std::string type =
-          option->get_type_name();  // "NAME:check", and our descriptions say what is allowed
-      left += " " + type.substr(0, type.find(':'));
+      left += " " + own_type_name(option->get_type_name());
     }
     // Long flags start in one column, below those that have a short form too.
     if (!is_positional && option->get_snames().empty()) left = "    " + left;
@@ -94,6 +92,15 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 }  // namespace
+
+std::string own_type_name(const std::string& type) {
+  int depth = 0;
+  for (size_t i = 0; i < type.size(); ++i) {
+    depth += type[i] == '[' ? 1 : type[i] == ']' ? -1 : 0;
+    if (type[i] == ':' && depth == 0) return type.substr(0, i);
+  }
+  return type;
+}
 
 void use_our_help(CLI::App& app) { app.formatter(std::make_shared<HelpFormatter>()); }
 

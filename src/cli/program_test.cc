@@ -49,6 +49,11 @@ TEST(Program, EveryCommandHasHelpThatNamesItsEnvironment) {
   }
 }
 
+TEST(Program, HelpShowsTypesWhole) {
+  EXPECT_THAT(run({"run", "--help"}).out, HasSubstr("FILE[:SCALE]"));
+  EXPECT_THAT(run({"token", "--help"}).out, HasSubstr("HOST[:PORT]"));
+}
+
 TEST(Program, VersionIsOneLine) {
   const Outcome version = run({"--version"});
   EXPECT_EQ(version.status, kExitOk);

@@ -94,6 +94,12 @@ TEST_F(ModelCommands, PerplexityPrintsTheValue) {
   EXPECT_EQ(found["tokens"], 30);
   EXPECT_GT(found["perplexity"].get<double>(), 1);
   EXPECT_EQ(run({"perplexity", "-m", model_, "-p", "short"}).status, kExitUsage);
+  // The model was trained for 128 positions: more of them measure something else.
+  const json own = json_of_text<json>(
+      run({"perplexity", "-m", model_, "-f", path("text.txt"), "--chunks", "1", "--json"}).out);
+  EXPECT_EQ(own["n_ctx"], 128);
+  EXPECT_THAT(run({"perplexity", "-m", model_, "-f", path("text.txt"), "-c", "200", "--chunks", "1"}).err,
+              HasSubstr("-c 200 is beyond the 128 positions"));
 }
 
 TEST_F(ModelCommands, StoredModelsHaveNames) {
@@ -103,6 +109,11 @@ TEST_F(ModelCommands, StoredModelsHaveNames) {
   const json list = json_of_text<json>(run({"list", "--json"}).out);
   EXPECT_EQ(list[0]["name"], "mine");
   EXPECT_EQ(list[0]["type"], "llama F32");
+  const std::time_t now = std::time(nullptr);
+  char year[5];
+  std::strftime(year, sizeof year, "%Y", std::gmtime(&now));
+  EXPECT_THAT(list[0]["modified"].get<std::string>(), ::testing::StartsWith(std::string(year, 3)))
+      << "written in this decade";
   EXPECT_THAT(run({"show", "-m", "mine"}).out, HasSubstr("architecture  llama"));
   EXPECT_EQ(run({"tokenize", "-m", "mine", "-p", "x"}).status, kExitOk);
   EXPECT_EQ(run({"run", "-m", "mine", "-p", "x", "-n", "2", "-q"}).status, kExitOk);
@@ -110,6 +121,7 @@ TEST_F(ModelCommands, StoredModelsHaveNames) {
   EXPECT_EQ(wrong.status, kExitUsage);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean 'mine'?"));
   EXPECT_EQ(run({"import", dir_.write("bad.gguf", "nonsense").string()}).status, kExitUsage);
+  EXPECT_THAT(run({"show", "-m", "quite-another"}).err, HasSubstr("'butterfly import FILE' adds one"));
   EXPECT_EQ(run({"rm", "mine"}).status, kExitOk);
   EXPECT_EQ(run({"rm", "mine"}).status, kExitUsage);
   EXPECT_EQ(run({"show", "-m", "mine"}).status, kExitUsage);

@@ -30,6 +30,8 @@ struct PerplexityCommand {
   bool json = false;
 };
 
+constexpr size_t kChunk = 512;
+
 // The model as a chain of `parts` would run it, rows between them as `wire`.
 runtime::LocalParts load_parts(const PerplexityCommand& command, ThreadPool& pool) {
   const runtime::RowFormat& format = runtime::find_row_format(command.wire);
@@ -50,6 +52,13 @@ runtime::LocalParts load_parts(const PerplexityCommand& command, ThreadPool& poo
 
 int perplexity(PerplexityCommand& command) {
   const std::string text = command.text.read();
+  const size_t trained = model::read_config(command.model.open()).context;
+  if (command.options.context == 0) command.options.context = std::min(kChunk, trained);
+  if (command.options.context > trained)
+    fmt::print(stderr,
+               "butterfly: note: -c {} is beyond the {} positions the model was trained for, which makes it "
+               "worse than it is\n",
+               command.options.context, trained);
   if (command.chunks >= 0) command.options.chunks_max = static_cast<size_t>(command.chunks);
   ThreadPool pool(command.threads);
   runtime::LocalParts model = load_parts(command, pool);
@@ -91,9 +100,12 @@ int perplexity(PerplexityCommand& command) {
 
 CommandBody setup_perplexity(CLI::App& app) {
   auto command = std::make_shared<PerplexityCommand>();
+  command->options.context = 0;
   command->model.add_to(app);
   command->text.add_to(app);
-  add_option(app, "-c,--ctx-size", command->options.context, "Tokens per chunk").show_default();
+  add_option(app, "-c,--ctx-size", command->options.context,
+             "Tokens per chunk; 0: the model's context, at most 512")
+      .show_default();
   add_option(app, "--stride", command->options.stride,
              "Chunks begin every N tokens, the last N of each are scored; 0: side by side, the second half")
       .show_default();

@@ -60,13 +60,17 @@ void add_folder(const fs::path& folder, bool shared, std::map<std::string, Store
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = name_of(entry);
     if (name.empty() || models.count(name)) continue;
-    StoredModel stored{name, entry.path(), 0, {}, shared};
+    std::error_code ignored;
+    // Times of files count from the year 2174: a time of zero would be younger than every file.
+    StoredModel stored{name, entry.path(), 0, entry.last_write_time(ignored), shared};
+    bool first = true;
     for (const fs::path& file : files_of(entry.path())) {
-      std::error_code ignored;
       const uint64_t bytes = fs::file_size(file, ignored);
       if (!ignored) stored.bytes += bytes;
       const auto modified = fs::last_write_time(file, ignored);
-      if (!ignored) stored.modified = std::max(stored.modified, modified);
+      if (ignored) continue;
+      stored.modified = first ? modified : std::max(stored.modified, modified);
+      first = false;
     }
     models.emplace(name, stored);
   }
@@ -149,8 +153,10 @@ fs::path ModelStore::find(const std::string& name) const {
   if (!names.empty())
     fail(Errc::kNotFound, "{}: no such file, and no model of that name; did you mean {}?", name,
          fmt::join(names, " or "));
-  fail(Errc::kNotFound, "{}: no such file, and no model of that name among the {} in the store ({})", name,
-       models.size(), own_.string());
+  fail(Errc::kNotFound,
+       "{}: no such file, and no model of that name among the {} in the store ({}); 'butterfly list' shows "
+       "them, 'butterfly import FILE' adds one",
+       name, models.size(), own_.string());
 }
 
 std::string ModelStore::import(const fs::path& from, std::string name) const {

@@ -13,8 +13,8 @@ struct StoredModel {
   std::string name;  // "qwen3" for qwen3.gguf and for a folder qwen3
   std::filesystem::path path;
   uint64_t bytes = 0;
-  std::filesystem::file_time_type modified;
-  bool shared = false;  // in a folder that is only read
+  std::filesystem::file_time_type modified;  // of its youngest file
+  bool shared = false;                       // in a folder that is only read
 };
 
 // Where models are. The own folder comes first and hides shared models of the same name.

@@ -54,7 +54,11 @@ Credentials found_cluster(const StateFolder& folder, const std::string& cluster_
   if (const std::string why = why_not_node_name(node_name); !why.empty())
     fail(Errc::kInvalidArgument, "{}", why);
   if (has_credentials(folder))
-    fail(Errc::kInvalidArgument, "{}: this node belongs to a cluster already", folder.path().string());
+    fail(Errc::kInvalidArgument,
+         "{}: this node belongs to a cluster already: 'butterfly serve -m MODEL --cluster' starts it, "
+         "'butterfly token "
+         "new' lets others join; for another cluster choose another folder with --state",
+         folder.path().string());
   PrivateKey key = load_or_make_key(folder);
   const Authority authority =
       Authority::is_here(folder) ? Authority::load(folder) : Authority::make(folder, cluster_name, now);

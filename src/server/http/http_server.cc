@@ -66,7 +66,10 @@ tcp::acceptor listen_tcp(asio::io_context& io, const HttpServerOptions& options)
   if (!ec) acceptor.bind(endpoint, ec);
   if (!ec) acceptor.listen(kBacklog, ec);
   if (ec == asio::error::address_in_use)
-    fail(Errc::kIo, "cannot listen on {}: another program does; choose another port", place);
+    fail(Errc::kIo,
+         "cannot listen on {}: another program does; choose another port (--port N, 0: any), or end "
+         "that one ('butterfly ps', 'butterfly stop')",
+         place);
   if (ec) fail(Errc::kIo, "cannot listen on {}: {}", place, ec.message());
   return acceptor;
 }
