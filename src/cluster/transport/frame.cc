@@ -14,8 +14,8 @@ struct KindRow {
   size_t bytes_max = 0;
 };
 
-// Bounds are what the largest sensible use needs: 4,096 rows of 16,384 f32 for activations, the shard of an
-// owner for values of training, whole lists of nodes and plans for control. A kind without a row does not
+// Bounds are what the largest sensible use needs: 4,096 rows of 16,384 f32 for activations, some subtrees of
+// those or rows of experts for exchanges, the shard of an owner for values of training, whole lists of nodes and plans for control. A kind without a row does not
 // compile; a number that is no kind has no name.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wswitch"
@@ -39,6 +39,8 @@ constexpr KindRow row_of(MessageKind kind) {
       return {"training", 4u << 20};
     case MessageKind::kTrainValues:
       return {"training values", 1u << 30};
+    case MessageKind::kExchange:
+      return {"exchange", 1u << 30};
   }
   return {};
 }

@@ -23,6 +23,7 @@ enum class MessageKind : uint8_t {
   kWeights = 7,      // a chunk of a model file
   kTraining = 8,     // orders and reports of a training job; small
   kTrainValues = 9,  // its gradients, weights, moments and inputs
+  kExchange = 10,    // between members of a stage: their parts of a layer
 };
 
 // Comes before every body. `epoch` is the plan's number: receivers drop and count what is older than theirs.

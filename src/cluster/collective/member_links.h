@@ -1,0 +1,91 @@
+// Members of a stage, each linked to each, who tell each other their parts of a layer. Knows bytes and order,
+// not models.
+//
+// A round: everybody sends what it has to all others (or to one) as one gathered write for each, and receives
+// theirs where they are wanted. Sizes are known before; anything else that comes is an error that names the
+// member. Steps and bytes: docs/algorithms.md.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster/transport/link.h"
+
+namespace butterfly::cluster {
+
+struct MemberLinksOptions {
+  // For what one member sends, and for its turn to come: others may compute long. A backstop: who is dead is
+  // found out by its link, who is silent by its heartbeats.
+  Duration timeout = std::chrono::seconds(120);
+  // How long a member looks for what comes before it sleeps: the thread that waits is the one that computes,
+  // so nobody misses its CPU. Waking up costs more than an exchange.
+  Duration spin = std::chrono::milliseconds(5);
+  // More than this is sent by a thread beside the one that receives: two who send each other more than
+  // sockets hold would wait for each other.
+  size_t safe_bytes = 32u << 10;
+};
+
+// One member's end. run() belongs to one thread; close() and waiting() may come from any. After an error the
+// group is over: close it and make another.
+class MemberLinks {
+ public:
+  static constexpr size_t kAll = SIZE_MAX;
+
+  // links[i] leads to member i; null at `self`.
+  MemberLinks(std::vector<std::shared_ptr<Link>> links, size_t self, const MemberLinksOptions& options = {});
+  ~MemberLinks();
+  MemberLinks(const MemberLinks&) = delete;
+  MemberLinks& operator=(const MemberLinks&) = delete;
+
+  size_t members() const { return links_.size(); }
+  size_t self() const { return self_; }
+  Link& link(size_t member) const { return *links_[member]; }
+
+  struct Incoming {
+    size_t member;
+    std::span<std::byte> into;
+  };
+  // `mine` goes to all others, or to member `to` alone; a member's pieces in `from` stand in the order in
+  // which it sends them. Returns when all has come and all is handed over. Rounds are numbered, so that ends
+  // that disagree find out. kPeerLost, kTimeout, kCancelled after close(), or kCorrupt.
+  Status run(std::span<const std::span<const std::byte>> mine, std::span<const Incoming> from,
+             size_t to = kAll);
+
+  // Rounds of another epoch count from 1 again.
+  void begin_epoch(uint64_t epoch);
+  // Whether the thread of run() waits for another member at this moment.
+  bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
+  void close();
+
+ private:
+  struct Sending {
+    std::span<const std::span<const std::byte>> pieces;
+    size_t to = kAll;
+  };
+  Status send_all(const Sending& what);
+  Status receive(size_t member, std::span<const Incoming> from);
+  Result<MessageHead> wait_for_head(Link& link);
+  void send_beside();
+  Status named(size_t member, const Status& status) const;
+
+  const std::vector<std::shared_ptr<Link>> links_;
+  const size_t self_;
+  const MemberLinksOptions options_;
+  uint64_t epoch_ = 0, round_ = 0;
+  std::atomic<bool> waiting_{false};
+
+  // The thread that sends what is large; there from the first time on.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const Sending* sending_ = nullptr;  // to be sent
+  Status sent_;
+  bool over_ = false;
+  std::thread sender_;
+};
+
+}  // namespace butterfly::cluster
