@@ -29,6 +29,10 @@ void check_cluster_settings(const Settings& settings) {
     fail(Errc::kInvalidArgument,
          "--strategy {}: needs a file that says who runs what: --plan FILE (docs/planner.md has an example)",
          settings.strategy);
+  const runtime::GroupChoice groups = runtime::parse_groups("--groups", settings.groups);
+  if (groups.most > 1 && !settings.plan.empty())
+    fail(Errc::kInvalidArgument, "--plan {} and --groups {} exclude each other", settings.plan,
+         settings.groups);
   if (!given && !settings.strategy.empty() && !settings.plan.empty())
     fail(Errc::kInvalidArgument, "--plan {} and --strategy {} exclude each other", settings.plan,
          settings.strategy);
@@ -57,6 +61,7 @@ runtime::ClusterHostOptions cluster_options(const Settings& settings, const std:
     if (!settings.strategy.empty()) model.placement.strategy = &cluster::find_strategy(settings.strategy);
     if (!settings.plan.empty()) model.placement.written = cluster::read_written_plan(settings.plan);
     model.placement.objective = objective_of(settings);
+    model.placement.groups = runtime::parse_groups("--groups", settings.groups);
     model.placement.settings = stage_settings(spec, options);
     model.placement.settings.wire = std::string(runtime::find_row_format(settings.wire).name);
     model.placement.settings.kept_bytes =

@@ -21,6 +21,7 @@
 #include "cluster/partition/plan_file.h"
 #include "cluster/picture/plan_picture.h"
 #include "kernels/probe/machine_probe.h"
+#include "runtime/planning/group_placement.h"
 #include "runtime/planning/model_shape.h"
 
 namespace butterfly::cli {
@@ -40,7 +41,7 @@ struct PlanOptions {
   size_t generate = 0;
   size_t streams = 0;
   size_t batch = 0;
-  size_t groups = 1;
+  std::string groups = "off";
   size_t threads = 0;
   size_t depth = SIZE_MAX;
   uint64_t seed = 1;
@@ -113,7 +114,7 @@ runtime::PlanRequest request_for(const PlanOptions& options, const cluster::Clus
   if (options.latency_limit_ms > 0 && !throughput)
     fail(Errc::kInvalidArgument, "--latency-limit: goes with --objective throughput");
   if (options.generate > 0) plan.prefill_weight = 1 / static_cast<double>(options.generate);
-  plan.group_size_max = options.groups;
+  plan.group_size_max = runtime::parse_groups("--groups", options.groups).most;
   plan.seed = options.seed;
   if (!options.custom.empty()) plan.custom = cluster::read_plan(options.custom, cluster);
   if (options.strategy != "all") {
@@ -178,7 +179,8 @@ CommandBody setup_plan(CLI::App& app) {
   add_option(app, "--prompt", options->workload.prompt, "Tokens of a prompt").show_default();
   add_option(app, "--generate", options->generate,
              "Tokens per prompt: plan for both (default: generation alone)");
-  add_option(app, "--groups", options->groups, "Nodes that may share each layer, up to 4 (tensor parallel)")
+  add_option(app, "--groups", options->groups,
+             "Nodes that may share each layer (tensor parallel): off, auto or up to how many")
       .show_default();
   add_option(app, "--plan", options->custom, "TOML file of [[stage]]s: what it would do").type_name("FILE");
   add_option(app, "--type", options->type, "Element type of a shape's matrices").show_default();

@@ -50,8 +50,8 @@ struct Piece {
   double decode_out_bytes = 0;  // handed to the next piece, or back to the coordinator by the last
   double prefill_out_bytes = 0;
 
-  // When a group of nodes shares the piece: how often its members gather each other's outputs in a step, and
-  // the bytes of all those outputs together.
+  // When a group of nodes shares the piece: how often its members exchange their parts in a step, and the
+  // bytes that each sends to each other one in all of these together.
   double gathers = 0;
   double decode_gather_bytes = 0;
   double prefill_gather_bytes = 0;

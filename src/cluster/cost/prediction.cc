@@ -113,9 +113,9 @@ Prediction predict(const Problem& problem, const Plan& plan) {
     out.load_s = std::max(out.load_s, s.load_s);
     stage_sum += s.seconds;
     stage_max = std::max(stage_max, s.seconds);
-    for (size_t i = stage.begin; i < stage.end && stage.nodes.size() > 1; ++i)
-      out.bytes_per_step +=
-          list.pieces[i].decode_gather_bytes * (static_cast<double>(stage.nodes.size()) - 1);
+    const auto members = static_cast<double>(stage.nodes.size());
+    for (size_t i = stage.begin; i < stage.end; ++i)
+      out.bytes_per_step += list.pieces[i].decode_gather_bytes * members * (members - 1);
     from = &stage.nodes;
     bytes = list.pieces[stage.end - 1].decode_out_bytes;
     prefill_bytes = list.pieces[stage.end - 1].prefill_out_bytes;

@@ -60,10 +60,9 @@ Problem::Problem(PieceList list, ClusterSpec cluster, PlanOptions options)
   }
 }
 
-// Members compute their shares side by side, then gather: each hands its part to all others over the weakest
-// link.
-//   time = max over members (share x time alone) + gathers x latency + gathered bytes x (k - 1) / k /
-//   bandwidth
+// Members compute their shares side by side, then exchange: each hands its part to all others over the
+// weakest link.
+//   time = max over members (share x time alone) + exchanges x latency + bytes x (k - 1) / bandwidth
 double Problem::piece_seconds(size_t index, const Unit& unit) const {
   const Piece& piece = list_.pieces[index];
   const double w = options_.prefill_weight;
@@ -79,7 +78,7 @@ double Problem::piece_seconds(size_t index, const Unit& unit) const {
     const LinkSpec link = weakest_link(cluster_, unit.nodes);
     const auto k = static_cast<double>(unit.nodes.size());
     seconds += piece.gathers * link.latency_s * (1 + w) +
-               link.occupancy_s((piece.decode_gather_bytes + w * piece.prefill_gather_bytes) * (k - 1) / k);
+               link.occupancy_s((piece.decode_gather_bytes + w * piece.prefill_gather_bytes) * (k - 1));
   }
   return seconds + overhead;
 }

@@ -92,8 +92,8 @@ TEST(Problem, GroupsShareBySpeedAndPayForGathering) {
   EXPECT_DOUBLE_EQ(group.shares[0], 0.25);
   EXPECT_DOUBLE_EQ(group.shares[1], 0.75);
   EXPECT_EQ(group.memory_bytes, 400u);  // a is full with its quarter
-  // 1000 bytes at 4 byte/s, two gathers of 0.5 s, half of 40 bytes at 100 byte/s.
-  EXPECT_DOUBLE_EQ(group.seconds(0, 1), 250 + 1 + 0.2);
+  // 1000 bytes at 4 byte/s, two exchanges of 0.5 s, 40 bytes at 100 byte/s.
+  EXPECT_DOUBLE_EQ(group.seconds(0, 1), 250 + 1 + 0.4);
 }
 
 TEST(Problem, GroupsThatDoNotHelpAreLeftOut) {

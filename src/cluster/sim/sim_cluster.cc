@@ -45,8 +45,8 @@ SimPieces times_of(const Problem& problem, const Piece& piece, const Stage& stag
         link.bandwidth = std::min(link.bandwidth, problem.cluster().link(a, b).bandwidth);
       }
     const auto k = static_cast<double>(stage.nodes.size());
-    const double decode_row_s = link.occupancy_s(piece.decode_gather_bytes * (k - 1) / k) / batch;
-    const double prefill_row_s = link.occupancy_s(piece.prefill_gather_bytes * (k - 1) / k) / prompt;
+    const double decode_row_s = link.occupancy_s(piece.decode_gather_bytes * (k - 1)) / batch;
+    const double prefill_row_s = link.occupancy_s(piece.prefill_gather_bytes * (k - 1)) / prompt;
     out.overhead_s += piece.gathers * link.latency_s;
     out.decode_compute_s += decode_row_s, out.decode_memory_s += decode_row_s;
     out.prefill_compute_s += prefill_row_s, out.prefill_memory_s += prefill_row_s;

@@ -39,7 +39,8 @@ Status corrupt(const MessageHead& head, const std::string& what) {
 
 LinkedChain::LinkedChain(const LoadedModel& model, Compute& compute, size_t workers,
                          std::shared_ptr<Link> to_first, std::shared_ptr<Link> from_last,
-                         const ChainOptions& options, std::shared_ptr<ChainTimes> times)
+                         const ChainOptions& options, std::shared_ptr<ChainTimes> times,
+                         std::shared_ptr<StageGroup> group)
     : layers_(checked(model, workers, options), compute, options.cache),
       info_(with_steps(layers_.info(), workers + 1)),
       workers_(workers),
@@ -48,7 +49,12 @@ LinkedChain::LinkedChain(const LoadedModel& model, Compute& compute, size_t work
       options_(options),
       limits_(chain_limits(info_, *options.format)),
       times_(std::move(times)),
-      wait_(options.expect_steps && may_spin_for_steps()) {}
+      group_(std::move(group)),
+      wait_(options.expect_steps && may_spin_for_steps()) {
+  BF_CHECK((group_ != nullptr) == static_cast<bool>(model.group) &&
+           (group_ == nullptr || group_->is_first()));
+  layers_.set_exchange(group_.get());
+}
 
 LinkedChain::~LinkedChain() { close(); }
 
@@ -56,12 +62,14 @@ void LinkedChain::close() {
   closed_.store(true);
   to_first_->close();
   from_last_->close();
+  if (group_ != nullptr) group_->close();
 }
 
 // To the engine it is all one: what was under way is lost, and nothing is wrong with the requests.
 Status LinkedChain::lost(const Status& status) {
   to_first_->close();
   from_last_->close();
+  if (group_ != nullptr) group_->close();
   if (closed_.load()) return lost_ = Status(Errc::kCancelled, "the chain was closed");
   return lost_ = Status(Errc::kPeerLost, "the chain is broken: " + status.text());
 }
@@ -164,11 +172,12 @@ Status LinkedChain::read_rows(const Pending& pending, std::span<const float>& hi
 
 void LinkedChain::compute(const Pending& pending, std::span<const float> hidden, StepResult& result) {
   const TimePoint began = system_now();
+  if (result.status = pass_on(); !result.status) return;
   result.status = layers_.prepare(pending.request.commands, pending.request.rows, pending.request.fill);
   if (!result.status) return;
   const auto output = layers_.run(hidden);
   if (!output) {
-    result.status = output.status();
+    result.status = group_ == nullptr ? output.status() : lost(output.status());
     return;
   }
   result.logits = output->logits;
@@ -183,6 +192,12 @@ void LinkedChain::compute(const Pending& pending, std::span<const float> hidden,
   step_.rows = pending.request.rows.size();
   step_.total = done - pending.submitted;
   times_->add(step_);
+}
+
+Status LinkedChain::pass_on() {
+  if (group_ == nullptr) return {};
+  const Status status = group_->pass_on(message_.head, message_.body, options_.send_timeout);
+  return status ? status : lost(status);
 }
 
 StepResult LinkedChain::receive(Duration timeout) {
@@ -224,7 +239,9 @@ Status LinkedChain::reset(uint64_t epoch, Duration timeout) {
   epoch_ = epoch;
   pending_.clear();
   layers_.forget_all();
-  return send_round(0, {}, timeout);
+  if (Status status = send_round(0, {}, timeout); !status) return status;
+  if (group_ != nullptr) group_->begin_epoch(epoch);
+  return pass_on();
 }
 
 Result<std::optional<CacheReport>> LinkedChain::resume(uint64_t epoch, std::span<const PageClaim> claims,
@@ -240,6 +257,8 @@ Result<std::optional<CacheReport>> LinkedChain::resume(uint64_t epoch, std::span
   if (!status) return lost(corrupt(message_.head, status.text()));
   if (came.claims.size() != claims.size())
     return lost(corrupt(message_.head, "other pages than were asked for"));
+  if (group_ != nullptr) group_->begin_epoch(epoch);
+  if (Status passed = pass_on(); !passed) return passed;
   layers_.report(claims, came.report);
   return std::optional(std::move(came.report));
 }

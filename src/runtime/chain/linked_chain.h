@@ -9,6 +9,7 @@
 #include "cluster/transport/link.h"
 #include "runtime/chain/chain_options.h"
 #include "runtime/chain/chain_times.h"
+#include "runtime/chain/stage_group.h"
 #include "runtime/chain/step_message.h"
 #include "runtime/chain/step_wait.h"
 
@@ -23,10 +24,12 @@ namespace butterfly::runtime {
 class LinkedChain final : public Chain {
  public:
   // `workers`: stages before this one. `to_first` and `from_last` may be one and the same link: one worker.
-  // `times` may be null. Throws Error as StageRunner does.
+  // `times` may be null. `group`: the other members of the last stage, of which this is the first; null: it
+  // is alone. Throws Error as StageRunner does.
   LinkedChain(const LoadedModel& model, Compute& compute, size_t workers,
               std::shared_ptr<cluster::Link> to_first, std::shared_ptr<cluster::Link> from_last,
-              const ChainOptions& options, std::shared_ptr<ChainTimes> times = nullptr);
+              const ChainOptions& options, std::shared_ptr<ChainTimes> times = nullptr,
+              std::shared_ptr<StageGroup> group = nullptr);
   ~LinkedChain() override;  // close()
 
   const ChainInfo& info() const override { return info_; }
@@ -58,6 +61,8 @@ class LinkedChain final : public Chain {
   Status read_rows(const Pending& pending, std::span<const float>& hidden);
   void compute(const Pending& pending, std::span<const float> hidden, StepResult& result);
   Status send_round(uint64_t step, std::span<const std::byte> body, Duration timeout);
+  // The message at hand, to the other members of this stage.
+  Status pass_on();
   // The chain is over.
   Status lost(const Status& status);
 
@@ -68,6 +73,7 @@ class LinkedChain final : public Chain {
   const ChainOptions options_;
   const ChainLimits limits_;
   const std::shared_ptr<ChainTimes> times_;
+  const std::shared_ptr<StageGroup> group_;
 
   uint64_t epoch_ = 0;
   uint64_t stale_ = 0;

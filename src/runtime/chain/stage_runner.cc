@@ -18,7 +18,9 @@ using cluster::MessageKind;
 constexpr Duration kIdle = std::chrono::seconds(5);
 
 const LoadedModel& checked_stage(const LoadedModel& model, size_t place, const ChainOptions& options) {
-  if (model.has_head() || model.has_embedding() != (place == 0))
+  // The last stage's first member is the coordinator, its others are not.
+  const bool may_end = model.group && model.group.self > 0;
+  if ((model.has_head() && !may_end) || model.has_embedding() != (place == 0))
     fail(Errc::kInvalidArgument, "a stage with {} before it has {}: expected {}", place,
          to_string(model.range, model.config.layers),
          place == 0 ? "the embedding and no head" : "neither embedding nor head");
@@ -41,62 +43,70 @@ StageRunner::StageRunner(const LoadedModel& model, Compute& compute, size_t plac
       limits_(chain_limits(layers_.info(), *options.format)),
       wait_(options.expect_steps && may_spin_for_steps()) {}
 
-Status StageRunner::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to) {
+void StageRunner::Ways::close() const {
+  if (from != nullptr) from->close();
+  if (to != nullptr) to->close();
+  if (group != nullptr) group->close();
+}
+
+Status StageRunner::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to,
+                        std::shared_ptr<StageGroup> group) {
+  const model::GroupShare& share = layers_.model().group;
+  BF_CHECK((group != nullptr) == static_cast<bool>(share) &&
+           (group == nullptr || (group->self() == share.self && group->members() == share.members.size())))
+      << "the layers are for member " << share.self << " of " << share.members.size();
+  BF_CHECK(group == nullptr || group->is_first() || (from == nullptr && to == nullptr));
+  here_ = {std::move(from), std::move(to), std::move(group)};
   {
     std::lock_guard lock(mutex_);
     BF_CHECK(!running_) << "one run at a time";
     running_ = true;
     closed_ = cut_ = false;
-    from_ = from;
-    to_ = to;
+    ways_ = here_;
     stats_.epoch = stats_.step = 0;
   }
   epoch_ = step_ = 0;
   failed_ = false;
   times_ = {};
   layers_.unplace_all();
-  Status why = serve(*from, *to);
-  from->close();
-  to->close();
+  layers_.set_exchange(here_.group.get());
+  Status why = serve();
+  here_.close();
+  layers_.set_exchange(nullptr);
   std::lock_guard lock(mutex_);
-  blamed_ = cut_ ? to->peer() : cluster::NodeId();
+  blamed_ = cut_ ? here_.to->peer() : cluster::NodeId();
   if (cut_)
-    why = Status(Errc::kPeerLost, fmt::format("[stage] {} acknowledges nothing any more", to->peer().name));
-  from_.reset();
-  to_.reset();
+    why = Status(Errc::kPeerLost, fmt::format("[stage] {} acknowledges nothing any more", blamed_.name));
+  ways_ = here_ = {};
   running_ = false;
   if (closed_) why = Status(Errc::kCancelled, "the stage was closed");
   return why;
 }
 
 void StageRunner::close() {
-  std::shared_ptr<Link> from, to;
+  Ways ways;
   {
     std::lock_guard lock(mutex_);
     if (!running_) return;
     closed_ = true;
-    from = from_;
-    to = to_;
+    ways = ways_;
   }
-  from->close();
-  to->close();
+  ways.close();
 }
 
 void StageRunner::watch(Duration limit) {
-  std::shared_ptr<Link> from, to;
+  Ways ways;
   {
     std::lock_guard lock(mutex_);
     if (!running_) return;
-    from = from_;
-    to = to_;
+    ways = ways_;
   }
-  if (to->unacknowledged() < limit) return;
+  if (ways.to == nullptr || ways.to->unacknowledged() < limit) return;
   {
     std::lock_guard lock(mutex_);
     cut_ = true;
   }
-  from->close();
-  to->close();
+  ways.close();
 }
 
 cluster::NodeId StageRunner::blamed() const {
@@ -110,17 +120,20 @@ StageRunnerStats StageRunner::stats() const {
 }
 
 uint32_t StageRunner::pending() const {
-  std::shared_ptr<Link> from;
+  Ways ways;
   {
     std::lock_guard lock(mutex_);
     if (!running_) return 0;
-    from = from_;
+    ways = ways_;
   }
   const Doing doing = doing_.load(std::memory_order_relaxed);
-  return doing == Doing::kComputing || (doing == Doing::kWaiting && from->waiting()) ? 1 : 0;
+  if (doing == Doing::kComputing) return ways.group != nullptr && ways.group->waiting() ? 0 : 1;
+  const Link& from = ways.from != nullptr ? *ways.from : ways.group->from_first();
+  return doing == Doing::kWaiting && from.waiting() ? 1 : 0;
 }
 
-Status StageRunner::serve(Link& from, Link& to) {
+Status StageRunner::serve() {
+  Link& from = here_.from != nullptr ? *here_.from : here_.group->from_first();
   free_since_ = system_now();
   for (;;) {
     now_doing(Doing::kWaiting);
@@ -129,11 +142,11 @@ Status StageRunner::serve(Link& from, Link& to) {
     if (!head) return head.status();
     now_doing(Doing::kReceiving);
     arrived_ = system_now();
-    if (Status status = take(*head, from, to); !status) return status;
+    if (Status status = take(*head); !status) return status;
   }
 }
 
-Status StageRunner::take(const MessageHead& head, Link& from, Link& to) {
+Status StageRunner::take(const MessageHead& head) {
   // Only what this place can get, and only as long as it can be, is read at all.
   const bool step = head.kind == (place_ == 0 ? MessageKind::kTokens : MessageKind::kActivations);
   const bool failure = head.kind == MessageKind::kResult && place_ > 0;
@@ -145,22 +158,23 @@ Status StageRunner::take(const MessageHead& head, Link& from, Link& to) {
                            : failure ? kFailureBytesMax
                            : resume  ? resume_bytes_max(limits_, place_, layers_.model().range.begin)
                                      : 0;
-  if (Status status = read_body(head, from, bytes_max); !status) return status;
+  if (Status status = read_body(head, bytes_max); !status) return status;
   if (head.epoch < epoch_ || (head.kind == MessageKind::kControl && head.epoch == epoch_)) {
     std::lock_guard lock(mutex_);
     ++stats_.stale;
     return {};
   }
-  if (resume) return take_resume(head, to);
-  if (head.kind == MessageKind::kControl) return take_reset(head, to);
+  if (resume) return take_resume(head);
+  if (head.kind == MessageKind::kControl) return take_reset(head);
   if (head.epoch > epoch_) return bad_step(head, fmt::format("no reset has come since epoch {}", epoch_));
   if (head.step <= step_) return bad_step(head, fmt::format("step {} came before", step_));
   step_ = head.step;
   if (failed_) return {};  // the coordinator will know soon
-  return failure ? take_failure(head, to) : take_step(head, to);
+  return failure ? take_failure(head) : take_step(head);
 }
 
-Status StageRunner::read_body(const MessageHead& head, Link& from, size_t bytes_max) {
+Status StageRunner::read_body(const MessageHead& head, size_t bytes_max) {
+  Link& from = here_.from != nullptr ? *here_.from : here_.group->from_first();
   if (head.bytes > bytes_max)
     return bad_step(head, fmt::format("{} bytes, expected at most {}", head.bytes, bytes_max));
   body_.resize(head.bytes);
@@ -171,14 +185,27 @@ void StageRunner::begin_epoch(uint64_t epoch) {
   epoch_ = epoch;
   step_ = 0;
   failed_ = false;
+  if (here_.group != nullptr) here_.group->begin_epoch(epoch);
   std::lock_guard lock(mutex_);
   stats_.epoch = epoch_;
   stats_.step = 0;
 }
 
+// The message at hand, as it came, to the other members.
+Status StageRunner::pass_on(const MessageHead& head) {
+  if (here_.group == nullptr || !here_.group->is_first()) return {};
+  return here_.group->pass_on(head, body_, options_.send_timeout);
+}
+
+// To the next stage; the first member's business.
+Status StageRunner::send_on(const MessageHead& head, std::span<const std::span<const std::byte>> pieces) {
+  return here_.to == nullptr ? Status() : here_.to->send(head, pieces, options_.send_timeout);
+}
+
 // Passes with what is left here.
-Status StageRunner::take_resume(const MessageHead& head, Link& to) {
+Status StageRunner::take_resume(const MessageHead& head) {
   begin_epoch(head.epoch);
+  if (Status status = pass_on(head); !status) return status;
   layers_.unplace_all();
   ResumeMessage message;
   if (Status status = message.read(body_, limits_, place_, layers_.model().range.begin); !status)
@@ -188,27 +215,27 @@ Status StageRunner::take_resume(const MessageHead& head, Link& to) {
   values_.clear();
   write_stage_report(layers_.model().range.begin, here, values_);
   const std::span<const std::byte> pieces[] = {body_, values_};
-  return to.send({.kind = MessageKind::kControl, .epoch = epoch_, .step = kResumeStep, .bytes = 0}, pieces,
-                 options_.send_timeout);
+  return send_on({.kind = MessageKind::kControl, .epoch = epoch_, .step = kResumeStep, .bytes = 0}, pieces);
 }
 
-Status StageRunner::take_reset(const MessageHead& head, Link& to) {
+Status StageRunner::take_reset(const MessageHead& head) {
   begin_epoch(head.epoch);
+  if (Status status = pass_on(head); !status) return status;
   layers_.forget_all();
-  return to.send({.kind = MessageKind::kControl, .epoch = epoch_, .step = 0, .bytes = 0}, {},
-                 options_.send_timeout);
+  return send_on({.kind = MessageKind::kControl, .epoch = epoch_, .step = 0, .bytes = 0}, {});
 }
 
 // Of a stage before this one: passes as it came.
-Status StageRunner::take_failure(const MessageHead& head, Link& to) {
+Status StageRunner::take_failure(const MessageHead& head) {
   Status failure;
   if (Status status = read_failure(body_, failure); !status) return bad_step(head, status.text());
   failed_ = true;
   const std::span<const std::byte> pieces[] = {body_};
-  return to.send(head, pieces, options_.send_timeout);
+  return send_on(head, pieces);
 }
 
-Status StageRunner::take_step(const MessageHead& head, Link& to) {
+Status StageRunner::take_step(const MessageHead& head) {
+  if (Status status = pass_on(head); !status) return status;
   if (Status status = message_.read(body_, limits_, place_, layers_.model().range.begin); !status)
     return bad_step(head, status.text());
   if (Status status = layers_.prepare(message_.commands, message_.rows, message_.fill); !status)
@@ -232,6 +259,8 @@ Status StageRunner::take_step(const MessageHead& head, Link& to) {
   now_doing(Doing::kSending);
   const TimePoint computed = system_now();
   times_.compute = computed - received;
+  // Members are somewhere in the middle of an exchange: there is no way to go on together.
+  if (!output && here_.group != nullptr) return output.status();
   if (!output) {
     failed_ = true;
     {
@@ -241,10 +270,10 @@ Status StageRunner::take_step(const MessageHead& head, Link& to) {
     values_.clear();
     write_failure(output.status(), values_);
     const std::span<const std::byte> pieces[] = {values_};
-    return to.send({.kind = MessageKind::kResult, .epoch = head.epoch, .step = head.step, .bytes = 0}, pieces,
-                   options_.send_timeout);
+    return send_on({.kind = MessageKind::kResult, .epoch = head.epoch, .step = head.step, .bytes = 0},
+                   pieces);
   }
-  if (Status status = send_rows(head, output->hidden, to); !status) return status;
+  if (Status status = send_rows(head, output->hidden); !status) return status;
   free_since_ = system_now();
   {
     std::lock_guard lock(mutex_);
@@ -261,7 +290,8 @@ Status StageRunner::take_step(const MessageHead& head, Link& to) {
   return {};
 }
 
-Status StageRunner::send_rows(const MessageHead& head, std::span<const float> rows, Link& to) {
+Status StageRunner::send_rows(const MessageHead& head, std::span<const float> rows) {
+  if (here_.to == nullptr) return {};
   times_bytes_.clear();
   for (const StageTimes& before : message_.times) write_times(before, times_bytes_);
   write_times(times_, times_bytes_);
@@ -272,8 +302,8 @@ Status StageRunner::send_rows(const MessageHead& head, std::span<const float> ro
     values = values_;
   }
   const std::span<const std::byte> pieces[] = {message_.header, times_bytes_, values};
-  return to.send({.kind = MessageKind::kActivations, .epoch = head.epoch, .step = head.step, .bytes = 0},
-                 pieces, options_.send_timeout);
+  return send_on({.kind = MessageKind::kActivations, .epoch = head.epoch, .step = head.step, .bytes = 0},
+                 pieces);
 }
 
 }  // namespace butterfly::runtime

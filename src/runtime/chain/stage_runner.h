@@ -7,6 +7,7 @@
 
 #include "cluster/transport/link.h"
 #include "runtime/chain/chain_options.h"
+#include "runtime/chain/stage_group.h"
 #include "runtime/chain/step_message.h"
 #include "runtime/chain/step_wait.h"
 
@@ -24,8 +25,9 @@ struct StageRunnerStats {
   StageTimes last;                    // of the last step
 };
 
-// Any stage but the last one, which is the coordinator's (see linked_chain.h). Borrows model and pool. The
-// same runner serves one chain after the other with the same layers: run() again, with new links.
+// Any stage but the last one, which is the coordinator's (see linked_chain.h); or a member of any stage that
+// is not its first: that one gets its steps from the first member, and sends nothing on. Borrows model and
+// pool. The same runner serves one chain after the other with the same layers: run() again, with new links.
 //
 // Receives, computes and sends on the thread of run(): a thread that waits for the next message beside it
 // would take the CPU that computes, and hand every step from thread to thread.
@@ -40,7 +42,13 @@ class StageRunner {
   // peer sent what it should not. Then both links are closed, so that the neighbours know at once. The links
   // may be one and the same: a chain of two stages. No page is placed at the start, and the epoch is 0. One
   // run at a time.
-  Status run(std::shared_ptr<cluster::Link> from, std::shared_ptr<cluster::Link> to);
+  Status run(std::shared_ptr<cluster::Link> from, std::shared_ptr<cluster::Link> to) {
+    return run(std::move(from), std::move(to), nullptr);
+  }
+  // The same for a member of a stage that several share, whose links are closed too at the end. Other members
+  // than the first get no links from and to other stages (null).
+  Status run(std::shared_ptr<cluster::Link> from, std::shared_ptr<cluster::Link> to,
+             std::shared_ptr<StageGroup> group);
   // Ends the run under way, if there is one. From any thread.
   void close();
 
@@ -60,15 +68,23 @@ class StageRunner {
   size_t cache_bytes() const { return layers_.cache_bytes(); }
 
  private:
-  Status serve(cluster::Link& from, cluster::Link& to);
-  Status take(const cluster::MessageHead& head, cluster::Link& from, cluster::Link& to);
-  Status read_body(const cluster::MessageHead& head, cluster::Link& from, size_t bytes_max);
+  // The links of a run. `to` and `group` may be null.
+  struct Ways {
+    std::shared_ptr<cluster::Link> from, to;
+    std::shared_ptr<StageGroup> group;
+    void close() const;
+  };
+  Status serve();
+  Status take(const cluster::MessageHead& head);
+  Status read_body(const cluster::MessageHead& head, size_t bytes_max);
   void begin_epoch(uint64_t epoch);
-  Status take_reset(const cluster::MessageHead& head, cluster::Link& to);
-  Status take_resume(const cluster::MessageHead& head, cluster::Link& to);
-  Status take_failure(const cluster::MessageHead& head, cluster::Link& to);
-  Status take_step(const cluster::MessageHead& head, cluster::Link& to);
-  Status send_rows(const cluster::MessageHead& head, std::span<const float> rows, cluster::Link& to);
+  Status pass_on(const cluster::MessageHead& head);
+  Status send_on(const cluster::MessageHead& head, std::span<const std::span<const std::byte>> pieces);
+  Status take_reset(const cluster::MessageHead& head);
+  Status take_resume(const cluster::MessageHead& head);
+  Status take_failure(const cluster::MessageHead& head);
+  Status take_step(const cluster::MessageHead& head);
+  Status send_rows(const cluster::MessageHead& head, std::span<const float> rows);
 
   // What the thread of run() does, for pending().
   enum class Doing : uint8_t { kWaiting, kReceiving, kComputing, kSending };
@@ -80,6 +96,7 @@ class StageRunner {
   const ChainLimits limits_;
 
   // Of the thread of run().
+  Ways here_;
   uint64_t epoch_ = 0;
   uint64_t step_ = 0;
   bool failed_ = false;  // until the next reset: the cache is not what the coordinator thinks
@@ -91,7 +108,7 @@ class StageRunner {
   StepWait wait_;
 
   mutable std::mutex mutex_;
-  std::shared_ptr<cluster::Link> from_, to_;  // of the run under way
+  Ways ways_;  // of the run under way
   bool running_ = false;
   bool closed_ = false;  // close() came during this run
   bool cut_ = false;     // watch() ended it

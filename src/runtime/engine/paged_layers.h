@@ -30,6 +30,10 @@ class PagedLayers {
   const LoadedModel& model() const { return runner_.model(); }
   size_t cache_bytes() const { return cache_->bytes(); }
 
+  // As BatchRunner::set_exchange(). Then run() may give its errors too, behind which the members of a group
+  // cannot go on together.
+  void set_exchange(graph::Exchange* exchange) { runner_.set_exchange(exchange); }
+
   // Drops the cache's contents.
   void forget_all();
   // No page is placed any more, but what they hold stays.

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "runtime/chain/group_chain.h"
 #include "runtime/chain/linked_chain.h"
 #include "runtime/engine/local_chain.h"
+#include "runtime/nodes/group_links.h"
 #include "runtime/nodes/node_door.h"
 #include "runtime/nodes/reported.h"
 #include "runtime/nodes/stage_progress.h"
@@ -46,7 +48,11 @@ StageBackend::Preparation CoordinatorBackend::prepare(const cluster::Assignment&
     loader_.prepare(work, cancelled);
     return true;
   });
-  if (!done || work.next == options_.self) return {done ? Status() : done.status()};
+  if (!done) return {done.status()};
+  cluster::NodeId to_blame;
+  if (const Status members = probe_members(work, *options_.transport, options_.hello, to_blame); !members)
+    return {members, to_blame};
+  if (work.next == options_.self) return {Status()};
   // Steps go from here to the first stage: can it be reached, before what runs is given up for it?
   const Status probed = probe_link(*options_.transport, work.next_address, work.next.key, options_.hello);
   return {probed, probed ? cluster::NodeId() : work.next};
@@ -66,7 +72,7 @@ Result<uint64_t> CoordinatorBackend::load(const cluster::Assignment& work,
     const std::lock_guard lock(mutex_);
     model_ = std::move(model);
     settings_ = settings;
-    task_ = work.model;
+    work_ = work;
     epoch_ = work.epoch;
     return model_->resident_bytes;
   });
@@ -93,19 +99,24 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
                                               cluster::NodeId& to_blame) {
   std::shared_ptr<const LoadedModel> model;
   StageSettings settings;
-  cluster::ModelTask task;
+  cluster::Assignment work;
   ChainOptions options;
   {
     const std::lock_guard lock(mutex_);
     if (epoch_ != epoch) return Status(Errc::kCancelled, fmt::format("epoch {} is over", epoch));
     model = model_;
     settings = settings_;
-    task = task_;
+    work = work_;
     options = settings.chain_options();
   }
   const size_t workers = placement.stages.size() - 1;
   return reported([&]() -> PlacedChain {
-    options.cache.stage_cache = cache_.for_stage(task, *model, settings);
+    options.cache.stage_cache = cache_.for_stage(work.model, *model, settings);
+    GroupLinks members(work);
+    members.open(*options_.transport, options_.hello, kStageLinkMax, to_blame).or_throw();
+    const std::shared_ptr<StageGroup> group = std::move(members).group();
+    if (workers == 0 && group != nullptr)
+      return {epoch, std::make_unique<Owning<GroupChain>>(model, *options_.compute, options, group)};
     if (workers == 0)
       return {epoch, std::make_unique<Owning<LocalChain>>(model, *options_.compute, options.cache)};
     cluster::Hello hello = options_.hello;
@@ -123,7 +134,7 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
     to_blame = {};
     to_first_.begin(epoch, to_first, on_cut_);
     return {epoch, std::make_unique<Owning<LinkedChain>>(model, *options_.compute, workers, to_first,
-                                                         from_last, options, times_)};
+                                                         from_last, options, times_, group)};
   });
 }
 

@@ -51,7 +51,7 @@ class CoordinatorBackend final : public StageBackend {
   mutable std::mutex mutex_;
   std::shared_ptr<const LoadedModel> model_;
   StageSettings settings_;
-  cluster::ModelTask task_;
+  cluster::Assignment work_;
   cluster::Epoch epoch_ = 0;
 };
 

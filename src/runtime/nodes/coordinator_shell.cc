@@ -7,7 +7,7 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr Duration kTick = std::chrono::milliseconds(50);
+constexpr Duration kCoordinatorTick = std::chrono::milliseconds(50);
 constexpr Duration kDiskEvery = std::chrono::seconds(1);
 constexpr size_t kEventsPerTell = 100;
 
@@ -21,7 +21,7 @@ cluster::CoordinatorConfig with_time_of_day(cluster::CoordinatorConfig config) {
 CoordinatorShell::CoordinatorShell(Options options)
     : options_(std::move(options)),
       machine_(with_time_of_day(options_.config), system_now()),
-      loop_([this] { tick(); }, kTick),
+      loop_([this] { tick(); }, kCoordinatorTick),
       forecaster_([] {}, kNever),
       disk_([this] { look_at_disk(); }, kDiskEvery),
       links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },

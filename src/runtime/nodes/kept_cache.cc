@@ -22,7 +22,9 @@ void KeptCache::shrink(const cluster::Assignment& work, const std::atomic<bool>&
     const std::lock_guard lock(mutex_);
     cache = std::move(cache_);
     cache_ = nullptr;
-    if (cache_for_ != identity(work.model) || (cache != nullptr && !cache->keeps_contents())) cache = nullptr;
+    if (cache_for_ != identity(work.model) || work.members.size() > 1 ||
+        (cache != nullptr && !cache->keeps_contents()))
+      cache = nullptr;
   }
   if (cache == nullptr || work.pieces < 2 || work.begin >= work.end || work.end > work.pieces) return;
   const Deadline deadline(SystemClock::instance(), kCacheLetGoMax);
@@ -39,11 +41,13 @@ std::shared_ptr<StageCache> KeptCache::for_stage(const cluster::ModelTask& task,
                                                  const StageSettings& settings) {
   const ChainOptions options = settings.chain_options();
   const model::CacheShape shape{model.config.states, settings.kv_type};
-  // Lossy rows depend on where the cuts are: nothing of another plan is of use.
-  const StageCacheOptions wanted{.room = cache_room(model, options.cache),
-                                 .dim = model.config.dim,
-                                 .rows_bytes_max = settings.kept_bytes,
-                                 .keeps_contents = settings.kept_bytes > 0 && options.format->is_exact()};
+  // Lossy rows depend on where the cuts are: nothing of another plan is of use. What a member of a stage
+  // holds is of use only if all others hold the same, which nobody asks them.
+  const StageCacheOptions wanted{
+      .room = cache_room(model, options.cache),
+      .dim = model.config.dim,
+      .rows_bytes_max = settings.kept_bytes,
+      .keeps_contents = settings.kept_bytes > 0 && options.format->is_exact() && !model.group};
   const std::lock_guard lock(mutex_);
   const bool usable = cache_ != nullptr && cache_.use_count() == 1 && cache_->idle() &&
                       cache_for_ == identity(task) && cache_->fits(shape, wanted) &&

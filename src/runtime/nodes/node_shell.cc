@@ -6,7 +6,7 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr Duration kTick = std::chrono::milliseconds(50);
+constexpr Duration kNodeTick = std::chrono::milliseconds(50);
 constexpr Duration kNever = std::chrono::hours(1);  // loops that only work need no tick
 constexpr Duration kConnectMax = std::chrono::seconds(10);
 
@@ -20,7 +20,7 @@ cluster::WorkerConfig with_time_of_day(cluster::WorkerConfig config) {
 NodeShell::NodeShell(Options options)
     : options_(std::move(options)),
       machine_(with_time_of_day(options_.worker), system_now()),
-      loop_([this] { tick(); }, kTick),
+      loop_([this] { tick(); }, kNodeTick),
       dial_([] {}, kNever),
       measuring_([] {}, kNever),
       links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },

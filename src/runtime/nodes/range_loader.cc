@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "runtime/nodes/group_links.h"
 #include "runtime/nodes/node_door.h"
 
 namespace butterfly::runtime {
@@ -25,12 +26,11 @@ cluster::Digest model_id(const cluster::Assignment& work) {
   return *id;
 }
 
-// Stages of several members can be planned and said, and not run yet.
-void check_whole(const cluster::Assignment& work) {
-  const cluster::Share& share = work.self().share;
-  if (!share.whole())
-    fail(Errc::kUnsupported, "this program runs whole layers, and was given {}: plan stages of one node each",
-         to_string(share));
+// Who has which part of the layers: exchanges depend on the others' parts too.
+std::string members_words(const cluster::Assignment& work) {
+  std::string words = fmt::format("member {} of", work.member);
+  for (const auto& member : work.members) words += fmt::format(" ({})", to_string(member.share));
+  return words;
 }
 
 }  // namespace
@@ -69,7 +69,6 @@ std::vector<cluster::WeightPeer> RangeLoader::peers_of(const cluster::Assignment
 }
 
 PreparedWeights RangeLoader::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
-  check_whole(work);
   const cluster::Digest id = model_id(work);
   if (const auto here = options_.library->find(id); here != nullptr)
     if (dynamic_cast<const cluster::WholeFiles*>(here.get()) != nullptr)
@@ -91,10 +90,9 @@ PreparedWeights RangeLoader::prepare(const cluster::Assignment& work, const std:
 std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& work,
                                                      const std::atomic<bool>& cancelled,
                                                      uint64_t kept_bytes) {
-  check_whole(work);
   const StageSettings settings = settings_of(work).or_throw();
-  const std::string wanted =
-      fmt::format("{} {}-{} {}", work.model.id, work.begin, work.end, work.model.settings);
+  const std::string wanted = fmt::format("{} {}-{} {} {}", work.model.id, work.begin, work.end,
+                                         members_words(work), work.model.settings);
   if (loaded_ != nullptr && loaded_for_ == wanted) return loaded_;
   const PreparedWeights prepared = prepare(work, cancelled);
   throw_if(cancelled);
@@ -128,7 +126,9 @@ std::shared_ptr<const LoadedModel> RangeLoader::load_range(const cluster::Assign
     uint64_t here = 0;
     for (const auto& [name, matrix] : weights_->packed) here += matrix.bytes();
     options_.memory->loaded(options_.job, here + kept_bytes);
-    const MemoryForecast forecast = forecast_memory(file, range, settings, options_.compute->size());
+    load.group = group_share(work);
+    const MemoryForecast forecast =
+        forecast_memory(file, range, settings, options_.compute->size(), load.group);
     check_memory(forecast, fmt::format("{} of {}", to_string(range, layers), work.model.name));
     log_info("{}: loading {}: {}; {} of the weights are here already", work.model.name,
              to_string(range, layers), forecast.words(), format_bytes(here));
@@ -148,10 +148,11 @@ std::shared_ptr<const LoadedModel> RangeLoader::load_range(const cluster::Assign
 // are the same whatever the file's time says, which moves when more of it is fetched.
 void RangeLoader::keep_matrices(const cluster::Assignment& work, const model::LayerRange& range,
                                 const model::ModelFile& file, size_t layers) {
-  if (weights_ == nullptr || weights_for_ != work.model.id) weights_ = std::make_shared<SharedWeights>();
-  weights_for_ = work.model.id;
+  const std::string wanted = work.model.id + " " + to_string(work.self().share);
+  if (weights_ == nullptr || weights_for_ != wanted) weights_ = std::make_shared<SharedWeights>();
+  weights_for_ = wanted;
   std::erase_if(weights_->packed, [&](const auto& entry) {
-    return !range_needs(range, layers, file, entry.first.substr(0, entry.first.rfind(':')));
+    return !range_needs(range, layers, file, entry.first.substr(0, entry.first.find(':')));
   });
   weights_->file_bytes = file.file_bytes();
   weights_->modified = std::filesystem::last_write_time(file.path());

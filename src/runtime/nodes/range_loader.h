@@ -67,9 +67,9 @@ class RangeLoader {
 
   const RangeLoaderOptions options_;
   std::shared_ptr<const LoadedModel> loaded_;
-  std::string loaded_for_;                  // model, settings and pieces
+  std::string loaded_for_;                  // model, settings, pieces and share
   std::shared_ptr<SharedWeights> weights_;  // the matrices of loaded_
-  std::string weights_for_;                 // model
+  std::string weights_for_;                 // model and share
   std::atomic<uint64_t> done_{0}, total_{0}, moves_{0};
 };
 

@@ -30,8 +30,13 @@ StageBackend::Preparation WorkerBackend::prepare(const cluster::Assignment& work
   });
   if (!done) return {done.status()};
   // Before what runs is given up for it.
-  const Status probed = probe_link(*options_.transport, work.next_address, work.next.key, options_.hello);
-  return {probed, probed ? cluster::NodeId() : work.next};
+  cluster::NodeId to_blame;
+  Status probed = probe_members(work, *options_.transport, options_.hello, to_blame);
+  if (probed && work.member == 0) {  // only the first one has links to other stages
+    probed = probe_link(*options_.transport, work.next_address, work.next.key, options_.hello);
+    if (!probed) to_blame = work.next;
+  }
+  return {probed, to_blame};
 }
 
 Result<uint64_t> WorkerBackend::load(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
@@ -63,33 +68,52 @@ Status WorkerBackend::start(const cluster::Assignment& work, Lost lost) {
   hello.purpose = cluster::LinkPurpose::kStage;
   hello.job = work.job;
   hello.epoch = work.epoch;
-  auto to = open_link(*options_.transport, work.next_address, work.next.key, hello, kStageLinkMax);
-  if (!to) return to.status();
+  auto box = std::make_shared<std::unique_ptr<cluster::Link>>();
+  if (work.member == 0) {
+    auto to = open_link(*options_.transport, work.next_address, work.next.key, hello, kStageLinkMax);
+    if (!to) return to.status();
+    *box = std::move(*to);
+  }
+  GroupLinks members(work);
+  cluster::NodeId unreached;
+  if (Status status = members.open(*options_.transport, hello, kStageLinkMax, unreached); !status)
+    return status;
   stopping_ = false;
-  auto box = std::make_shared<std::unique_ptr<cluster::Link>>(std::move(*to));
   ended_ = false;
-  thread_ = std::thread([this, work, box, lost = std::move(lost)] {
+  thread_ = std::thread([this, work, box, members = std::move(members), lost = std::move(lost)]() mutable {
     ::prctl(PR_SET_NAME, kThreadName);
-    run(work, std::move(*box), lost);
+    run(work, std::move(*box), std::move(members), lost);
     ended_ = true;
   });
   return {};
 }
 
 void WorkerBackend::run(const cluster::Assignment& work, std::unique_ptr<cluster::Link> to,
-                        const Lost& lost) {
+                        GroupLinks members, const Lost& lost) {
   std::shared_ptr<StageRunner> runner;
   {
     const std::lock_guard lock(mutex_);
     runner = runner_;
   }
-  auto from = links_.take(work.job, work.epoch, work.previous, kArriveMax);
-  if (!from) {
-    if (!stopping_) lost(work.previous, from.status().text());
+  std::shared_ptr<cluster::Link> from;
+  cluster::NodeId missing;
+  Status came = members.take(links_, kArriveMax, missing);
+  if (came && work.member == 0) {
+    auto link = links_.take(work.job, work.epoch, work.previous, kArriveMax);
+    came = link.status();
+    if (link)
+      from = std::move(*link);
+    else
+      missing = work.previous;
+  }
+  if (!came) {
+    if (!stopping_) lost(missing, came.text());
     return;
   }
-  log_info("{}: stage {} of {} runs", work.model.name, work.stage + 1, work.stages);
-  const Status status = runner->run(std::move(*from), std::move(to));
+  const std::shared_ptr<StageGroup> group = std::move(members).group();
+  log_info("{}: stage {} of {} runs{}", work.model.name, work.stage + 1, work.stages,
+           group == nullptr ? "" : fmt::format(", member {} of {}", work.member + 1, work.members.size()));
+  const Status status = runner->run(std::move(from), std::move(to), group);
   if (stopping_) return;
   log_info("{}: stage {} ended: {}", work.model.name, work.stage + 1, status.text());
   lost(runner->blamed(), status.text());

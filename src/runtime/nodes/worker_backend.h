@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "runtime/chain/stage_runner.h"
+#include "runtime/nodes/group_links.h"
 #include "runtime/nodes/kept_cache.h"
 #include "runtime/nodes/range_loader.h"
 #include "runtime/nodes/stage_backend.h"
@@ -30,7 +31,8 @@ class WorkerBackend final : public StageBackend {
   void set_patience(Duration silent_after) override { cut_after_ = cut_after(silent_after); }
 
  private:
-  void run(const cluster::Assignment& work, std::unique_ptr<cluster::Link> to, const Lost& lost);
+  void run(const cluster::Assignment& work, std::unique_ptr<cluster::Link> to, GroupLinks members,
+           const Lost& lost);
   void end_run();
 
   const RangeLoaderOptions options_;

@@ -29,8 +29,10 @@ uint64_t kept_bytes(const StageSettings& settings, size_t dim) {
 // Piece by piece: even without values small matrices take memory while their layer is there, and a node that
 // asks whether a model fits may not have room for it.
 MemoryForecast forecast_memory(const model::ModelFile& file, const model::LayerRange& range,
-                               const StageSettings& settings, size_t threads) {
-  const model::ModelConfig config = model::read_config(file, settings.context);
+                               const StageSettings& settings, size_t threads,
+                               const model::GroupShare& group) {
+  model::ModelConfig config = model::read_config(file, settings.context);
+  share_states(config, file, group);
   model::check_range(range, config.layers);
   const model::ModelFile shapes = without_values(file);
   const model::Architecture& architecture = model::architecture_of(shapes);
@@ -39,6 +41,7 @@ MemoryForecast forecast_memory(const model::ModelFile& file, const model::LayerR
   const auto add = [&](const model::LayerRange& piece) {
     model::WeightLoader weights(shapes, pool);
     weights.leave_values();
+    weights.load_share(group);
     const auto network = architecture.load(config, weights, piece);
     forecast.weight_bytes += weights.resident_bytes();
     graph::Graph graph;
@@ -58,7 +61,7 @@ MemoryForecast forecast_memory(const model::ModelFile& file, const model::LayerR
                                                                   .cut_windows = cache.cut_windows});
   forecast.cache_bytes =
       model::state_bytes(std::span(config.states).subspan(range.begin, range.blocks()), cache.kv_type, room);
-  if (!range.has_head(config.layers)) forecast.kept_bytes = kept_bytes(settings, config.dim);
+  if (!range.has_head(config.layers) && !group) forecast.kept_bytes = kept_bytes(settings, config.dim);
   return forecast;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "model/arch/group_share.h"
 #include "model/arch/layer_range.h"
 #include "model/formats/model_file.h"
 #include "runtime/chain/stage_settings.h"
@@ -21,8 +22,10 @@ struct MemoryForecast {
 };
 
 // Reads the file's head only: the values of tensors need not be there. Throws Error as loading would.
+// `group`: of one member's part of the layers.
 MemoryForecast forecast_memory(const model::ModelFile& file, const model::LayerRange& range,
-                               const StageSettings& settings, size_t threads);
+                               const StageSettings& settings, size_t threads,
+                               const model::GroupShare& group = {});
 
 // MemoryForecast::kept_bytes of a stage that sends rows of `dim` values on.
 uint64_t kept_bytes(const StageSettings& settings, size_t dim);

@@ -98,8 +98,7 @@ class PieceGraphs {
   graph::Graph one_, many_;
 };
 
-// What members of a group hand each other when all outputs are split and every product needs whole rows:
-// attention's outputs, their projection, the hidden columns, their projection.
+// What a member of a group of two sends the other one: values of a row, in so many exchanges.
 void fill_gathers(Piece& piece, double columns, double gathers, const PlanWorkload& workload) {
   piece.gathers = gathers;
   piece.decode_gather_bytes = 4 * columns * static_cast<double>(workload.batch);
@@ -113,13 +112,14 @@ uint64_t cached_bytes(const model::LayerState& layer, size_t kv_value_bytes, con
   return uint64_t{2} * layer.kv_heads * layer.head_dim * kv_value_bytes * positions;
 }
 
-// Hidden columns of a row: of a mixture, those of the experts it asks.
-double hidden_columns(const model::ModelFile& file, const model::ModelConfig& config) {
+// What a member of a group sends of a block's feed-forward part for a row: its sums, or half of the rows of
+// the experts that are asked, and the sums of one that sees every row.
+double exchanged_columns(const model::ModelFile& file, const model::ModelConfig& config) {
   const model::ConfigKeys keys(file);
-  const auto ff = static_cast<double>(config.ff);
-  if (!keys.has("expert_used_count")) return ff;
-  const size_t expert_ff = keys.size_or("expert_feed_forward_length", config.ff, SIZE_MAX);
-  return static_cast<double>(keys.size("expert_used_count", 65536) * expert_ff);
+  const auto dim = static_cast<double>(config.dim);
+  if (!keys.has("expert_used_count")) return dim;
+  const double rows = static_cast<double>(keys.size("expert_used_count", 65536)) / 2;
+  return dim * (rows + (keys.has("expert_shared_feed_forward_length") ? 1 : 0));
 }
 
 }  // namespace
@@ -144,9 +144,8 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
   list.prompt = w.prompt;
   list.decode_in_bytes = kRowInBytes * static_cast<double>(w.batch);
   list.prefill_in_bytes = kRowInBytes * static_cast<double>(w.prompt);
-  const auto dim = static_cast<double>(config.dim),
-             heads = static_cast<double>(config.heads * config.head_dim);
-  const double ff = hidden_columns(file, config);
+  const auto dim = static_cast<double>(config.dim);
+  const double ff = exchanged_columns(file, config);
   // The cache gives out whole pages. A chain that keeps its caches does not cut windows (StageSettings).
   const model::CacheRoom room =
       model::cache_room(config.states, {.positions = round_up(w.context, kernels::kKvPage) * w.streams,
@@ -176,10 +175,13 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
     from.prefill -= part.prefill;
     from.weight_bytes -= part.weight_bytes;
   };
-  add("embedding", {0, 0}, 1, dim);
-  for (size_t i = 0; i < config.layers; ++i)
-    add(fmt::format("block {}", i), {i, i + 1}, 4, heads + dim + ff + dim);
-  add("head", {config.layers, config.layers}, 1, static_cast<double>(config.vocab));
+  // Members have the embedding and recurrent layers whole; of logits each sends half of them to the first.
+  add("embedding", {0, 0}, 0, 0);
+  for (size_t i = 0; i < config.layers; ++i) {
+    const bool mixes = config.states[i].kind != model::StateKind::kRecurrent;
+    add(fmt::format("block {}", i), {i, i + 1}, mixes ? 2 : 1, (mixes ? dim : 0) + ff);
+  }
+  add("head", {config.layers, config.layers}, 1, static_cast<double>(config.vocab) / 2);
   // The range of the first block brings the embedding with it, that of the last block the head.
   Piece& head = list.pieces.back();
   take_away(list.pieces[1], list.pieces.front());

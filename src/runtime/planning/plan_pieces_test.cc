@@ -44,7 +44,8 @@ TEST(PlanPieces, Llama7bByHand) {
     EXPECT_EQ(block.prefill_out_bytes, 8 * 4096.0 * 4);
     EXPECT_EQ(block.prefill.int8_ops, 8 * 2 * products);
     EXPECT_GT(block.prefill.other_flops, 4.0 * 4096 * (1 + 2 + 3 + 4 + 5 + 6 + 7 + 8));
-    EXPECT_EQ(block.decode_gather_bytes, 4.0 * (4096 + 4096 + 11008 + 4096));
+    EXPECT_EQ(block.decode_gather_bytes, 4.0 * (4096 + 4096));
+    EXPECT_EQ(block.gathers, 2);
   }
   const Piece& head = list.pieces.back();
   EXPECT_EQ(head.decode.int8_ops, 2.0 * 4096 * 32000);

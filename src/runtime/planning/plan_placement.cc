@@ -25,8 +25,6 @@ constexpr LinkSpec kFree{.latency_s = 0, .bandwidth = 1e15};
 constexpr LinkSpec kForbidden{.latency_s = 1e6, .bandwidth = 1e15};  // no plan is worth a step of 12 days
 constexpr const char* kFront = "the front";                          // no name of a node has a blank
 constexpr double kMemoryShare = 0.95;  // of what is free: allocators and stacks want some too
-constexpr Duration kStallLeast = std::chrono::seconds(3);
-constexpr double kStallFactor = 6;  // times the longest step, as predicted
 
 // Nodes as the planner gets them: the coordinator's own last, then, for strategies that choose the order, a
 // node without memory from which the requests come. Its links say where a chain may begin and end.
@@ -130,15 +128,12 @@ cluster::Placement placement_of(const cluster::Plan& plan, const cluster::Proble
                              : 0;
     latency_s -= saved;
     expected.seconds -= saved;
-    const auto longest = std::chrono::duration_cast<Duration>(
-        std::chrono::duration<double>(std::min(kStallFactor * (expected.prefill_s + expected.seconds), 1e3)));
-    placement.stages.push_back(
-        {.members = {{.node = question.nodes[stage.nodes[0]].id,
-                      .memory_bytes = expected.weight_bytes + expected.kv_bytes,
-                      .predicted_s = expected.seconds}},
-         .begin = static_cast<uint32_t>(stage.begin),
-         .end = static_cast<uint32_t>(stage.end),
-         .stall_after = std::clamp<Duration>(longest, kStallLeast, cluster::kStallMost)});
+    placement.stages.push_back({.members = {{.node = question.nodes[stage.nodes[0]].id,
+                                             .memory_bytes = expected.weight_bytes + expected.kv_bytes,
+                                             .predicted_s = expected.seconds}},
+                                .begin = static_cast<uint32_t>(stage.begin),
+                                .end = static_cast<uint32_t>(stage.end),
+                                .stall_after = stall_limit(expected.prefill_s + expected.seconds)});
   }
   latency_s = std::max(latency_s, longest_s);
   placement.tokens_per_s = objective == cluster::Objective::kThroughput ? prediction.tokens_per_s
@@ -202,6 +197,29 @@ std::string too_little_memory(const MemoryForecast& all, const PlanQuestion& ask
   return figures + ": enough together, but not as it is split: " + why;
 }
 
+// All layers shared by some nodes, where that is wanted and faster than `chain` (if there is one), or asked
+// for.
+std::optional<cluster::Placement> shared_instead(const model::ModelFile& file, const PlanQuestion& asked,
+                                                 const PlacementOptions& options,
+                                                 const cluster::PieceList& pieces, uint64_t other_bytes,
+                                                 double row_bytes, const cluster::Placement* chain) {
+  if (options.groups.most < 2 || options.written || asked.nodes.size() < 2) return std::nullopt;
+  // Without the front, whose links say where a chain may begin and end.
+  const auto question = read_question(file, asked, options, other_bytes, row_bytes, false);
+  if (!question) return std::nullopt;
+  const cluster::Problem problem(pieces, question->spec, {.objective = options.objective});
+  auto placement = group_placement(problem, question->nodes, question->self, options.groups, asked.broken);
+  if (!placement) return std::nullopt;
+  const bool faster = chain == nullptr || placement->tokens_per_s > chain->tokens_per_s;
+  if (!faster && !options.groups.always) return std::nullopt;
+  if (chain != nullptr)
+    placement->words += fmt::format("; predicted {:.3g} tokens/s, a chain of whole layers {:.3g}",
+                                    placement->tokens_per_s, chain->tokens_per_s);
+  if (asked.current && asked.current->same_work(*placement))
+    placement->current_tokens_per_s = placement->tokens_per_s;
+  return placement;
+}
+
 Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQuestion& asked,
                                      const PlacementOptions& options) {
   try {
@@ -235,6 +253,12 @@ Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQue
     }
     const ModelPlan plan = plan_model(file, question->spec, request);
     const Result<cluster::PlannedChain>& planned = plan.outcomes.front().planned;
+    const auto shared = [&](const cluster::Placement* chain) {
+      return shared_instead(file, asked, options, plan.problem.list(),
+                            all.activation_bytes + kept_bytes(settings, config.dim), row_bytes, chain);
+    };
+    if (!planned)
+      if (auto placement = shared(nullptr)) return *std::move(placement);
     if (!planned && planned.status().code() == Errc::kOutOfMemory)
       return Status(Errc::kOutOfMemory, too_little_memory(all, asked, planned.status().text()));
     if (!planned) return planned.status();
@@ -247,6 +271,7 @@ Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQue
         current && asked.current->pieces == placement.pieces)
       placement.current_tokens_per_s =
           placement_of(*current, plan.problem, *question, options.objective).tokens_per_s;
+    if (auto instead = shared(&placement)) return *std::move(instead);
     return placement;
   } catch (const Error& error) {
     return Status(error.code(), error.what());

@@ -91,6 +91,30 @@ TEST_F(PlanPlacementTest, AQuotaHalvesWhatIsSustainedAndLeavesAFirstBurst) {
   EXPECT_NEAR(stage_s(0), sustained, 1e-9);
 }
 
+// One stage of the coordinator and another node, in eighths; and where links are slow, whole layers.
+TEST_F(PlanPlacementTest, NodesMayShareEveryLayer) {
+  auto asked = question(3, uint64_t{16} << 30);
+  options.groups = parse_groups("--groups", "2");
+  const auto two = plan_placement(file, asked, options);
+  ASSERT_TRUE(two.ok()) << two.status().text();
+  expect_usable(*two, asked);
+  ASSERT_EQ(two->stages.size(), 1u);
+  ASSERT_EQ(two->stages[0].members.size(), 2u);
+  EXPECT_EQ(two->stages[0].members[0].share.of(cluster::ShareKind::kColumns), (cluster::ShareRange{0, 4, 8}));
+  EXPECT_NE(two->words.find("every layer is shared: node-1 4/8, "), std::string::npos) << two->words;
+  options.groups = parse_groups("--groups", "auto");
+  options.unknown_link = {.latency_s = 20e-6, .bandwidth = 3e9};
+  const auto near = plan_placement(file, asked, options);
+  ASSERT_TRUE(near.ok()) << near.status().text();
+  EXPECT_EQ(near->stages[0].members.size(), 3u);
+  asked.current = *near;
+  EXPECT_EQ(plan_placement(file, asked, options)->current_tokens_per_s, near->tokens_per_s);
+  options.unknown_link = {.latency_s = 20e-3, .bandwidth = 1e6};
+  const auto far = plan_placement(file, asked, options);
+  ASSERT_TRUE(far.ok()) << far.status().text();
+  for (const auto& stage : far->stages) EXPECT_EQ(stage.members.size(), 1u);
+}
+
 TEST_F(PlanPlacementTest, TooLittleMemoryIsSaidInFigures) {
   const auto placement = plan_placement(file, question(2, uint64_t{1} << 30), options);
   ASSERT_FALSE(placement.ok());

@@ -63,6 +63,7 @@ struct Settings {
   std::string strategy;
   std::string plan;  // file: who runs what, instead of a strategy
   std::string objective = "latency";
+  std::string groups = "off";  // nodes that share each layer: off, auto or how many
   std::string wire = "f32";
   std::string kept_rows = "64MiB";
 };

@@ -1,0 +1,143 @@
+// The promise for stages with several members: engines that serve many requests over them give the bits of
+// one machine, also behind a member that is lost.
+#include "runtime/chain/group_chain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/testing/temp_dir.h"
+#include "runtime/chain/testing/inproc_groups.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/local_engine.h"
+#include "runtime/engine/testing/mixed_requests.h"
+
+namespace butterfly::runtime {
+namespace {
+
+using testing::Bits;
+using testing::bits_of;
+using testing::Collector;
+using testing::InprocGroups;
+using testing::Loaded;
+using testing::mixed_request;
+using testing::SharedStage;
+
+constexpr size_t kRequests = 8;
+
+// Eight shards in each row-parallel product (layers/shared_layers_test.cc looks at that).
+struct ModelOnDisk {
+  explicit ModelOnDisk(std::string_view architecture = "llama") {
+    model::RandomModelOptions options = testing::small_options(architecture, DType::kQ8_0);
+    options.embedding_length = 512;
+    options.head_length = 64;
+    options.feed_forward_length = 512;
+    layers = options.block_count;
+    write_random_model(path, options);
+  }
+  butterfly::testing::TempDir folder;
+  std::filesystem::path path = folder.path() / "model.gguf";
+  size_t layers;
+};
+
+std::vector<std::shared_ptr<Collector>> submit(Engine& engine) {
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (size_t i = 0; i < kRequests; ++i) {
+    sinks.push_back(std::make_shared<Collector>());
+    EXPECT_TRUE(engine.submit(mixed_request(i), sinks.back()).ok());
+  }
+  return sinks;
+}
+
+std::vector<Bits> wait(const std::vector<std::shared_ptr<Collector>>& sinks) {
+  std::vector<Bits> all;
+  for (const auto& sink : sinks) {
+    EXPECT_EQ(sink->wait().reason, FinishReason::kLength) << sink->wait().status.text();
+    all.push_back(bits_of(*sink));
+  }
+  return all;
+}
+
+std::vector<Bits> run(Engine& engine) { return wait(submit(engine)); }
+
+std::vector<Bits> run_whole(const std::filesystem::path& path) {
+  Loaded whole(path, 1);
+  return run(*make_local_engine(*whole.model, whole.compute));
+}
+
+class GroupKinds : public ::testing::TestWithParam<std::string_view> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, GroupKinds, ::testing::Values("llama", "gemma3", "qwen35moe"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(GroupKinds, RequestsHaveTheBitsOfOneMachine) {
+  const ModelOnDisk model(GetParam());
+  const auto want = run_whole(model.path);
+  const size_t all = model.layers + 2;
+  const std::vector<std::vector<SharedStage>> chains = {
+      {{all, {5, 3}}},                               // one stage
+      {{all, {1, 4, 0, 3}}},                         // and one of its members has nothing
+      {{2, {4, 4}}, {all, {3, 5}}},                  // two stages
+      {{1, {8}}, {2, {2, 3, 3}}, {all, {8}}},        // a shared one between two others
+      {{2, {7, 1}}, {all - 1, {8}}, {all, {2, 6}}},  // the head alone is shared
+  };
+  for (const auto& stages : chains) {
+    InprocGroups groups(model.path, stages);
+    Engine engine(groups.start(), groups.part(stages.size() - 1, 0).tokenizer.get());
+    EXPECT_EQ(run(engine), want) << stages.size() << " stages, " << stages.back().units.size() << " members";
+    EXPECT_EQ(engine.stats().chain_resets, 0u);
+  }
+}
+
+TEST(GroupChain, SeveralThreadsEach) {
+  const ModelOnDisk model;
+  const auto want = run_whole(model.path);
+  InprocGroups groups(model.path, {{2, {6, 2}}, {4, {3, 5}}}, {}, 2);
+  Engine engine(groups.start(), groups.part(1, 0).tokenizer.get());
+  EXPECT_EQ(run(engine), want);
+}
+
+// The engine gets another chain, and goes on behind what it has written down.
+TEST(GroupChain, ALostMemberIsALostStage) {
+  const ModelOnDisk model;
+  const auto want = run_whole(model.path);
+  const std::vector<std::vector<SharedStage>> chains = {
+      {{4, {4, 4}}}, {{2, {8}}, {4, {3, 2, 3}}}, {{3, {2, 6}}, {4, {8}}}};
+  for (const auto& stages : chains)
+    for (size_t member = 0; member < stages.back().units.size() + (stages.size() > 1 ? 1 : 0); ++member) {
+      InprocGroups groups(model.path, stages), others(model.path, {{4, {3, 5}}});
+      EngineOptions options;
+      std::atomic<int> lost{0};
+      options.on_chain_lost = [&](const Status&) { ++lost; };
+      Engine engine(groups.start(), groups.part(stages.size() - 1, 0).tokenizer.get(), options);
+      const auto sinks = submit(engine);
+      while (sinks[0]->tokens().size() < 4) std::this_thread::yield();
+      const size_t stage = member < stages.back().units.size() ? stages.size() - 1 : 0;
+      groups.lose(stage, stage == stages.size() - 1 ? member : stages[0].units.size() - 1);
+      while (lost == 0) std::this_thread::yield();
+      engine.replace_chain(others.start());
+      EXPECT_EQ(wait(sinks), want) << "stage " << stage << ", member " << member;
+      for (const Status& end : groups.ends()) EXPECT_FALSE(end.ok());
+    }
+}
+
+// A member that waits for another one has nothing to do itself: it is not the one that hangs.
+TEST(GroupChain, WhoWaitsForAMemberHasNothingPending) {
+  const ModelOnDisk model;
+  InprocGroups groups(model.path, {{2, {4, 4}}, {4, {8}}});
+  const auto chain = groups.start();
+  ASSERT_TRUE(chain->reset(5, std::chrono::seconds(30)).ok());
+  EXPECT_EQ(groups.worker(0, 0).pending(), 0u);
+  groups.lose(0, 1);
+  EXPECT_EQ(chain
+                ->submit({.epoch = 5,
+                          .step = 1,
+                          .commands = {{KvCommand::Kind::kPlace, 0, 0, 0}},
+                          .rows = {{1, 0, 0, RowOutput::kLogits}}})
+                .ok(),
+            true);
+  const StepResult result = chain->receive(std::chrono::seconds(30));
+  EXPECT_EQ(result.status.code(), Errc::kPeerLost) << result.status.text();
+  EXPECT_THAT(groups.ends().at(0).text(), ::testing::HasSubstr("member 1"));
+}
+
+}  // namespace
+}  // namespace butterfly::runtime
