@@ -19,6 +19,7 @@
 #include "cli/console/terminal.h"
 #include "cli/console/version.h"
 #include "cli/help.h"
+#include "cli/manual.h"
 
 namespace butterfly::cli {
 namespace {
@@ -117,6 +118,14 @@ int dispatch(std::vector<std::string> arguments) {
   if (name == "help" || name == "--help" || name == "-h") return help(arguments);
   if (name == "--version") {
     fmt::print("{}\n", version_line());
+    return kExitOk;
+  }
+  if (name == "completion" && arguments.size() == 1) {
+    fmt::print("{}", completion_script(arguments.front()));
+    return kExitOk;
+  }
+  if (name == "man-pages" && arguments.size() == 1) {
+    write_man_pages(arguments.front());
     return kExitOk;
   }
   if (name.starts_with("-")) {
