@@ -98,6 +98,8 @@ configure() {
       setting=${setting#-D}
       grep -qE "^${setting%%=*}:[A-Z]+=${setting#*=}\$" "$cache" || needed=yes
     done
+    # npm that came later makes the web page.
+    if command -v npm >/dev/null && grep -q '^NPM:.*NOTFOUND$' "$cache"; then needed=yes; fi
     if [[ $needed == no ]]; then return 0; fi
   fi
   must_run "configure-$preset" \
