@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cli/commands/commands.h"
-#include "cli/console/near_names.h"
+#include "base/near_names.h"
 
 namespace butterfly::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "cli/command_table.h"
 #include "cli/console/exit_code.h"
 #include "cli/console/interrupt.h"
-#include "cli/console/near_names.h"
+#include "base/near_names.h"
 #include "cli/console/options.h"
 #include "cli/console/terminal.h"
 #include "cli/console/version.h"

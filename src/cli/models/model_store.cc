@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/private_folder.h"
-#include "cli/console/near_names.h"
+#include "base/near_names.h"
 #include "model/formats/gguf_model.h"
 
 namespace butterfly::cli {

@@ -15,7 +15,7 @@
 #include "cli/console/exit_code.h"
 #include "cli/console/interrupt.h"
 #include "cli/console/line_editor.h"
-#include "cli/console/near_names.h"
+#include "base/near_names.h"
 #include "cli/console/terminal.h"
 
 namespace butterfly::cli {

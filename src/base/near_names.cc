@@ -1,9 +1,9 @@
-#include "cli/console/near_names.h"
+#include "base/near_names.h"
 
 #include <algorithm>
 #include <vector>
 
-namespace butterfly::cli {
+namespace butterfly {
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -20,4 +20,4 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-}  // namespace butterfly::cli
+}  // namespace butterfly

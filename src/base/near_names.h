@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace butterfly::cli {
+namespace butterfly {
 
 // Levenshtein distance: insertions, deletions and replacements from one word to the other.
 size_t edit_distance(std::string_view a, std::string_view b);
@@ -11,4 +11,4 @@ size_t edit_distance(std::string_view a, std::string_view b);
 // How many edits away a name may be and still be meant.
 constexpr size_t near_edits(std::string_view typed) { return typed.size() < 6 ? 1 : typed.size() / 3; }
 
-}  // namespace butterfly::cli
+}  // namespace butterfly
