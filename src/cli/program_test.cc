@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/json_text.h"
 #include "cli/command_table.h"
@@ -47,6 +49,37 @@ TEST(Program, EveryCommandHasHelpThatNamesItsEnvironment) {
     EXPECT_EQ(asked.out, run({"help", std::string(command.name)}).out);
     EXPECT_LE(command.help.size(), 60u) << command.name;
   }
+}
+
+// What a flag takes, in help: nothing, a number, or words.
+std::string kind_of(const std::string& flags) {
+  const size_t blank = flags.rfind(' ');
+  const std::string type = blank == std::string::npos ? "" : flags.substr(blank + 1);
+  if (type.empty() || type.starts_with('-')) return "nothing";
+  if (type == "VALUE") return "";  // of a training file: of any kind
+  return type == "N" || type == "UINT" || type == "INT" || type == "FLOAT" ? "a number" : "words";
+}
+
+TEST(Program, AVariableMeansOneThing) {
+  std::map<std::string, std::string> kinds;
+  for (const Command& command : command_table()) {
+    std::string help = run({std::string(command.name), "--help"}).out;
+    for (size_t at; (at = help.find("\n" + std::string(20, ' '))) != std::string::npos;)
+      help.replace(at, 21, "");  // lines that go on
+    std::istringstream lines(help);
+    for (std::string line; std::getline(lines, line);) {
+      const size_t open = line.rfind("[BUTTERFLY_"), begin = line.find_first_not_of(' ');
+      if (open == std::string::npos || begin == std::string::npos || line[begin] != '-') continue;
+      const std::string flags = line.substr(begin, line.find("  ", begin) - begin), kind = kind_of(flags);
+      if (kind.empty()) continue;
+      const std::string name = line.substr(open + 1, line.find(']', open) - open - 1);
+      const auto [row, fresh] = kinds.emplace(name, kind);
+      EXPECT_EQ(row->second, kind) << name << " of " << command.name << ": " << flags;
+    }
+  }
+  EXPECT_EQ(kinds.at("BUTTERFLY_CLUSTER"), "nothing");
+  EXPECT_EQ(kinds.at("BUTTERFLY_PROMPT"), "words");
+  EXPECT_EQ(kinds.at("BUTTERFLY_PLAN_PROMPT"), "a number");
 }
 
 TEST(Program, HelpShowsTypesWhole) {

@@ -66,10 +66,23 @@ std::string environment_name(std::string_view long_flag) {
 }
 
 void add_environment_names(CLI::App& app) {
+  // Flags that mean something else than those of the same name elsewhere: a variable that is set for `serve`
+  // must not become the file of `plan`.
+  struct OwnName {
+    std::string_view command, flag, name;
+  };
+  constexpr OwnName kOwnNames[] = {{"butterfly init", "cluster", "init-cluster"},
+                                   {"butterfly plan", "cluster", "plan-cluster"},
+                                   {"butterfly plan", "prompt", "plan-prompt"},
+                                   {"butterfly make-corpus", "questions", "corpus-questions"},
+                                   {"butterfly train-tokenizer", "special", "special-tokens"}};
   for (CLI::Option* option : app.get_options()) {
     if (option == app.get_help_ptr() || option->get_lnames().empty() || !option->get_envname().empty())
       continue;
-    option->envname(environment_name(option->get_lnames().front()));
+    std::string name = option->get_lnames().front();
+    for (const OwnName& own : kOwnNames)
+      if (own.command == app.get_name() && own.flag == name) name = own.name;
+    option->envname(environment_name(name));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/near_names.h"
 #include "base/private_folder.h"
 #include "cluster/partition/partitioner.h"
 
@@ -207,9 +208,12 @@ void read_settings_file(const std::filesystem::path& file, const std::set<std::s
   for (const auto& [key, node] : table) {
     const auto row = std::find_if(std::begin(kSettings), std::end(kSettings),
                                   [&](const SettingRow& r) { return r.key == key.str(); });
-    if (row == std::end(kSettings))
-      fail(Errc::kInvalidArgument, "{}:{}: no setting '{}'; --print-config shows them all", file.string(),
-           node.source().begin.line, key.str());
+    if (row == std::end(kSettings)) {
+      std::vector<std::string_view> names;
+      for (const SettingRow& r : kSettings) names.push_back(r.key);
+      fail(Errc::kInvalidArgument, "{}:{}: no setting '{}'{} (--print-config shows them all)", file.string(),
+           node.source().begin.line, key.str(), did_you_mean(key.str(), names));
+    }
     if (!given.contains(row->key)) reader.read(*row, node);
   }
 }

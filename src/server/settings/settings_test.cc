@@ -51,7 +51,7 @@ std::string refusal(const std::string& toml) {
 }
 
 TEST(Settings, FileErrorsNameTheLine) {
-  EXPECT_THAT(refusal("\nprot = 1\n"), HasSubstr("s.toml:2: no setting 'prot'"));
+  EXPECT_THAT(refusal("\nprot = 1\n"), HasSubstr("s.toml:2: no setting 'prot'; did you mean 'port'?"));
   EXPECT_THAT(refusal("port = 'x'\n"), HasSubstr("s.toml:1: port: expected an integer, found string"));
   EXPECT_THAT(refusal("port = 70000\n"), HasSubstr("expected 0 to 65535, found 70000"));
   EXPECT_THAT(refusal("port = -1\n"), HasSubstr("found -1"));

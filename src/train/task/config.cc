@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/near_names.h"
 #include "train/data/text_file.h"
 
 namespace butterfly::train {
@@ -111,12 +112,14 @@ struct Reader {
 
 void set_config_value(TrainConfig& config, std::string_view key, const std::string& value) {
   bool found = false;
+  std::vector<std::string_view> names;
   visit_fields(config, [&](std::string_view name, auto& field, std::string_view) {
+    names.push_back(name);
     if (name != key) return;
     parse(std::string(key), value, field);
     found = true;
   });
-  if (!found) fail(Errc::kInvalidArgument, "unknown key '{}'", key);
+  if (!found) fail(Errc::kInvalidArgument, "unknown key '{}'{}", key, did_you_mean(key, names));
 }
 
 void read_config_file(const fs::path& path, TrainConfig& config) {
