@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/json_text.h"
 #include "base/testing/temp_dir.h"
@@ -54,6 +55,13 @@ TEST_F(PlanCommands, ComparesAllStrategiesAndGivesReasons) {
   for (const char* text : {"llama-8b: 34 pieces", "optimal", "annealing", "balanced", "uniform", "not split",
                            "pi left out", "embedding - head", "gap"})
     EXPECT_THAT(out.out, HasSubstr(text));
+  // One stream's time and its rate are the same figure.
+  std::istringstream lines(out.out.substr(out.out.find("\nbalanced ") + 1));
+  std::string name;
+  double ms = 0, one = 0, full = 0;
+  lines >> name >> ms >> one >> full;
+  EXPECT_NEAR(ms * one, 1000, 10) << out.out;
+  EXPECT_GE(full, one * 0.99);
 }
 
 TEST_F(PlanCommands, PlansBigModelsForManyStreamsAndSimulatesThem) {
