@@ -23,7 +23,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "tests" / "cluster"))
-from harness import Process, Server, make_model, write_capabilities  # noqa: E402
+from harness import Process, Server, layers_of, make_model, write_capabilities  # noqa: E402
 
 STREAMS = 4
 SHAPE = ["--type", "q4_0", "--layers", "22", "--dim", "2048", "--hidden", "5632", "--heads", "32", "--kv-heads", "4"]
@@ -116,7 +116,7 @@ def one_round(options, kept):
         cluster.server.wait_serving(3)
         for what, which in (("the first is killed", 0), ("the middle one is", 1)):
             state = cluster.server.wait_serving(3)
-            layers = {n["layers"]["begin"]: n["name"] for n in state["nodes"] if "layers" in n}
+            layers = {layers_of(n)["begin"]: n["name"] for n in state["nodes"] if layers_of(n)}
             victim = layers[sorted(layers)[which]]
             rows.append((what, *change(cluster, options, lambda: cluster.nodes[victim].kill())))
             cluster.nodes.pop(victim)

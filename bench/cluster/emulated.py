@@ -134,8 +134,8 @@ def settled(options, network, env, count):
     quiet_since = None
     while time.monotonic() < end:
         state = status(options, network, env)
-        ready = state["serving"] and not state["change"] and len(state["links"]) == count * (count - 1) and \
-            sum("layers" in n for n in state["nodes"]) == count
+        ready = state["serving"] and not state["jobs"][0]["change"] and len(state["links"]) == count * (count - 1) and \
+            sum("layers" in n["jobs"][0] for n in state["nodes"]) == count
         quiet_since = (quiet_since or time.monotonic()) if ready else None
         if quiet_since and time.monotonic() - quiet_since > 1.5:
             return state
@@ -144,7 +144,7 @@ def settled(options, network, env, count):
 
 
 def work_of(state):
-    return {n["name"]: n["work"] for n in state["nodes"] if "work" in n}
+    return {n["name"]: n["jobs"][0]["work"] for n in state["nodes"]}
 
 
 def measure(options, network, env, state):
@@ -207,10 +207,10 @@ def one_cluster(options, number):
             return None
         state = settled(options, network, env, len(nodes))
         rates, steps = measure(options, network, env, state)
-        row = {"cluster": number, "words": words, "predicted": state["predicted_tokens_per_s"], "measured": statistics.median(rates), "rates": rates,
+        row = {"cluster": number, "words": words, "predicted": state["jobs"][0]["predicted_tokens_per_s"], "measured": statistics.median(rates), "rates": rates,
                "links": {f"{k['from']}-{k['to']}": [k["rtt_s"], k["bytes_per_s"]] for k in state["links"]},
-               "stages": [{"node": n["name"], "pieces": n["layers"]["end"] - n["layers"]["begin"], "predicted_s": n["layers"]["predicted_s"],
-                           "measured_s": steps.get(n["name"])} for n in state["nodes"] if "layers" in n]}
+               "stages": [{"node": n["name"], "pieces": part["end"] - part["begin"], "predicted_s": part["predicted_s"],
+                           "measured_s": steps.get(n["name"])} for n in state["nodes"] if (part := n["jobs"][0].get("layers"))]}
         return row
     except AssertionError as error:
         sys.exit(f"cluster {number}: {error}")

@@ -24,8 +24,10 @@ StartingDoor::~StartingDoor() {
 
 void StartingDoor::answer(Exchange& exchange) const {
   cluster::ClusterStatus status;
-  status.model = model_;
-  status.reason = fmt::format(
+  cluster::JobStatus& job = status.jobs.emplace_back();
+  job.id = cluster::kFirstJob;
+  job.model = model_;
+  job.reason = fmt::format(
       "starting for {}: this machine is measured at its first start (10 to 20 s), then the model is read",
       format_duration(system_now() - began_));
   HttpResponse response;

@@ -19,8 +19,8 @@ TEST(StartingDoorTest, StatusIsAnsweredBeforeThereIsACluster) {
     EXPECT_EQ(answer.status, 200);
     const auto status = cluster::parse_status(answer.body);
     ASSERT_TRUE(status.ok()) << answer.body;
-    EXPECT_FALSE(status->serving);
-    EXPECT_THAT(status->reason, ::testing::HasSubstr("measured at its first start"));
+    EXPECT_FALSE(status->serving());
+    EXPECT_THAT(status->reason(), ::testing::HasSubstr("measured at its first start"));
   }
   EXPECT_FALSE(std::filesystem::exists(socket));
 }

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 
-from harness import PROMPTS, Process, Server, machine_env, make_model, unfailed_stream, write_capabilities
+from harness import PROMPTS, Process, Server, layers_of, machine_env, make_model, unfailed_stream, write_capabilities
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 shutil.rmtree(WORK, ignore_errors=True)
@@ -97,7 +97,7 @@ try:
     streams_while(lambda: None)
     state = server.cluster()
     assert state["serving"], state
-    stages = {n["name"] for n in state["nodes"] if "layers" in n}
+    stages = {n["name"] for n in state["nodes"] if layers_of(n)}
     assert stages == {"a", "b", "c"}, stages
     events = [e for e in state["events"] if e["kind"] == "unreachable"]
     assert events and "laptop" in events[0]["text"], state["events"]

@@ -175,11 +175,16 @@ class Server(Process):
         end = time.monotonic() + seconds
         while True:
             state = self.cluster()
-            stages = [n for n in state["nodes"] if "layers" in n]
+            stages = [n for n in state["nodes"] if layers_of(n)]
             if state["serving"] and len(stages) == nodes:
                 return state
             assert time.monotonic() < end, f"not on {nodes} nodes after {seconds} s: {json.dumps(state)[:2000]}\n{self.text()}"
             time.sleep(0.05)
+
+
+def layers_of(node, job=0):
+    """What a node of /cluster has of a job (the first one unless told): begin, end, bytes; None: nothing."""
+    return node["jobs"][job].get("layers") if len(node["jobs"]) > job else None
 
 
 def unfailed_stream(butterfly, work, flags, tokens=60):

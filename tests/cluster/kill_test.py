@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from harness import SMALL, Server, make_model
+from harness import SMALL, Server, layers_of, make_model
 
 STREAMS = 4
 LENGTH = 200  # tokens of each, unless --tokens says otherwise
@@ -79,7 +79,7 @@ def kill_one(server, rng, run, after):
     workers = server.workers()
     pid = rng.choice(workers)
     name = name_of(pid)
-    layers = next((n["layers"] for n in server.cluster()["nodes"] if n["name"] == name and "layers" in n), None)
+    layers = next((layers_of(n) for n in server.cluster()["nodes"] if n["name"] == name), None)
     run.wait_tokens(after)
     time.sleep(rng.random() * 0.03)
     tokens = run.tokens()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from harness import PROMPTS, SMALL, Process, Server, machine_env, make_model, write_capabilities
+from harness import PROMPTS, SMALL, Process, Server, layers_of, machine_env, make_model, write_capabilities
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 shutil.rmtree(WORK, ignore_errors=True)
@@ -85,7 +85,7 @@ try:
     b = join("b", address, "--token", made["token"], "--name", "b")
     server.wait_ready()
     state = server.wait_serving(2)
-    layers = {n["name"]: (n["layers"]["begin"], n["layers"]["end"]) for n in state["nodes"]}
+    layers = {n["name"]: (layers_of(n)["begin"], layers_of(n)["end"]) for n in state["nodes"]}
     assert layers == {"b": (0, 7), "a": (7, 10)}, layers
     assert server.complete(PROMPTS[0], temperature=0) == expected, server.text()
     print("a plan of one's own, to the letter:", layers)

@@ -77,12 +77,13 @@ def nobody_is_started_for_ever():
             if kill == 1:
                 wait_until(server, f"{name} is back", lambda s: events_of(s, "returned", name))
         state = wait_until(server, f"{name} is given up", lambda s: events_of(s, "given_up", name))
-        assert "after 1 restart in a row" in state["last_failure"] and "the others go on" in state["last_failure"], state["last_failure"]
+        failure = state["jobs"][0]["last_failure"]
+        assert "after 1 restart in a row" in failure and "the others go on" in failure, failure
         server.wait_serving(2)
         assert server.complete(PROMPTS[1]) == expected
         text = status_text(server)
         assert "2 of 3 nodes up" in text and "it is not started again" in text, text
-        print(f"given up: {state['last_failure']}")
+        print(f"given up: {failure}")
     finally:
         assert server.end() == 0, server.text()
 

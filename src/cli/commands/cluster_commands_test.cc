@@ -115,26 +115,28 @@ TEST_F(ClusterCommandsTest, DoctorLooksAtThisMachine) {
 
 cluster::ClusterStatus sample() {
   cluster::ClusterStatus status;
-  status.model = "tiny";
-  status.serving = true;
-  status.plan = 2;
-  status.serving_s = 61;
-  status.predicted_tokens_per_s = 12.5;
-  status.last_failure = "b: its link closed: reset";
+  cluster::JobStatus& job = status.jobs.emplace_back();
+  job.id = 1;
+  job.model = "tiny";
+  job.serving = true;
+  job.plan = 2;
+  job.serving_s = 61;
+  job.predicted_tokens_per_s = 12.5;
+  job.last_failure = "b: its link closed: reset";
+  job.stages.resize(2);
   for (const char* name : {"a", "b"}) {
     cluster::NodeStatus node;
     node.name = name;
     node.key = std::string("key-") + name;
     node.state = "up";
-    node.role = "stage 1 of 2";
     node.program = "0.1.0";
     node.target = "AVX2";
     node.threads = 4;
     node.ram_bytes = uint64_t{8} << 30;
     node.disk_bytes_per_s = 1.5e9;
-    node.begin = 0;
-    node.end = 5;
-    node.loss = cluster::LossForecast{{node.key, name}, true, 6, 2.08, "still fits, 2.08 times slower"};
+    cluster::NodeJobStatus& part = node.jobs.emplace_back();
+    part = {.job = 1, .role = "stage 1 of 2", .begin = 0, .end = 5};
+    part.loss = cluster::LossForecast{{node.key, name}, true, 6, 2.08, "still fits, 2.08 times slower"};
     status.nodes.push_back(node);
   }
   status.events.push_back({1, 1'700'000'000'000, "dead", "b", "reset", 1});
@@ -143,8 +145,9 @@ cluster::ClusterStatus sample() {
 
 TEST(StatusOutput, ShowsTableLossesAndFailure) {
   const std::string text = status_text(sample());
-  EXPECT_THAT(text,
-              StartsWith("serving tiny for 1 min 01 s, plan 2, 2 of 2 nodes up, 12.5 tok/s predicted\n"));
+  EXPECT_THAT(
+      text,
+      StartsWith("serving tiny for 1 min 01 s, plan 2, 2 stages, 12.5 tok/s predicted; 2 of 2 nodes up\n"));
   EXPECT_THAT(text, HasSubstr("NAME  STATE  ROLE"));
   EXPECT_THAT(text, HasSubstr("0-4"));
   EXPECT_THAT(text, HasSubstr("1.40 GiB/s"));
@@ -170,28 +173,25 @@ TEST(StatusOutput, ANarrowTerminalGetsTheColumnsThatMatter) {
 
 TEST(StatusOutput, SeveralJobsHaveALineEach) {
   cluster::ClusterStatus status = sample();
-  status.jobs.resize(2);
-  status.jobs[0] = {.id = 1, .model = "tiny", .model_id = "", .serving = true, .plan = 2, .serving_s = 61};
-  status.jobs[0].stages.resize(2);
-  status.jobs[1] = {.id = 2, .model = "large", .model_id = "", .reason = "loading plan 3"};
-  status.nodes[0].jobs.resize(2);
-  status.nodes[0].jobs[0] = {.job = 1, .begin = 0, .end = 5};
-  status.nodes[0].jobs[1] = {.job = 2, .begin = 7, .end = 9};
+  status.jobs.push_back({.id = 2, .model = "large", .model_id = "", .reason = "loading plan 3"});
+  status.nodes[0].jobs.push_back({.job = 2, .role = "stage 2 of 2", .begin = 7, .end = 9});
   const std::string text = status_text(status);
-  EXPECT_THAT(text, HasSubstr("  1: tiny for 1 min 01 s, plan 2, 2 stages\n  2: large: loading plan 3\n"));
+  EXPECT_THAT(text, StartsWith("not serving tiny, large: large: loading plan 3; 2 of 2 nodes up\n"));
+  EXPECT_THAT(text, HasSubstr("  1: tiny for 1 min 01 s, plan 2, 2 stages, 12.5 tok/s predicted\n"
+                              "  2: large: loading plan 3\n"));
   EXPECT_THAT(text, HasSubstr("1: 0-4, 2: 7-8"));
 }
 
 TEST(StatusOutput, AnIdleNodeIsExplained) {
   cluster::ClusterStatus status = sample();
   EXPECT_THAT(status_text(status), Not(HasSubstr("idle:")));
-  status.nodes[1].role = "idle";
+  status.nodes[1].jobs[0] = {.job = 1};
   EXPECT_THAT(status_text(status), HasSubstr("idle: b: the plan does without ('serve --strategy"));
-  status.words = "b left out: it has 1.0 GiB, the smallest piece needs 2.0 GiB";
+  status.jobs[0].words = "b left out: it has 1.0 GiB, the smallest piece needs 2.0 GiB";
   EXPECT_THAT(status_text(status),
               AllOf(HasSubstr("without: b left out: it has 1.0 GiB"), Not(HasSubstr("--strategy"))))
       << "no strategy makes room";
-  status.serving = false;
+  status.jobs[0].serving = false;
   EXPECT_THAT(status_text(status), Not(HasSubstr("idle:")));
 }
 

@@ -258,7 +258,7 @@ Findings check_cluster(const cluster::ClusterStatus& status) {
   if (out.empty())
     out.push_back(
         fine("cluster", fmt::format("{} node{}, {}", status.nodes.size(), status.nodes.size() == 1 ? "" : "s",
-                                    status.serving ? "serving" : "not serving: " + status.reason)));
+                                    status.serving() ? "serving" : "not serving: " + status.reason())));
   return out;
 }
 

@@ -28,64 +28,66 @@ std::string rate_text(double bytes_per_s) {
   return format_bytes(static_cast<uint64_t>(std::min(bytes_per_s, 1e15))) + "/s";
 }
 
+std::string job_line(const cluster::JobStatus& job) {
+  if (!job.serving) return fmt::format("{}: {}", job.model, job.reason);
+  std::string out = fmt::format("{} for {}, plan {}, {} stage{}", job.model, seconds_text(job.serving_s),
+                                job.plan, job.stages.size(), job.stages.size() == 1 ? "" : "s");
+  if (job.predicted_tokens_per_s > 0)
+    out += fmt::format(", {:.1f} tok/s predicted", job.predicted_tokens_per_s);
+  if (!job.change.empty()) out += fmt::format("; a new plan: {}", job.change);
+  return out;
+}
+
 std::string first_line(const ClusterStatus& s) {
   const auto up = std::count_if(s.nodes.begin(), s.nodes.end(),
                                 [](const NodeStatus& node) { return node.state == "up"; });
-  std::string out;
-  if (s.serving) {
-    out = fmt::format("serving {} for {}, plan {}, {} of {} nodes up", s.model, seconds_text(s.serving_s),
-                      s.plan, up, s.nodes.size());
-    if (s.predicted_tokens_per_s > 0)
-      out += fmt::format(", {:.1f} tok/s predicted", s.predicted_tokens_per_s);
-    if (!s.change.empty()) out += fmt::format("; a new plan: {}", s.change);
-  } else {
-    out = fmt::format("not serving{}{}: {}; {} of {} nodes up", s.model.empty() ? "" : " ", s.model, s.reason,
-                      up, s.nodes.size());
-  }
-  return out + "\n";
+  const std::string nodes = fmt::format("{} of {} nodes up", up, s.nodes.size());
+  if (s.serving())
+    return fmt::format("serving {}; {}\n", s.jobs.size() == 1 ? job_line(s.jobs.front()) : s.models(), nodes);
+  return fmt::format("not serving{}{}: {}; {}\n", s.jobs.empty() ? "" : " ", s.models(), s.reason(), nodes);
 }
 
 // Where there are several, each has a plan of its own.
 std::string job_lines(const ClusterStatus& s) {
-  if (s.jobs.size() < 2) return {};
   std::string out;
-  for (const cluster::JobStatus& job : s.jobs) {
-    if (job.serving)
-      out += fmt::format("  {}: {} for {}, plan {}, {} stage{}\n", job.id, job.model,
-                         seconds_text(job.serving_s), job.plan, job.stages.size(),
-                         job.stages.size() == 1 ? "" : "s");
-    else
-      out += fmt::format("  {}: {}: {}\n", job.id, job.model, job.reason);
-  }
+  if (s.jobs.size() > 1)
+    for (const cluster::JobStatus& job : s.jobs) out += fmt::format("  {}: {}\n", job.id, job_line(job));
   return out;
 }
 
 // "0-3", or of several jobs "1: 0-3, 2: 5-8".
 std::string layers_text(const NodeStatus& n) {
-  if (n.jobs.size() < 2) return n.begin && n.end ? fmt::format("{}-{}", *n.begin, *n.end - 1) : "-";
   std::string out;
-  for (const cluster::NodeJobStatus& job : n.jobs)
-    if (job.begin && job.end)
-      out += fmt::format("{}{}: {}-{}", out.empty() ? "" : ", ", job.job, *job.begin, *job.end - 1);
+  for (const cluster::NodeJobStatus& job : n.jobs) {
+    if (!job.begin || !job.end) continue;
+    if (!out.empty()) out += ", ";
+    if (n.jobs.size() > 1) out += fmt::format("{}: ", job.job);
+    out += fmt::format("{}-{}", *job.begin, *job.end - 1);
+  }
   return out.empty() ? "-" : out;
 }
 
+// What it does: how far it is with loading, else its part.
+std::string role_text(const NodeStatus& n) {
+  for (const cluster::NodeJobStatus& job : n.jobs)
+    if (job.load_total > 0 && (job.phase == "loading" || job.phase == "preparing"))
+      return fmt::format("{} {:.0f} %", job.phase,
+                         100.0 * static_cast<double>(job.load_done) / static_cast<double>(job.load_total));
+  const std::string role = n.role();
+  return role.empty() ? "-" : role;
+}
+
 std::vector<std::string> cells(const NodeStatus& n) {
-  const bool loading = n.load_total > 0 && (n.phase == "loading" || n.phase == "preparing");
-  std::string role = n.role.empty() ? "-" : n.role;
-  if (loading)
-    role = fmt::format("{} {:.0f} %", n.phase,
-                       100.0 * static_cast<double>(n.load_done) / static_cast<double>(n.load_total));
   return {n.name,
           n.state,
-          role,
+          role_text(n),
           fmt::format("{} x {}", n.threads, n.target),
           n.ram_free_bytes > 0
               ? fmt::format("{} of {}", format_bytes(n.ram_free_bytes), format_bytes(n.ram_bytes))
               : format_bytes(n.ram_bytes),
           n.disk_bytes_per_s > 0 ? rate_text(n.disk_bytes_per_s) : "-",
           layers_text(n),
-          n.begin ? fmt::format("{:.1f}", n.rows_per_s) : "-",
+          n.has_stage() ? fmt::format("{:.1f}", n.rows_per_s) : "-",
           n.link_bandwidth > 0
               ? fmt::format("{}, {}", seconds_text(n.link_rtt_s), rate_text(n.link_bandwidth))
               : "-",
@@ -123,18 +125,23 @@ std::string table(const ClusterStatus& s, size_t columns) {
 
 // Somebody who has just joined a machine wants to know why it does nothing.
 std::string idle(const ClusterStatus& s) {
-  std::vector<std::string> names;
+  std::vector<std::string> names, words;
+  for (const cluster::JobStatus& job : s.jobs) {
+    if (!job.serving || !job.change.empty()) return {};
+    if (!job.words.empty()) words.push_back(job.words);
+  }
   for (const NodeStatus& node : s.nodes)
-    if (s.serving && s.change.empty() && node.state == "up" && node.role == "idle")
-      names.push_back(node.name);
+    if (!s.jobs.empty() && node.state == "up" && node.role() == "idle") names.push_back(node.name);
   if (names.empty()) return {};
   // No strategy makes room.
-  const bool no_room = s.words.find(cluster::kRoomForNothing) != std::string::npos;
+  const std::string why = fmt::format("{}", fmt::join(words, "; "));
+  const bool no_room = why.find(cluster::kRoomForNothing) != std::string::npos;
   const std::string advice = no_room ? ""
                                      : fmt::format(" ('serve --strategy {}' gives every node a part)",
                                                    cluster::first_strategy(cluster::NodeChoice::kAll).name);
-  return fmt::format("idle: {}: the plan does without{}{}{}\n", fmt::join(names, ", "), advice,
-                     s.words.empty() ? "" : ": ", s.words);
+  return fmt::format("idle: {}: {} without{}{}{}\n", fmt::join(names, ", "),
+                     s.jobs.size() == 1 ? "the plan does" : "the plans do", advice, why.empty() ? "" : ": ",
+                     why);
 }
 
 std::string unreachable(const ClusterStatus& s) {
@@ -156,7 +163,10 @@ std::string refused(const ClusterStatus& s) {
 std::string losses(const ClusterStatus& s) {
   std::string out;
   for (const NodeStatus& node : s.nodes)
-    if (node.loss) out += fmt::format("  {}: {}\n", node.name, node.loss->words);
+    for (const cluster::NodeJobStatus& job : node.jobs)
+      if (job.loss)
+        out += fmt::format("  {}{}: {}\n", node.name,
+                           s.jobs.size() > 1 ? fmt::format(", job {}", job.job) : "", job.loss->words);
   return out.empty() ? out : "if a node is lost:\n" + out;
 }
 
@@ -177,7 +187,8 @@ std::string events(const ClusterStatus& s, size_t events_max) {
 std::string status_text(const ClusterStatus& status, size_t events_max, size_t columns) {
   std::string out = first_line(status) + job_lines(status) + table(status, columns) + idle(status) +
                     unreachable(status) + refused(status) + losses(status);
-  if (!status.last_failure.empty()) out += fmt::format("last failure: {}\n", status.last_failure);
+  if (const std::string failure = status.last_failure(); !failure.empty())
+    out += fmt::format("last failure: {}\n", failure);
   for (const cluster::JobStatus& job : status.jobs)
     if (job.rows_again > 0)
       out += fmt::format("{}: {} rows were computed again after changes, through {} layers on average\n",

@@ -44,30 +44,6 @@ NodeJobStatus node_job_status(const Job& job, const Member& member, const Losses
   return row;
 }
 
-// What a node does for its jobs, for readers who expect one.
-void sum_up(NodeStatus& row) {
-  row.phase = worker_phase_name(WorkerPhase::kIdle);
-  for (const NodeJobStatus& job : row.jobs) {
-    if (row.phase == worker_phase_name(WorkerPhase::kIdle)) row.phase = job.phase;
-    if (!row.begin && job.begin) {
-      row.role = job.role;
-      row.begin = job.begin;
-      row.end = job.end;
-      row.stage_bytes = job.stage_bytes;
-      row.predicted_s = job.predicted_s;
-      row.loss = job.loss;
-    }
-    row.pending += job.pending;
-    row.load_done += job.load_done;
-    row.load_total += job.load_total;
-    row.steps += job.steps;
-    row.rows += job.rows;
-    row.compute_us += job.compute_us;
-    row.wait_us += job.wait_us;
-    row.wire_us += job.wire_us;
-  }
-}
-
 NodeStatus node_status(const Coordinator& coordinator, const Member& member, const Losses& losses,
                        TimePoint now) {
   const Capabilities& c = member.capabilities;
@@ -78,7 +54,6 @@ NodeStatus node_status(const Coordinator& coordinator, const Member& member, con
   TimePoint held_until = member.hold.until;
   for (const auto& [id, job] : coordinator.jobs())
     held_until = std::max(held_until, job.held_until(member.id));
-  row.role = !member.here() ? "" : now < held_until ? "held back" : "idle";
   row.cpu = c.cpu;
   row.target = c.target;
   row.program = c.program;
@@ -95,7 +70,6 @@ NodeStatus node_status(const Coordinator& coordinator, const Member& member, con
     row.clock_ahead_s = member.clock_ahead_s;
   }
   for (const auto& [id, job] : coordinator.jobs()) row.jobs.push_back(node_job_status(job, member, losses));
-  sum_up(row);
   const auto link = coordinator.links().find({coordinator.config().self.key, member.id.key});
   if (link != coordinator.links().end()) {
     row.link_rtt_s = link->second.rtt_s;
@@ -132,34 +106,41 @@ JobStatus job_status(const Job& job, Incarnation incarnation, TimePoint now) {
   return row;
 }
 
-// All jobs in the words for one.
-void sum_up(ClusterStatus& status) {
-  if (status.jobs.empty()) {
-    status.reason = "no model is chosen";
-    return;
-  }
-  const JobStatus& first = status.jobs.front();
-  status.serving = true;
-  for (const JobStatus& job : status.jobs) {
-    status.model += (status.model.empty() ? "" : ", ") + job.model;
-    if (status.last_failure.empty()) status.last_failure = job.last_failure;
-    if (job.serving) continue;
-    if (status.serving)
-      status.reason = status.jobs.size() == 1 ? job.reason : fmt::format("{}: {}", job.model, job.reason);
-    status.serving = false;
-  }
-  status.model_id = first.model_id;
-  status.change = first.change;
-  status.plan = first.plan;
-  status.epoch = first.epoch;
-  status.serving_s = first.serving_s;
-  status.pieces = first.pieces;
-  status.predicted_tokens_per_s = first.predicted_tokens_per_s;
-  status.words = first.words;
-  status.stages = first.stages;
+}  // namespace
+
+bool NodeStatus::has_stage() const {
+  return std::ranges::any_of(jobs, [](const NodeJobStatus& job) { return job.begin.has_value(); });
 }
 
-}  // namespace
+std::string NodeStatus::role() const {
+  for (const NodeJobStatus& job : jobs)
+    if (job.begin) return job.role;
+  if (state != node_state_name(NodeState::kUp) && state != node_state_name(NodeState::kSuspect)) return "";
+  return held_s > 0 ? "held back" : "idle";
+}
+
+bool ClusterStatus::serving() const {
+  return !jobs.empty() && std::ranges::all_of(jobs, &JobStatus::serving);
+}
+
+std::string ClusterStatus::reason() const {
+  if (jobs.empty()) return "no model is chosen";
+  for (const JobStatus& job : jobs)
+    if (!job.serving) return jobs.size() == 1 ? job.reason : fmt::format("{}: {}", job.model, job.reason);
+  return "";
+}
+
+std::string ClusterStatus::models() const {
+  std::string names;
+  for (const JobStatus& job : jobs) names += (names.empty() ? "" : ", ") + job.model;
+  return names;
+}
+
+std::string ClusterStatus::last_failure() const {
+  for (const JobStatus& job : jobs)
+    if (!job.last_failure.empty()) return job.last_failure;
+  return "";
+}
 
 std::string_view worker_phase_name(WorkerPhase phase) {
   switch (phase) {
@@ -196,7 +177,6 @@ ClusterStatus status_of(const Coordinator& coordinator, const Losses& losses, Ti
   status.incarnation = coordinator.config().incarnation;
   for (const auto& [id, job] : coordinator.jobs())
     status.jobs.push_back(job_status(job, status.incarnation, now));
-  sum_up(status);
   status.counters = coordinator.counters();
   for (const auto& [key, member] : coordinator.members())
     status.nodes.push_back(node_status(coordinator, member, losses, now));

@@ -13,10 +13,10 @@
 
 namespace butterfly::cluster {
 
-// What a node does for one job.
 // "idle", "preparing", "loading", "ready", "running".
 std::string_view worker_phase_name(WorkerPhase phase);
 
+// What a node does for one job.
 struct NodeJobStatus {
   JobId job = 0;
   std::string role = {};               // "stage 2 of 3"; empty: it has no part in what is served
@@ -33,27 +33,22 @@ struct NodeJobStatus {
 struct NodeStatus {
   std::string name, key;
   std::string state = {};  // "up", "suspect", "dead", "left", "removed"
-  std::string role = {};   // "stage 2 of 3", "idle", "held back"; of the first job that it has a part of
-  std::string phase = {};  // what its process does: "idle", "preparing", "loading", "ready", "running"
   std::string cpu, target, program, address;
   uint32_t cores = 0, threads = 0;
   uint64_t ram_bytes = 0, ram_free_bytes = 0;
-  double disk_bytes_per_s = 0;  // read; 0: not measured
-  // Of the first job that it has a part of; `jobs` has all.
-  std::optional<uint32_t> begin, end;
-  uint64_t stage_bytes = 0;
-  double predicted_s = 0;
-  double rows_per_s = 0;                      // worked on now
+  double disk_bytes_per_s = 0;                // read; 0: not measured
+  double rows_per_s = 0;                      // worked on now, for all jobs
   double link_rtt_s = 0, link_bandwidth = 0;  // to the coordinator's node; 0: not measured, or itself
-  uint64_t load_done = 0, load_total = 0;
-  uint64_t steps = 0, rows = 0, compute_us = 0, wait_us = 0, wire_us = 0;  // since the stage started
-  uint32_t pending = 0;
-  double clock_ahead_s = 0;  // of the coordinator's
-  double silent_s = 0;       // since its last beat
-  double held_s = 0;         // left out of plans for so long
+  double clock_ahead_s = 0;                   // of the coordinator's
+  double silent_s = 0;                        // since its last beat
+  double held_s = 0;                          // left out of plans for so long
   std::string last_failure = {};
-  std::optional<LossForecast> loss = {};  // if it has a stage
-  std::vector<NodeJobStatus> jobs = {};
+  std::vector<NodeJobStatus> jobs = {};  // of every job, whether it has a part of it or not
+
+  // It has a part in something that is served.
+  bool has_stage() const;
+  // For people: "stage 2 of 3" of the first job that it has a part of, "idle", "held back"; "": not here.
+  std::string role() const;
 };
 
 // A stage of the plan that is served, and who has a part of it.
@@ -114,21 +109,6 @@ struct JobStatus {
 
 struct ClusterStatus {
   std::vector<JobStatus> jobs = {};
-  // Of all jobs together: names in a row, served when all are, the first reason why one is not.
-  std::string model = {};
-  bool serving = false;
-  std::string reason = {};
-  // Of the first job.
-  std::string model_id = {};
-  std::string change = {};  // phase of a plan on its way; empty: none
-  uint64_t plan = 0;        // being served
-  Epoch epoch = 0;
-  double serving_s = 0;
-  uint32_t pieces = 0;
-  double predicted_tokens_per_s = 0;
-  std::string words = {};  // why the plan is as it is
-  std::vector<StageStatus> stages = {};
-  std::string last_failure = {};  // of any job
   Incarnation incarnation = 0;
   std::vector<NodeStatus> nodes = {};  // the coordinator's first, then by name
   std::vector<UnreachableStatus> unreachable = {};
@@ -136,6 +116,12 @@ struct ClusterStatus {
   std::vector<LinkStatus> links = {};
   CoordinatorCounters counters = {};
   std::vector<EventStatus> events = {};  // oldest first
+
+  // All jobs in the words for one. Every one is served, and there is one.
+  bool serving() const;
+  std::string reason() const;        // why not, of the first that is not
+  std::string models() const;        // their names: "one, two"
+  std::string last_failure() const;  // of the first job that had one
 };
 
 // `unix_ms` is the time of day at `now`. Events with numbers above `events_after`, the last `events_max` of

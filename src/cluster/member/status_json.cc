@@ -22,9 +22,8 @@ Json loss_json(const LossForecast& loss) {
           {"words", loss.words}};
 }
 
-// What both a node and a node's part of a job have.
-template <typename Row>
-void part_json(const Row& n, Json& json) {
+Json node_job_json(const NodeJobStatus& n) {
+  Json json = {{"job", n.job}, {"role", n.role}, {"phase", n.phase}, {"pending", n.pending}};
   if (n.begin && n.end)
     json["layers"] = {
         {"begin", *n.begin}, {"end", *n.end}, {"bytes", n.stage_bytes}, {"predicted_s", n.predicted_s}};
@@ -35,11 +34,6 @@ void part_json(const Row& n, Json& json) {
                   {"wait_us", n.wait_us},
                   {"wire_us", n.wire_us}};
   if (n.loss) json["if_lost"] = loss_json(*n.loss);
-}
-
-Json node_job_json(const NodeJobStatus& n) {
-  Json json = {{"job", n.job}, {"role", n.role}, {"phase", n.phase}, {"pending", n.pending}};
-  part_json(n, json);
   return json;
 }
 
@@ -47,8 +41,6 @@ Json node_json(const NodeStatus& n) {
   Json json = {{"name", n.name},
                {"key", n.key},
                {"state", n.state},
-               {"role", n.role},
-               {"phase", n.phase},
                {"cpu", n.cpu},
                {"target", n.target},
                {"cores", n.cores},
@@ -62,10 +54,8 @@ Json node_json(const NodeStatus& n) {
                {"clock_ahead_s", n.clock_ahead_s},
                {"silent_s", n.silent_s},
                {"held_s", n.held_s},
-               {"pending", n.pending},
                {"last_failure", n.last_failure}};
   if (n.link_bandwidth > 0) json["link"] = {{"rtt_s", n.link_rtt_s}, {"bytes_per_s", n.link_bandwidth}};
-  part_json(n, json);
   json["jobs"] = Json::array();
   for (const NodeJobStatus& job : n.jobs) json["jobs"].push_back(node_job_json(job));
   return json;
@@ -104,6 +94,7 @@ Json job_json(const JobStatus& job) {
                {"serving_s", job.serving_s},
                {"layers", job.pieces},
                {"predicted_tokens_per_s", job.predicted_tokens_per_s},
+               {"words", job.words},
                {"last_failure", job.last_failure},
                {"rows_again", job.rows_again},
                {"row_layers_again", job.row_layers_again},
@@ -171,8 +162,12 @@ Json rows_of(const Json& json, const char* key) {
   return found != json.end() && found->is_array() ? *found : Json::array();
 }
 
-template <typename Row>
-void read_part(const Json& json, Row& n, const NodeId& node) {
+NodeJobStatus read_node_job(const Json& json, const NodeId& node) {
+  NodeJobStatus n;
+  take(json, "job", n.job);
+  take(json, "role", n.role);
+  take(json, "phase", n.phase);
+  take(json, "pending", n.pending);
   const Json layers = part(json, "layers"), load = part(json, "load"), work = part(json, "work"),
              loss = part(json, "if_lost");
   if (!layers.empty()) {
@@ -197,6 +192,7 @@ void read_part(const Json& json, Row& n, const NodeId& node) {
     take(loss, "times_slower", n.loss->slower);
     take(loss, "words", n.loss->words);
   }
+  return n;
 }
 
 NodeStatus read_node(const Json& json) {
@@ -204,8 +200,6 @@ NodeStatus read_node(const Json& json) {
   take(json, "name", n.name);
   take(json, "key", n.key);
   take(json, "state", n.state);
-  take(json, "role", n.role);
-  take(json, "phase", n.phase);
   take(json, "cpu", n.cpu);
   take(json, "target", n.target);
   take(json, "cores", n.cores);
@@ -219,21 +213,11 @@ NodeStatus read_node(const Json& json) {
   take(json, "clock_ahead_s", n.clock_ahead_s);
   take(json, "silent_s", n.silent_s);
   take(json, "held_s", n.held_s);
-  take(json, "pending", n.pending);
   take(json, "last_failure", n.last_failure);
   const Json link = part(json, "link");
   take(link, "rtt_s", n.link_rtt_s);
   take(link, "bytes_per_s", n.link_bandwidth);
-  read_part(json, n, {n.key, n.name});
-  for (const Json& row : rows_of(json, "jobs")) {
-    NodeJobStatus job;
-    take(row, "job", job.job);
-    take(row, "role", job.role);
-    take(row, "phase", job.phase);
-    take(row, "pending", job.pending);
-    read_part(row, job, {n.key, n.name});
-    n.jobs.push_back(std::move(job));
-  }
+  for (const Json& row : rows_of(json, "jobs")) n.jobs.push_back(read_node_job(row, {n.key, n.name}));
   return n;
 }
 
@@ -279,6 +263,7 @@ JobStatus read_job(const Json& json) {
   take(json, "serving_s", job.serving_s);
   take(json, "layers", job.pieces);
   take(json, "predicted_tokens_per_s", job.predicted_tokens_per_s);
+  take(json, "words", job.words);
   take(json, "last_failure", job.last_failure);
   take(json, "rows_again", job.rows_again);
   take(json, "row_layers_again", job.row_layers_again);
@@ -337,29 +322,11 @@ EventStatus read_event(const Json& json) {
 std::string to_json(const EventStatus& event) { return text_of(event_json(event), -1); }
 
 std::string to_json(const ClusterStatus& s) {
-  Json json = {{"model", s.model},
-               {"model_id", s.model_id},
-               {"serving", s.serving},
-               {"reason", s.reason},
-               {"change", s.change},
-               {"plan", s.plan},
-               {"epoch", s.epoch},
-               {"incarnation", s.incarnation},
-               {"serving_s", s.serving_s},
-               {"layers", s.pieces},
-               {"predicted_tokens_per_s", s.predicted_tokens_per_s},
-               {"words", s.words},
-               {"last_failure", s.last_failure},
-               {"jobs", Json::array()},
-               {"stages", Json::array()},
-               {"nodes", Json::array()},
-               {"unreachable", Json::array()},
-               {"refused", Json::array()},
-               {"links", Json::array()},
-               {"counters", counters_json(s.counters)},
+  Json json = {{"serving", s.serving()},   {"reason", s.reason()},   {"incarnation", s.incarnation},
+               {"jobs", Json::array()},    {"nodes", Json::array()}, {"unreachable", Json::array()},
+               {"refused", Json::array()}, {"links", Json::array()}, {"counters", counters_json(s.counters)},
                {"events", Json::array()}};
   for (const JobStatus& job : s.jobs) json["jobs"].push_back(job_json(job));
-  for (const StageStatus& stage : s.stages) json["stages"].push_back(stage_json(stage));
   for (const NodeStatus& node : s.nodes) json["nodes"].push_back(node_json(node));
   for (const UnreachableStatus& row : s.unreachable) json["unreachable"].push_back(unreachable_json(row));
   for (const RefusedStatus& row : s.refused) json["refused"].push_back(refused_json(row));
@@ -373,19 +340,7 @@ Result<ClusterStatus> parse_status(std::string_view text) {
   if (!json.is_object() || !json.contains("nodes") || !json["nodes"].is_array())
     return {Errc::kCorrupt, "the answer is not the status of a cluster"};
   ClusterStatus s;
-  take(json, "model", s.model);
-  take(json, "model_id", s.model_id);
-  take(json, "serving", s.serving);
-  take(json, "reason", s.reason);
-  take(json, "change", s.change);
-  take(json, "plan", s.plan);
-  take(json, "epoch", s.epoch);
   take(json, "incarnation", s.incarnation);
-  take(json, "serving_s", s.serving_s);
-  take(json, "layers", s.pieces);
-  take(json, "predicted_tokens_per_s", s.predicted_tokens_per_s);
-  take(json, "words", s.words);
-  take(json, "last_failure", s.last_failure);
   const Json counters = part(json, "counters");
   take(counters, "old_epochs", s.counters.old_epochs);
   take(counters, "unknown_links", s.counters.unknown_links);
@@ -395,7 +350,6 @@ Result<ClusterStatus> parse_status(std::string_view text) {
   take(counters, "plans", s.counters.plans);
   take(counters, "halts", s.counters.halts);
   for (const Json& row : rows_of(json, "jobs")) s.jobs.push_back(read_job(row));
-  for (const Json& row : rows_of(json, "stages")) s.stages.push_back(read_stage(row));
   for (const Json& row : json["nodes"]) s.nodes.push_back(read_node(row));
   for (const Json& row : rows_of(json, "unreachable")) s.unreachable.push_back(read_unreachable(row));
   for (const Json& row : rows_of(json, "refused")) s.refused.push_back(read_refused(row));

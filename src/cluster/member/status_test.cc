@@ -141,21 +141,24 @@ TEST_F(StatusTest, JsonSaysWhatIsAndComesBack) {
   const std::string text = to_json(status);
   const auto json = json_of_text<nlohmann::json>(text);
   EXPECT_EQ(json["serving"], true);
-  EXPECT_EQ(json["plan"], 1);
+  ASSERT_EQ(json["jobs"].size(), 1u);
+  EXPECT_EQ(json["jobs"][0]["plan"], 1);
   ASSERT_EQ(json["nodes"].size(), 3u);
   EXPECT_EQ(json["nodes"][0]["name"], "node-0");
   EXPECT_EQ(json["nodes"][0]["state"], "up");
   EXPECT_EQ(json["events"][0]["kind"], "joined");
   EXPECT_EQ(json["events"].back()["kind"], "serving");
   uint32_t covered = 0;
-  for (const auto& node : json["nodes"])
-    if (node.contains("layers")) {
-      covered += node["layers"]["end"].get<uint32_t>() - node["layers"]["begin"].get<uint32_t>();
-      EXPECT_TRUE(node.contains("if_lost"));
-    }
+  for (const auto& node : json["nodes"]) {
+    ASSERT_EQ(node["jobs"].size(), 1u);
+    const auto& part = node["jobs"][0];
+    if (!part.contains("layers")) continue;
+    covered += part["layers"]["end"].get<uint32_t>() - part["layers"]["begin"].get<uint32_t>();
+    EXPECT_TRUE(part.contains("if_lost"));
+  }
   EXPECT_EQ(covered, 10u);
   covered = 0;
-  for (const auto& stage : json["stages"]) {
+  for (const auto& stage : json["jobs"][0]["stages"]) {
     covered += stage["end"].get<uint32_t>() - stage["begin"].get<uint32_t>();
     ASSERT_EQ(stage["members"].size(), 1u);
     EXPECT_EQ(stage["members"][0]["share"]["heads"], (std::vector{0, 1, 1}));
@@ -164,6 +167,30 @@ TEST_F(StatusTest, JsonSaysWhatIsAndComesBack) {
   const Result<ClusterStatus> back = parse_status(text);
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(to_json(*back), text);
+}
+
+// What belongs to a job is said by the job, and by a node's part of it: no field for whoever expects one job.
+TEST_F(StatusTest, NothingIsToldTwice) {
+  const auto json = json_of_text<nlohmann::json>(to_json(status_of(coordinator, {}, now, 0)));
+  for (const auto& [name, value] : json["jobs"][0].items())
+    EXPECT_FALSE(json.contains(name) && name != "serving" && name != "reason") << name;
+  for (const auto& [name, value] : json["nodes"][0]["jobs"][0].items())
+    EXPECT_FALSE(json["nodes"][0].contains(name)) << name;
+}
+
+TEST(StatusOfJobs, SummedUpInTheWordsForOne) {
+  ClusterStatus status;
+  EXPECT_FALSE(status.serving());
+  EXPECT_EQ(status.reason(), "no model is chosen");
+  status.jobs = {{.id = 1, .model = "one", .model_id = "", .serving = true},
+                 {.id = 2, .model = "two", .model_id = "", .reason = "loading", .last_failure = "b: ended"}};
+  EXPECT_FALSE(status.serving());
+  EXPECT_EQ(status.reason(), "two: loading");
+  EXPECT_EQ(status.models(), "one, two");
+  EXPECT_EQ(status.last_failure(), "b: ended");
+  status.jobs[1].serving = true;
+  EXPECT_TRUE(status.serving());
+  EXPECT_EQ(status.reason(), "");
 }
 
 TEST_F(StatusTest, EventsCanBeFollowed) {

@@ -82,8 +82,8 @@ struct CoordinatorShellTest : ::testing::Test {
     while (!deadline.expired()) {
       const cluster::ClusterStatus status = shell->status();
       size_t count = 0;
-      for (const cluster::NodeStatus& row : status.nodes) count += row.begin.has_value();
-      if (status.serving && count == stages) return true;
+      for (const cluster::NodeStatus& row : status.nodes) count += row.has_stage();
+      if (status.serving() && count == stages) return true;
       SystemClock::instance().sleep_for(std::chrono::milliseconds(5));
     }
     return false;
