@@ -9,6 +9,15 @@ Compute::Turn Compute::take() {
   return Turn(this);
 }
 
+Compute::Turn Compute::take_last() {
+  std::unique_lock lock(mutex_);
+  ++last_;
+  changed_.wait(lock, [&] { return asked_ == ended_; });
+  --last_;
+  ++asked_;
+  return Turn(this);
+}
+
 std::optional<Compute::Turn> Compute::try_take() {
   const std::lock_guard lock(mutex_);
   if (asked_ != ended_) return std::nullopt;
@@ -25,7 +34,7 @@ void Compute::give_back() {
   bool waiting;
   {
     const std::lock_guard lock(mutex_);
-    waiting = ++ended_ != asked_;
+    waiting = ++ended_ != asked_ || last_ > 0;
   }
   // All of them: only one knows that it is next.
   if (waiting) changed_.notify_all();

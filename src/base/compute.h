@@ -43,6 +43,9 @@ class Compute {
 
   // Waits for those who came before.
   [[nodiscard]] Turn take();
+  // Waits until nobody has the pool and nobody waits for it: for work that goes after all other, and ends its
+  // turn soon (a training run beside what is served).
+  [[nodiscard]] Turn take_last();
   // None while somebody has the pool, or waits for it.
   [[nodiscard]] std::optional<Turn> try_take();
   // How many wait for their turn.
@@ -55,6 +58,7 @@ class Compute {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t asked_ = 0, ended_ = 0;  // turns so far; the one that runs has number ended_
+  size_t last_ = 0;                 // in take_last()
 };
 
 }  // namespace butterfly

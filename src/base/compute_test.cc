@@ -49,6 +49,26 @@ TEST(Compute, TurnsComeInTheOrderTheyWereAskedFor) {
   EXPECT_EQ(order, (std::vector<int>{1, 0}));
 }
 
+TEST(Compute, TheLastGoAfterAllOthers) {
+  Compute compute(1);
+  std::vector<int> order;
+  auto first = std::make_unique<Compute::Turn>(compute.take());
+  std::thread last([&] {
+    const Compute::Turn turn = compute.take_last();
+    order.push_back(2);
+  });
+  std::thread other([&] {
+    const Compute::Turn turn = compute.take();
+    order.push_back(1);
+  });
+  while (compute.waiting() == 0) std::this_thread::yield();  // whoever comes last does not wait in line
+  first.reset();
+  other.join();
+  last.join();
+  EXPECT_EQ(order, (std::vector<int>{1, 2}));
+  EXPECT_TRUE(compute.try_take());
+}
+
 TEST(Compute, TryTakeIsRefusedWhileSomebodyComputes) {
   Compute compute(1);
   {
