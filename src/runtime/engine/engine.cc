@@ -471,6 +471,10 @@ std::optional<End> Engine::Impl::count_loss(const StepPlan* plan, const Status& 
   const auto add = [&](const StepPlan& step) {
     for (const StepPart& part : step.parts)
       if (scheduler.knows(part.id)) requests.push_back({part.id, last_position(part)});
+    // Filling pages is reading the same text. Only a step that goes on behind them makes up for a loss here:
+    // a fill passes some of the layers.
+    for (const StepPlan::Filled& filled : step.filled)
+      if (scheduler.knows(filled.id)) requests.push_back({filled.id, filled.last});
   };
   if (plan != nullptr) add(*plan);
   for (const UnderWay& step : under_way) add(step.plan);

@@ -240,6 +240,67 @@ TEST(Engine, ARequestThatEndsItsNodesIsGivenUpAloneAndTheOthersGoOn) {
   }
 }
 
+// The same token does no harm until a node is lost; then filling pages again ends whoever does it. That is
+// this text's doing as much as reading it is: it does not cost more nodes, and the other goes on.
+TEST(Engine, AFillThatEndsItsNodesIsItsRequestsDoing) {
+  std::atomic<bool> armed = false, tripped = false;
+  size_t losses = 0, fills = 0;
+  FakeChainOptions chain = poisoned(40, &losses);
+  chain.steps_max = 1;
+  chain.on_resume = [] {};
+  chain.poison = [&, poison = chain.poison](const StepRequest& step) {
+    if (!armed) return Status();
+    if (!tripped.exchange(true)) return Status(Errc::kPeerLost, "a machine is lost");
+    fills += !step.fill.empty();
+    return poison(step);
+  };
+  auto engine = make(chain);
+  const auto one = [&](uint64_t i) {
+    EngineRequest r = request(50, i, 200);
+    r.prompt[40] = i == 0 ? 63 : 1;
+    return r;
+  };
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (uint64_t i = 0; i < 2; ++i) {
+    sinks.push_back(std::make_shared<Collector>());
+    ASSERT_TRUE(engine->submit(one(i), sinks.back()).ok());
+  }
+  for (const auto& sink : sinks) sink->wait_for_tokens(3);
+  armed = true;
+  EXPECT_EQ(sinks[0]->wait().reason, FinishReason::kError);
+  EXPECT_THAT(sinks[0]->wait().status.text(), HasSubstr("given up"));
+  EXPECT_EQ(sinks[1]->wait().reason, FinishReason::kLength) << sinks[1]->wait().status.text();
+  EXPECT_EQ(sinks[1]->tokens(), expected(chain, one(1)));
+  engine.reset();
+  EXPECT_GE(fills, 1u);
+  EXPECT_LE(losses, Suspects::kLossesMax - 1) << "the first loss counted, too";
+}
+
+// Pages cannot be filled again, for whatever reason: after three tries the texts are read from their logs.
+TEST(Engine, ARefillThatBreaksOffAgainAndAgainIsNotTriedForEver) {
+  FakeChainOptions chain;
+  size_t resumes = 0, fills = 0;
+  bool tripped = false;
+  chain.on_resume = [&] { ++resumes; };
+  chain.fault = [&](uint64_t step) {
+    return step == 9 && !std::exchange(tripped, true) ? Status(Errc::kPeerLost, "gone") : Status();
+  };
+  chain.submit_fault = [&](const StepRequest& step) {
+    if (step.fill.empty()) return Status();
+    ++fills;
+    return Status(Errc::kPeerLost, "the way there is cut");
+  };
+  auto engine = make(chain);
+  auto sink = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request(20, 3, 40), sink).ok());
+  EXPECT_EQ(sink->wait().reason, FinishReason::kLength) << sink->wait().status.text();
+  EXPECT_EQ(sink->tokens(), expected(chain, request(20, 3, 40)));
+  engine.reset();
+  EXPECT_TRUE(tripped);
+  EXPECT_EQ(resumes, 3u);
+  EXPECT_EQ(fills, 3u);
+}
+
 // A slow machine's step may take as long as health lets a stage stand still; nobody gives it up before.
 TEST(Engine, AStepIsGivenUpByHealthBeforeTheEngineDoes) {
   struct Waits final : Chain {

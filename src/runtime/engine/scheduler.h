@@ -31,6 +31,12 @@ struct StepPart {
 struct StepPlan {
   StepRequest request;
   std::vector<StepPart> parts;
+  // Of a step that fills pages, which has no parts: whose rows these are, and the last position of each.
+  struct Filled {
+    RequestId id{};
+    size_t last = 0;
+  };
+  std::vector<Filled> filled;
 };
 
 // What became of a part: the tokens chosen, right guesses first; and whether the request is over.

@@ -128,6 +128,8 @@ std::optional<StepPlan> Scheduler::plan_fill() {
     for (size_t i = position; i < position + count; ++i)
       rows.push_back({sequence->tokens[i], *sequence->slot, static_cast<uint32_t>(i), RowOutput::kNone});
     pages.insert(sequence->pages[fill.block]);
+    if (!goes_on) plan.filled.push_back({fill.id, 0});
+    plan.filled.back().last = position + count - 1;
     fill.first += static_cast<uint32_t>(count);
     if (fill.first < fill.end) break;
     filled_.emplace(sequence->pages[fill.block], fill.span.begin);

@@ -24,8 +24,12 @@ struct FakeChainOptions {
   size_t state_pages = 0;               // some layers have a recurrent state
   bool loops = false;  // the likeliest next token depends on the last one only, so greedy text repeats itself
   std::function<Status(uint64_t step)> fault = {};  // called for each step received; an error loses it
-  std::function<Status(const StepRequest& step)> poison = {};  // the same, by what is in the step
-  std::function<Status(uint64_t epoch)> reset_fault = {};      // an error: the chain cannot be reset
+  std::function<Status(const StepRequest& step)> poison = {};        // the same, by what is in the step
+  std::function<Status(uint64_t epoch)> reset_fault = {};            // an error: the chain cannot be reset
+  std::function<Status(const StepRequest& step)> submit_fault = {};  // an error: the step does not go out
+  // Called by resume(). Then it says that of two layers the first has lost what was claimed, so that pages
+  // are filled again. Without: nothing is ever left.
+  std::function<void()> on_resume = {};
   std::chrono::microseconds step_time{0};
 };
 
@@ -65,6 +69,8 @@ class FakeChain final : public Chain {
   const ChainInfo& info() const override { return info_; }
   Status submit(const StepRequest& request) override {
     if (request.epoch != epoch_) return {Errc::kPeerLost, "another epoch"};
+    if (options_.submit_fault)
+      if (Status status = options_.submit_fault(request); !status) return status;
     steps_.push_back(request);
     return steps_.size() <= options_.steps_max ? Status() : Status(Errc::kInvalidArgument, "too many steps");
   }
@@ -96,6 +102,19 @@ class FakeChain final : public Chain {
     for (auto& state : states_) state.clear();
     for (auto& seen : seen_) seen.reset();
     return {};
+  }
+  Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim> claims,
+                                            Duration timeout) override {
+    if (!options_.on_resume) return Chain::resume(epoch, claims, timeout);
+    options_.on_resume();
+    epoch_ = epoch;
+    steps_.clear();
+    CacheReport report{.claims = claims.size(), .layers = {{}, {}}, .rows = {}};
+    for (const PageClaim& claim : claims) {
+      report.layers[0].push_back(0);
+      report.layers[1].push_back(static_cast<uint8_t>(claim.count));
+    }
+    return std::optional(std::move(report));
   }
   void for_each(size_t count, FunctionRef<void(size_t)> fn) override { for_each_in_turn(count, fn); }
   void close() override {}
