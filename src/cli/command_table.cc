@@ -13,6 +13,8 @@ constexpr Command kCommands[] = {
     {"chat", "A conversation with a model, at the terminal", "Use", true, setup_chat},
     {"serve", "Models over HTTP: OpenAI's and Ollama's interfaces", "Use", true, setup_serve},
     {"ps", "What running servers do", "Use", false, setup_ps},
+    {"load", "Another model for a running server, or one that it unloaded", "Use", false, setup_load},
+    {"unload", "Free the memory of a running server's model", "Use", false, setup_unload},
     {"stop", "End a running server; requests are finished first", "Use", false, setup_stop},
     {"init", "Make a cluster: keys, certificates, the line to join", "Use", true, setup_init},
     {"join", "Make this machine a node of a cluster, and work for it", "Use", true, setup_join},

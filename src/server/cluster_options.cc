@@ -48,25 +48,29 @@ void check_cluster_settings(const Settings& settings) {
          settings.cluster ? "cluster" : "local-nodes");
 }
 
+runtime::HostedModelOptions hosted_model(const Settings& settings, const ModelSpec& spec,
+                                         const ModelOptions& options) {
+  runtime::HostedModelOptions model;
+  model.path = std::filesystem::absolute(spec.path);
+  model.name = spec.name;
+  if (!settings.strategy.empty()) model.placement.strategy = &cluster::find_strategy(settings.strategy);
+  if (!settings.plan.empty()) model.placement.written = cluster::read_written_plan(settings.plan);
+  model.placement.objective = objective_of(settings);
+  model.placement.groups = runtime::parse_groups("--groups", settings.groups);
+  model.placement.settings = stage_settings(spec, options);
+  model.placement.settings.wire = std::string(runtime::find_row_format(settings.wire).name);
+  model.placement.settings.kept_bytes =
+      std::min(runtime::StageSettings::kKeptBytesMax, parse_bytes(settings.kept_rows).or_throw());
+  return model;
+}
+
 runtime::ClusterHostOptions cluster_options(const Settings& settings, const std::vector<ModelSpec>& specs,
                                             const ModelOptions& options, Compute& compute) {
   runtime::ClusterHostOptions host;
   if (!settings.plan.empty() && specs.size() > 1)
     fail(Errc::kInvalidArgument, "--plan {}: has the pieces of one model; expected one -m, found {}",
          settings.plan, specs.size());
-  for (const ModelSpec& spec : specs) {
-    runtime::HostedModelOptions& model = host.models.emplace_back();
-    model.path = std::filesystem::absolute(spec.path);
-    model.name = spec.name;
-    if (!settings.strategy.empty()) model.placement.strategy = &cluster::find_strategy(settings.strategy);
-    if (!settings.plan.empty()) model.placement.written = cluster::read_written_plan(settings.plan);
-    model.placement.objective = objective_of(settings);
-    model.placement.groups = runtime::parse_groups("--groups", settings.groups);
-    model.placement.settings = stage_settings(spec, options);
-    model.placement.settings.wire = std::string(runtime::find_row_format(settings.wire).name);
-    model.placement.settings.kept_bytes =
-        std::min(runtime::StageSettings::kKeptBytesMax, parse_bytes(settings.kept_rows).or_throw());
-  }
+  for (const ModelSpec& spec : specs) host.models.push_back(hosted_model(settings, spec, options));
   if (!settings.memory.empty()) host.memory_bytes = parse_bytes(settings.memory).or_throw();
   host.health = {.suspect_after = std::chrono::seconds(settings.suspect_seconds),
                  .dead_after = std::chrono::seconds(settings.dead_seconds)};

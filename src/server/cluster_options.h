@@ -13,6 +13,9 @@ namespace butterfly::server {
 void check_cluster_settings(const Settings& settings);
 
 // Models, their placement and what the coordinator waits for. Borrows what computes.
+// One of its models.
+runtime::HostedModelOptions hosted_model(const Settings& settings, const ModelSpec& spec,
+                                         const ModelOptions& options);
 runtime::ClusterHostOptions cluster_options(const Settings& settings, const std::vector<ModelSpec>& specs,
                                             const ModelOptions& options, Compute& compute);
 

@@ -81,6 +81,18 @@ HttpServerOptions http_options(const Settings& settings, const runtime::ClusterH
   return options;
 }
 
+// A model that was unloaded, or that came later, is a new job of the cluster.
+ModelPtr load_on_cluster(ServerContext& context, const ModelSpec& spec, const ModelOptions& options) {
+  const bool known = context.cluster->has_model(spec.name);
+  if (!known) context.cluster->add_model(hosted_model(context.settings, spec, options));
+  try {
+    return std::make_shared<ServedModel>(spec, options, *context.cluster);
+  } catch (...) {
+    if (!known) (void)context.cluster->end_model(spec.name);
+    throw;
+  }
+}
+
 }  // namespace
 
 struct Server::Impl {
@@ -149,11 +161,22 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   const bool on_cluster = context.cluster != nullptr;
   pool.load = [&context, model_settings, on_cluster](const ModelSpec& spec,
                                                      const ModelPool::WeightsPtr& weights) {
-    if (on_cluster) return std::make_shared<ServedModel>(spec, model_settings, *context.cluster);
+    if (on_cluster) return load_on_cluster(context, spec, model_settings);
     return std::make_shared<ServedModel>(spec, model_settings, *context.compute, weights);
   };
   pool.forecast = [model_settings, on_cluster](const ModelSpec& spec) {
     return on_cluster ? MemoryForecast{} : forecast_memory(spec, model_settings);
+  };
+  if (on_cluster)
+    pool.unloaded = [&context](const ModelSpec& spec) { (void)context.cluster->end_model(spec.name); };
+  context.add_model = [&context, resolve = options.resolve_model](const std::string& text) {
+    ModelSpec spec = model_spec(context.settings, text, resolve);
+    const std::string name = spec.name;
+    if (context.cluster != nullptr && !context.settings.plan.empty())
+      fail(Errc::kInvalidArgument, "--plan {}: has the pieces of one model, which is served",
+           context.settings.plan);
+    context.models->add(std::move(spec));
+    return name;
   };
   std::vector<std::string> names;
   for (const ModelSpec& spec : specs) names.push_back(spec.name);

@@ -31,12 +31,12 @@ MODELS = {
 FLAGS = [word for name, path in MODELS.items() for word in ("-m", f"{name}={path}")] + ["-c", "512"]
 
 
-def wait_jobs(nodes):
-    """Until every job is served on so many nodes."""
+def wait_jobs(nodes, jobs=2):
+    """Until so many jobs are served, each on so many nodes."""
     end = time.monotonic() + START_MAX_S
     while True:
         state = server.cluster()
-        if len(state["jobs"]) == 2 and all(j["serving"] and len(j["stages"]) == nodes for j in state["jobs"]):
+        if len(state["jobs"]) == jobs and all(j["serving"] and len(j["stages"]) == nodes for j in state["jobs"]):
             return state
         assert time.monotonic() < end, f"not on {nodes} nodes: {json.dumps(state)[:3000]}\n{server.text()}"
         time.sleep(0.05)
@@ -72,6 +72,12 @@ try:
 finally:
     plain.end()
 assert expected["one"] != expected["two"]
+THIRD = make_model(BUTTERFLY, f"{WORK}/three.gguf", "--layers", "4", "--dim", "64", "--hidden", "128", "--heads", "2")
+plain = Server(BUTTERFLY, WORK, ["-m", f"three={THIRD}", "-c", "512", "-t", "1"], name="plain")
+try:
+    expected_third = plain.stream(PROMPTS[0], TOKENS, temperature=0)
+finally:
+    plain.end()
 
 # Who is killed here stays away.
 server = Server(BUTTERFLY, WORK, [*FLAGS, "--local-nodes", str(NODES), "--local-restarts", "0"])
@@ -131,6 +137,25 @@ try:
     lines = run("a", "status", "--management", server.socket)
     assert "1: one for" in lines and "2: two for" in lines, lines
     print("a machine that joined fetched parts of both: same bits")
+
+    # A third begins while the two are served, and ends again; the numbers of jobs that ended are used again.
+    def load_third():
+        run("a", "load", f"three={THIRD}", "--management", server.socket)
+
+    epochs = {j["model"]: j["epoch"] for j in server.cluster()["jobs"]}
+    both(load_third)
+    wait_jobs(2, 3)
+    assert server.stream(PROMPTS[0], TOKENS, temperature=0, model="three") == expected_third
+    run("a", "unload", "three", "--management", server.socket)
+    state = wait_jobs(2)
+    assert {j["model"]: j["epoch"] for j in state["jobs"]} == epochs, "what was served before was changed"
+    run("a", "unload", "one", "--management", server.socket)
+    assert [j["model"] for j in server.cluster()["jobs"]] == ["two"]
+    load_third()
+    state = wait_jobs(2)
+    assert [(j["job"], j["model"]) for j in state["jobs"]] == [(1, "three"), (2, "two")], state["jobs"]
+    assert server.stream(PROMPTS[0], TOKENS, temperature=0, model="three") == expected_third
+    print("a third model came and went while others were served: same bits")
 finally:
     if node is not None:
         node.end()

@@ -93,6 +93,8 @@ TEST_F(ServeCommandsTest, PsAndStopWithoutAServer) {
   EXPECT_EQ(json_of_text<nlohmann::json>(run({"ps", "--json"}).out), nlohmann::json::array());
   EXPECT_EQ(run({"stop"}).status, kExitUsage);
   EXPECT_EQ(run({"ps", "--port", "1"}).status, kExitUsage);
+  EXPECT_EQ(run({"load", "one", "--port", "1"}).status, kExitUsage);
+  EXPECT_EQ(run({"unload", "one", "--port", "1"}).status, kExitUsage);
 }
 
 }  // namespace

@@ -377,7 +377,7 @@ void Coordinator::set_job(JobId id, ModelTask model, TimePoint now) {
     return want_plans(now);  // others may use what it had
   }
   if (found != jobs_.end()) return found->second.set_model(std::move(model), now);
-  const OtherJobs& others = *this;
+  OtherJobs& others = *this;
   jobs_.try_emplace(id, id, std::move(model), cluster_, others, now);
 }
 
@@ -397,11 +397,26 @@ void Coordinator::steps_failed(Epoch epoch, const NodeId& peer, std::string_view
   if (Job* job = job_at(epoch)) job->trouble(epoch, config().self, peer, std::string(why), now);
 }
 
+// What training has is no obstacle to what is served: it gives way (make_room).
 uint64_t Coordinator::reserved_bytes(JobId asking, const NodeId& node) const {
   uint64_t bytes = 0;
   for (const auto& [id, job] : jobs_)
-    if (id != asking) bytes += job.reserved_bytes(node);
+    if (id != asking && (is_training(asking) || !is_training(id))) bytes += job.reserved_bytes(node);
   return bytes;
+}
+
+void Coordinator::make_room(JobId asking, const Placement& placement, TimePoint now) {
+  if (is_training(asking)) return;
+  for (auto& [id, job] : jobs_) {
+    if (!is_training(id)) continue;
+    const bool in_the_way = std::ranges::any_of(placement.nodes(), [&](const NodeId& node) {
+      const Member* member = cluster_.find(node);
+      if (member == nullptr || job.reserved_bytes(node) == 0) return false;
+      const uint64_t wanted = placement.find_member(node)->memory_bytes + reserved_bytes(asking, node);
+      return wanted + job.reserved_bytes(node) > member->usable_bytes();
+    });
+    if (in_the_way) job.give_way(fmt::format("job {} needs its memory", asking), now);
+  }
 }
 
 std::vector<JobId> Coordinator::without_part(JobId asking, const NodeId& node) const {
@@ -427,7 +442,8 @@ void Coordinator::check_jobs(TimePoint now) {
     if (job.change_phase() == ChangePhase::kPlanning) planning = &job;
   for (auto& [id, job] : jobs_) {
     if (job.serving_epoch() != 0 || !job.may_plan(now)) continue;
-    if (planning != nullptr && planning->serving_epoch() == 0) return;
+    const bool goes_before = planning != nullptr && !is_training(id) && is_training(planning->id());
+    if (planning != nullptr && planning->serving_epoch() == 0 && !goes_before) return;
     if (planning != nullptr) planning->postpone_planning(now);
     return job.begin_change(false, now);
   }

@@ -112,6 +112,7 @@ class Coordinator final : private OtherJobs {
   void check_jobs(TimePoint now);
   uint64_t reserved_bytes(JobId asking, const NodeId& node) const override;
   std::vector<JobId> without_part(JobId asking, const NodeId& node) const override;
+  void make_room(JobId asking, const Placement& placement, TimePoint now) override;
 
   const TimePoint started_at_;
   Membership cluster_;

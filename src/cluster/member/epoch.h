@@ -9,6 +9,10 @@ namespace butterfly::cluster {
 using JobId = uint32_t;
 inline constexpr JobId kFirstJob = 1;
 inline constexpr JobId kJobsMax = 64;  // the largest number
+// Numbers from here on are training runs. What is served goes before them: it is planned first, and takes
+// memory that they have.
+inline constexpr JobId kFirstTraining = 33;
+constexpr bool is_training(JobId job) { return job >= kFirstTraining; }
 
 // One life of the coordinator's process. A later life has a larger number: next_incarnation().
 using Incarnation = uint64_t;

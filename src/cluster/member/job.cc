@@ -41,7 +41,7 @@ std::string_view change_phase_name(ChangePhase phase) {
   return "unknown";
 }
 
-Job::Job(JobId id, ModelTask model, Membership& cluster, const OtherJobs& others, TimePoint now)
+Job::Job(JobId id, ModelTask model, Membership& cluster, OtherJobs& others, TimePoint now)
     : id_(id), model_(std::move(model)), cluster_(cluster), others_(others), model_at_(now) {
   check_task(model_);
   want_plan(now);
@@ -128,6 +128,14 @@ void Job::end(TimePoint now) {
   release_others(cluster_.next_epoch(), nullptr);
 }
 
+void Job::give_way(const std::string& why, TimePoint now) {
+  cancel_change();
+  if (serving_) halt(why, now);
+  why_waiting_ = why;
+  release_others(cluster_.next_epoch(), nullptr);
+  want_plan(now);
+}
+
 void Job::want_plan(TimePoint at) { plan_at_ = plan_at_ ? std::min(*plan_at_, at) : at; }
 
 bool Job::may_plan(TimePoint now) const {
@@ -160,8 +168,7 @@ PlanQuestion Job::question(TimePoint now, bool with_held) const {
   for (const auto& [key, member] : std::as_const(cluster_).members()) {
     if (!may_use(member, with_held, now)) continue;
     // What the node says includes what its stages hold: that of other jobs is theirs.
-    const uint64_t said = member.pulse.last().ram_free_bytes;
-    const uint64_t all = said > 0 ? said : member.capabilities.ram_limit_bytes;
+    const uint64_t all = member.usable_bytes();
     question.nodes.push_back(
         {member.id, member.capabilities, all - std::min(all, others_.reserved_bytes(id_, member.id))});
   }
@@ -336,6 +343,7 @@ void Job::release_others(Epoch epoch, const Placement* placement) {
 void Job::begin_loading(TimePoint now) {
   if (serving_) cluster_.act(HaltSteps{id_, serving_->epoch, "a new plan takes its place"});
   serving_.reset();
+  others_.make_room(id_, change_->placement, now);
   begin_phase(ChangePhase::kLoading, now);
   release_others(change_->epoch, &change_->placement);
   // A job that was halted and found no other plan keeps its stages, to be quick when its node comes back; but

@@ -1,5 +1,5 @@
-// One thing that the cluster runs: a model that is served, later a training run. Where its parts are, and how
-// they get there.
+// One thing that the cluster runs: a model that is served, a training run. Where its parts are, and how they
+// get there.
 #pragma once
 #include <map>
 #include <optional>
@@ -21,10 +21,12 @@ std::string_view change_phase_name(ChangePhase phase);
 class OtherJobs {
  public:
   virtual ~OtherJobs() = default;
-  // That they have reserved on a node.
+  // That they have reserved on a node, and do not give up for the one that asks.
   virtual uint64_t reserved_bytes(JobId asking, const NodeId& node) const = 0;
   // Those that have reserved nothing there: what is left of them may go.
   virtual std::vector<JobId> without_part(JobId asking, const NodeId& node) const = 0;
+  // The parts of this plan are about to be loaded: those whose memory it takes give way first.
+  virtual void make_room(JobId asking, const Placement& placement, TimePoint now) = 0;
 };
 
 // A phase machine: planning, preparing, pausing, loading, starting, serving (README.md). Every phase ends by
@@ -33,12 +35,15 @@ class OtherJobs {
 // the model.
 class Job {
  public:
-  Job(JobId id, ModelTask model, Membership& cluster, const OtherJobs& others, TimePoint now);
+  Job(JobId id, ModelTask model, Membership& cluster, OtherJobs& others, TimePoint now);
 
   // ---- Events ----
   void set_model(ModelTask model, TimePoint now);
   // The job is over: its nodes are told. The last event.
   void end(TimePoint now);
+  // Its memory is wanted by one that goes before it: it is halted, its nodes free what they have of it, and a
+  // plan is looked for in what is left.
+  void give_way(const std::string& why, TimePoint now);
   void planned(Epoch epoch, Result<Placement> placement, TimePoint now);
   void steps_paused(Epoch next, TimePoint now);
   void steps_connected(Epoch epoch, TimePoint now);
@@ -130,7 +135,7 @@ class Job {
   const JobId id_;
   ModelTask model_;
   Membership& cluster_;
-  const OtherJobs& others_;
+  OtherJobs& others_;
   TimePoint model_at_{};
   std::optional<Serving> serving_;
   std::optional<Change> change_;

@@ -262,5 +262,71 @@ TEST_F(JobTest, WhatIsNotServedIsPlannedFirst) {
   EXPECT_EQ(all<MakePlan>().front().question.job, 2u);
 }
 
+// A training run beside what is served, and after it: it takes what is left, and gives it back when a model
+// needs it.
+struct TrainingTest : JobTest {
+  static constexpr JobId kRun = kFirstTraining;
+  // Models on nodes 0, 1 and 0, 2; the run has three gigabytes on each of 1 and 2.
+  void train() {
+    serve_both();
+    coordinator.set_job(kRun, {"run", "training run", ""}, now);
+    pass(milliseconds(100));
+    EXPECT_EQ(free_on(asked(), 1), 5 * kGiB) << "what the models leave";
+    run = serve(kRun, {1, 2}, 3 * kGiB);
+    clear();
+    coordinator.set_job(3, {"id-3", "model-3", ""}, now);
+    pass(milliseconds(100));
+    ASSERT_EQ(asked().job, 3u);
+    EXPECT_EQ(free_on(asked(), 1), 5 * kGiB) << "what the run has is not taken off";
+  }
+  Epoch run = 0;
+};
+
+TEST_F(TrainingTest, IsLeftAloneByAModelThatFitsBesideIt) {
+  train();
+  serve(3, {1, 0}, 2 * kGiB);
+  EXPECT_EQ(job(kRun).serving_epoch(), run);
+  EXPECT_TRUE(all<HaltSteps>().empty());
+}
+
+TEST_F(TrainingTest, GivesWayToAModelAndGoesOnInWhatIsLeft) {
+  train();
+  coordinator.planned(asked().epoch, placement({1, 0}, 4 * kGiB), now);
+  ASSERT_EQ(all<HaltSteps>().size(), 1u);
+  EXPECT_EQ(all<HaltSteps>()[0].job, kRun);
+  EXPECT_THAT(job(kRun).why_not_serving(), HasSubstr("job 3 needs its memory"));
+  // Freed before it is taken.
+  const auto at = [&](auto wanted) {
+    for (size_t i = 0; i < actions.size(); ++i)
+      if (const auto* sent = std::get_if<SendToWorker>(&actions[i]))
+        if (wanted(sent->message)) return i;
+    return actions.size();
+  };
+  const size_t freed = at([](const ToWorker& m) {
+    const Release* release = std::get_if<Release>(&m);
+    return release != nullptr && release->job == kRun;
+  });
+  const size_t taken = at([](const ToWorker& m) { return std::holds_alternative<Assign>(m); });
+  EXPECT_LT(freed, taken);
+  ASSERT_LT(taken, actions.size());
+  pass(milliseconds(100));
+  ASSERT_EQ(asked().job, kRun) << "while the model loads";
+  EXPECT_EQ(free_on(asked(), 1), kGiB);
+  EXPECT_EQ(free_on(asked(), 2), 6 * kGiB);
+}
+
+TEST_F(TrainingTest, WaitsWithItsPlanUntilAModelHasOne) {
+  serve_both();
+  coordinator.set_job(kRun, {"run", "training run", ""}, now);
+  pass(milliseconds(100));
+  const Epoch planning = asked().epoch;
+  ASSERT_EQ(asked().job, kRun);
+  coordinator.set_job(3, {"id-3", "model-3", ""}, now);
+  pass(milliseconds(100));
+  EXPECT_EQ(asked().job, 3u) << "while the run's is still being made";
+  coordinator.planned(planning, placement({1, 2}, kGiB), now);
+  EXPECT_EQ(job(kRun).change_phase(), std::nullopt) << "too late";
+}
+
 }  // namespace
 }  // namespace butterfly::cluster

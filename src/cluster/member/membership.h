@@ -97,6 +97,11 @@ struct Member {
   std::map<std::string, TimePoint> troubles = {};
 
   bool here() const { return state == NodeState::kUp || state == NodeState::kSuspect; }
+  // For weights and cache of all jobs together: as its beats say, and before the first of them as it joined.
+  uint64_t usable_bytes() const {
+    const uint64_t said = pulse.last().ram_free_bytes;
+    return said > 0 ? said : capabilities.ram_limit_bytes;
+  }
 };
 
 // One that wanted to come in and may not: another version, say. Read-only for others.

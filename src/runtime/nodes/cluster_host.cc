@@ -55,16 +55,12 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
     : options_(std::move(options)), memory_(std::make_shared<NodeMemory>(options_.memory_bytes)) {
   const cluster::StateFolder folder = cluster::StateFolder::open(options_.state);
   const cluster::Credentials credentials = cluster::load_credentials(folder);
-  cluster::Hello hello;
-  hello.version = options_.version;
+  hello_.version = options_.version;
   open_transport(folder, credentials);
-  if (options_.models.size() > cluster::kJobsMax)
-    fail(Errc::kInvalidArgument, "{} models, a cluster serves at most {}", options_.models.size(),
-         cluster::kJobsMax);
-  for (const HostedModelOptions& model : options_.models) add_model(model, hello);
-  open_door(hello);
+  open_door();
   make_coordinator(folder);
-  make_node(hello);
+  for (const HostedModelOptions& model : options_.models) add_model(model);
+  make_node();
   renewal_ = keep_certificate(folder, tls_, door_->address());
   if (options_.discoverable) answering_ = answer_discovery(credentials, door_->address());
 }
@@ -100,49 +96,98 @@ cluster::ModelTask ClusterHost::share_weights(const HostedModelOptions& model, c
           .settings = model.placement.settings.text()};
 }
 
-void ClusterHost::add_model(const HostedModelOptions& model, const cluster::Hello& hello) {
-  auto hosted = std::make_unique<Hosted>(Hosted{.options = model,
-                                                .job = static_cast<cluster::JobId>(models_.size() + 1),
-                                                .file = model::open_model(model.path)});
+std::shared_ptr<CoordinatorBackend> ClusterHost::backend_of(cluster::JobId job) {
+  const std::lock_guard lock(models_mutex_);
+  std::shared_ptr<CoordinatorBackend>& backend = backends_[job];
+  if (backend == nullptr) {
+    RangeLoaderOptions loader{.job = job,
+                              .transport = transport_,
+                              .self = self_,
+                              .hello = hello_,
+                              .places = options_.places,
+                              .library = library_,
+                              .compute = options_.compute,
+                              .memory = memory_};
+    backend = std::make_shared<CoordinatorBackend>(std::move(loader), stage_links_);
+    backend->on_cut([this](cluster::Epoch epoch, const cluster::NodeId& peer, const std::string& why) {
+      coordinator_->steps_failed(epoch, peer, why);
+    });
+  }
+  return backend;
+}
+
+void ClusterHost::add_model(const HostedModelOptions& model) {
+  const std::lock_guard one_at_a_time(adding_mutex_);
+  if (has_model(model.name)) fail(Errc::kInvalidArgument, "{} is served by the cluster already", model.name);
+  const auto hosted =
+      std::make_shared<Hosted>(Hosted{.options = model, .file = model::open_model(model.path)});
   if (model.placement.written) {
     const size_t layers = model::read_config(hosted->file, model.placement.settings.context).layers;
     check_written_plan(*model.placement.written, layers + 2, self_.name);
   }
   hosted->task = share_weights(model, hosted->file);
-  for (const auto& other : models_)
-    if (other->task.id == hosted->task.id)
-      fail(Errc::kInvalidArgument, "{} and {} are the same model: a cluster serves it once, under one name",
-           other->options.name, model.name);
-  hosted->steps = std::make_unique<EngineSlot>(info_for(hosted->file, model.placement.settings));
-  RangeLoaderOptions loader{.job = hosted->job,
-                            .transport = transport_,
-                            .self = self_,
-                            .hello = hello,
-                            .places = options_.places,
-                            .library = library_,
-                            .compute = options_.compute,
-                            .memory = memory_};
-  hosted->backend = std::make_shared<CoordinatorBackend>(std::move(loader), stage_links_);
-  models_.push_back(std::move(hosted));
+  {
+    const std::lock_guard lock(models_mutex_);
+    for (const auto& [job, other] : models_)
+      if (other->task.id == hosted->task.id)
+        fail(Errc::kInvalidArgument, "{} and {} are the same model: a cluster serves it once, under one name",
+             other->options.name, model.name);
+    hosted->job = cluster::kFirstJob;
+    while (models_.contains(hosted->job)) ++hosted->job;
+    if (cluster::is_training(hosted->job))
+      fail(Errc::kInvalidArgument, "{}: a cluster serves at most {} models", model.name, models_.size());
+  }
+  hosted->steps =
+      std::make_unique<EngineSlot>(info_for(hosted->file, model.placement.settings),
+                                   [backend = backend_of(hosted->job)](
+                                       cluster::Epoch epoch, const cluster::Placement& placement,
+                                       const std::vector<std::string>& addresses, cluster::NodeId& to_blame) {
+                                     return backend->chain(epoch, placement, addresses, to_blame);
+                                   });
+  {
+    const std::lock_guard lock(models_mutex_);
+    models_[hosted->job] = hosted;
+  }
+  coordinator_->add_job(hosted->job, {.model = hosted->task,
+                                      .plan =
+                                          [hosted = hosted.get()](const cluster::PlanQuestion& question) {
+                                            return plan_placement(hosted->file, question,
+                                                                  hosted->options.placement);
+                                          },
+                                      .steps = hosted->steps.get()});
+  log_info("{}: nodes join at {}", model.name, door_->address());
 }
 
-const ClusterHost::Hosted* ClusterHost::find(const std::string& name) const {
+Status ClusterHost::end_model(const std::string& name) {
+  const std::lock_guard one_at_a_time(adding_mutex_);
+  const auto hosted = find(name);
+  if (hosted == nullptr) return {Errc::kNotFound, fmt::format("{} is not served by the cluster", name)};
+  coordinator_->end_job(hosted->job);
+  const std::lock_guard lock(models_mutex_);
+  models_.erase(hosted->job);
+  return {};
+}
+
+bool ClusterHost::has_model(const std::string& name) const { return find(name) != nullptr; }
+
+std::shared_ptr<ClusterHost::Hosted> ClusterHost::find(const std::string& name) const {
+  const std::lock_guard lock(models_mutex_);
   const auto found =
-      std::ranges::find_if(models_, [&](const auto& row) { return row->options.name == name; });
-  return found == models_.end() ? nullptr : found->get();
+      std::ranges::find_if(models_, [&](const auto& row) { return row.second->options.name == name; });
+  return found == models_.end() ? nullptr : found->second;
 }
 
 std::shared_ptr<Engine> ClusterHost::make_engine(const std::string& name, const model::Tokenizer* tokenizer,
                                                  const EngineOptions& options) {
-  const Hosted* hosted = find(name);
+  const auto hosted = find(name);
   if (hosted == nullptr) fail(Errc::kNotFound, "{} is not served by the cluster", name);
   return hosted->steps->make_engine(tokenizer, options);
 }
 
-void ClusterHost::open_door(const cluster::Hello& hello) {
+void ClusterHost::open_door() {
   NodeDoor::Options door;
   door.listener = transport_->listen(options_.listen).or_throw();
-  door.hello = hello;
+  door.hello = hello_;
   door.open_links = tls_->open_links();
   door.stage_links = &stage_links_;
   door.library = library_.get();
@@ -174,55 +219,38 @@ void ClusterHost::make_coordinator(const cluster::StateFolder& folder) {
   shell.keep_links = [folder](std::vector<cluster::KnownLink> links) {
     cluster::write_known_links(folder, std::move(links));
   };
-  for (const auto& row : models_) {
-    const Hosted* hosted = row.get();
-    // Strategies that were asked for by name are followed when nodes come, be it faster or not.
-    const cluster::PartitionStrategy* strategy = hosted->options.placement.strategy;
-    if ((strategy != nullptr && strategy != &cluster::default_strategy()) ||
-        hosted->options.placement.written)
+  // Strategies that were asked for by name are followed when nodes come, be it faster or not.
+  for (const HostedModelOptions& model : options_.models)
+    if ((model.placement.strategy != nullptr && model.placement.strategy != &cluster::default_strategy()) ||
+        model.placement.written)
       shell.config.gain_min = 0;
-    CoordinatorShell::JobOptions& job = shell.jobs[hosted->job];
-    job.model = hosted->task;
-    job.plan = [hosted](const cluster::PlanQuestion& question) {
-      return plan_placement(hosted->file, question, hosted->options.placement);
-    };
-    job.make_chain = [hosted](cluster::Epoch epoch, const cluster::Placement& placement,
-                              const std::vector<std::string>& addresses, cluster::NodeId& to_blame) {
-      return hosted->backend->chain(epoch, placement, addresses, to_blame);
-    };
-    job.steps = hosted->steps.get();
-  }
   shell.roster = roster_;
   shell.cut_off = [this](const std::string& key) { tls_->open_links()->close_peer(key); };
   shell.event = [this](const cluster::EventStatus& event) { tell(&event); };
   coordinator_ = std::make_unique<CoordinatorShell>(std::move(shell));
-  for (const auto& hosted : models_)
-    hosted->backend->on_cut([this](cluster::Epoch epoch, const cluster::NodeId& peer,
-                                   const std::string& why) { coordinator_->steps_failed(epoch, peer, why); });
 }
 
 // The coordinator's own machine is a node like the others, with a link in memory.
-void ClusterHost::make_node(const cluster::Hello& hello) {
+void ClusterHost::make_node() {
   NodeShell::Options node;
   node.worker.instance = random_number();
   node.worker.coordinator = door_->address();
   node.worker.join.address = door_->address();
   node.worker.join.capabilities = options_.capabilities;
   node.memory = memory_;
-  node.make_stage = [this](cluster::JobId job) { return models_.at(job - 1)->backend; };
+  node.make_stage = [this](cluster::JobId job) { return backend_of(job); };
   node.connect = [this](const std::string&, Duration) -> Result<std::unique_ptr<cluster::Link>> {
     auto [here, there] = cluster::inproc_pair(self_, self_);
     coordinator_->accept(std::move(there));
     return std::move(here);
   };
-  if (options_.measure_links) node.measure = link_measurer(transport_, hello);
+  if (options_.measure_links) node.measure = link_measurer(transport_, hello_);
   node_ = std::make_unique<NodeShell>(std::move(node));
 }
 
 ClusterHost::~ClusterHost() { stop(); }
 
 void ClusterHost::start() {
-  for (const auto& hosted : models_) log_info("{}: nodes join at {}", hosted->options.name, door_->address());
   coordinator_->start();
   door_->start();
   node_->start();
@@ -234,8 +262,10 @@ Status ClusterHost::wait_until_serving(Duration timeout, const std::function<boo
   std::string why;
   if (coordinator_->wait_until_serving(timeout, cancelled, why)) return {};
   if (cancelled && cancelled()) return {Errc::kCancelled, "interrupted"};
-  return {Errc::kTimeout, fmt::format("the cluster does not serve {} yet: {}",
-                                      models_.empty() ? "a model" : models_.front()->options.name, why)};
+  const std::lock_guard lock(models_mutex_);
+  return {Errc::kTimeout,
+          fmt::format("the cluster does not serve {} yet: {}",
+                      models_.empty() ? "a model" : models_.begin()->second->options.name, why)};
 }
 
 void ClusterHost::stop() {
@@ -266,9 +296,11 @@ cluster::Epoch ClusterHost::first_epoch() const {
 
 std::string ClusterHost::status_json(uint64_t events_after) const {
   cluster::ClusterStatus status = coordinator_->status(events_after);
+  const std::lock_guard lock(models_mutex_);
   for (cluster::JobStatus& job : status.jobs) {
-    if (job.id == 0 || job.id > models_.size()) continue;
-    const EngineStats stats = models_[job.id - 1]->steps->stats();
+    const auto hosted = models_.find(job.id);
+    if (hosted == models_.end()) continue;
+    const EngineStats stats = hosted->second->steps->stats();
     job.rows_again = stats.again_rows;
     job.row_layers_again = stats.again_row_layers;
   }

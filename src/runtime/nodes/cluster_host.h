@@ -28,8 +28,8 @@ struct ClusterHostOptions {
   std::filesystem::path state;  // a StateFolder where the cluster was made
   std::string listen = "0.0.0.0:0";
   std::string version;  // of the program
-  std::vector<HostedModelOptions>
-      models;  // the first ones are placed first; none: a cluster that only trains
+  // From the start; the first ones are placed first. None: a cluster that only trains, or gets models later.
+  std::vector<HostedModelOptions> models;
   cluster::Capabilities capabilities;
   WeightPlaces places;
   uint64_t memory_bytes = 0;                       // bound for the stages of this node; 0: what is free
@@ -54,6 +54,13 @@ class ClusterHost {
   std::string authority_hash() const { return authority_hash_; }
 
   void start();
+  // Serves another model from now on, beside those it has: it gets a place in what they leave free. Hashes
+  // its files first, unless that was done before. Throws Error as the constructor does, kInvalidArgument also
+  // where the name or the model is there already. Any thread.
+  void add_model(const HostedModelOptions& model);
+  bool has_model(const std::string& name) const;
+  // It is not served any more, and the nodes free what they have of it. Its engine has ended. kNotFound.
+  Status end_model(const std::string& name);
   // The engine of one of its models; one at a time for each. End it before this.
   std::shared_ptr<Engine> make_engine(const std::string& name, const model::Tokenizer* tokenizer,
                                       const EngineOptions& options);
@@ -85,10 +92,9 @@ class ClusterHost {
  private:
   // The parts of the constructor, in order; each uses those before it.
   void open_transport(const cluster::StateFolder& folder, const cluster::Credentials& credentials);
-  void add_model(const HostedModelOptions& model, const cluster::Hello& hello);
-  void open_door(const cluster::Hello& hello);
+  void open_door();
   void make_coordinator(const cluster::StateFolder& folder);
-  void make_node(const cluster::Hello& hello);
+  void make_node();
 
   void tell(const cluster::EventStatus* event);
 
@@ -99,14 +105,15 @@ class ClusterHost {
     model::ModelFile file;
     cluster::ModelTask task = {};
     std::unique_ptr<EngineSlot> steps = {};
-    std::shared_ptr<CoordinatorBackend> backend = {};
   };
-  const Hosted* find(const std::string& name) const;
+  std::shared_ptr<Hosted> find(const std::string& name) const;
+  std::shared_ptr<CoordinatorBackend> backend_of(cluster::JobId job);
   // Hashes the model's files, unless that was done before, and offers them to the other nodes.
   cluster::ModelTask share_weights(const HostedModelOptions& model, const model::ModelFile& file);
 
   ClusterHostOptions options_;
   cluster::NodeId self_;
+  cluster::Hello hello_;
   std::string authority_hash_;
   std::shared_ptr<cluster::NodeTls> tls_;
   std::shared_ptr<cluster::Roster> roster_;
@@ -114,7 +121,11 @@ class ClusterHost {
   std::shared_ptr<cluster::WeightLibrary> library_ = std::make_shared<cluster::WeightLibrary>();
   std::shared_ptr<NodeMemory> memory_;
   StageLinks stage_links_;
-  std::vector<std::unique_ptr<Hosted>> models_;  // job 1, 2, 3 …
+  mutable std::mutex models_mutex_;
+  std::map<cluster::JobId, std::shared_ptr<Hosted>> models_;
+  std::mutex adding_mutex_;  // one model is added or ended at a time; before models_mutex_
+  // This node's part of each job, for good: a number may be given to another model later.
+  std::map<cluster::JobId, std::shared_ptr<CoordinatorBackend>> backends_;
   std::unique_ptr<NodeDoor> door_;
   std::unique_ptr<CoordinatorShell> coordinator_;
   std::unique_ptr<NodeShell> node_;

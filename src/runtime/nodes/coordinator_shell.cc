@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/log.h"
 
 namespace butterfly::runtime {
@@ -28,35 +29,19 @@ CoordinatorShell::CoordinatorShell(Options options)
                      .on_closed =
                          [this](auto link, const std::string& why) {
                            feed([&](auto& machine, TimePoint at) { machine.link_closed(link, why, at); });
-                         }}) {
-  for (const auto& [id, job] : options_.jobs) {
-    jobs_[id] = std::make_unique<RunningJob>(job);
-    job.steps->on_lost([this](cluster::Epoch epoch, const Status& why) {
-      post_event([epoch, why](cluster::Coordinator& machine, TimePoint at) {
-        machine.steps_failed(epoch, {}, why.text(), at);
-      });
-    });
-  }
-}
+                         }}) {}
 
 CoordinatorShell::~CoordinatorShell() { stop(); }
 
 void CoordinatorShell::start() {
   forecaster_.start();
-  for (const auto& [id, job] : jobs_) {
-    job->planner.start();
-    job->chains.start();
-  }
   loop_.start();
-  post_event([this](cluster::Coordinator& machine, TimePoint at) {
-    for (const auto& [id, job] : jobs_) machine.set_job(id, job->options.model, at);
-  });
   disk_.start();
 }
 
 void CoordinatorShell::stop() {
   if (stopped_.exchange(true)) return;
-  for (const auto& [id, job] : jobs_) {
+  for (const JobPtr& job : all_jobs()) {
     job->options.steps->on_lost(nullptr);
     job->options.steps->resume();  // nobody waits for a pause any more
   }
@@ -64,12 +49,61 @@ void CoordinatorShell::stop() {
   loop_.stop();
   if (options_.keep_links) keep_links();  // what came since the disk was last looked at
   links_.clear();
-  for (const auto& [id, job] : jobs_) {
+  for (const JobPtr& job : all_jobs()) {
     job->chains.stop();
     job->planner.stop();
   }
   ++plans_wanted_;
   forecaster_.stop();
+}
+
+// ---- Jobs ----
+
+std::vector<CoordinatorShell::JobPtr> CoordinatorShell::all_jobs() const {
+  const std::lock_guard lock(machine_mutex_);
+  std::vector<JobPtr> jobs;
+  for (const auto& [id, job] : jobs_) jobs.push_back(job);
+  return jobs;
+}
+
+void CoordinatorShell::add_job(cluster::JobId id, JobOptions options) {
+  const auto job = std::make_shared<RunningJob>(id, std::move(options));
+  job->options.steps->on_lost([this](cluster::Epoch epoch, const Status& why) {
+    post_event([epoch, why](cluster::Coordinator& machine, TimePoint at) {
+      machine.steps_failed(epoch, {}, why.text(), at);
+    });
+  });
+  job->planner.start();
+  job->chains.start();
+  loop_.ask([&] {
+    feed([&](cluster::Coordinator& machine, TimePoint at) {
+      BF_CHECK(jobs_.emplace(id, job).second) << "[coordinator shell] job " << id << " is there already";
+      machine.set_job(id, job->options.model, at);
+    });
+    return true;
+  });
+}
+
+bool CoordinatorShell::end_job(cluster::JobId id) {
+  const JobPtr job = loop_.ask([&]() -> JobPtr {
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end()) return nullptr;
+    const JobPtr ended = found->second;
+    feed([&](cluster::Coordinator& machine, TimePoint at) { machine.set_job(id, {}, at); });
+    ended->ended = true;
+    const std::lock_guard lock(machine_mutex_);
+    jobs_.erase(id);
+    losses_.erase(id);
+    return ended;
+  });
+  if (job == nullptr) return false;
+  ++plans_wanted_;  // a forecast of it is given up
+  job->options.steps->on_lost(nullptr);
+  job->options.steps->remove();
+  job->chains.stop();
+  job->planner.stop();
+  forecaster_.ask([] { return true; });  // nobody works out what its losses would mean any more
+  return true;
 }
 
 // ---- Events ----
@@ -211,26 +245,27 @@ void CoordinatorShell::perform(cluster::CloseLink action) { links_.close(action.
 
 void CoordinatorShell::perform(cluster::MakePlan action) {
   ++plans_wanted_;
-  RunningJob& job = run_of(action.question.job);
-  job.planner.post([this, &job, question = std::move(action.question)] {
-    Result<cluster::Placement> placement = job.options.plan(question);
-    loop_.post([this, id = question.job, epoch = question.epoch, placement = std::move(placement)] {
-      planned(id, epoch, placement);
+  const JobPtr& job = run_of(action.question.job);
+  job->planner.post([this, job, question = std::move(action.question)] {
+    Result<cluster::Placement> placement = job->options.plan(question);
+    loop_.post([this, job, epoch = question.epoch, placement = std::move(placement)] {
+      planned(job, epoch, placement);
     });
   });
 }
 
-void CoordinatorShell::planned(cluster::JobId id, cluster::Epoch epoch,
+void CoordinatorShell::planned(const JobPtr& running, cluster::Epoch epoch,
                                Result<cluster::Placement> placement) {
+  if (running->ended) return;
   const Status status = placement ? Status() : placement.status();
   bool hopeless;
   {
     const std::lock_guard lock(machine_mutex_);
     machine_.planned(epoch, std::move(placement), system_now());
-    const cluster::Job* job = machine_.job(id);
+    const cluster::Job* job = machine_.job(running->id);
     hopeless = !status && job != nullptr && job->serving_epoch() == 0 && !job->change_phase();
   }
-  EngineSlot& steps = *run_of(id).options.steps;
+  JobSteps& steps = *running->options.steps;
   // Nobody can know when a node comes that makes it fit: whoever waits gets the figures now.
   if (hopeless && status.code() == Errc::kOutOfMemory) steps.give_up(status);
   // Before the status page says that it serves: a request that comes then must not meet the old answer.
@@ -240,60 +275,60 @@ void CoordinatorShell::planned(cluster::JobId id, cluster::Epoch epoch,
 
 // How long it waits for the step under way is the machine's decision.
 void CoordinatorShell::perform(cluster::PauseSteps action) {
-  run_of(action.job).options.steps->pause([this, next = action.next] {
+  run_of(action.job)->options.steps->pause([this, next = action.next] {
     post_event([next](cluster::Coordinator& machine, TimePoint at) { machine.steps_paused(next, at); });
   });
 }
 
 void CoordinatorShell::perform(cluster::HaltSteps action) {
-  RunningJob& job = run_of(action.job);
-  job.chain_epoch = 0;  // a chain that is still being made is not wanted any more
-  job.options.steps->remove();
+  const JobPtr& job = run_of(action.job);
+  job->chain_epoch = 0;  // a chain that is still being connected is not wanted any more
+  job->options.steps->remove();
 }
 
 void CoordinatorShell::perform(cluster::ServeSteps action) {
-  RunningJob& job = run_of(action.job);
-  if (job.chain_epoch == action.epoch) return job.options.steps->resume();  // it was never taken away
-  job.chain_epoch = action.epoch;
-  job.chains.post([this, &job, action = std::move(action)] {
+  const JobPtr& job = run_of(action.job);
+  if (job->chain_epoch == action.epoch) return job->options.steps->resume();  // it was never taken away
+  job->chain_epoch = action.epoch;
+  job->chains.post([this, job, action = std::move(action)] {
     cluster::NodeId to_blame;
-    auto chain = std::make_shared<Result<PlacedChain>>(
-        job.options.make_chain(action.epoch, action.placement, action.addresses, to_blame));
-    loop_.post([this, &job, id = action.job, epoch = action.epoch, chain, to_blame] {
-      if (epoch != job.chain_epoch) return;  // another plan holds by now
-      if (*chain) job.options.steps->install(std::move(**chain));
+    const auto connected =
+        job->options.steps->connect(action.epoch, action.placement, action.addresses, to_blame);
+    loop_.post([this, job, epoch = action.epoch, connected, to_blame] {
+      if (job->ended || epoch != job->chain_epoch) return;  // another plan holds by now
+      if (connected) (*connected)();
       feed([&](cluster::Coordinator& machine, TimePoint at) {
-        if (*chain) return machine.steps_connected(epoch, at);
-        machine.steps_failed(epoch, to_blame, chain->status().text(), at);
+        if (connected) return machine.steps_connected(epoch, at);
+        machine.steps_failed(epoch, to_blame, connected.status().text(), at);
       });
-      if (*chain) forecast(id);
+      if (connected) forecast(job);
     });
   });
 }
 
 // What the loss of each node would mean, for status pages: planned in quiet moments, beside what is needed
 // now.
-void CoordinatorShell::forecast(cluster::JobId id) {
+void CoordinatorShell::forecast(const JobPtr& running) {
   cluster::PlanQuestion question;
   cluster::Placement current;
   {
     const std::lock_guard lock(machine_mutex_);
-    const cluster::Job* job = machine_.job(id);
+    const cluster::Job* job = machine_.job(running->id);
     if (job == nullptr || job->serving_placement() == nullptr) return;
     question = job->question(system_now());
     current = *job->serving_placement();
   }
-  forecaster_.post([this, id, question = std::move(question), current = std::move(current),
+  forecaster_.post([this, running, question = std::move(question), current = std::move(current),
                     wanted = plans_wanted_.load()] {
     const auto plan = [&](const cluster::PlanQuestion& asked) -> Result<cluster::Placement> {
       if (plans_wanted_ != wanted) return Status(Errc::kCancelled, "the plan has changed");
-      return run_of(id).options.plan(asked);
+      return running->options.plan(asked);
     };
     auto losses = cluster::forecast_losses(question, current, plan);
     if (plans_wanted_ != wanted) return;
-    loop_.post([this, id, losses = std::move(losses)] {
+    loop_.post([this, running, losses = std::move(losses)] {
       const std::lock_guard lock(machine_mutex_);
-      losses_[id] = losses;
+      if (!running->ended) losses_[running->id] = losses;
     });
   });
 }
@@ -314,10 +349,10 @@ bool CoordinatorShell::wait_until_serving(Duration timeout, const std::function<
                                           std::string& why) const {
   const Deadline deadline(SystemClock::instance(), timeout);
   while (true) {
-    if (std::ranges::any_of(jobs_, [](const auto& row) { return row.second->options.steps->has_chain(); }))
-      return true;
+    for (const JobPtr& job : all_jobs())
+      if (job->options.steps->connected()) return true;
     std::unique_lock lock(machine_mutex_);
-    const cluster::Job* first = machine_.job(jobs_.begin()->first);
+    const cluster::Job* first = jobs_.empty() ? nullptr : machine_.job(jobs_.begin()->first);
     why = first == nullptr ? "it is about to start" : first->why_not_serving();
     if (deadline.expired() || (cancelled && cancelled())) return false;
     changed_.wait_for(lock, std::min<Duration>(deadline.remaining(), std::chrono::milliseconds(200)));

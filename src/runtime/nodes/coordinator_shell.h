@@ -12,27 +12,21 @@
 #include "cluster/member/coordinator.h"
 #include "cluster/member/status.h"
 #include "runtime/nodes/control_links.h"
-#include "runtime/nodes/engine_slot.h"
+#include "runtime/nodes/job_steps.h"
 
 namespace butterfly::runtime {
 
-// One thread decides; plans and chains are made on others. Jobs are those of the options, from start() on.
+// One thread decides; plans are made and stages connected on others. Jobs come and go at any time.
 class CoordinatorShell {
  public:
-  // Says in `to_blame` whom it could not reach, where that is why there is none.
-  using MakeChain = std::function<Result<PlacedChain>(
-      cluster::Epoch epoch, const cluster::Placement& placement, const std::vector<std::string>& addresses,
-      cluster::NodeId& to_blame)>;
   // How one job is planned and run.
   struct JobOptions {
     cluster::ModelTask model;
     cluster::PlanFunction plan;
-    MakeChain make_chain;
-    EngineSlot* steps = nullptr;  // borrowed
+    JobSteps* steps = nullptr;  // borrowed until end_job() or stop()
   };
   struct Options {
     cluster::CoordinatorConfig config;
-    std::map<cluster::JobId, JobOptions> jobs;
     std::shared_ptr<cluster::Roster> roster;  // may be null
     // Keeps measured links for the next start, on a thread of its own; may be null.
     std::function<void(std::vector<cluster::KnownLink>)> keep_links;
@@ -45,6 +39,12 @@ class CoordinatorShell {
 
   void start();
   void stop();
+
+  // From now on, or from start() on; the number must be free. From any thread but the shell's own.
+  void add_job(cluster::JobId id, JobOptions options);
+  // Its steps are halted and its nodes told to free what they have of it. When this returns, nobody uses what
+  // its options borrow; that may take as long as a plan. False: there is no such job.
+  bool end_job(cluster::JobId id);
 
   // A link on which a node will join.
   void accept(std::unique_ptr<cluster::Link> link);
@@ -81,20 +81,25 @@ class CoordinatorShell {
   void perform(cluster::HaltSteps action);
   void perform(cluster::ServeSteps action);
   void received(cluster::LinkNumber link, const cluster::Message& message);
-  // A job, the chain it has, and who plans and makes it: what takes long for one holds up no other.
+  // A job, the chain it has, and who plans and connects it: what takes long for one holds up no other.
   struct RunningJob {
-    explicit RunningJob(JobOptions job_options)
-        : options(std::move(job_options)), planner([] {}, kNever), chains([] {}, kNever) {}
+    RunningJob(cluster::JobId number, JobOptions job_options)
+        : id(number), options(std::move(job_options)), planner([] {}, kNever), chains([] {}, kNever) {}
+    const cluster::JobId id;
     const JobOptions options;
-    cluster::Epoch chain_epoch = 0;  // of the chain that is installed, or being made; 0: none
+    // Of the chain that is connected, or about to be; 0: none. Of the shell's thread.
+    cluster::Epoch chain_epoch = 0;
+    bool ended = false;  // of the shell's thread, too
     EventLoop planner, chains;
   };
-  RunningJob& run_of(cluster::JobId job) { return *jobs_.at(job); }
-  void planned(cluster::JobId job, cluster::Epoch epoch, Result<cluster::Placement> placement);
+  using JobPtr = std::shared_ptr<RunningJob>;
+  const JobPtr& run_of(cluster::JobId job) { return jobs_.at(job); }
+  std::vector<JobPtr> all_jobs() const;
+  void planned(const JobPtr& job, cluster::Epoch epoch, Result<cluster::Placement> placement);
   void look_at_disk();
   void look_at_roster();
   void keep_links();
-  void forecast(cluster::JobId job);
+  void forecast(const JobPtr& job);
   void tell_events();
 
   Options options_;
@@ -107,7 +112,8 @@ class CoordinatorShell {
   std::atomic<bool> stopped_{false};
   uint64_t links_kept_ = 0;  // changes of links that are on disk; of the disk's loop
   EventLoop loop_, forecaster_, disk_;
-  std::map<cluster::JobId, std::unique_ptr<RunningJob>> jobs_;  // as they were at the start
+  // The shell's thread changes it, with machine_mutex_, and reads it without.
+  std::map<cluster::JobId, JobPtr> jobs_;
   ControlLinks links_;
 };
 

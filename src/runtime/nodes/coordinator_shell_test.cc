@@ -8,6 +8,7 @@
 #include "cluster/testing/member_samples.h"
 #include "cluster/transport/inproc.h"
 #include "runtime/engine/testing/fake_chain.h"
+#include "runtime/nodes/engine_slot.h"
 #include "runtime/nodes/node_shell.h"
 
 namespace butterfly::runtime {
@@ -40,6 +41,11 @@ Result<cluster::Placement> one_each(const cluster::PlanQuestion& question) {
   return placement;
 }
 
+Result<PlacedChain> fake_chain(cluster::Epoch epoch, const cluster::Placement&,
+                               const std::vector<std::string>&, cluster::NodeId&) {
+  return PlacedChain{epoch, std::make_unique<testing::FakeChain>(testing::FakeChainOptions{})};
+}
+
 struct CoordinatorShellTest : ::testing::Test {
   void make(cluster::PlanFunction plan) {
     CoordinatorShell::Options options;
@@ -50,15 +56,8 @@ struct CoordinatorShellTest : ::testing::Test {
     options.config.nodes_wanted = 2;
     options.config.nodes_wait = kLong;
     options.config.settle = std::chrono::milliseconds(1);
-    CoordinatorShell::JobOptions& job = options.jobs[1];
-    job.model = {"m", "model", ""};
-    job.plan = std::move(plan);
-    job.make_chain = [](cluster::Epoch epoch, const cluster::Placement&, const std::vector<std::string>&,
-                        cluster::NodeId&) -> Result<PlacedChain> {
-      return PlacedChain{epoch, std::make_unique<testing::FakeChain>(testing::FakeChainOptions{})};
-    };
-    job.steps = &slot;
     shell.emplace(std::move(options));
+    shell->add_job(1, {.model = {"m", "model", ""}, .plan = std::move(plan), .steps = &slot});
     shell->start();
   }
   std::unique_ptr<NodeShell> node(int number) {
@@ -76,21 +75,26 @@ struct CoordinatorShellTest : ::testing::Test {
     made->start();
     return made;
   }
-  // Whether so many stages are served, soon.
-  bool serves(size_t stages) {
+  bool soon(const std::function<bool(const cluster::ClusterStatus&)>& holds) {
     const Deadline deadline(SystemClock::instance(), kLong);
     while (!deadline.expired()) {
-      const cluster::ClusterStatus status = shell->status();
-      size_t count = 0;
-      for (const cluster::NodeStatus& row : status.nodes) count += row.has_stage();
-      if (status.serving() && count == stages) return true;
+      if (holds(shell->status())) return true;
       SystemClock::instance().sleep_for(std::chrono::milliseconds(5));
     }
     return false;
   }
+  // Whether so many stages of every job are served, soon.
+  bool serves(size_t stages) {
+    return soon([&](const cluster::ClusterStatus& status) {
+      return status.serving() && std::ranges::all_of(status.jobs, [&](const cluster::JobStatus& job) {
+               return job.stages.size() == stages;
+             });
+    });
+  }
 
   const std::shared_ptr<NodeMemory> memory = std::make_shared<NodeMemory>(uint64_t{1} << 30);
-  EngineSlot slot{testing::FakeChain({}).info()};
+  EngineSlot slot{testing::FakeChain({}).info(), fake_chain},
+      other{testing::FakeChain({}).info(), fake_chain};
   std::optional<CoordinatorShell> shell;
 };
 
@@ -114,6 +118,60 @@ TEST_F(CoordinatorShellTest, RecoveryDoesNotWaitForAForecast) {
   EXPECT_TRUE(serves(1)) << "while the forecast still stands";
   go_on.set_value();
   first->stop("the test is over");
+  shell->stop();
+}
+
+// A second one begins while the first is served, ends, and its number is given to a third.
+TEST_F(CoordinatorShellTest, JobsComeAndGoWhileOthersAreServed) {
+  make(one_each);
+  const auto first = node(0), second = node(1);
+  ASSERT_TRUE(serves(2));
+  const cluster::Epoch epoch = shell->status().jobs[0].epoch;
+  for (const char* name : {"two", "three"}) {
+    shell->add_job(2, {.model = {name, name, ""}, .plan = one_each, .steps = &other});
+    ASSERT_TRUE(soon([&](const auto& s) { return s.serving() && s.jobs.size() == 2; }));
+    EXPECT_TRUE(other.connected());
+    EXPECT_EQ(shell->status().jobs[1].model, name);
+    EXPECT_TRUE(shell->end_job(2));
+    EXPECT_FALSE(other.connected());
+    EXPECT_EQ(shell->status().jobs.size(), 1u);
+    EXPECT_TRUE(slot.connected());
+  }
+  EXPECT_EQ(shell->status().jobs[0].epoch, epoch) << "nothing happened to the first";
+  EXPECT_FALSE(shell->end_job(2));
+  first->stop("the test is over");
+  second->stop("the test is over");
+  shell->stop();
+}
+
+// What a job's options borrow is not used any more once it has ended, not even by a plan that takes long.
+TEST_F(CoordinatorShellTest, AJobThatEndsIsWaitedFor) {
+  make(one_each);
+  const auto first = node(0), second = node(1);
+  ASSERT_TRUE(serves(2));
+  std::atomic<int> planning{0};
+  std::promise<void> begun, go_on;
+  std::shared_future<void> may_end = go_on.get_future().share();
+  shell->add_job(2, {.model = {"two", "two", ""},
+                     .plan =
+                         [&](const cluster::PlanQuestion& question) {
+                           ++planning;
+                           begun.set_value();
+                           may_end.wait();
+                           --planning;
+                           return one_each(question);
+                         },
+                     .steps = &other});
+  ASSERT_EQ(begun.get_future().wait_for(kLong), std::future_status::ready);
+  auto ended = std::async(std::launch::async, [&] {
+    shell->end_job(2);
+    return planning.load();
+  });
+  ASSERT_TRUE(soon([](const auto& s) { return s.jobs.size() == 1; })) << "the others hear of it at once";
+  go_on.set_value();
+  EXPECT_EQ(ended.get(), 0);
+  first->stop("the test is over");
+  second->stop("the test is over");
   shell->stop();
 }
 

@@ -68,6 +68,16 @@ std::shared_ptr<Engine> EngineSlot::make_engine(const model::Tokenizer* tokenize
   return engine;
 }
 
+Result<JobSteps::Use> EngineSlot::connect(cluster::Epoch epoch, const cluster::Placement& placement,
+                                          const std::vector<std::string>& addresses,
+                                          cluster::NodeId& to_blame) {
+  Result<PlacedChain> made = make_chain_(epoch, placement, addresses, to_blame);
+  if (!made) return made.status();
+  // std::function wants copies: the chain travels in a shared box.
+  auto box = std::make_shared<PlacedChain>(std::move(*made));
+  return Use([this, box] { install(std::move(*box)); });
+}
+
 void EngineSlot::install(PlacedChain placed) {
   const auto gate = std::make_shared<StepGate>();
   auto gated = std::make_unique<GatedChain>(
@@ -134,7 +144,7 @@ void EngineSlot::expect() {
   if (engine != nullptr) engine->replace_chain(std::make_unique<AbsentChain>(info_, not_ready()));
 }
 
-bool EngineSlot::has_chain() const {
+bool EngineSlot::connected() const {
   const std::lock_guard lock(mutex_);
   return epoch_ != 0;
 }

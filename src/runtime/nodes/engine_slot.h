@@ -7,6 +7,7 @@
 #include "cluster/member/epoch.h"
 #include "runtime/engine/engine.h"
 #include "runtime/nodes/gated_chain.h"
+#include "runtime/nodes/job_steps.h"
 
 namespace butterfly::runtime {
 
@@ -17,40 +18,40 @@ struct PlacedChain {
 };
 
 // The shell gives and takes chains; the engine sees one that is lost now and then, and replays its texts
-// from the log. Either may come first. The shell calls from one thread, all others may call make_engine() and
-// has_chain().
-class EngineSlot {
+// from the log. Either may come first. All others may call make_engine() and connected().
+class EngineSlot final : public JobSteps {
  public:
-  // What all chains have in common.
-  explicit EngineSlot(const ChainInfo& info) : info_(info) {}
+  // As JobSteps::connect().
+  using MakeChain = std::function<Result<PlacedChain>(
+      cluster::Epoch epoch, const cluster::Placement& placement, const std::vector<std::string>& addresses,
+      cluster::NodeId& to_blame)>;
+  // `info`: what all chains have in common. Without `make_chain` they are given to install().
+  explicit EngineSlot(const ChainInfo& info, MakeChain make_chain = nullptr)
+      : info_(info), make_chain_(std::move(make_chain)) {}
 
   // One engine at a time; whoever has it ends it.
   std::shared_ptr<Engine> make_engine(const model::Tokenizer* tokenizer, EngineOptions options);
 
   void install(PlacedChain placed);
-  // Steps under way end, no other begins; then `paused` is called, on any thread. Without a chain: at once.
-  void pause(std::function<void()> paused);
-  void resume();
-  // The chain is over; another one will come. Requests wait. The engine lets go of the chain after its step,
-  // and with it of the memory.
-  void remove();
-  // No chain can come for now: requests end with this status, until expect() or install().
-  void give_up(const Status& why);
-  // A chain is on its way after all: requests wait again.
-  void expect();
-  // There is one, and it is not known to be broken.
-  bool has_chain() const;
+  Result<Use> connect(cluster::Epoch epoch, const cluster::Placement& placement,
+                      const std::vector<std::string>& addresses, cluster::NodeId& to_blame) override;
+  void pause(std::function<void()> paused) override;
+  void resume() override;
+  // Requests wait. The engine lets go of the chain after its step, and with it of the memory.
+  void remove() override;
+  void give_up(const Status& why) override;
+  void expect() override;
+  bool connected() const override;
+  // Called mostly on the engine's thread.
+  void on_lost(Lost lost) override;
   // Of the engine, if there is one. From any thread.
   EngineStats stats() const;
-
-  // Called when a chain broke by itself, once for each, with its epoch. Mostly on the engine's thread.
-  using Lost = std::function<void(cluster::Epoch epoch, const Status& why)>;
-  void on_lost(Lost lost);
 
  private:
   void chain_lost(cluster::Epoch epoch, const Status& why);
 
   const ChainInfo info_;
+  const MakeChain make_chain_;
   mutable std::mutex mutex_;
   Lost lost_;
   std::weak_ptr<Engine> engine_;

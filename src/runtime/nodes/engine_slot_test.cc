@@ -96,7 +96,7 @@ TEST_F(EngineSlotTest, TheLossOfAnOldChainIsNotThatOfTheNewOne) {
   slot_.install(chain(2));
   next_is_there.set_value();
   EXPECT_EQ(sink->wait().reason, FinishReason::kLength);
-  EXPECT_TRUE(slot_.has_chain());
+  EXPECT_TRUE(slot_.connected());
   const std::lock_guard lock(mutex);
   EXPECT_THAT(lost, ::testing::ElementsAre(1)) << "its first step said so";
 }
@@ -112,7 +112,7 @@ TEST_F(EngineSlotTest, AChainThatBreaksIsReportedWithItsEpoch) {
   slot_.install(chain(5, breaks));
   const auto sink = submit();
   EXPECT_EQ(lost.get_future().get(), 5u);
-  EXPECT_FALSE(slot_.has_chain());
+  EXPECT_FALSE(slot_.connected());
   slot_.install(chain(6));
   EXPECT_EQ(sink->wait().reason, FinishReason::kLength);
 }

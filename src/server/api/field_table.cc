@@ -246,7 +246,8 @@ constexpr FieldRow kOllamaOption[] = {
 };
 
 constexpr FieldRow kLoad[] = {
-    {"model", kString, 1, kName, "required", "a name the server was started with"},
+    {"model", kString, 1, kName, "required", "a name that the server has, or will have with `file`"},
+    {"file", kString, 0, 4096, "", "load: a model that the server does not have yet"},
 };
 
 }  // namespace

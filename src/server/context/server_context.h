@@ -31,6 +31,8 @@ struct ServerContext {
   std::chrono::system_clock::time_point started = std::chrono::system_clock::now();
   std::atomic<bool> draining{false};
   std::function<void()> begin_drain;  // as SIGTERM does
+  // Another model, by what -m takes ("name=file"): its name. Not loaded yet. Throws Error and ApiError.
+  std::function<std::string(const std::string& text)> add_model;
 
   struct Counters {
     std::atomic<uint64_t> requests{0};

@@ -18,6 +18,7 @@ namespace {
 // A request that has its answer may hold its model for a moment more; shorter than a client would wait before
 // it tries again.
 constexpr std::chrono::milliseconds kIdleWait{1000};
+constexpr size_t kModelsMax = 1024;
 
 std::string plain_name(const std::string& name) {
   constexpr std::string_view kLatest = ":latest";
@@ -238,13 +239,35 @@ ModelPtr ModelPool::acquire(const std::string& name) {
   return entry->info.model;
 }
 
-bool ModelPool::unload(const std::string& name) {
-  ModelPtr gone;
+void ModelPool::add(ModelSpec spec) {
   const std::lock_guard lock(mutex_);
+  if (const Entry* known = find(spec.name)) {
+    if (known->info.spec.path == spec.path) return;
+    throw ApiError(400, "invalid_request_error",
+                   fmt::format("'{}' is the name of {} here; give the other a name of its own", spec.name,
+                               known->info.spec.path.string()),
+                   "model");
+  }
+  if (entries_.size() >= kModelsMax)
+    throw ApiError(400, "invalid_request_error", fmt::format("a server has at most {} models", kModelsMax),
+                   "model");
+  entries_.emplace_back().info.spec = std::move(spec);
+}
+
+bool ModelPool::unload(const std::string& name) {
+  std::unique_lock lock(mutex_);
+  loaded_.wait(lock, [&] { return !loading_; });
   Entry* entry = find(name);
   if (entry == nullptr || entry->info.model == nullptr || entry->info.model.use_count() > 1) return false;
-  gone = std::move(entry->info.model);
+  ModelPtr gone = std::move(entry->info.model);
   forget(*entry);
+  loading_ = true;  // nobody loads it while it goes
+  lock.unlock();
+  gone.reset();
+  if (options_.unloaded) options_.unloaded(entry->info.spec);
+  lock.lock();
+  loading_ = false;
+  loaded_.notify_all();
   return true;
 }
 

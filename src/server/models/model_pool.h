@@ -47,6 +47,8 @@ class ModelPool {
     uint64_t memory_bytes = 0;  // of all models together; 0: what the machine has free
     Load load;
     Forecast forecast;
+    // After a model was unloaded by unload(), and before it can be loaded again; may be null.
+    std::function<void(const ModelSpec& spec)> unloaded;
   };
   // Throws Error kInvalidArgument for a name that comes twice.
   ModelPool(std::vector<ModelSpec> specs, Options options);
@@ -61,7 +63,9 @@ class ModelPool {
   // when the model is there. False: too many wait already.
   using Then = std::function<void(const ApiError* error)>;
   bool load_then(const std::string& name, Then then);
-  // False if it is in use or not loaded.
+  // One more, not loaded yet. Throws ApiError 400 where the name is there already, with another file.
+  void add(ModelSpec spec);
+  // False if it is in use or not loaded. Waits for a model that is being loaded.
   bool unload(const std::string& name);
   std::vector<ModelInfo> list() const;
   bool has(const std::string& name) const;

@@ -38,19 +38,22 @@ void check_name(const std::string& name) {
 
 }  // namespace
 
+ModelSpec model_spec(const Settings& settings, const std::string& text,
+                     const std::function<std::filesystem::path(const std::string&)>& resolve) {
+  const auto [name, file] = split(text);
+  ModelSpec spec;
+  spec.path = resolve(file);
+  spec.name = !name.empty() ? name : name_of(file);
+  spec.tokenizer = settings.tokenizer;
+  check_name(spec.name);
+  return spec;
+}
+
 std::vector<ModelSpec> model_specs(const Settings& settings,
                                    const std::function<std::filesystem::path(const std::string&)>& resolve) {
   if (settings.models.empty()) fail(Errc::kInvalidArgument, "no model to serve: give one with -m FILE");
   std::vector<ModelSpec> specs;
-  for (const std::string& text : settings.models) {
-    const auto [name, file] = split(text);
-    ModelSpec spec;
-    spec.path = resolve(file);
-    spec.name = !name.empty() ? name : name_of(file);
-    spec.tokenizer = settings.tokenizer;
-    check_name(spec.name);
-    specs.push_back(std::move(spec));
-  }
+  for (const std::string& text : settings.models) specs.push_back(model_spec(settings, text, resolve));
   const ModelSpec base = specs.front();
   for (const std::string& text : settings.lora) {
     const auto [name, file] = split(text);

@@ -14,6 +14,10 @@ namespace butterfly::server {
 std::vector<ModelSpec> model_specs(const Settings& settings,
                                    const std::function<std::filesystem::path(const std::string&)>& resolve);
 
+// The same for one.
+ModelSpec model_spec(const Settings& settings, const std::string& text,
+                     const std::function<std::filesystem::path(const std::string&)>& resolve);
+
 ModelOptions model_options(const Settings& settings);
 
 }  // namespace butterfly::server

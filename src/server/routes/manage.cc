@@ -52,7 +52,15 @@ void manage_stop(ServerContext& context, ExchangePtr exchange) {
 
 void manage_load(ServerContext& context, ExchangePtr exchange) {
   const Json body = body_of(*exchange);
-  const std::string name = Fields(body, kLoadFields).string("model");
+  const Fields fields(body, kLoadFields);
+  std::string name = fields.string("model");
+  if (const std::string file = fields.string("file"); !file.empty()) {
+    try {
+      name = context.add_model(name + "=" + file);
+    } catch (const Error& error) {
+      throw api_error_of(error.code(), error.what());
+    }
+  }
   context.models->acquire(name);
   respond_json(*exchange, to_text({{"model", name}, {"state", "ready"}}));
 }
