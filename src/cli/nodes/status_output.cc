@@ -77,6 +77,14 @@ std::string role_text(const NodeStatus& n) {
   return role.empty() ? "-" : role;
 }
 
+// How much of the time its stages compute; and where others use the machine as much, that too.
+std::string busy_text(const NodeStatus& n) {
+  if (n.state != "up" && n.state != "suspect") return "-";
+  std::string out = fmt::format("{:.0f} %", 100 * n.busy);
+  if (n.machine.busy > n.busy + 0.25) out += fmt::format(" (machine {:.0f} %)", 100 * n.machine.busy);
+  return out;
+}
+
 std::vector<std::string> cells(const NodeStatus& n) {
   return {n.name,
           n.state,
@@ -88,6 +96,7 @@ std::vector<std::string> cells(const NodeStatus& n) {
           n.disk_bytes_per_s > 0 ? rate_text(n.disk_bytes_per_s) : "-",
           layers_text(n),
           n.has_stage() ? fmt::format("{:.1f}", n.rows_per_s) : "-",
+          busy_text(n),
           n.link_bandwidth > 0
               ? fmt::format("{}, {}", seconds_text(n.link_rtt_s), rate_text(n.link_bandwidth))
               : "-",
@@ -95,13 +104,13 @@ std::vector<std::string> cells(const NodeStatus& n) {
 }
 
 // Which go first where a terminal is narrow: machines rarely change.
-constexpr size_t kVersion = 9, kDisk = 5, kCpu = 3, kRam = 4, kLink = 8;
-constexpr size_t kLeaveOut[] = {kVersion, kDisk, kCpu, kLink, kRam};
+constexpr size_t kVersion = 10, kDisk = 5, kCpu = 3, kRam = 4, kLink = 9, kBusy = 8;
+constexpr size_t kLeaveOut[] = {kVersion, kDisk, kCpu, kLink, kBusy, kRam};
 constexpr size_t kGap = 2;
 
 std::string table(const ClusterStatus& s, size_t columns) {
   std::vector<std::vector<std::string>> rows = {
-      {"NAME", "STATE", "ROLE", "CPU", "RAM FREE", "DISK", "LAYERS", "TOK/S", "LINK", "VERSION"}};
+      {"NAME", "STATE", "ROLE", "CPU", "RAM FREE", "DISK", "LAYERS", "TOK/S", "BUSY", "LINK", "VERSION"}};
   for (const NodeStatus& node : s.nodes) rows.push_back(cells(node));
   std::vector<size_t> width(rows[0].size());
   for (const auto& row : rows)

@@ -10,7 +10,7 @@
 namespace butterfly::cluster {
 namespace {
 
-constexpr size_t kTypesMax = 32;   // of weights, in capabilities
+constexpr size_t kTypesMax = 32;  // of weights, in capabilities
 
 // T as this visitor sees it: const when it is written.
 template <typename F, typename T>
@@ -101,6 +101,10 @@ void fields(F& f, Of<F, Join>& m) {
 template <typename F>
 void fields(F& f, Of<F, Beat>& m) {
   f.u64(m.ram_free_bytes);
+  f.real(m.machine.busy);
+  f.u64(m.machine.process_bytes);
+  f.real(m.machine.celsius);
+  f.u64(m.machine.throttles);
   f.list(m.jobs, kJobsMax, 81, [&](auto& job) {
     f.u32(job.job);
     f.u64(job.epoch);

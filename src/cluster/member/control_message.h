@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/machine_load.h"
 #include "base/result.h"
 #include "cluster/member/placement.h"
 #include "cluster/transport/link.h"
 
 namespace butterfly::cluster {
 
-inline constexpr uint32_t kMemberProtocol = 5;
+inline constexpr uint32_t kMemberProtocol = 6;
 inline constexpr size_t kControlBytesMax = 64 << 10;  // of an encoded message
 inline constexpr size_t kNodesMax = 256;              // of a cluster
 inline constexpr size_t kSourcesMax = 16;             // of weights, named in one assignment
@@ -88,7 +89,8 @@ struct JobBeat {
 struct Beat {
   static constexpr uint8_t kType = 2;
   static constexpr std::string_view kName = "beat";
-  uint64_t ram_free_bytes = 0;     // for weights and cache of all jobs: what its stages hold counts as free
+  uint64_t ram_free_bytes = 0;  // for weights and cache of all jobs: what its stages hold counts as free
+  MachineLoad machine = {};
   std::vector<JobBeat> jobs = {};  // those it has work of, each once
 };
 

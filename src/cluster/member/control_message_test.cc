@@ -16,7 +16,7 @@ using testing::join_message;
 using testing::node_id;
 
 std::vector<ToCoordinator> to_coordinator() {
-  Beat beat{.ram_free_bytes = 5};
+  Beat beat{.ram_free_bytes = 5, .machine = {0.5, 1 << 20, 61.5, 3}};
   beat.jobs = {{.job = 2, .epoch = 5, .phase = WorkerPhase::kRunning, .progress = 77, .pending = 2},
                {.job = 3, .epoch = 6, .wire_us = 9}};
   LinkReport report{.peer = node_id(2)};

@@ -215,17 +215,30 @@ void Coordinator::handle(Member& member, const Join&, TimePoint now) {
 
 void Coordinator::handle(Member& member, const Beat& message, TimePoint now) {
   const double passed = std::chrono::duration<double>(now - member.pulse.heard_at()).count();
-  uint64_t rows = 0;
+  uint64_t rows = 0, compute_us = 0;
+  uint32_t pending = 0;
   bool counts = passed > 0 && !message.jobs.empty();
   for (const JobBeat& job : message.jobs) {
     const JobBeat& before = member.pulse.last(job.job);
-    counts = counts && job.epoch == before.epoch && job.rows >= before.rows;
+    counts =
+        counts && job.epoch == before.epoch && job.rows >= before.rows && job.compute_us >= before.compute_us;
     if (counts) rows += job.rows - before.rows;
+    if (counts) compute_us += job.compute_us - before.compute_us;
+    pending += std::min(job.pending, 1u);
   }
-  const double rate = counts ? static_cast<double>(rows) / passed : 0;
   const double weight = std::min(1.0, passed / 2);  // an average over some two seconds
-  member.rows_per_s = counts ? member.rows_per_s + weight * (rate - member.rows_per_s) : 0;
+  const auto average = [&](double& value, double now_is) {
+    value = counts ? value + weight * (now_is - value) : 0;
+  };
+  average(member.rows_per_s, static_cast<double>(rows) / passed);
+  average(member.busy, std::min(1.0, static_cast<double>(compute_us) / 1e6 / passed));
   member.pulse.beat(message, now);
+  member.load.add({.at = now,
+                   .busy = member.busy,
+                   .machine_busy = message.machine.busy,
+                   .rows_per_s = member.rows_per_s,
+                   .pending = static_cast<double>(pending),
+                   .ram_free_bytes = message.ram_free_bytes});
 }
 
 Job* Coordinator::job_at(JobId id, Epoch epoch) {

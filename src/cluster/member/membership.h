@@ -15,6 +15,7 @@
 #include "cluster/member/event_log.h"
 #include "cluster/member/health.h"
 #include "cluster/member/known_links.h"
+#include "cluster/member/load_history.h"
 #include "cluster/member/placement.h"
 
 namespace butterfly::cluster {
@@ -89,7 +90,9 @@ struct Member {
   Capabilities capabilities = {};
   Pulse pulse;
   TimePoint joined_at{};
-  double rows_per_s = 0;     // worked on, over the last seconds
+  double rows_per_s = 0;  // worked on, over the last seconds
+  double busy = 0;        // share of the last seconds in which its stages computed
+  LoadHistory load = {};
   double clock_ahead_s = 0;  // of the coordinator's, when it joined
   Hold hold = {};            // from all jobs; each job has holds of its own beside it
   std::string last_failure = {};

@@ -65,6 +65,8 @@ NodeStatus node_status(const Coordinator& coordinator, const Member& member, con
   row.disk_bytes_per_s = c.disk;
   if (member.here()) {
     row.rows_per_s = member.rows_per_s;
+    row.busy = member.busy;
+    row.machine = member.pulse.last().machine;
     row.silent_s = seconds(now - member.pulse.heard_at());
     row.held_s = std::max(0.0, seconds(held_until - now));
     row.clock_ahead_s = member.clock_ahead_s;

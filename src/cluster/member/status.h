@@ -36,8 +36,10 @@ struct NodeStatus {
   std::string cpu, target, program, address;
   uint32_t cores = 0, threads = 0;
   uint64_t ram_bytes = 0, ram_free_bytes = 0;
-  double disk_bytes_per_s = 0;                // read; 0: not measured
-  double rows_per_s = 0;                      // worked on now, for all jobs
+  double disk_bytes_per_s = 0;  // read; 0: not measured
+  double rows_per_s = 0;        // worked on now, for all jobs
+  double busy = 0;              // share of the last seconds in which its stages computed
+  MachineLoad machine = {};
   double link_rtt_s = 0, link_bandwidth = 0;  // to the coordinator's node; 0: not measured, or itself
   double clock_ahead_s = 0;                   // of the coordinator's
   double silent_s = 0;                        // since its last beat
@@ -140,7 +142,11 @@ inline constexpr const char* kStatusPath = "/manage/cluster";
 inline constexpr const char* kRemovePath = "/manage/cluster/remove";
 inline constexpr const char* kEventsPath = "/manage/cluster/events";
 
+inline constexpr const char* kLoadPath = "/manage/cluster/load";
+
 std::string to_json(const ClusterStatus& status);
+// How busy the nodes were in the last hour (Member::load).
+std::string load_json(const Coordinator& coordinator, TimePoint now, int64_t unix_ms);
 std::string to_json(const EventStatus& event);  // one line, for streams
 // What to_json() wrote; fields that are missing keep their defaults. kCorrupt.
 Result<ClusterStatus> parse_status(std::string_view json);

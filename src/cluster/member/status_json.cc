@@ -51,6 +51,12 @@ Json node_json(const NodeStatus& n) {
                {"version", n.program},
                {"address", n.address},
                {"rows_per_s", n.rows_per_s},
+               {"busy", n.busy},
+               {"machine",
+                {{"busy", n.machine.busy},
+                 {"process_bytes", n.machine.process_bytes},
+                 {"celsius", n.machine.celsius},
+                 {"throttles", n.machine.throttles}}},
                {"clock_ahead_s", n.clock_ahead_s},
                {"silent_s", n.silent_s},
                {"held_s", n.held_s},
@@ -210,6 +216,12 @@ NodeStatus read_node(const Json& json) {
   take(json, "version", n.program);
   take(json, "address", n.address);
   take(json, "rows_per_s", n.rows_per_s);
+  take(json, "busy", n.busy);
+  const Json machine = part(json, "machine");
+  take(machine, "busy", n.machine.busy);
+  take(machine, "process_bytes", n.machine.process_bytes);
+  take(machine, "celsius", n.machine.celsius);
+  take(machine, "throttles", n.machine.throttles);
   take(json, "clock_ahead_s", n.clock_ahead_s);
   take(json, "silent_s", n.silent_s);
   take(json, "held_s", n.held_s);
@@ -318,6 +330,25 @@ EventStatus read_event(const Json& json) {
 }
 
 }  // namespace
+
+std::string load_json(const Coordinator& coordinator, TimePoint now, int64_t unix_ms) {
+  Json nodes = Json::array();
+  for (const auto& [key, member] : coordinator.members()) {
+    Json points = Json::array();
+    for (const LoadPoint& point : member.load.points()) {
+      const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(now - point.at).count();
+      points.push_back({{"unix_ms", unix_ms - ago},
+                        {"busy", point.busy},
+                        {"machine_busy", point.machine_busy},
+                        {"rows_per_s", point.rows_per_s},
+                        {"pending", point.pending},
+                        {"ram_free_bytes", point.ram_free_bytes}});
+    }
+    nodes.push_back({{"name", member.id.name}, {"key", key}, {"points", std::move(points)}});
+  }
+  const double every_s = std::chrono::duration<double>(LoadHistory::kEvery).count();
+  return text_of({{"every_s", every_s}, {"nodes", std::move(nodes)}}, -1);
+}
 
 std::string to_json(const EventStatus& event) { return text_of(event_json(event), -1); }
 

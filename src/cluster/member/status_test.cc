@@ -193,6 +193,43 @@ TEST(StatusOfJobs, SummedUpInTheWordsForOne) {
   EXPECT_EQ(status.reason(), "");
 }
 
+// Half of the time it computes: that is seen in the mean of the last seconds, and kept for an hour.
+TEST_F(StatusTest, LoadIsWatchedAndItsHistoryIsBounded) {
+  const Member& member = coordinator.members().at(node_id(1).key);
+  Beat beat{.ram_free_bytes = 7, .machine = {.busy = 0.9, .process_bytes = 5, .celsius = 60, .throttles = 2}};
+  beat.jobs = {{.job = kFirstJob, .epoch = job().serving_epoch(), .phase = WorkerPhase::kRunning}};
+  const auto beat_for = [&](Duration duration) {
+    for (Duration done{}; done < duration; done += milliseconds(250)) {
+      now += milliseconds(250);
+      beat.jobs[0].compute_us += 125000;
+      beat.jobs[0].rows += 5;
+      ++beat.jobs[0].progress;
+      coordinator.received(member.link, beat, now);
+    }
+  };
+  beat_for(std::chrono::seconds(20));
+  EXPECT_NEAR(member.busy, 0.5, 0.01);
+  EXPECT_NEAR(member.rows_per_s, 20, 0.5);
+  const NodeStatus row = status_of(coordinator, {}, now, 0).nodes[1];
+  EXPECT_EQ(row.machine, beat.machine);
+  EXPECT_EQ(parse_status(to_json(status_of(coordinator, {}, now, 0)))->nodes[1].machine, beat.machine);
+  ASSERT_EQ(member.load.points().size(), 1u) << "one for ten seconds and a beat";
+  EXPECT_NEAR(member.load.points().back().machine_busy, 0.9, 0.3);
+  beat_for(std::chrono::hours(2));
+  EXPECT_EQ(member.load.points().size(), LoadHistory::kPointsMax);
+  const auto json = json_of_text<nlohmann::json>(load_json(coordinator, now, 1'700'000'000'000));
+  ASSERT_EQ(json["nodes"].size(), 3u);
+  EXPECT_EQ(json["nodes"][0]["points"].size(), 0u) << "it said nothing";
+  const auto& points = json["nodes"][1]["points"];
+  ASSERT_EQ(points.size(), LoadHistory::kPointsMax);
+  EXPECT_NEAR(points.back()["busy"].get<double>(), 0.5, 0.01);
+  EXPECT_GT(points.back()["unix_ms"], points.front()["unix_ms"]);
+  // A stage that begins anew counts from zero: nothing is made of that.
+  beat.jobs[0].compute_us = beat.jobs[0].rows = 0;
+  coordinator.received(member.link, beat, now += milliseconds(250));
+  EXPECT_EQ(member.busy, 0);
+}
+
 TEST_F(StatusTest, EventsCanBeFollowed) {
   const auto all = events_of(coordinator, now, 1'700'000'000'000, 0, 100);
   ASSERT_GE(all.size(), 5u);

@@ -384,7 +384,7 @@ JobBeat Worker::beat_of(const Work& work) const {
 
 void Worker::beat(TimePoint now) {
   beat_at_ = now;
-  Beat beat{.ram_free_bytes = ram_free_bytes_};
+  Beat beat{.ram_free_bytes = ram_free_bytes_, .machine = machine_load_};
   for (const auto& [job, work] : works_)
     if (!work.idle()) beat.jobs.push_back(beat_of(work));
   send(std::move(beat));

@@ -127,6 +127,7 @@ class Worker {
   void set_progress(JobId job, const WorkerProgress& progress) { progress_[job] = progress; }
   // What all jobs together could have: see Beat.
   void set_memory(uint64_t ram_free_bytes) { ram_free_bytes_ = ram_free_bytes; }
+  void set_machine_load(const MachineLoad& load) { machine_load_ = load; }
   // The process is about to end: says so and closes.
   void leave(std::string_view why, TimePoint now);
   void tick(TimePoint now);  // about every 50 ms
@@ -207,6 +208,7 @@ class Worker {
   Duration silent_after_;
   std::map<JobId, WorkerProgress> progress_;
   uint64_t ram_free_bytes_ = 0;
+  MachineLoad machine_load_;
   std::string last_problem_, notice_;
   WorkerCounters counters_;
   std::vector<WorkerAction> actions_;

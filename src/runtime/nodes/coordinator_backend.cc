@@ -37,6 +37,40 @@ class Owning final : public Chain {
   Inner inner_;
 };
 
+// A chain of one stage, which nobody else times.
+class TimedChain final : public Chain {
+ public:
+  TimedChain(std::unique_ptr<Chain> chain, std::shared_ptr<ChainTimes> times)
+      : chain_(std::move(chain)), times_(std::move(times)), free_since_(system_now()) {}
+  const ChainInfo& info() const override { return chain_->info(); }
+  Status submit(const StepRequest& request) override {
+    step_ = {.step = request.step, .rows = request.rows.size(), .total = {}, .stages = {}};
+    return chain_->submit(request);
+  }
+  StepResult receive(Duration timeout) override {
+    const TimePoint begun = system_now();
+    StepResult result = chain_->receive(timeout);
+    const TimePoint done = system_now();
+    step_.total = done - begun;
+    step_.stages = {{.wait = begun - std::exchange(free_since_, done), .compute = done - begun}};
+    if (result.status.ok()) times_->add(step_);
+    return result;
+  }
+  Status reset(uint64_t epoch, Duration timeout) override { return chain_->reset(epoch, timeout); }
+  Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim> claims,
+                                            Duration timeout) override {
+    return chain_->resume(epoch, claims, timeout);
+  }
+  void for_each(size_t count, FunctionRef<void(size_t)> fn) override { chain_->for_each(count, fn); }
+  void close() override { chain_->close(); }
+
+ private:
+  const std::unique_ptr<Chain> chain_;
+  const std::shared_ptr<ChainTimes> times_;
+  TimePoint free_since_;
+  ChainStep step_;
+};
+
 }  // namespace
 
 CoordinatorBackend::CoordinatorBackend(RangeLoaderOptions options, StageLinks& links)
@@ -118,7 +152,9 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
     if (workers == 0 && group != nullptr)
       return {epoch, std::make_unique<Owning<GroupChain>>(model, *options_.compute, options, group)};
     if (workers == 0)
-      return {epoch, std::make_unique<Owning<LocalChain>>(model, *options_.compute, options.cache)};
+      return {epoch,
+              std::make_unique<TimedChain>(
+                  std::make_unique<Owning<LocalChain>>(model, *options_.compute, options.cache), times_)};
     cluster::Hello hello = options_.hello;
     hello.purpose = cluster::LinkPurpose::kStage;
     hello.job = options_.job;

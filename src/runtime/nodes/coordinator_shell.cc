@@ -345,6 +345,11 @@ std::vector<cluster::EventStatus> CoordinatorShell::events(uint64_t after, size_
   return cluster::events_of(machine_, system_now(), unix_ms(), after, count_max);
 }
 
+std::string CoordinatorShell::load_json() const {
+  const std::lock_guard lock(machine_mutex_);
+  return cluster::load_json(machine_, system_now(), unix_ms());
+}
+
 bool CoordinatorShell::wait_until_serving(Duration timeout, const std::function<bool()>& cancelled,
                                           std::string& why) const {
   const Deadline deadline(SystemClock::instance(), timeout);

@@ -60,6 +60,8 @@ class CoordinatorShell {
                      bool for_good);
   cluster::ClusterStatus status(uint64_t events_after = 0, size_t events_max = 100) const;
   std::vector<cluster::EventStatus> events(uint64_t after, size_t count_max) const;
+  // As cluster::load_json().
+  std::string load_json() const;
 
   // True when steps of a job are served; false, with the first one's reason, at the deadline or when
   // `cancelled` says so.

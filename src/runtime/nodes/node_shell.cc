@@ -7,7 +7,8 @@ namespace butterfly::runtime {
 namespace {
 
 constexpr Duration kNodeTick = std::chrono::milliseconds(50);
-constexpr Duration kNever = std::chrono::hours(1);  // loops that only work need no tick
+constexpr Duration kMachineWatch = std::chrono::seconds(1);  // of the machine: processes that come and go
+constexpr Duration kNever = std::chrono::hours(1);    // loops that only work need no tick
 constexpr Duration kConnectMax = std::chrono::seconds(10);
 
 cluster::WorkerConfig with_time_of_day(cluster::WorkerConfig config) {
@@ -23,6 +24,7 @@ NodeShell::NodeShell(Options options)
       loop_([this] { tick(); }, kNodeTick),
       dial_([] {}, kNever),
       measuring_([] {}, kNever),
+      watching_([this] { watch_machine(); }, kMachineWatch),
       links_(loop_, {.on_message = [this](auto link, const auto& message) { received(link, message); },
                      .on_closed =
                          [this](auto link, const std::string& why) {
@@ -35,7 +37,13 @@ NodeShell::~NodeShell() { stop("the node ends"); }
 void NodeShell::start() {
   dial_.start();
   measuring_.start();
+  watching_.start();
   loop_.start();
+}
+
+// Sensors may take their time.
+void NodeShell::watch_machine() {
+  loop_.post([this, load = machine_load_.sample()] { machine_.set_machine_load(load); });
 }
 
 void NodeShell::stop(const std::string& why) {
@@ -50,6 +58,7 @@ void NodeShell::stop(const std::string& why) {
   links_.clear();
   dial_.stop();
   measuring_.stop();
+  watching_.stop();
   for (const auto& [job, work] : works_) {
     work->loop.stop();
     work->stage->stop(UINT64_MAX);

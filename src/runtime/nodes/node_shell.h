@@ -49,6 +49,7 @@ class NodeShell {
 
  private:
   void tick();
+  void watch_machine();
   void act();  // carries out what the machine asks for
   void perform(cluster::ConnectToCoordinator action);
   void perform(cluster::SendToCoordinator action);
@@ -77,13 +78,14 @@ class NodeShell {
   JobWork& work_of(cluster::JobId job);
 
   Options options_;
-  cluster::Worker machine_;  // of the loop's thread
+  cluster::Worker machine_;          // of the loop's thread
+  MachineLoadSampler machine_load_;  // of the watching loop's
 
   mutable std::mutex view_mutex_;
   View view_;
   std::atomic<bool> stopped_{false};
   // Ended in this order: nobody posts to a loop that is gone.
-  EventLoop loop_, dial_, measuring_;
+  EventLoop loop_, dial_, measuring_, watching_;
   std::map<cluster::JobId, std::unique_ptr<JobWork>> works_;  // of the loop's thread; at most kJobsMax
   ControlLinks links_;
 };

@@ -44,6 +44,10 @@ void cluster_status(ServerContext& context, ExchangePtr exchange) {
   respond_json(*exchange, cluster_of(context).status_json(after_of(exchange->request())));
 }
 
+void cluster_load(ServerContext& context, ExchangePtr exchange) {
+  respond_json(*exchange, cluster_of(context).coordinator().load_json());
+}
+
 // What has happened since `after` (or the client's last event), then what happens.
 void cluster_events(ServerContext& context, ExchangePtr exchange) {
   runtime::ClusterHost& cluster = cluster_of(context);

@@ -1,12 +1,49 @@
 // GET /metrics: Prometheus' text form, under vLLM's names where they mean the same.
 #include <fmt/format.h>
 
+#include "runtime/nodes/cluster_host.h"
 #include "server/context/health.h"
 #include "server/context/metrics_text.h"
 #include "server/routes/routes.h"
 #include "tensor/process_pool.h"
 
 namespace butterfly::server {
+namespace {
+
+// The nodes of the cluster, as their last heartbeats said.
+void node_metrics(const cluster::ClusterStatus& status, MetricsText& out) {
+  using Node = cluster::NodeStatus;
+  const auto each = [&](std::string_view name, std::string_view help, auto value) {
+    out.family(name, "gauge", help);
+    for (const Node& node : status.nodes)
+      out.value(name, {{"node", node.name}}, static_cast<double>(value(node)));
+  };
+  each("butterfly_node_up", "1 if the node is here.",
+       [](const Node& n) { return n.state == "up" || n.state == "suspect" ? 1 : 0; });
+  each("butterfly_node_busy_ratio", "Share of the last seconds in which its stages computed.",
+       [](const Node& n) { return n.busy; });
+  each("butterfly_node_machine_busy_ratio", "Share of its CPUs' time that anybody used.",
+       [](const Node& n) { return n.machine.busy; });
+  each("butterfly_node_rows_per_second", "Rows its stages worked on.",
+       [](const Node& n) { return n.rows_per_s; });
+  each("butterfly_node_pending_steps", "Steps that have arrived there and are not done.", [](const Node& n) {
+    uint64_t pending = 0;
+    for (const cluster::NodeJobStatus& job : n.jobs) pending += job.pending;
+    return pending;
+  });
+  each("butterfly_node_free_bytes", "Memory for weights and cache of all jobs, what they hold included.",
+       [](const Node& n) { return n.ram_free_bytes; });
+  each("butterfly_node_process_bytes", "Memory of its process, without mapped files.",
+       [](const Node& n) { return n.machine.process_bytes; });
+  each("butterfly_node_celsius", "Its hottest sensor; 0: none can be seen.",
+       [](const Node& n) { return n.machine.celsius; });
+  each("butterfly_node_throttles", "How often heat has slowed a CPU of it down.",
+       [](const Node& n) { return n.machine.throttles; });
+  each("butterfly_node_silent_seconds", "Since its last heartbeat.",
+       [](const Node& n) { return n.silent_s; });
+}
+
+}  // namespace
 
 void metrics(ServerContext& context, ExchangePtr exchange) {
   MetricsText out;
@@ -97,6 +134,7 @@ void metrics(ServerContext& context, ExchangePtr exchange) {
   for (size_t i = 2; i < http.responses.size(); ++i)
     out.value("butterfly_http_responses_total", {{"class", fmt::format("{}xx", i)}},
               static_cast<double>(http.responses[i]));
+  if (context.cluster != nullptr) node_metrics(context.cluster->coordinator().status(UINT64_MAX, 0), out);
   const TensorPool::Stats pool = process_pool().stats();
   plain("butterfly_pool_hits_total", "counter", "Buffers that the memory pool had at hand.",
         static_cast<double>(pool.hits));
