@@ -79,7 +79,7 @@ class Process:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def end(self, seconds=60):
+    def end(self, seconds=90):
         """Ends it as an operator would; the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)

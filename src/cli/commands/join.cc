@@ -31,6 +31,8 @@ constexpr Duration kJoinMax = std::chrono::seconds(20);
 constexpr Duration kThereMax = std::chrono::minutes(2);  // for the cluster to listen
 constexpr int kTriesMin = 5;  // also when that time is over: a machine may have stood still meanwhile
 constexpr Duration kAgain = std::chrono::milliseconds(300);
+constexpr Duration kRetireLook = std::chrono::milliseconds(20);
+constexpr Duration kRetireQuiet = std::chrono::seconds(1);
 constexpr Duration kDiscoverTime = std::chrono::milliseconds(1500);
 
 struct JoinOptions {
@@ -38,6 +40,7 @@ struct JoinOptions {
       capabilities;
   std::vector<std::string> models;
   size_t threads = 0;
+  size_t drain_seconds = 60;
   bool enrol_only = false, quiet = false;
 };
 
@@ -165,6 +168,26 @@ void tell(const NodeView& view, const JoinOptions& options, const cluster::State
   }
 }
 
+// What this node has of the cluster's models is moved to others first, so that no request waits for it. A
+// second signal ends it at once.
+void retire(runtime::ClusterNode& running, const JoinOptions& options) {
+  running.retire("its process was told to end");
+  const Deadline deadline(SystemClock::instance(), std::chrono::seconds(options.drain_seconds));
+  bool said = false;
+  const TimePoint began = system_now();
+  while (!running.view().retired && !deadline.expired()) {
+    if (!said && system_now() - began > kRetireQuiet && !options.quiet) {
+      fmt::print(stderr,
+                 "Moving the layers of this node to others, for up to {} s (again Ctrl-C ends it at once)\n",
+                 options.drain_seconds);
+      said = true;
+    }
+    std::this_thread::sleep_for(kRetireLook);
+  }
+  if (const auto view = running.view(); !view.why_not_moved.empty())
+    log_warn("this node ends with its part of the cluster's models: {}", view.why_not_moved);
+}
+
 int join(const JoinOptions& options) {
   install_end_signals();
   const cluster::StateFolder folder = cluster::StateFolder::make(state_path(options.state));
@@ -195,6 +218,7 @@ int join(const JoinOptions& options) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     tell(node_view(running.view(), running.self().name, running.address(), address), options, folder, told);
   }
+  if (!given_up) retire(running, options);
   tell(node_view(running.view(), running.self().name, running.address(), address), options, folder, told);
   running.stop("the node was told to end");
   return given_up ? kExitFailure : kExitOk;
@@ -233,6 +257,10 @@ CommandBody setup_join(CLI::App& app) {
   add_option(app, "--cache", options->cache, "Folder for fetched weights (default: ~/.cache/butterfly)")
       .type_name("FOLDER");
   add_option(app, "--capabilities", options->capabilities, "").group("");
+  add_option(app, "--drain-seconds", options->drain_seconds,
+             "When told to end: time for others to take over its part; 0: end at once")
+      .type_name("SECONDS")
+      .show_default();
   add_flag(app, "--enrol-only", options->enrol_only,
            "Get the certificate and end; 'butterfly join' starts the node");
   add_flag(app, "--quiet", options->quiet, "Say only what goes wrong");

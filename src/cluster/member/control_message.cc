@@ -154,6 +154,15 @@ template <typename F>
 void fields(F& f, Of<F, Leave>& m) {
   f.text(m.text, kTextBytesMax);
 }
+template <typename F>
+void fields(F& f, Of<F, Retire>& m) {
+  f.text(m.text, kTextBytesMax);
+}
+template <typename F>
+void fields(F& f, Of<F, Retired>& m) {
+  f.u64(m.incarnation);
+  f.text(m.text, kTextBytesMax);
+}
 template <typename F, typename Keys>
 void key_fields(F& f, Keys& keys) {
   f.list(keys, kRemovedMax, 4, [&](auto& key) { f.text(key, kKeyBytesMax); });

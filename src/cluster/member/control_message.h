@@ -155,6 +155,13 @@ struct Leave {
   std::string text = {};
 };
 
+// The node is about to end, on purpose, and would have its parts moved away first. Retired answers.
+struct Retire {
+  static constexpr uint8_t kType = 9;
+  static constexpr std::string_view kName = "retire";
+  std::string text = {};
+};
+
 // ---- Coordinator to worker ----
 
 struct Welcome {
@@ -197,6 +204,15 @@ struct Abandon {
   Incarnation incarnation = 0;
   Epoch epoch = 0;
   JobId job = kFirstJob;
+};
+
+// After a Retire: the node has no part in anything any more, or why it keeps one (nothing fits without it).
+// It may end.
+struct Retired {
+  static constexpr uint8_t kType = 44;
+  static constexpr std::string_view kName = "retired";
+  Incarnation incarnation = 0;
+  std::string text = {};  // empty: nothing is left
 };
 
 // Something that whoever started this node should know: that others cannot reach it, say. Empty: that is
@@ -251,9 +267,9 @@ struct Measure {
   std::string address = {};
 };
 
-using ToCoordinator = std::variant<Join, Beat, Prepared, Ready, Started, Trouble, LinkReport, Leave>;
-using ToWorker =
-    std::variant<Welcome, Refuse, Alive, Prepare, Assign, Go, Release, Measure, Removed, Abandon, Notice>;
+using ToCoordinator = std::variant<Join, Beat, Prepared, Ready, Started, Trouble, LinkReport, Leave, Retire>;
+using ToWorker = std::variant<Welcome, Refuse, Alive, Prepare, Assign, Go, Release, Measure, Removed, Abandon,
+                              Notice, Retired>;
 
 // At most kControlBytesMax. BF_CHECKs that every text and list is within its bound: shorten() texts first.
 std::vector<std::byte> encode(const ToCoordinator& message);

@@ -28,7 +28,8 @@ std::vector<ToCoordinator> to_coordinator() {
           Started{5, Errc::kOk, "", 4},
           Trouble{6, node_id(3), "reset"},
           report,
-          Leave{"going"}};
+          Leave{"going"},
+          Retire{"a reboot"}};
 }
 
 std::vector<ToWorker> to_worker() {
@@ -42,7 +43,8 @@ std::vector<ToWorker> to_worker() {
           Measure{9, node_id(4), "10.0.0.4:1"},
           Removed{9, {"key-a", "key-b"}},
           Abandon{9, 14, 3},
-          Notice{9, "nobody reaches you"}};
+          Notice{9, "nobody reaches you"},
+          Retired{9, "the model does not fit on the others"}};
 }
 
 // Equal bytes are equal messages, for every field is in them.

@@ -189,6 +189,9 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
   member.capabilities = message.capabilities;
   member.pulse = Pulse(now);
   member.joined_at = now;
+  member.drain = Member::Drain::kNo;
+  member.retires = false;
+  member.why_not_drained.clear();
   const auto here_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - started_at_).count();
   if (config().unix_ms != 0 && message.unix_ms != 0)
     member.clock_ahead_s = (static_cast<double>(message.unix_ms) - static_cast<double>(config().unix_ms) -
@@ -281,7 +284,82 @@ void Coordinator::handle(Member& member, const Leave& message, TimePoint now) {
   lose(member, NodeState::kLeft, EventKind::kLeft, message.text.empty() ? "it left" : message.text, now);
 }
 
+void Coordinator::handle(Member& member, const Retire& message, TimePoint now) {
+  member.retires = true;
+  begin_drain(member, message.text.empty() ? "it is about to end" : message.text, now);
+}
+
 // ---- Leaving ----
+
+Result<Member*> Coordinator::find_one(std::string_view name_or_key) {
+  Member* found = nullptr;
+  for (auto& [key, member] : cluster_.members()) {
+    if (key != name_or_key && member.id.name != name_or_key) continue;
+    if (found != nullptr)
+      return {Errc::kInvalidArgument, fmt::format("two nodes are called '{}': use the key, one of {} and {}",
+                                                  name_or_key, found->id.key, key)};
+    found = &member;
+  }
+  if (found == nullptr) return {Errc::kNotFound, fmt::format("no node '{}' in this cluster", name_or_key)};
+  return found;
+}
+
+Status Coordinator::drain_node(std::string_view name_or_key, TimePoint now) {
+  const auto found = find_one(name_or_key);
+  if (!found) return found.status();
+  if ((*found)->id == config().self)
+    return {Errc::kInvalidArgument,
+            "the coordinator's own node cannot be drained: the end of every chain is there"};
+  if (!(*found)->here()) return {Errc::kNotFound, fmt::format("node '{}' is not here", name_or_key)};
+  begin_drain(**found, "by the operator", now);
+  return {};
+}
+
+Status Coordinator::resume_node(std::string_view name_or_key, TimePoint now) {
+  const auto found = find_one(name_or_key);
+  if (!found) return found.status();
+  if ((*found)->drain == Member::Drain::kNo) return {};
+  (*found)->drain = Member::Drain::kNo;
+  (*found)->why_not_drained.clear();
+  want_plans(now);
+  return {};
+}
+
+void Coordinator::begin_drain(Member& member, const std::string& why, TimePoint now) {
+  if (member.drain == Member::Drain::kNo) cluster_.note(now, EventKind::kDraining, member.id.name, 0, why);
+  member.drain = Member::Drain::kMoving;
+  member.why_not_drained.clear();
+  for (auto& [id, job] : jobs_)
+    if (job.has_part(member.id)) job.move_away(now);
+}
+
+// Who has no part any more is done. Where nothing fits without it, it keeps its part, and whoever wants it
+// away hears why.
+void Coordinator::check_drains(TimePoint now) {
+  for (auto& [key, member] : cluster_.members()) {
+    if (member.drain == Member::Drain::kNo || !member.here()) continue;
+    std::string why;
+    bool has_part = false;
+    for (const auto& [id, job] : jobs_) {
+      if (!job.has_part(member.id)) continue;
+      has_part = true;
+      if (why.empty()) why = job.why_no_other_plan();
+    }
+    const auto tell = [&](const std::string& text) {
+      if (member.retires) cluster_.send(member, Retired{config().incarnation, shorten(text)});
+    };
+    if (has_part) {
+      member.drain = Member::Drain::kMoving;
+      if (!why.empty() && why != member.why_not_drained) tell(why);
+      member.why_not_drained = why;
+    } else if (member.drain == Member::Drain::kMoving) {
+      member.drain = Member::Drain::kDone;
+      member.why_not_drained.clear();
+      cluster_.note(now, EventKind::kDrained, member.id.name, 0, "");
+      tell("");
+    }
+  }
+}
 
 void Coordinator::lose(Member& member, NodeState state, EventKind kind, const std::string& why,
                        TimePoint now) {
@@ -302,15 +380,9 @@ void Coordinator::lose(Member& member, NodeState state, EventKind kind, const st
 }
 
 Status Coordinator::remove_node(std::string_view name_or_key, TimePoint now) {
-  Member* found = nullptr;
-  for (auto& [key, member] : cluster_.members()) {
-    if (key != name_or_key && member.id.name != name_or_key) continue;
-    if (found != nullptr)
-      return {Errc::kInvalidArgument, fmt::format("two nodes are called '{}': use the key, one of {} and {}",
-                                                  name_or_key, found->id.key, key)};
-    found = &member;
-  }
-  if (found == nullptr) return {Errc::kNotFound, fmt::format("no node '{}' in this cluster", name_or_key)};
+  const auto one = find_one(name_or_key);
+  if (!one) return one.status();
+  Member* const found = *one;
   if (found->id == config().self)
     return {Errc::kInvalidArgument, "the coordinator's own node cannot be removed"};
   forbid(found->id.key);
@@ -477,6 +549,7 @@ void Coordinator::tick(TimePoint now) {
   check_health(now);
   cluster_.check_survey(now);
   check_jobs(now);
+  check_drains(now);
 }
 
 }  // namespace butterfly::cluster

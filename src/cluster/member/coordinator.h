@@ -43,6 +43,10 @@ class Coordinator final : private OtherJobs {
   // By name or key. Acts at once. kNotFound; kInvalidArgument for this process's own node or a name that two
   // nodes have.
   Status remove_node(std::string_view name_or_key, TimePoint now);
+  // Its parts are moved to others while what is served goes on; then it has none until resume_node(), or
+  // until it joins again. Statuses as remove_node(); kNotFound also for one that is away.
+  Status drain_node(std::string_view name_or_key, TimePoint now);
+  Status resume_node(std::string_view name_or_key, TimePoint now);
   // The process of a node that this machine started has ended: how, and what is done about it. With
   // `for_good` the first plan does not wait for it either.
   void process_ended(const std::string& name, const std::string& how, const std::string& what_follows,
@@ -96,6 +100,7 @@ class Coordinator final : private OtherJobs {
   void handle(Member& member, const Trouble& message, TimePoint now);
   void handle(Member& member, const LinkReport& message, TimePoint now);
   void handle(Member& member, const Leave& message, TimePoint now);
+  void handle(Member& member, const Retire& message, TimePoint now);
   void handle(Member& member, const Join& message, TimePoint now);
   // Null, and counted, for one that does not exist or is not in this epoch.
   Job* job_at(JobId id, Epoch epoch);
@@ -104,6 +109,9 @@ class Coordinator final : private OtherJobs {
   // Health.
   void forgive(Duration gap);
   void check_health(TimePoint now);
+  Result<Member*> find_one(std::string_view name_or_key);
+  void begin_drain(Member& member, const std::string& why, TimePoint now);
+  void check_drains(TimePoint now);
   void lose(Member& member, NodeState state, EventKind kind, const std::string& why, TimePoint now);
   Duration stall_limit(const Member& member) const;
 

@@ -18,6 +18,10 @@ std::string_view event_name(EventKind kind) {
       return "recovered";
     case EventKind::kDead:
       return "dead";
+    case EventKind::kDraining:
+      return "draining";
+    case EventKind::kDrained:
+      return "drained";
     case EventKind::kLeft:
       return "left";
     case EventKind::kRemoved:

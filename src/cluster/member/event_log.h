@@ -19,6 +19,8 @@ enum class EventKind : uint8_t {
   kSuspect,
   kRecovered,
   kDead,
+  kDraining,  // its parts are being moved away
+  kDrained,   // it has none any more
   kLeft,
   kRemoved,
   kEnded,    // the process of a local node; it is started again

@@ -151,6 +151,8 @@ bool Job::may_plan(TimePoint now) const {
 
 bool Job::may_use(const Member& member, bool with_held, TimePoint now) const {
   if (member.state != NodeState::kUp || !member.hold.allows(with_held, now)) return false;
+  // Better one that is about to go than none.
+  if (member.drain != Member::Drain::kNo && (serving_ || !with_held)) return false;
   const auto own = holds_.find(member.id.key);
   if (own == holds_.end()) return true;
   // While nothing is served there is no time for tries: of many nodes several cannot load, each found in an
@@ -190,8 +192,24 @@ PlanQuestion Job::question(TimePoint now, bool with_held) const {
   return question;
 }
 
+bool Job::uses_drained(const Placement& placement) const {
+  const auto& members = std::as_const(cluster_).members();
+  return std::ranges::any_of(placement.nodes(), [&](const NodeId& node) {
+    const auto found = members.find(node.key);
+    return found != members.end() && found->second.drain != Member::Drain::kNo;
+  });
+}
+
+void Job::move_away(TimePoint now) {
+  if (change_ && (change_->phase == ChangePhase::kPlanning || uses_drained(change_->placement)))
+    cancel_change();
+  why_no_other_.clear();
+  if (!change_) want_plan(now);
+}
+
 void Job::begin_change(bool with_held, TimePoint now) {
   plan_at_.reset();
+  why_no_other_.clear();
   PlanQuestion asked = question(now, with_held);
   asked.epoch = cluster_.next_epoch();
   Change change;
@@ -227,7 +245,10 @@ void Job::no_plan(const Status& why, TimePoint now) {
   };
   if (!tried_all && (std::any_of(members.begin(), members.end(), held) || cluster_.may_be_mended(now)))
     return begin_change(true, now);
-  if (serving_) return;  // what runs is as good as it gets
+  if (serving_) {  // what runs is as good as it gets
+    why_no_other_ = why.text();
+    return;
+  }
   if (why_waiting_ != why.text()) cluster_.note(now, EventKind::kNoPlan, "", epoch, why.text());
   why_waiting_ = why.text();
   last_failure_ = why.text();
@@ -253,7 +274,8 @@ void Job::planned(Epoch epoch, Result<Placement> placement, TimePoint now) {
     const double gain = current > 0 ? placement->tokens_per_s / current : cluster_.config().gain_min;
     if (placement->current_tokens_per_s > 0)
       serving_->placement.tokens_per_s = placement->current_tokens_per_s;
-    if (serving_->placement.same_work(*placement) || gain < cluster_.config().gain_min) {
+    const bool better = gain >= cluster_.config().gain_min || uses_drained(serving_->placement);
+    if (serving_->placement.same_work(*placement) || !better) {
       change_.reset();
       return;
     }

@@ -57,6 +57,8 @@ class Job {
   void node_lost(const Member& member, bool dead, const std::string& why, TimePoint now);
   // The process of a local node ended: for people.
   void set_last_failure(std::string text) { last_failure_ = std::move(text); }
+  // A node that it uses is being drained: another plan is wanted, be it slower or not.
+  void move_away(TimePoint now);
   // Another plan may be better, not before then.
   void want_plan(TimePoint at);
   // A plan is wanted and its time has come; one job plans at a time, since each needs to know what the others
@@ -92,6 +94,8 @@ class Job {
   uint64_t reserved_bytes(const NodeId& node) const;
   // How long its work on this node may stand still.
   Duration stall_limit(const Member& member) const;
+  // It was looked for another plan than the one that is served, and there is none: why. Empty: there may be.
+  std::string why_no_other_plan() const { return serving_ && !change_ && !plan_at_ ? why_no_other_ : ""; }
   // Left out of its plans: until then. Zero: not by this job.
   TimePoint held_until(const NodeId& node) const;
 
@@ -129,6 +133,7 @@ class Job {
   void check_deadline(TimePoint now);
   void release_others(Epoch epoch, const Placement* placement);
   void hold(Member& member, const std::string& why, TimePoint now);
+  bool uses_drained(const Placement& placement) const;
   std::vector<Assignment> assignments() const;
   Assignment assignment(size_t stage, size_t member) const;
 
@@ -143,7 +148,7 @@ class Job {
   std::optional<TimePoint> plan_at_;  // a plan is wanted, and not before then
   uint32_t attempts_ = 0;             // that failed since something was served for a while
   bool ever_served_ = false;
-  std::string why_waiting_, last_failure_;
+  std::string why_waiting_, last_failure_, why_no_other_;
   std::map<std::string, Hold> holds_;  // nodes that could not load or start it, by key
 };
 

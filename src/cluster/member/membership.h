@@ -96,6 +96,12 @@ struct Member {
   double clock_ahead_s = 0;  // of the coordinator's, when it joined
   Hold hold = {};            // from all jobs; each job has holds of its own beside it
   std::string last_failure = {};
+  // Its parts are moved away, by the operator's wish or because its process is about to end; until it joins
+  // again.
+  enum class Drain : uint8_t { kNo, kMoving, kDone };
+  Drain drain = Drain::kNo;
+  bool retires = false;              // the node asked for it, and is told
+  std::string why_not_drained = {};  // nothing fits without it
   // Peers it had trouble with in the last while: who has trouble with many is the trouble.
   std::map<std::string, TimePoint> troubles = {};
 

@@ -66,6 +66,9 @@ NodeStatus node_status(const Coordinator& coordinator, const Member& member, con
   if (member.here()) {
     row.rows_per_s = member.rows_per_s;
     row.busy = member.busy;
+    if (member.drain != Member::Drain::kNo)
+      row.drain = member.drain == Member::Drain::kMoving ? "moving" : "done";
+    row.why_not_drained = member.why_not_drained;
     row.machine = member.pulse.last().machine;
     row.silent_s = seconds(now - member.pulse.heard_at());
     row.held_s = std::max(0.0, seconds(held_until - now));
@@ -116,9 +119,9 @@ bool NodeStatus::has_stage() const {
 
 std::string NodeStatus::role() const {
   for (const NodeJobStatus& job : jobs)
-    if (job.begin) return job.role;
+    if (job.begin) return drain.empty() ? job.role : job.role + ", draining";
   if (state != node_state_name(NodeState::kUp) && state != node_state_name(NodeState::kSuspect)) return "";
-  return held_s > 0 ? "held back" : "idle";
+  return !drain.empty() ? "drained" : held_s > 0 ? "held back" : "idle";
 }
 
 bool ClusterStatus::serving() const {

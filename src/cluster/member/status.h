@@ -45,11 +45,14 @@ struct NodeStatus {
   double silent_s = 0;                        // since its last beat
   double held_s = 0;                          // left out of plans for so long
   std::string last_failure = {};
+  std::string drain = {};                // "moving" its parts away, "done"; empty: it is not drained
+  std::string why_not_drained = {};      // nothing fits without it
   std::vector<NodeJobStatus> jobs = {};  // of every job, whether it has a part of it or not
 
   // It has a part in something that is served.
   bool has_stage() const;
-  // For people: "stage 2 of 3" of the first job that it has a part of, "idle", "held back"; "": not here.
+  // For people: "stage 2 of 3" of the first job that it has a part of, "idle", "held back", "drained"; "":
+  // not here.
   std::string role() const;
 };
 
@@ -140,6 +143,9 @@ std::vector<EventStatus> events_of(const Coordinator& coordinator, TimePoint now
 // come.
 inline constexpr const char* kStatusPath = "/manage/cluster";
 inline constexpr const char* kRemovePath = "/manage/cluster/remove";
+// POST {"node": …} as well.
+inline constexpr const char* kDrainPath = "/manage/cluster/drain";
+inline constexpr const char* kResumePath = "/manage/cluster/resume";
 inline constexpr const char* kEventsPath = "/manage/cluster/events";
 
 inline constexpr const char* kLoadPath = "/manage/cluster/load";

@@ -61,6 +61,7 @@ Json node_json(const NodeStatus& n) {
                {"silent_s", n.silent_s},
                {"held_s", n.held_s},
                {"last_failure", n.last_failure}};
+  if (!n.drain.empty()) json["drain"] = {{"state", n.drain}, {"why_not", n.why_not_drained}};
   if (n.link_bandwidth > 0) json["link"] = {{"rtt_s", n.link_rtt_s}, {"bytes_per_s", n.link_bandwidth}};
   json["jobs"] = Json::array();
   for (const NodeJobStatus& job : n.jobs) json["jobs"].push_back(node_job_json(job));
@@ -226,6 +227,9 @@ NodeStatus read_node(const Json& json) {
   take(json, "silent_s", n.silent_s);
   take(json, "held_s", n.held_s);
   take(json, "last_failure", n.last_failure);
+  const Json drain = part(json, "drain");
+  take(drain, "state", n.drain);
+  take(drain, "why_not", n.why_not_drained);
   const Json link = part(json, "link");
   take(link, "rtt_s", n.link_rtt_s);
   take(link, "bytes_per_s", n.link_bandwidth);

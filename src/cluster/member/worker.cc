@@ -45,6 +45,7 @@ void Worker::disconnected(std::string why, TimePoint now) {
   if (state_ == State::kGivenUp) return;
   if (link_ != 0) actions_.emplace_back(CloseWorkerLink{link_, why});
   link_ = 0;
+  retired_ = retired_ || retires_;
   for (auto& [job, work] : works_) stop_stage(work);
   last_problem_ = std::move(why);
   connect_at_ = now + back_off();
@@ -125,6 +126,7 @@ void Worker::handle(const Welcome& message, TimePoint now) {
   failures_ = 0;
   last_problem_.clear();
   if (!message.removed.empty()) actions_.emplace_back(CutOff{message.removed});
+  if (retires_) send(Retire{*retires_});
   beat(now);
 }
 
@@ -135,6 +137,12 @@ void Worker::handle(const Refuse& message, TimePoint now) {
 
 void Worker::handle(const Alive& message, TimePoint) {
   if (message.incarnation != incarnation_) ++counters_.incarnations;
+}
+
+void Worker::retire(std::string_view why, TimePoint) {
+  retires_ = shorten(std::string(why));
+  if (state_ == State::kJoined) return send(Retire{*retires_});
+  retired_ = true;  // nobody gives it work
 }
 
 void Worker::leave(std::string_view why, TimePoint now) {
@@ -296,6 +304,16 @@ void Worker::handle(const Notice& message, TimePoint) {
     return;
   }
   notice_ = message.text;
+}
+
+void Worker::handle(const Retired& message, TimePoint) {
+  if (message.incarnation != incarnation_) {
+    ++counters_.incarnations;
+    return;
+  }
+  if (!retires_) return;
+  retired_ = true;
+  why_not_moved_ = message.text;
 }
 
 // ---- The shell's answers ----

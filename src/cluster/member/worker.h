@@ -128,7 +128,9 @@ class Worker {
   // What all jobs together could have: see Beat.
   void set_memory(uint64_t ram_free_bytes) { ram_free_bytes_ = ram_free_bytes; }
   void set_machine_load(const MachineLoad& load) { machine_load_ = load; }
-  // The process is about to end: says so and closes.
+  // The process is about to end: asks to have its parts moved away. retired() says when it may.
+  void retire(std::string_view why, TimePoint now);
+  // The process ends now: says so and closes.
   void leave(std::string_view why, TimePoint now);
   void tick(TimePoint now);  // about every 50 ms
 
@@ -152,6 +154,9 @@ class Worker {
   // How long silence is borne here, as the coordinator said last.
   Duration silent_after() const { return silent_after_; }
   const std::string& last_problem() const { return last_problem_; }
+  // After retire(): nothing of the cluster's is here any more, or nothing can be done about it.
+  bool retired() const { return retired_; }
+  const std::string& why_not_moved() const { return why_not_moved_; }  // empty: all was
   const WorkerCounters& counters() const { return counters_; }
 
  private:
@@ -166,6 +171,7 @@ class Worker {
   void handle(const Removed& message, TimePoint now);
   void handle(const Abandon& message, TimePoint now);
   void handle(const Notice& message, TimePoint now);
+  void handle(const Retired& message, TimePoint now);
   // What it does for one job: each has a plan of its own.
   struct Work {
     JobId job = 0;
@@ -210,6 +216,9 @@ class Worker {
   uint64_t ram_free_bytes_ = 0;
   MachineLoad machine_load_;
   std::string last_problem_, notice_;
+  std::optional<std::string> retires_;  // why
+  bool retired_ = false;
+  std::string why_not_moved_;
   WorkerCounters counters_;
   std::vector<WorkerAction> actions_;
 };

@@ -361,5 +361,33 @@ TEST_F(WorkerTest, LateConnectionsAreClosed) {
   EXPECT_EQ(worker.counters().unknown_links, 1u);
 }
 
+TEST_F(WorkerTest, WhoIsAboutToEndAsksAndWaitsForTheAnswer) {
+  join();
+  run(10);
+  worker.retire("a reboot", now);
+  ASSERT_EQ(sent<Retire>().size(), 1u);
+  EXPECT_EQ(sent<Retire>()[0].text, "a reboot");
+  EXPECT_FALSE(worker.retired());
+  EXPECT_TRUE(worker.may_run(10)) << "meanwhile it works";
+  worker.received(link, Retired{6, ""}, now);
+  EXPECT_FALSE(worker.retired()) << "of another coordinator";
+  worker.received(link, Retired{7, "nothing fits"}, now);
+  EXPECT_TRUE(worker.retired());
+  EXPECT_EQ(worker.why_not_moved(), "nothing fits");
+}
+
+TEST_F(WorkerTest, WithoutACoordinatorNobodyHasToBeAsked) {
+  worker.retire("a reboot", now);
+  EXPECT_TRUE(worker.retired());
+}
+
+TEST_F(WorkerTest, ACoordinatorThatIsLostMeanwhileIsNotWaitedFor) {
+  join();
+  worker.retire("a reboot", now);
+  EXPECT_FALSE(worker.retired());
+  worker.link_closed(link, "reset", now);
+  EXPECT_TRUE(worker.retired());
+}
+
 }  // namespace
 }  // namespace butterfly::cluster

@@ -36,6 +36,8 @@ class ClusterNode {
   ~ClusterNode();
 
   void start();
+  // As NodeShell::retire().
+  void retire(const std::string& why) { shell_->retire(why); }
   void stop(const std::string& why);
   NodeShell::View view() const { return shell_->view(); }
   const cluster::NodeId& self() const { return self_; }

@@ -149,6 +149,22 @@ Status CoordinatorShell::remove_node(const std::string& name_or_key) {
   });
 }
 
+Status CoordinatorShell::drain_node(const std::string& name_or_key) {
+  return loop_.ask([&] {
+    Status status;
+    feed([&](cluster::Coordinator& machine, TimePoint at) { status = machine.drain_node(name_or_key, at); });
+    return status;
+  });
+}
+
+Status CoordinatorShell::resume_node(const std::string& name_or_key) {
+  return loop_.ask([&] {
+    Status status;
+    feed([&](cluster::Coordinator& machine, TimePoint at) { status = machine.resume_node(name_or_key, at); });
+    return status;
+  });
+}
+
 void CoordinatorShell::forbid(const std::string& key) {
   post_event([key](cluster::Coordinator& machine, TimePoint) { machine.forbid(key); });
 }

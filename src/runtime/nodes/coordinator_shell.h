@@ -49,6 +49,9 @@ class CoordinatorShell {
   // A link on which a node will join.
   void accept(std::unique_ptr<cluster::Link> link);
   Status remove_node(const std::string& name_or_key);
+  // As Coordinator::drain_node() and resume_node().
+  Status drain_node(const std::string& name_or_key);
+  Status resume_node(const std::string& name_or_key);
   // As Coordinator::forbid().
   void forbid(const std::string& key);
   // As Coordinator::steps_failed().

@@ -46,6 +46,13 @@ void NodeShell::watch_machine() {
   loop_.post([this, load = machine_load_.sample()] { machine_.set_machine_load(load); });
 }
 
+void NodeShell::retire(const std::string& why) {
+  loop_.post([this, why] {
+    machine_.retire(why, system_now());
+    act();
+  });
+}
+
 void NodeShell::stop(const std::string& why) {
   if (stopped_.exchange(true)) return;
   loop_.ask([&] {
@@ -99,7 +106,12 @@ void NodeShell::tick() {
 void NodeShell::act() {
   for (cluster::WorkerAction& action : machine_.take_actions())
     std::visit([this](auto& a) { perform(std::move(a)); }, action);
-  View now{machine_.state(), machine_.phase(), machine_.last_problem(), machine_.notice(), 0, 0};
+  View now{.state = machine_.state(),
+           .phase = machine_.phase(),
+           .problem = machine_.last_problem(),
+           .notice = machine_.notice(),
+           .retired = machine_.retired(),
+           .why_not_moved = machine_.why_not_moved()};
   for (const cluster::JobId job : machine_.jobs())
     if (const cluster::Assignment* work = machine_.work(job); work != nullptr && now.end == 0) {
       now.begin = work->begin;

@@ -35,6 +35,8 @@ class NodeShell {
   ~NodeShell();  // stop()
 
   void start();
+  // Asks to have its parts moved to other nodes; view().retired says when they are, or cannot be.
+  void retire(const std::string& why);
   // Says good-bye, ends the stage and waits for everything. Safe to call twice.
   void stop(const std::string& why);
 
@@ -43,6 +45,8 @@ class NodeShell {
     cluster::WorkerPhase phase{};
     std::string problem;
     std::string notice;           // of the coordinator, for this node's user
+    bool retired = false;         // after retire()
+    std::string why_not_moved;    // empty: all was
     uint32_t begin = 0, end = 0;  // pieces it has or loads, of its first job with some; equal: none
   };
   View view() const;

@@ -38,6 +38,20 @@ std::string piece_of(const cluster::EventStatus& event) {
 
 constexpr size_t kEventsAtOnce = 1000;
 
+std::string node_of(Exchange& exchange) {
+  const Json body = body_of(exchange);
+  std::string node = body.is_object() && body.contains("node") && body["node"].is_string()
+                         ? body["node"].get<std::string>()
+                         : std::string();
+  if (node.empty())
+    throw ApiError(400, "invalid_request_error", "'node' is missing: the name or key of a node", "node");
+  return node;
+}
+
+void or_throw(const Status& status) {
+  if (!status.ok()) throw api_error_of(status.code(), status.text());
+}
+
 }  // namespace
 
 void cluster_status(ServerContext& context, ExchangePtr exchange) {
@@ -85,14 +99,8 @@ void cluster_events(ServerContext& context, ExchangePtr exchange) {
 }
 
 void cluster_remove(ServerContext& context, ExchangePtr exchange) {
-  const Json body = body_of(*exchange);
-  const std::string node = body.is_object() && body.contains("node") && body["node"].is_string()
-                               ? body["node"].get<std::string>()
-                               : std::string();
-  if (node.empty())
-    throw ApiError(400, "invalid_request_error", "'node' is missing: the name or key of a node", "node");
-  const Status status = cluster_of(context).remove_node(node);
-  if (!status.ok()) throw api_error_of(status.code(), status.text());
+  const std::string node = node_of(*exchange);
+  or_throw(cluster_of(context).remove_node(node));
   respond_json(*exchange, to_text({{"node", node}, {"state", "removed"}}));
 }
 
@@ -100,6 +108,18 @@ void cluster_token(ServerContext& context, ExchangePtr exchange) {
   const auto line = cluster_of(context).make_join_line();
   if (!line) throw api_error_of(line.status().code(), line.status().text());
   respond_json(*exchange, to_text({{"join", *line}, {"uses", 1}, {"life_s", cluster::kTokenLife.count()}}));
+}
+
+void cluster_drain(ServerContext& context, ExchangePtr exchange) {
+  const std::string node = node_of(*exchange);
+  or_throw(cluster_of(context).coordinator().drain_node(node));
+  respond_json(*exchange, to_text({{"node", node}, {"state", "draining"}}));
+}
+
+void cluster_resume(ServerContext& context, ExchangePtr exchange) {
+  const std::string node = node_of(*exchange);
+  or_throw(cluster_of(context).coordinator().resume_node(node));
+  respond_json(*exchange, to_text({{"node", node}, {"state", "resumed"}}));
 }
 
 }  // namespace butterfly::server

@@ -47,6 +47,8 @@ constexpr Route kRoutes[] = {
     {"GET", "/manage/cluster/events", kManagement | kQuick, cluster_events, "the same"},
     {"GET", "/manage/cluster/load", kManagement | kQuick, cluster_load, "the same"},
     {"POST", "/manage/cluster/remove", kManagement, cluster_remove, "take a node out of the cluster"},
+    {"POST", "/manage/cluster/drain", kManagement, cluster_drain, "move a node's parts to others"},
+    {"POST", "/manage/cluster/resume", kManagement, cluster_resume, "use a drained node again"},
     {"GET", "/manage/ps", kManagement | kQuick, manage_ps, "models, requests, memory"},
     {"POST", "/manage/stop", kManagement | kQuick, manage_stop, "drain and end"},
     {"POST", "/manage/load", kManagement, manage_load, "load a model"},

@@ -21,7 +21,8 @@ RouteFunction health, metrics, tokenize, detokenize, llama_props, llama_slots, l
 RouteFunction ollama_version, ollama_tags, ollama_ps, ollama_show, ollama_chat, ollama_generate, ollama_embed,
     ollama_embeddings, ollama_pull, ollama_no_store;
 // Of the cluster, where there is one.
-RouteFunction cluster_status, cluster_events, cluster_load, cluster_remove, cluster_token;
+RouteFunction cluster_status, cluster_events, cluster_load, cluster_remove, cluster_token, cluster_drain,
+    cluster_resume;
 // The page.
 RouteFunction page_root, page_file;
 // For the operator, on the unix socket.
