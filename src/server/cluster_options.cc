@@ -53,6 +53,7 @@ runtime::HostedModelOptions hosted_model(const Settings& settings, const ModelSp
   runtime::HostedModelOptions model;
   model.path = std::filesystem::absolute(spec.path);
   model.name = spec.name;
+  model.rebalance = !settings.no_rebalance;
   if (!settings.strategy.empty()) model.placement.strategy = &cluster::find_strategy(settings.strategy);
   if (!settings.plan.empty()) model.placement.written = cluster::read_written_plan(settings.plan);
   model.placement.objective = objective_of(settings);

@@ -49,15 +49,16 @@ double uncertainty(const std::vector<double>& values) {
 
 }  // namespace
 
+void slow_down(NodeSpec& node, double slowness) {
+  node.f32 = divided(node.f32, slowness);
+  node.int8 = divided(node.int8, slowness);
+  node.memory = divided(node.memory, slowness);
+  node.piece_overhead_s *= slowness;
+}
+
 Problem slowed(const Problem& problem, const std::vector<double>& slowness) {
   ClusterSpec cluster = problem.cluster();
-  for (size_t i = 0; i < cluster.size(); ++i) {
-    NodeSpec& node = cluster.nodes[i];
-    node.f32 = divided(node.f32, slowness[i]);
-    node.int8 = divided(node.int8, slowness[i]);
-    node.memory = divided(node.memory, slowness[i]);
-    node.piece_overhead_s *= slowness[i];
-  }
+  for (size_t i = 0; i < cluster.size(); ++i) slow_down(cluster.nodes[i], slowness[i]);
   return Problem(problem.list(), std::move(cluster), problem.options());
 }
 
@@ -103,6 +104,7 @@ BalanceDecision rebalance(const Problem& problem, const Plan& current, const Bal
   const Problem now = slowed(problem, slowness);
   BalanceDecision out;
   out.plan = current;
+  out.slowness = slowness;
   out.current_s = out.planned_s = objective_seconds(now, predict(now, current));
   const Result<PlannedChain> best = make_plan(now, default_strategy());
   const auto stay = [&](std::string reason) {

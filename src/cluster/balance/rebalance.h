@@ -46,18 +46,21 @@ struct BalanceState {
 
 struct BalanceDecision {
   bool move = false;
-  Plan plan;              // the better one, or the current one
-  double current_s = 0;   // objective of the current plan at the measured speeds
-  double planned_s = 0;   // of `plan`
-  double moving_s = 0;    // loading what moves, and rebuilding its caches
-  double net_gain_s = 0;  // saved within the horizon, less moving_s
-  std::string reason;     // in words, also when nothing moves
-  BalanceState state;     // for the next call
+  Plan plan;                     // the better one, or the current one
+  double current_s = 0;          // objective of the current plan at the measured speeds
+  double planned_s = 0;          // of `plan`
+  double moving_s = 0;           // loading what moves, and rebuilding its caches
+  double net_gain_s = 0;         // saved within the horizon, less moving_s
+  std::vector<double> slowness;  // by node, as it was taken
+  std::string reason;            // in words, also when nothing moves
+  BalanceState state;            // for the next call
 };
 
 BalanceDecision rebalance(const Problem& problem, const Plan& current, const BalanceMeasurement& measured,
                           BalanceState state, const BalanceOptions& options = {});
 
+// The node as it is when everything takes so many times as long.
+void slow_down(NodeSpec& node, double slowness);
 // The problem with every node slower by its factor.
 Problem slowed(const Problem& problem, const std::vector<double>& slowness);
 

@@ -192,6 +192,7 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
   member.drain = Member::Drain::kNo;
   member.retires = false;
   member.why_not_drained.clear();
+  member.slowness = 1;
   const auto here_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - started_at_).count();
   if (config().unix_ms != 0 && message.unix_ms != 0)
     member.clock_ahead_s = (static_cast<double>(message.unix_ms) - static_cast<double>(config().unix_ms) -
@@ -511,6 +512,33 @@ std::vector<JobId> Coordinator::without_part(JobId asking, const NodeId& node) c
   return found;
 }
 
+void Coordinator::set_slowness(JobId id, const std::map<std::string, double>& slowness,
+                               const std::string& why, TimePoint now) {
+  constexpr double kSlownessMost = 1000;
+  for (const auto& [key, value] : slowness) {
+    const auto found = cluster_.members().find(key);
+    if (found == cluster_.members().end() || !(value > 0)) continue;
+    Member& member = found->second;
+    member.slowness = std::clamp(value, 1 / kSlownessMost, kSlownessMost);
+    member.slowness_at = now;
+  }
+  const auto job = jobs_.find(id);
+  if (job == jobs_.end()) return;
+  cluster_.note(now, EventKind::kRebalancing, "", job->second.serving_epoch(), why);
+  job->second.want_plan(now);
+}
+
+void Coordinator::check_slowness(TimePoint now) {
+  for (auto& [key, member] : cluster_.members()) {
+    if (member.slowness == 1 || now - member.slowness_at < config().slowness_age) continue;
+    const bool works =
+        std::ranges::any_of(jobs_, [&](const auto& row) { return row.second.has_part(member.id); });
+    if (works) continue;
+    member.slowness = 1;
+    if (member.here()) want_plans(now);
+  }
+}
+
 void Coordinator::want_plans(TimePoint at) {
   for (auto& [id, job] : jobs_) job.want_plan(at);
 }
@@ -550,6 +578,7 @@ void Coordinator::tick(TimePoint now) {
   cluster_.check_survey(now);
   check_jobs(now);
   check_drains(now);
+  check_slowness(now);
 }
 
 }  // namespace butterfly::cluster

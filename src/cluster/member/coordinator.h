@@ -47,6 +47,10 @@ class Coordinator final : private OtherJobs {
   // until it joins again. Statuses as remove_node(); kNotFound also for one that is away.
   Status drain_node(std::string_view name_or_key, TimePoint now);
   Status resume_node(std::string_view name_or_key, TimePoint now);
+  // Nodes, by key, are that much slower than their capabilities say (SlownessWatch), and layers of this job
+  // should move for it: a plan is asked for. `why`: for people.
+  void set_slowness(JobId job, const std::map<std::string, double>& slowness, const std::string& why,
+                    TimePoint now);
   // The process of a node that this machine started has ended: how, and what is done about it. With
   // `for_good` the first plan does not wait for it either.
   void process_ended(const std::string& name, const std::string& how, const std::string& what_follows,
@@ -112,6 +116,7 @@ class Coordinator final : private OtherJobs {
   Result<Member*> find_one(std::string_view name_or_key);
   void begin_drain(Member& member, const std::string& why, TimePoint now);
   void check_drains(TimePoint now);
+  void check_slowness(TimePoint now);
   void lose(Member& member, NodeState state, EventKind kind, const std::string& why, TimePoint now);
   Duration stall_limit(const Member& member) const;
 

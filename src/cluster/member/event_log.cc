@@ -40,6 +40,8 @@ std::string_view event_name(EventKind kind) {
       return "load_failed";
     case EventKind::kServing:
       return "serving";
+    case EventKind::kRebalancing:
+      return "rebalancing";
     case EventKind::kHalted:
       return "halted";
     case EventKind::kMeasured:

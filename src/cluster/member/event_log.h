@@ -30,6 +30,7 @@ enum class EventKind : uint8_t {
   kLoaded,
   kLoadFailed,
   kServing,
+  kRebalancing,  // nodes became slower or faster: layers should move
   kHalted,
   kMeasured,
   kUnreachable,  // one node by another

@@ -171,8 +171,8 @@ PlanQuestion Job::question(TimePoint now, bool with_held) const {
     if (!may_use(member, with_held, now)) continue;
     // What the node says includes what its stages hold: that of other jobs is theirs.
     const uint64_t all = member.usable_bytes();
-    question.nodes.push_back(
-        {member.id, member.capabilities, all - std::min(all, others_.reserved_bytes(id_, member.id))});
+    question.nodes.push_back({member.id, member.capabilities,
+                              all - std::min(all, others_.reserved_bytes(id_, member.id)), member.slowness});
   }
   const auto asked = [&](const std::string& key) {
     return std::any_of(question.nodes.begin(), question.nodes.end(),

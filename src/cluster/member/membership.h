@@ -54,6 +54,8 @@ struct CoordinatorConfig {
   Duration retry_min = std::chrono::milliseconds(200);
   Duration retry_max = std::chrono::seconds(5);
   double gain_min = 1.1;  // a plan that works is left for one that is this much faster
+  // A node that was found slow and has no work any more is tried again after this: nobody can see how it is.
+  Duration slowness_age = std::chrono::minutes(10);
   size_t events_max = 1000;
   size_t links_max = 1024;  // open at once, joined or not
   size_t refused_max = 16;  // remembered, for status pages; the oldest goes
@@ -93,6 +95,9 @@ struct Member {
   double rows_per_s = 0;  // worked on, over the last seconds
   double busy = 0;        // share of the last seconds in which its stages computed
   LoadHistory load = {};
+  // Everything takes so many times as long as its capabilities say: what plans take it for, since then.
+  double slowness = 1;
+  TimePoint slowness_at{};
   double clock_ahead_s = 0;  // of the coordinator's, when it joined
   Hold hold = {};            // from all jobs; each job has holds of its own beside it
   std::string last_failure = {};

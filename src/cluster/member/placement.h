@@ -77,7 +77,8 @@ struct PlanNode {
   NodeId id = {};
   Capabilities capabilities = {};
   uint64_t ram_free_bytes =
-      0;  // for weights and cache of this job, as the node says now; others' are taken off
+      0;                // for weights and cache of this job, as the node says now; others' are taken off
+  double slowness = 1;  // everything takes so many times as long as its capabilities say
 };
 
 // Asked for when members come or go. Figures of links that nobody measured are not in `links`.

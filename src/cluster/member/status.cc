@@ -70,6 +70,7 @@ NodeStatus node_status(const Coordinator& coordinator, const Member& member, con
       row.drain = member.drain == Member::Drain::kMoving ? "moving" : "done";
     row.why_not_drained = member.why_not_drained;
     row.machine = member.pulse.last().machine;
+    row.slowness = member.slowness;
     row.silent_s = seconds(now - member.pulse.heard_at());
     row.held_s = std::max(0.0, seconds(held_until - now));
     row.clock_ahead_s = member.clock_ahead_s;

@@ -40,6 +40,7 @@ struct NodeStatus {
   double rows_per_s = 0;        // worked on now, for all jobs
   double busy = 0;              // share of the last seconds in which its stages computed
   MachineLoad machine = {};
+  double slowness = 1;  // everything takes so many times as long as was measured: what plans take it for
   double link_rtt_s = 0, link_bandwidth = 0;  // to the coordinator's node; 0: not measured, or itself
   double clock_ahead_s = 0;                   // of the coordinator's
   double silent_s = 0;                        // since its last beat

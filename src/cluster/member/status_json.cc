@@ -52,6 +52,7 @@ Json node_json(const NodeStatus& n) {
                {"address", n.address},
                {"rows_per_s", n.rows_per_s},
                {"busy", n.busy},
+               {"slowness", n.slowness},
                {"machine",
                 {{"busy", n.machine.busy},
                  {"process_bytes", n.machine.process_bytes},
@@ -218,6 +219,7 @@ NodeStatus read_node(const Json& json) {
   take(json, "address", n.address);
   take(json, "rows_per_s", n.rows_per_s);
   take(json, "busy", n.busy);
+  take(json, "slowness", n.slowness);
   const Json machine = part(json, "machine");
   take(machine, "busy", n.machine.busy);
   take(machine, "process_bytes", n.machine.process_bytes);

@@ -148,13 +148,22 @@ void ClusterHost::add_model(const HostedModelOptions& model) {
     const std::lock_guard lock(models_mutex_);
     models_[hosted->job] = hosted;
   }
-  coordinator_->add_job(hosted->job, {.model = hosted->task,
-                                      .plan =
-                                          [hosted = hosted.get()](const cluster::PlanQuestion& question) {
-                                            return plan_placement(hosted->file, question,
-                                                                  hosted->options.placement);
-                                          },
-                                      .steps = hosted->steps.get()});
+  CoordinatorShell::JobOptions job;
+  job.model = hosted->task;
+  job.steps = hosted->steps.get();
+  job.plan = [hosted = hosted.get()](const cluster::PlanQuestion& question) {
+    return plan_placement(hosted->file, question, hosted->options.placement);
+  };
+  if (model.rebalance)
+    job.balance = [hosted = hosted.get()](const cluster::PlanQuestion& question,
+                                          const std::map<std::string, double>& slowness, double now_s) {
+      BalanceAnswer answer = balance_placement(hosted->file, question, slowness, now_s,
+                                               hosted->options.placement, hosted->balance);
+      log_debug("{}: {}", hosted->options.name, answer.reason);
+      return CoordinatorShell::JobOptions::Balance{answer.move, std::move(answer.slowness),
+                                                   std::move(answer.reason)};
+    };
+  coordinator_->add_job(hosted->job, std::move(job));
   log_info("{}: nodes join at {}", model.name, door_->address());
 }
 

@@ -22,6 +22,7 @@ struct HostedModelOptions {
   std::filesystem::path path;
   std::string name;
   PlacementOptions placement;  // with the settings of all stages
+  bool rebalance = true;       // layers move away from nodes that became slow
 };
 
 struct ClusterHostOptions {
@@ -105,6 +106,7 @@ class ClusterHost {
     model::ModelFile file;
     cluster::ModelTask task = {};
     std::unique_ptr<EngineSlot> steps = {};
+    PlacementBalance balance = {};  // of the thread that works it out
   };
   std::shared_ptr<Hosted> find(const std::string& name) const;
   std::shared_ptr<CoordinatorBackend> backend_of(cluster::JobId job);

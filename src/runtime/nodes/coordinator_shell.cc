@@ -11,6 +11,9 @@ namespace {
 constexpr Duration kCoordinatorTick = std::chrono::milliseconds(50);
 constexpr Duration kDiskEvery = std::chrono::seconds(1);
 constexpr size_t kEventsPerTell = 100;
+// Between looks at who is slow; large clusters take longer to plan.
+constexpr Duration kBalanceOften = std::chrono::seconds(2), kBalanceRarely = std::chrono::seconds(20);
+constexpr size_t kNodesForOften = 16;
 
 cluster::CoordinatorConfig with_time_of_day(cluster::CoordinatorConfig config) {
   config.unix_ms = unix_ms();
@@ -122,6 +125,7 @@ void CoordinatorShell::post_event(Event event) {
 
 void CoordinatorShell::tick() {
   feed([](cluster::Coordinator& machine, TimePoint at) { machine.tick(at); });
+  look_at_balance();
 }
 
 void CoordinatorShell::accept(std::unique_ptr<cluster::Link> link) {
@@ -347,6 +351,37 @@ void CoordinatorShell::forecast(const JobPtr& running) {
       if (!running->ended) losses_[running->id] = losses;
     });
   });
+}
+
+// Nodes that became slow are found by the steps they compute; whether a move pays is worked out beside what
+// is needed now.
+void CoordinatorShell::look_at_balance() {
+  const TimePoint now = system_now();
+  if (now < balance_at_) return;
+  const std::lock_guard lock(machine_mutex_);
+  balance_at_ = now + (machine_.members().size() > kNodesForOften ? kBalanceRarely : kBalanceOften);
+  for (const auto& [id, running] : jobs_) {
+    const cluster::Job* job = machine_.job(id);
+    if (job == nullptr || !running->options.balance) continue;
+    const auto slowness = running->slowness.look(machine_, *job);
+    if (slowness.empty() || running->balancing || job->change_phase()) continue;
+    running->balancing = true;
+    cluster::PlanQuestion question = job->question(now, false);
+    const double now_s = std::chrono::duration<double>(now.time_since_epoch()).count();
+    forecaster_.post([this, job_ptr = running, question = std::move(question), slowness, now_s,
+                      epoch = job->serving_epoch()] {
+      const JobOptions::Balance answer = job_ptr->options.balance(question, slowness, now_s);
+      loop_.post([this, job_ptr, answer, epoch] {
+        job_ptr->balancing = false;
+        if (!answer.move || job_ptr->ended) return;
+        feed([&](cluster::Coordinator& machine, TimePoint at) {
+          const cluster::Job* served = machine.job(job_ptr->id);
+          if (served == nullptr || served->serving_epoch() != epoch) return;
+          machine.set_slowness(job_ptr->id, answer.slowness, answer.reason, at);
+        });
+      });
+    });
+  }
 }
 
 // ---- State ----

@@ -10,6 +10,7 @@
 
 #include "cluster/identity/roster.h"
 #include "cluster/member/coordinator.h"
+#include "cluster/member/slowness_watch.h"
 #include "cluster/member/status.h"
 #include "runtime/nodes/control_links.h"
 #include "runtime/nodes/job_steps.h"
@@ -24,6 +25,15 @@ class CoordinatorShell {
     cluster::ModelTask model;
     cluster::PlanFunction plan;
     JobSteps* steps = nullptr;  // borrowed until end_job() or stop()
+    // Whether layers should move, given how slow nodes are (SlownessWatch); on one thread. Null: they stay.
+    struct Balance {
+      bool move = false;
+      std::map<std::string, double> slowness;
+      std::string reason;
+    };
+    std::function<Balance(const cluster::PlanQuestion& question,
+                          const std::map<std::string, double>& slowness, double now_s)>
+        balance;
   };
   struct Options {
     cluster::CoordinatorConfig config;
@@ -95,6 +105,8 @@ class CoordinatorShell {
     // Of the chain that is connected, or about to be; 0: none. Of the shell's thread.
     cluster::Epoch chain_epoch = 0;
     bool ended = false;  // of the shell's thread, too
+    cluster::SlownessWatch slowness;
+    bool balancing = false;  // its answer is due
     EventLoop planner, chains;
   };
   using JobPtr = std::shared_ptr<RunningJob>;
@@ -105,6 +117,7 @@ class CoordinatorShell {
   void look_at_roster();
   void keep_links();
   void forecast(const JobPtr& job);
+  void look_at_balance();
   void tell_events();
 
   Options options_;
@@ -113,6 +126,7 @@ class CoordinatorShell {
   mutable std::condition_variable changed_;
   std::map<cluster::JobId, std::vector<cluster::LossForecast>> losses_;  // with machine_mutex_
   uint64_t last_event_ = 0;
+  TimePoint balance_at_{};                 // of the shell's thread
   std::atomic<uint64_t> plans_wanted_{0};  // a forecast that began before the last one is given up
   std::atomic<bool> stopped_{false};
   uint64_t links_kept_ = 0;  // changes of links that are on disk; of the disk's loop

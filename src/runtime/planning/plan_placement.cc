@@ -69,6 +69,7 @@ Result<Question> read_question(const model::ModelFile& file, const PlanQuestion&
     const auto usable = static_cast<uint64_t>(kMemoryShare * static_cast<double>(node.ram_free_bytes));
     question.spec.nodes.push_back(node_spec(node.capabilities, spec_name(node, question.nodes), type,
                                             usable - std::min(usable, activation_bytes)));
+    cluster::slow_down(question.spec.nodes.back(), node.slowness);
   }
   if (with_front) {
     cluster::NodeSpec front = question.spec.nodes[question.self];
@@ -220,32 +221,50 @@ std::optional<cluster::Placement> shared_instead(const model::ModelFile& file, c
   return placement;
 }
 
+// A question in the planner's terms.
+struct Asked {
+  Question question;
+  PlanRequest request;
+  MemoryForecast all;        // of the whole model
+  uint64_t other_bytes = 0;  // of every node, beside weights and cache
+  double row_bytes = 0;      // of what a token sends from stage to stage
+};
+
+const cluster::PartitionStrategy& strategy_of(const PlacementOptions& options) {
+  if (options.written) return cluster::first_strategy(cluster::NodeChoice::kGiven);
+  return options.strategy == nullptr ? cluster::default_strategy() : *options.strategy;
+}
+
+Result<Asked> for_planner(const model::ModelFile& file, const PlanQuestion& asked,
+                          const PlacementOptions& options) {
+  const StageSettings& settings = options.settings;
+  const model::ModelConfig config = model::read_config(file, settings.context);
+  const size_t layers = config.layers;
+  const auto row_bytes = static_cast<double>(find_row_format(settings.wire).row_bytes(config.dim));
+  const MemoryForecast all =
+      forecast_memory(file, model::range_of_pieces(0, layers + 2, layers), settings, 1);
+  const bool chooses_order = strategy_of(options).nodes == cluster::NodeChoice::kSearched;
+  const uint64_t other_bytes = all.activation_bytes + kept_bytes(settings, config.dim);
+  auto question = read_question(file, asked, options, other_bytes, row_bytes, chooses_order);
+  if (!question) return question.status();
+  PlanRequest request;
+  request.workload.context = settings.context;
+  request.workload.streams = std::max<size_t>(1, settings.positions / settings.context);
+  request.workload.prompt = request.workload.rows_max = settings.rows_max;
+  request.workload.wire_value_bytes = row_bytes / static_cast<double>(config.dim);
+  request.choose_batch = options.objective == cluster::Objective::kThroughput;
+  request.options.objective = options.objective;
+  request.strategies = {&strategy_of(options)};
+  return Asked{*std::move(question), std::move(request), all, other_bytes, row_bytes};
+}
+
 Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQuestion& asked,
                                      const PlacementOptions& options) {
   try {
-    const StageSettings& settings = options.settings;
-    const model::ModelConfig config = model::read_config(file, settings.context);
-    const size_t layers = config.layers;
-    const auto row_bytes = static_cast<double>(find_row_format(settings.wire).row_bytes(config.dim));
-    const MemoryForecast all =
-        forecast_memory(file, model::range_of_pieces(0, layers + 2, layers), settings, 1);
-    const cluster::PartitionStrategy& strategy = options.written
-                                                     ? cluster::first_strategy(cluster::NodeChoice::kGiven)
-                                                 : options.strategy == nullptr ? cluster::default_strategy()
-                                                                               : *options.strategy;
-    const bool chooses_order = strategy.nodes == cluster::NodeChoice::kSearched;
-    auto question =
-        read_question(file, asked, options, all.activation_bytes + kept_bytes(settings, config.dim),
-                      row_bytes, chooses_order);
-    if (!question) return question.status();
-    PlanRequest request;
-    request.workload.context = settings.context;
-    request.workload.streams = std::max<size_t>(1, settings.positions / settings.context);
-    request.workload.prompt = request.workload.rows_max = settings.rows_max;
-    request.workload.wire_value_bytes = row_bytes / static_cast<double>(config.dim);
-    request.choose_batch = options.objective == cluster::Objective::kThroughput;
-    request.options.objective = options.objective;
-    request.strategies = {&strategy};
+    auto prepared = for_planner(file, asked, options);
+    if (!prepared) return prepared.status();
+    Question* const question = &prepared->question;
+    PlanRequest& request = prepared->request;
     if (options.written) {
       auto written = find_nodes(*options.written, question->nodes);
       if (!written) return written.status();
@@ -254,13 +273,13 @@ Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQue
     const ModelPlan plan = plan_model(file, question->spec, request);
     const Result<cluster::PlannedChain>& planned = plan.outcomes.front().planned;
     const auto shared = [&](const cluster::Placement* chain) {
-      return shared_instead(file, asked, options, plan.problem.list(),
-                            all.activation_bytes + kept_bytes(settings, config.dim), row_bytes, chain);
+      return shared_instead(file, asked, options, plan.problem.list(), prepared->other_bytes,
+                            prepared->row_bytes, chain);
     };
     if (!planned)
       if (auto placement = shared(nullptr)) return *std::move(placement);
     if (!planned && planned.status().code() == Errc::kOutOfMemory)
-      return Status(Errc::kOutOfMemory, too_little_memory(all, asked, planned.status().text()));
+      return Status(Errc::kOutOfMemory, too_little_memory(prepared->all, asked, planned.status().text()));
     if (!planned) return planned.status();
     cluster::Plan chosen = planned->plan;
     end_at(chosen, question->self);
@@ -305,6 +324,46 @@ Result<cluster::Placement> plan_placement(const model::ModelFile& file, const Pl
     without += fmt::format("; without {}: {} cannot reach {}", dropped.name, broken->first.name,
                            broken->second.name);
     std::erase_if(left.nodes, [&](const PlanNode& node) { return node.id == dropped; });
+  }
+}
+
+BalanceAnswer balance_placement(const model::ModelFile& file, const PlanQuestion& asked,
+                                const std::map<std::string, double>& slowness, double now_s,
+                                const PlacementOptions& options, PlacementBalance& balance) {
+  const auto stay = [](std::string why) { return BalanceAnswer{false, {}, std::move(why)}; };
+  if (&strategy_of(options) != &cluster::default_strategy()) return stay("the split was asked for");
+  if (!asked.current) return stay("nothing is served");
+  try {
+    PlanQuestion as_measured = asked;  // when they joined
+    for (PlanNode& node : as_measured.nodes) node.slowness = 1;
+    auto prepared = for_planner(file, as_measured, options);
+    if (!prepared) return stay(prepared.status().text());
+    const auto current = plan_of(*asked.current, prepared->question);
+    if (!current) return stay("what is served is no chain of these nodes");
+    prepared->request.strategies.clear();
+    const cluster::Problem problem = plan_model(file, prepared->question.spec, prepared->request).problem;
+    std::vector<std::string> keys;
+    cluster::BalanceMeasurement measured{.now_s = now_s, .slowness = {}};
+    for (const PlanNode& node : prepared->question.nodes) {
+      keys.push_back(node.id.key);
+      const auto found = slowness.find(node.id.key);
+      measured.slowness.push_back(found == slowness.end() ? std::nullopt : std::optional(found->second));
+    }
+    measured.slowness.resize(problem.nodes());  // where requests come from is no machine
+    if (balance.keys != keys) {
+      // What was remembered is about others; when it was moved last is not.
+      balance.state.log_slowness.clear();
+      balance.state.agreeing = 0;
+      balance.keys = keys;
+    }
+    const cluster::BalanceDecision decision =
+        cluster::rebalance(problem, *current, measured, std::move(balance.state));
+    balance.state = decision.state;
+    BalanceAnswer answer{.move = decision.move, .slowness = {}, .reason = decision.reason};
+    for (size_t i = 0; i < keys.size(); ++i) answer.slowness[keys[i]] = decision.slowness[i];
+    return answer;
+  } catch (const Error& error) {
+    return stay(error.what());
   }
 }
 

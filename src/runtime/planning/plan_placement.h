@@ -1,8 +1,11 @@
 // Answers the coordinator's question who runs what, with the planner and the model's own graph.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "cluster/balance/rebalance.h"
 #include "cluster/member/placement.h"
 #include "cluster/partition/partitioner.h"
 #include "cluster/partition/plan_file.h"
@@ -30,5 +33,22 @@ struct PlacementOptions {
 // written plan names, is not among them.
 Result<cluster::Placement> plan_placement(const model::ModelFile& file, const cluster::PlanQuestion& question,
                                           const PlacementOptions& options);
+
+// What is remembered between two looks at the balance of one job.
+struct PlacementBalance {
+  std::vector<std::string> keys;  // of the nodes that the state is about
+  cluster::BalanceState state;
+};
+struct BalanceAnswer {
+  bool move = false;
+  std::map<std::string, double> slowness;  // by key: what plans should take nodes for
+  std::string reason;                      // in words, also when nothing moves
+};
+// Whether layers of what is served (`question.current`) should move, since nodes are slower than they were
+// measured to be: `slowness` by key, of those that are known. Only for plans by the default strategy: others
+// were asked for by name.
+BalanceAnswer balance_placement(const model::ModelFile& file, const cluster::PlanQuestion& question,
+                                const std::map<std::string, double>& slowness, double now_s,
+                                const PlacementOptions& options, PlacementBalance& balance);
 
 }  // namespace butterfly::runtime

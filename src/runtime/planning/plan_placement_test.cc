@@ -224,5 +224,68 @@ TEST(MemoryForecastTest, RefusalsHaveFigures) {
   EXPECT_NE(refused.text().find("weights 3.00 MiB"), std::string::npos) << refused.text();
 }
 
+// ---- Nodes that became slow ----
+
+struct BalancePlacementTest : PlanPlacementTest {
+  BalancePlacementTest() {
+    asked = question(3, uint64_t{3} << 30);  // it needs about 5 GiB: at least two have a part
+    asked.current = *plan_placement(file, asked, options);
+  }
+  size_t layers_on(const cluster::Placement& placement, int node) const {
+    for (const auto& stage : placement.stages)
+      if (stage.first() == node_id(node)) return stage.end - stage.begin;
+    return 0;
+  }
+  // So many looks, two seconds apart; the last answer.
+  BalanceAnswer look(size_t times, double slowness_of_two) {
+    BalanceAnswer answer;
+    for (size_t i = 0; i < times && !answer.move; ++i) {
+      std::map<std::string, double> slowness;
+      for (const auto& stage : asked.current->stages)
+        slowness[stage.first().key] = stage.first() == node_id(2) ? slowness_of_two : 1;
+      answer = balance_placement(file, asked, slowness, now_s += 2, options, balance);
+    }
+    return answer;
+  }
+  cluster::PlanQuestion asked;
+  PlacementBalance balance;
+  double now_s = 1000;
+};
+
+TEST_F(BalancePlacementTest, MovesLayersAwayFromANodeThatBecameSlow) {
+  const size_t before = layers_on(*asked.current, 2);
+  ASSERT_GT(before, 0u);
+  EXPECT_FALSE(look(20, 1).move) << "all is as planned";
+  const BalanceAnswer answer = look(10, 10);
+  ASSERT_TRUE(answer.move) << answer.reason;
+  EXPECT_NEAR(answer.slowness.at(node_id(2).key), 10, 0.5);
+  for (auto& node : asked.nodes) node.slowness = answer.slowness.at(node.id.key);
+  const auto placement = plan_placement(file, asked, options);
+  ASSERT_TRUE(placement.ok());
+  EXPECT_LT(layers_on(*placement, 2), before);
+  EXPECT_GT(placement->tokens_per_s, 1.1 * placement->current_tokens_per_s) << "so the job takes it";
+  // Once moved, all is as predicted.
+  asked.current = *placement;
+  EXPECT_FALSE(look(20, 10).move);
+}
+
+TEST_F(BalancePlacementTest, AShortHiccupMovesNothing) {
+  EXPECT_FALSE(look(6, 1).move);
+  EXPECT_FALSE(look(2, 10).move);
+  EXPECT_FALSE(look(20, 1).move);
+}
+
+TEST_F(BalancePlacementTest, ASplitThatWasAskedForStays) {
+  options.strategy = &cluster::find_strategy("uniform");
+  EXPECT_FALSE(look(20, 10).move);
+}
+
+TEST_F(BalancePlacementTest, OtherNodesBeginAnew) {
+  EXPECT_FALSE(look(1, 10).move) << "once is not enough";
+  asked.nodes.push_back({node_id(9), capabilities(uint64_t{3} << 30), uint64_t{3} << 30});
+  EXPECT_FALSE(look(1, 10).move) << "what was seen before was about another cluster";
+  EXPECT_EQ(balance.keys.size(), 4u);
+}
+
 }  // namespace
 }  // namespace butterfly::runtime

@@ -99,6 +99,8 @@ const SettingRow kSettings[] = {
     {"--dead-after", "dead_after", "SECONDS", "Cluster",
      "And after so long dead: the others go on without it. More for networks that stutter", &S::dead_seconds,
      2, 120},
+    {"--no-rebalance", "no_rebalance", "", "Cluster", "Leave layers where they are when a node becomes slow",
+     &S::no_rebalance},
     {"--cluster-listen", "cluster_listen", "ADDRESS", "Cluster", "Where nodes join (default: 0.0.0.0:7741)",
      &S::cluster_listen},
     {"--state", "state", "FOLDER", "Cluster", "Keys and certificates (default: ~/.local/state/butterfly)",

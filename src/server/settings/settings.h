@@ -43,7 +43,8 @@ struct Settings {
   bool no_prefix_reuse = false;
   bool share_prefixes = false;
   bool no_speculation = false;
-  std::string memory;  // "12GiB": bound for all models together; empty: what the machine has free
+  bool no_rebalance = false;  // layers stay on nodes that became slow
+  std::string memory;         // "12GiB": bound for all models together; empty: what the machine has free
   size_t request_seconds = 0;
   size_t key_requests = 0;  // a minute, of each API key; 0: no bound
   size_t key_tokens = 0;
