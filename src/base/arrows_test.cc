@@ -59,7 +59,9 @@ const std::map<std::string, std::vector<std::string>> kRooms = {
      {"wire", "identity", "transport", "collective", "enrol", "node", "cost", "partition", "balance", "sim",
       "picture", "weights", "member", "training"}},
     {"runtime", {"layers", "engine", "chain", "measure", "planning", "training", "nodes", "."}},
-    {"server", {"settings", "http", "web", "api", "tools", "models", "generation", "context", "routes", "."}},
+    {"server",
+     {"settings", "http", "streams", "web", "api", "tools", "models", "generation", "context", "routes",
+      "."}},
     {"cli", {"console", "models", "nodes", "commands", "."}},
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <new>
+#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -153,6 +154,28 @@ void dispatch(ServerContext& context, WorkQueue& queue, ExchangePtr exchange, Do
     log_debug("{} {} {}", exchange->id(), exchange->request().method, exchange->request().path);
   if ((route->flags & kQuick) != 0) return run_route(context, queue, *route, exchange);
   enqueue(context, queue, *route, exchange);
+}
+
+void answer_again(ServerContext& context, const ExchangePtr& exchange, const std::atomic<bool>& stop) {
+  constexpr std::chrono::milliseconds kAgain{100};
+  const Route* route = find_route(exchange->request().method, exchange->request().path, Door::kNetwork).route;
+  if (route == nullptr) return;
+  while (!stop && !exchange->gone()) {
+    try {
+      return route->run(context, exchange);
+    } catch (const ModelNotLoaded& missing) {
+      try {
+        context.models->acquire(missing.name);
+      } catch (const ApiError& error) {
+        if (error.status != 503) return answer_error(*exchange, error, shape_of(*route));
+      }
+    } catch (const ApiError& error) {
+      if (error.status != 429 && error.status != 503) return answer_error(*exchange, error, shape_of(*route));
+    } catch (const Error& error) {
+      return answer_error(*exchange, api_error_of(error.code(), error.what()), shape_of(*route));
+    }
+    std::this_thread::sleep_for(kAgain);
+  }
 }
 
 }  // namespace butterfly::server

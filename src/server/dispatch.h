@@ -1,5 +1,6 @@
 // From requests to routes: who is let in, which function answers, what an exception becomes.
 #pragma once
+#include <atomic>
 #include <memory>
 
 #include "server/context/server_context.h"
@@ -13,5 +14,8 @@ std::unique_ptr<HttpResponse> check_head(ServerContext& context, const HttpReque
 
 // Runs the route, here or on a thread of the queue.
 void dispatch(ServerContext& context, WorkQueue& queue, ExchangePtr exchange, Door door);
+
+// Answers a request of an earlier process again. Waits where the server has too much to do, until `stop`.
+void answer_again(ServerContext& context, const ExchangePtr& exchange, const std::atomic<bool>& stop);
 
 }  // namespace butterfly::server

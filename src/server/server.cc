@@ -100,6 +100,8 @@ struct Server::Impl {
   ServerContext context;
   std::unique_ptr<WorkQueue> queue;
   std::thread drainer;
+  std::thread again;  // answers what an earlier process left
+  std::atomic<bool> stopping{false};
   std::atomic<bool> clean{true};
 
   // Takes nothing new, lets what runs end, then ends the network's thread.
@@ -182,6 +184,9 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   for (const ModelSpec& spec : specs) names.push_back(spec.name);
   context.models = std::make_unique<ModelPool>(std::move(specs), std::move(pool));
 
+  if (!context.settings.journal.empty())
+    context.streams = std::make_unique<StreamTable>(StreamTableOptions{
+        .journal = std::filesystem::absolute(context.settings.journal), .program = context.fingerprint});
   raise_descriptor_limit();
   ::signal(SIGPIPE, SIG_IGN);
   impl_->queue = std::make_unique<WorkQueue>(kPreparers, HttpLimits().prepare_queue);
@@ -203,13 +208,21 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
       }
     }
   }
+  if (context.streams == nullptr) return;
+  impl_->again = std::thread([this, &context, left = context.streams->take_left()] {
+    if (!left.empty()) log_info("{} streams of before are gone on with", left.size());
+    for (const StreamTable::Left& row : left) answer_again(context, row.stream, impl_->stopping);
+  });
 }
 
 Server::~Server() {
   if (impl_->drainer.joinable()) impl_->drainer.join();
   ServerContext& context = impl_->context;
+  impl_->stopping = true;
+  if (impl_->again.joinable()) impl_->again.join();
   impl_->queue->stop();
   context.models->clear();  // engines end, and let go of their exchanges
+  context.streams.reset();  // and so do streams that could be taken up
   if (context.cluster != nullptr) context.cluster->stop();
   context.http.reset();
 }

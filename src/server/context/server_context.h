@@ -10,6 +10,7 @@
 #include "server/http/http_server.h"
 #include "server/models/model_pool.h"
 #include "server/settings/settings.h"
+#include "server/streams/stream_table.h"
 
 namespace butterfly::runtime {
 class ClusterHost;
@@ -26,6 +27,7 @@ struct ServerContext {
   std::unique_ptr<Compute> compute;               // of the engines
   std::shared_ptr<runtime::ClusterHost> cluster;  // null: this server has none
   std::unique_ptr<ModelPool> models;
+  std::unique_ptr<StreamTable> streams;  // null: no journal is kept
   std::shared_ptr<Quotas> quotas = std::make_shared<Quotas>(QuotaOptions{});
   std::unique_ptr<HttpServer> http;
   std::chrono::system_clock::time_point started = std::chrono::system_clock::now();

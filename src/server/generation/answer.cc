@@ -71,9 +71,10 @@ runtime::EngineRequest request_for(const Generation& generation, const Choice& c
 }
 
 Answer::Answer(ExchangePtr exchange, Generation generation, ErrorShape shape)
-    : created_(std::chrono::duration_cast<std::chrono::seconds>(
-                   std::chrono::system_clock::now().time_since_epoch())
-                   .count()),
+    : created_(generation.identity ? generation.identity->created
+                                   : std::chrono::duration_cast<std::chrono::seconds>(
+                                         std::chrono::system_clock::now().time_since_epoch())
+                                         .count()),
       exchange_(std::move(exchange)),
       generation_(std::move(generation)),
       shape_(shape) {}
@@ -137,10 +138,14 @@ void Answer::prompt(size_t index, std::vector<runtime::TokenEvent> events) {
 void Answer::tokens(size_t index, std::vector<runtime::TokenEvent> events) {
   const std::lock_guard lock(mutex_);
   if (ended_) return;
-  std::string text;
-  for (const runtime::TokenEvent& event : events) text += event.text;
   Choice& choice = choices_[index];
-  give(choice, text, false, events);
+  if (generation_.identity) {
+    for (const runtime::TokenEvent& event : events) give(choice, event.text, false, {event});
+  } else {
+    std::string text;
+    for (const runtime::TokenEvent& event : events) text += event.text;
+    give(choice, text, false, events);
+  }
   if (keeps_tokens()) std::move(events.begin(), events.end(), std::back_inserter(choice.tokens));
 }
 

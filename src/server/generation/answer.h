@@ -26,6 +26,13 @@ struct Generation {
   OutputForm output;                                      // what the texts are taken apart by
   std::shared_ptr<Quotas::Lease> lease;                   // of its key; null: nothing is bounded
   std::optional<size_t> reasoning_tokens_max;             // only where there is reasoning to be split off
+  // Of a stream that may be made again, piece by piece as it was: its id, and when it was first asked for.
+  // Pieces are then those of single tokens, whatever came together.
+  struct Identity {
+    std::string id;
+    int64_t created = 0;
+  };
+  std::optional<Identity> identity = {};
 };
 
 // One text that is being written.

@@ -105,9 +105,10 @@ void chat_completions(ServerContext& context, ExchangePtr exchange) {
   if (generation.request.top_logprobs > 0 && !generation.request.logprobs)
     bad_field("top_logprobs", "needs logprobs to be true");
 
-  std::make_shared<ChatAnswer>(std::move(exchange), std::move(generation), read_stream_options(fields),
-                               context.fingerprint)
-      ->start();
+  const StreamOptions options = read_stream_options(fields);
+  const ExchangePtr back = resumable(context, exchange, body, options, kForm, generation);
+  start(context, std::make_shared<ChatAnswer>(back, std::move(generation), options, context.fingerprint),
+        back, back == exchange);
 }
 
 }  // namespace butterfly::server

@@ -105,9 +105,10 @@ void completions(ServerContext& context, ExchangePtr exchange) {
     generation.request.top_logprobs = static_cast<size_t>(*count);
     generation.request.prompt_logprobs = echo && !options.stream;
   }
-  std::make_shared<CompletionAnswer>(std::move(exchange), std::move(generation), options, context.fingerprint,
-                                     echo)
-      ->start();
+  const ExchangePtr back = resumable(context, exchange, body, options, kForm, generation);
+  start(context,
+        std::make_shared<CompletionAnswer>(back, std::move(generation), options, context.fingerprint, echo),
+        back, back == exchange);
 }
 
 }  // namespace butterfly::server

@@ -10,6 +10,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/models/{id}", kQuick, show_model, "one of them"},
     {"POST", "/v1/chat/completions", kPlain, chat_completions, "an answer to a conversation"},
     {"POST", "/v1/completions", kPlain, completions, "a text goes on"},
+    {"GET", "/v1/streams", kQuick, resume_stream, "the rest of a stream whose connection was lost"},
     {"POST", "/v1/embeddings", kPlain, embeddings, "texts as vectors"},
     {"POST", "/v1/responses", kPlain, responses, "an answer, in OpenAI's newer form"},
     {"POST", "/v1/messages", kAnthropicShape, messages, "an answer, in Anthropic's form"},

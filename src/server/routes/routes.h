@@ -25,6 +25,8 @@ RouteFunction cluster_status, cluster_events, cluster_load, cluster_remove, clus
     cluster_resume;
 // The page.
 RouteFunction page_root, page_file;
+// Streams that can be taken up again.
+RouteFunction resume_stream;
 // For the operator, on the unix socket.
 RouteFunction manage_ps, manage_stop, manage_load, manage_unload;
 

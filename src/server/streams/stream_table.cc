@@ -1,0 +1,111 @@
+#include "server/streams/stream_table.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace butterfly::server {
+namespace {
+
+constexpr std::chrono::milliseconds kSweep{500};
+
+}  // namespace
+
+StreamTable::StreamTable(StreamTableOptions options)
+    : options_(std::move(options)), journal_(options_.journal), thread_([this] { sweep(); }) {}
+
+StreamTable::~StreamTable() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+  }
+  thread_.join();
+}
+
+std::shared_ptr<ResumableStream> StreamTable::open(ExchangePtr client, JournalEntry entry) {
+  std::shared_ptr<ResumableStream> stream;
+  {
+    const std::lock_guard lock(mutex_);
+    if (rows_.size() >= options_.streams_max) return nullptr;
+    HttpRequest request = client->request();
+    stream = std::make_shared<ResumableStream>(entry.id, entry.created, std::move(request), client);
+    rows_[entry.id] = {stream, entry.owner, options_.alone_max};
+  }
+  stream->listen_to_client();
+  entry.program = options_.program;
+  journal_.begin(std::move(entry), [stream](const Status&) { stream->release(); });
+  return stream;
+}
+
+void StreamTable::forget(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  if (rows_.erase(id) > 0) journal_.end(id);
+}
+
+Status StreamTable::attach(const std::string& id, const std::string& owner, ExchangePtr client,
+                           uint64_t after) {
+  std::shared_ptr<ResumableStream> stream;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = rows_.find(id);
+    if (found == rows_.end() || found->second.owner != owner)
+      return {Errc::kNotFound, fmt::format("no stream '{:.80}' can be taken up here", id)};
+    found->second.alone_max = options_.alone_max;
+    stream = found->second.stream;
+  }
+  return stream->attach(std::move(client), after);
+}
+
+std::vector<StreamTable::Left> StreamTable::take_left() {
+  std::vector<Left> left;
+  const std::lock_guard lock(mutex_);
+  for (const JournalEntry& entry : journal_.left()) {
+    if (rows_.contains(entry.id)) continue;
+    if (entry.program != options_.program || rows_.size() >= options_.streams_max) {
+      log_warn("stream {} is not gone on with: {}", entry.id,
+               entry.program != options_.program ? "this program might answer otherwise" : "too many");
+      journal_.end(entry.id);
+      continue;
+    }
+    HttpRequest request;
+    request.method = "POST";
+    request.path = entry.path;
+    request.body = entry.body;
+    auto stream = std::make_shared<ResumableStream>(entry.id, entry.created, std::move(request), nullptr);
+    stream->set_prompt(entry.prompt);
+    stream->release();
+    rows_[entry.id] = {stream, entry.owner, options_.left_alone_max};
+    left.push_back({entry, std::move(stream)});
+  }
+  return left;
+}
+
+size_t StreamTable::size() const {
+  const std::lock_guard lock(mutex_);
+  return rows_.size();
+}
+
+// A whole answer is kept as long as one that runs: its client may have lost the last bytes.
+void StreamTable::sweep() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    changed_.wait_for(lock, kSweep);
+    std::vector<std::shared_ptr<ResumableStream>> over;
+    for (auto it = rows_.begin(); it != rows_.end();) {
+      const ResumableStream::View view = it->second.stream->view();
+      if (!view.alone_since || system_now() - *view.alone_since < it->second.alone_max) {
+        ++it;
+        continue;
+      }
+      over.push_back(std::move(it->second.stream));
+      journal_.end(it->first);
+      it = rows_.erase(it);
+    }
+    lock.unlock();
+    for (const auto& stream : over) stream->give_up();
+    lock.lock();
+  }
+}
+
+}  // namespace butterfly::server
