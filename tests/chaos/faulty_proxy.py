@@ -1,0 +1,125 @@
+"""A TCP proxy on loopback whose traffic can be made to fail: below TLS, so that nobody above it can tell it from a bad network."""
+import random
+import socket
+import threading
+import time
+
+MODES = ("pass", "blackhole", "blackhole_in", "blackhole_out", "trickle", "delay")
+
+
+class FaultyProxy:
+    """Listens on a port of its own and passes bytes to `target` ("host:port"), as `mode` says.
+
+    pass: as they come. blackhole: none, in both directions (_in: towards the target, _out: from it); connections stay open,
+    as behind a pulled cable. trickle: a byte at a time. delay: 50 ms late. cut() closes what is open; flip() changes one bit
+    of the next bytes that pass.
+    """
+
+    def __init__(self, target, seed=1):
+        host, port = target.rsplit(":", 1)
+        self.target = (host, int(port))
+        self.mode, self.flips, self.ended = "pass", 0, False
+        self.random = random.Random(seed)
+        self.lock = threading.Lock()
+        self.open = set()
+        self.listener = socket.socket()
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen(128)
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def retarget(self, target):
+        host, port = target.rsplit(":", 1)
+        self.target = (host, int(port))
+
+    def cut(self):
+        with self.lock:
+            pairs, self.open = list(self.open), set()
+        for pair in pairs:
+            for end in pair:
+                self._close(end)
+
+    def flip(self):
+        with self.lock:
+            self.flips += 1
+
+    def end(self):
+        self.ended = True
+        self._close(self.listener)
+        self.cut()
+
+    @staticmethod
+    def _close(end):
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        end.close()
+
+    def _accept(self):
+        while not self.ended:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        while self.mode.startswith("blackhole") and not self.ended:
+            time.sleep(0.02)  # nobody answers
+        try:
+            server = socket.create_connection(self.target, timeout=5)
+        except OSError:
+            return self._close(client)
+        pair = (client, server)
+        for end in pair:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self.lock:
+            self.open.add(pair)
+        threads = [threading.Thread(target=self._pump, args=(client, server, "in"), daemon=True),
+                   threading.Thread(target=self._pump, args=(server, client, "out"), daemon=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with self.lock:
+            self.open.discard(pair)
+        for end in pair:
+            self._close(end)
+
+    def _pump(self, source, sink, direction):
+        """Until one of the two is closed."""
+        source.settimeout(0.2)
+        while not self.ended:
+            if self.mode in ("blackhole", f"blackhole_{direction}"):
+                time.sleep(0.02)
+                continue
+            try:
+                data = source.recv(1 if self.mode == "trickle" else 65536)
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+            if not data:
+                break
+            with self.lock:
+                flip = self.flips > 0
+                self.flips -= flip
+            if flip:
+                bit = self.random.randrange(8 * len(data))
+                changed = bytearray(data)
+                changed[bit // 8] ^= 1 << bit % 8
+                data = bytes(changed)
+            if self.mode == "delay":
+                time.sleep(0.05)
+            if self.mode == "trickle":
+                time.sleep(0.002)
+            try:
+                sink.sendall(data)
+            except OSError:
+                break
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
