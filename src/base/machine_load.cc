@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-uint64_t number_in(const fs::path& file) {
+uint64_t sensor_number(const fs::path& file) {
   uint64_t value = 0;
   std::ifstream(file) >> value;
   return value;
@@ -58,11 +58,11 @@ MachineLoad MachineLoadSampler::sample() {
   all_ = all;
   load.process_bytes = process_bytes(root_);
   each_folder(root_ / "sys/class/thermal", "thermal_zone", [&](const fs::path& zone) {
-    const auto celsius = static_cast<double>(number_in(zone / "temp")) / 1000;
+    const auto celsius = static_cast<double>(sensor_number(zone / "temp")) / 1000;
     if (celsius < 200) load.celsius = std::max(load.celsius, celsius);  // some sensors say nonsense
   });
   each_folder(root_ / "sys/devices/system/cpu", "cpu", [&](const fs::path& cpu) {
-    load.throttles += number_in(cpu / "thermal_throttle/core_throttle_count");
+    load.throttles += sensor_number(cpu / "thermal_throttle/core_throttle_count");
   });
   return load;
 }

@@ -38,7 +38,7 @@ std::string piece_of(const cluster::EventStatus& event) {
 
 constexpr size_t kEventsAtOnce = 1000;
 
-std::string node_of(Exchange& exchange) {
+std::string asked_node(Exchange& exchange) {
   const Json body = body_of(exchange);
   std::string node = body.is_object() && body.contains("node") && body["node"].is_string()
                          ? body["node"].get<std::string>()
@@ -48,7 +48,7 @@ std::string node_of(Exchange& exchange) {
   return node;
 }
 
-void or_throw(const Status& status) {
+void throw_unless_ok(const Status& status) {
   if (!status.ok()) throw api_error_of(status.code(), status.text());
 }
 
@@ -99,8 +99,8 @@ void cluster_events(ServerContext& context, ExchangePtr exchange) {
 }
 
 void cluster_remove(ServerContext& context, ExchangePtr exchange) {
-  const std::string node = node_of(*exchange);
-  or_throw(cluster_of(context).remove_node(node));
+  const std::string node = asked_node(*exchange);
+  throw_unless_ok(cluster_of(context).remove_node(node));
   respond_json(*exchange, to_text({{"node", node}, {"state", "removed"}}));
 }
 
@@ -111,14 +111,14 @@ void cluster_token(ServerContext& context, ExchangePtr exchange) {
 }
 
 void cluster_drain(ServerContext& context, ExchangePtr exchange) {
-  const std::string node = node_of(*exchange);
-  or_throw(cluster_of(context).coordinator().drain_node(node));
+  const std::string node = asked_node(*exchange);
+  throw_unless_ok(cluster_of(context).coordinator().drain_node(node));
   respond_json(*exchange, to_text({{"node", node}, {"state", "draining"}}));
 }
 
 void cluster_resume(ServerContext& context, ExchangePtr exchange) {
-  const std::string node = node_of(*exchange);
-  or_throw(cluster_of(context).coordinator().resume_node(node));
+  const std::string node = asked_node(*exchange);
+  throw_unless_ok(cluster_of(context).coordinator().resume_node(node));
   respond_json(*exchange, to_text({{"node", node}, {"state", "resumed"}}));
 }
 

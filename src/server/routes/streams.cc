@@ -9,12 +9,12 @@ namespace butterfly::server {
 namespace {
 
 // "cmpl-…:12", as the ids of events are.
-struct Place {
+struct StreamPlace {
   std::string id;
   uint64_t after = 0;
 };
 
-Place place_of(const HttpRequest& request) {
+StreamPlace stream_place_of(const HttpRequest& request) {
   std::string text;
   if (const std::string* last = request.field("last-event-id")) {
     text = *last;
@@ -22,7 +22,7 @@ Place place_of(const HttpRequest& request) {
     if (!percent_decode(request.query.substr(kName.size()), text)) text.clear();
   }
   const size_t colon = text.rfind(':');
-  Place place{.id = text.substr(0, colon)};
+  StreamPlace place{.id = text.substr(0, colon)};
   const bool number =
       colon != std::string::npos &&
       std::from_chars(text.data() + colon + 1, text.data() + text.size(), place.after).ec == std::errc();
@@ -39,7 +39,7 @@ void resume_stream(ServerContext& context, ExchangePtr exchange) {
   if (context.streams == nullptr)
     throw ApiError(404, "invalid_request_error",
                    "this server keeps no streams: start it with --journal FILE");
-  const Place place = place_of(exchange->request());
+  const StreamPlace place = stream_place_of(exchange->request());
   uint64_t owner = 0;
   context.access.check_key(exchange->request(), &owner);
   const Status status = context.streams->attach(place.id, std::to_string(owner), exchange, place.after);

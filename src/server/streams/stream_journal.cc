@@ -18,22 +18,22 @@
 namespace butterfly::server {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using JournalJson = nlohmann::ordered_json;
 
 std::string line_of(const JournalEntry& entry) {
-  return json_text(Json{{"begin", entry.id},
-                        {"created", entry.created},
-                        {"path", entry.path},
-                        {"body", entry.body},
-                        {"prompt", entry.prompt},
-                        {"owner", entry.owner},
-                        {"program", entry.program}}) +
+  return json_text(JournalJson{{"begin", entry.id},
+                               {"created", entry.created},
+                               {"path", entry.path},
+                               {"body", entry.body},
+                               {"prompt", entry.prompt},
+                               {"owner", entry.owner},
+                               {"program", entry.program}}) +
          "\n";
 }
 
-std::string end_line_of(const std::string& id) { return json_text(Json{{"end", id}}) + "\n"; }
+std::string end_line_of(const std::string& id) { return json_text(JournalJson{{"end", id}}) + "\n"; }
 
-std::string text_at(const Json& json, const char* key) {
+std::string text_at(const JournalJson& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
@@ -42,7 +42,7 @@ std::vector<JournalEntry> read_left(const std::filesystem::path& path) {
   std::vector<JournalEntry> entries;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
-    const Json json = json_of_text_or_none<Json>(line);
+    const JournalJson json = json_of_text_or_none<JournalJson>(line);
     if (!json.is_object()) continue;  // torn by the end of the process
     if (const std::string ended = text_at(json, "end"); !ended.empty()) {
       std::erase_if(entries, [&](const JournalEntry& entry) { return entry.id == ended; });
@@ -56,7 +56,7 @@ std::vector<JournalEntry> read_left(const std::filesystem::path& path) {
     if (const auto created = json.find("created"); created != json.end() && created->is_number_integer())
       entry.created = created->get<int64_t>();
     if (const auto prompt = json.find("prompt"); prompt != json.end() && prompt->is_array())
-      for (const Json& token : *prompt)
+      for (const JournalJson& token : *prompt)
         if (token.is_number_integer()) entry.prompt.push_back(token.get<int32_t>());
     if (!entry.id.empty()) entries.push_back(std::move(entry));
   }
