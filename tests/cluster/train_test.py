@@ -1,24 +1,26 @@
 #!/usr/bin/env python3
 """Training on several processes of this machine, with real TLS: the model file of one machine, byte for byte.
 
-train_test.py PROGRAM WORK [--kills N] [--steps S] [--mnist FOLDER]
+train_test.py PROGRAM WORK [--kills N] [--steps S]
 
 Runs with 1, 2, 3 and 5 nodes; one with N workers killed in the middle of steps; one whose leader is killed and started
-again. Each model file has the SHA-256 of the run alone.
+again; one on a cluster of machines that joined, of which one ends and another comes. Each model file has the SHA-256 of the
+run alone.
 """
 import argparse
 import hashlib
+import json
 import os
 import random
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
-import sys
 import time
 
-from harness import Process, machine_env
+from harness import Process, machine_env, write_capabilities
 
 parser = argparse.ArgumentParser()
 parser.add_argument("program")
@@ -155,7 +157,44 @@ def leader_killed():
     print("leader killed: the same file")
 
 
+def joined_cluster():
+    """Machines that joined: they have neither data nor tokenizer. One ends in the middle, another one comes."""
+    capabilities = write_capabilities(options.program, f"{WORK}/capabilities.json")
+
+    def machine(name):
+        return machine_env(WORK, f"machine-{name}", capabilities)
+
+    def ask(*words):
+        result = subprocess.run([options.program, *words], env=machine("a"), capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    tokens = [ask("init", "--name", "a", "--address", "127.0.0.1", "--json")["token"]]
+    tokens += [ask("token", "new", "--address", address, "--json")["token"] for _ in range(2)]
+    run = Process(train("gpt.yml", "joined", "--cluster", "--nodes", "3", "--cluster-listen", address), machine("a"))
+    nodes = []
+    try:
+        for name, token in zip("bc", tokens):
+            nodes.append(Process([options.program, "join", address, "--token", token, "--name", name, "-t", "1"], machine(name)))
+        while run.process.poll() is None and steps_done("joined") < options.steps // 3:
+            time.sleep(0.01)
+        nodes[0].kill()
+        nodes.append(Process([options.program, "join", address, "--token", tokens[2], "--name", "d", "-t", "1"], machine("d")))
+        finish(run)
+    finally:
+        for node in nodes:
+            if node.process.poll() is None:
+                node.kill()
+    assert sha256("joined") == sha256("gpt"), run.text()
+    assert any("b is lost" in line for line in run.lines), run.text()
+    print("a cluster of machines that joined: the same file")
+
+
 prepare()
 same_for_all_counts()
 kills()
 leader_killed()
+joined_cluster()
