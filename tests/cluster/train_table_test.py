@@ -13,7 +13,6 @@ import json
 import math
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -71,9 +70,13 @@ def figures(out, what):
 run = Process(train("many", "--local-nodes", str(options.nodes)), ENV)
 run.process.wait(timeout=900)
 assert run.process.returncode == 0, run.text()
-rows = [line for line in run.lines if re.match(r"node-\d+ +\d+ ", line)]
-assert len(rows) == options.nodes and all(int(row.split()[1]) > 0 for row in rows), run.text()
-assert any("0 lost" in line for line in run.lines), run.text()
+with open(f"{WORK}/many/nodes.json") as text:
+    status = json.load(text)
+assert len(status["nodes"]) == options.nodes and all(node["micro_batches"] > 0 for node in status["nodes"]), status
+assert status["lost"] == 0 and status["nodes_that_differed"] == 0, status
+parameters = 4 * (10 * 20 + 20 + 20 * 10 + 10)
+print(f"bytes sent per step, all nodes: {sum(node['bytes_sent'] for node in status['nodes']) / options.steps:.0f}; gradients and weights alone "
+      f"are 2 (n - 1) x {parameters} = {2 * (options.nodes - 1) * parameters}")
 loss = [row["loss"] for row in metrics("many")]
 reached = next((step for step, value in enumerate(loss) if value <= 0.5), None)
 assert reached is not None, f"the loss is {loss[-1]} after {len(loss)} steps"

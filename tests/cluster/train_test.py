@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import socket
@@ -111,8 +110,9 @@ def same_for_all_counts():
             run = Process(train(config, f"{name}-{nodes}", "--local-nodes", str(nodes)), ENV)
             finish(run)
             assert sha256(f"{name}-{nodes}") == expected, f"{config} on {nodes} nodes:\n" + run.text()
-            took_part = [line for line in run.lines if re.match(r"node-\d+ +\d+ ", line)]
-            assert len(took_part) == nodes and all(int(line.split()[1]) > 0 for line in took_part), run.text()
+            status = json.loads(program("train", "status", "--json", "--output_dir", f"{WORK}/{name}-{nodes}").stdout)
+            assert len(status["nodes"]) == nodes and all(node["micro_batches"] > 0 for node in status["nodes"]), status
+            assert status["step"] == options.steps and status["nodes_that_differed"] == 0, status
             print(f"{config} on {nodes} nodes: {expected[:16]}")
 
 
@@ -157,6 +157,20 @@ def leader_killed():
     print("leader killed: the same file")
 
 
+def stands_still():
+    """A worker that is stopped keeps its links: the others go on without it, and it takes part again later."""
+    run = Process(train("gpt.yml", "still", "--local-nodes", "3", "--save_steps", "0"), ENV)
+    while run.process.poll() is None and steps_done("still") < 3:
+        time.sleep(0.01)
+    worker = children(run.pid)[0]
+    os.kill(worker, signal.SIGSTOP)
+    run.wait_for("is lost at step")
+    os.kill(worker, signal.SIGCONT)
+    finish(run)
+    assert sha256("still") == sha256("gpt"), run.text()
+    print("a worker stood still: the same file")
+
+
 def joined_cluster():
     """Machines that joined: they have neither data nor tokenizer. One ends in the middle, another one comes."""
     capabilities = write_capabilities(options.program, f"{WORK}/capabilities.json")
@@ -197,4 +211,5 @@ prepare()
 same_for_all_counts()
 kills()
 leader_killed()
+stands_still()
 joined_cluster()

@@ -7,8 +7,10 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/console/exit_code.h"
@@ -26,8 +28,40 @@ namespace {
 struct TrainCommand {
   std::string config;
   std::map<std::string, std::optional<std::string>> values;  // by key, where a flag was given
-  bool dry_run = false;
+  bool dry_run = false, json = false, watch = false;
   TrainNodes nodes;
+};
+
+// `train status`: how a run on several nodes stands, from what its leader writes into its output folder.
+int show_status(const TrainCommand& command) {
+  train::TrainConfig config;
+  if (const auto& given = command.values.at("output_dir")) config.output_dir = *given;
+  const std::filesystem::path path = std::filesystem::path(config.output_dir) / kTrainNodesFile;
+  for (;;) {
+    const std::string text = read_text_file(path);
+    fmt::print("{}", command.json ? text : training_report_text(text));
+    std::fflush(stdout);
+    if (!command.watch || interrupted()) return kExitOk;
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+}
+
+// Written whole, about once a second: whoever looks finds the last one.
+class NodesFile {
+ public:
+  explicit NodesFile(const std::filesystem::path& folder) : path_(folder / kTrainNodesFile) {}
+  void write(const std::string& text) {
+    written_at_ = std::chrono::steady_clock::now();
+    const std::filesystem::path fresh = path_.string() + ".new";
+    std::ofstream(fresh, std::ios::binary) << text << "\n";
+    std::error_code ignored;  // a full disk, say: nothing depends on it
+    std::filesystem::rename(fresh, path_, ignored);
+  }
+  bool due() const { return std::chrono::steady_clock::now() - written_at_ >= std::chrono::seconds(1); }
+
+ private:
+  const std::filesystem::path path_;
+  std::chrono::steady_clock::time_point written_at_;
 };
 
 train::TrainConfig config_of(const TrainCommand& command) {
@@ -115,16 +149,23 @@ int train_model(const TrainCommand& command) {
   announce_interrupt("\nstopping after this step; Ctrl-C again ends at once, without saving\n");
   const std::unique_ptr<runtime::TrainingLeader> leader = cluster == nullptr ? nullptr : cluster->lead(run);
   train::RunResult result;
+  NodesFile nodes(config.output_dir);
   {
     LiveLine line;
     result = run.run(
         [&](const train::RunProgress& progress) {
           line.show(progress);
+          if (leader != nullptr && nodes.due())
+            nodes.write(training_report_json(leader->report(), run.steps()));
           return !interrupted();
         },
         leader.get());
   }
-  if (leader != nullptr) fmt::print(stderr, "{}", training_report_text(leader->report()));
+  if (leader != nullptr) {
+    const std::string text = training_report_json(leader->report(), run.steps());
+    nodes.write(text);
+    fmt::print(stderr, "{}", training_report_text(text));
+  }
   announce_interrupt(nullptr);
   if (!result.finished) {
     fmt::print(stderr, "stopped at step {}, saved in {}; the same command goes on from there\n", result.step,
@@ -139,7 +180,10 @@ int train_model(const TrainCommand& command) {
 
 CommandBody setup_train(CLI::App& app) {
   auto command = std::make_shared<TrainCommand>();
-  add_option(app, "CONFIG", command->config, "YAML file; keys as in axolotl and TRL").type_name("FILE");
+  add_option(app, "CONFIG", command->config,
+             "YAML file; keys as in axolotl and TRL. 'status': how a run on several nodes stands, by its "
+             "--output_dir")
+      .type_name("FILE");
   add_flag(app, "--dry-run", command->dry_run, "Only say what would be done: data, steps, memory");
   add_option(app, "--local-nodes", command->nodes.local,
              "Train on so many processes of this machine, this one included; the result is the same")
@@ -161,7 +205,9 @@ CommandBody setup_train(CLI::App& app) {
   set_footer(app,
              "Ctrl-C (or SIGTERM) saves a checkpoint and ends. Started again with the same output_dir, a run "
              "goes on from its newest checkpoint and ends with the same bytes, on however many nodes.");
-  return [command] { return train_model(*command); };
+  add_flag(app, "--json", command->json, "With status: JSON for programs");
+  add_flag(app, "--watch", command->watch, "With status: again every second");
+  return [command] { return command->config == "status" ? show_status(*command) : train_model(*command); };
 }
 
 }  // namespace butterfly::cli

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/units.h"
 #include "cli/console/version.h"
 #include "cli/nodes/cluster_serve.h"
@@ -13,6 +15,8 @@
 
 namespace butterfly::cli {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 // A worker that ends costs the others a step's work: it may come back as often as it likes.
 constexpr runtime::RestartLimits kRestarts{
@@ -58,21 +62,67 @@ std::unique_ptr<runtime::TrainingLeader> TrainCluster::lead(train::TrainRun& run
       .say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); }});
 }
 
-std::string training_report_text(const runtime::TrainingReport& report) {
-  std::string text;
-  size_t width = 4;
-  for (const auto& member : report.members) width = std::max(width, member.name.size());
-  text += fmt::format("{:<{}}  {:>13}  {:>14}  {:>9}  {:>9}\n", "NODE", width, "MICRO-BATCHES",
-                      "WHILE COMPUTING", "SENT", "RECEIVED");
-  for (const auto& member : report.members)
-    text +=
-        fmt::format("{:<{}}  {:>13}  {:>13.1f}/s  {:>9}  {:>9}\n", member.name, width, member.leaves,
-                    member.times.compute > 0 ? static_cast<double>(member.leaves) / member.times.compute : 0,
-                    format_bytes(member.bytes_sent), format_bytes(member.bytes_received));
+std::string training_report_json(const runtime::TrainingReport& report, uint64_t steps) {
   const auto& c = report.counters;
-  text += fmt::format("{} joined, {} lost, {} steps dealt again, {} computed again from a snapshot\n",
-                      c.joined, c.lost, c.steps_redone, c.steps_rolled_back);
-  return text;
+  Json json{{"step", report.step},
+            {"steps", steps},
+            {"epochs", c.epochs},
+            {"joined", c.joined},
+            {"lost", c.lost},
+            {"steps_dealt_again", c.steps_redone},
+            {"steps_computed_again", c.steps_rolled_back},
+            {"nodes_that_differed", c.differing},
+            {"nodes", Json::array()}};
+  for (const auto& member : report.members)
+    json["nodes"].push_back({{"name", member.name},
+                             {"number", member.id},
+                             {"here", member.here},
+                             {"micro_batches", member.leaves},
+                             {"micro_batches_per_s", member.speed},
+                             {"blocks", member.shard_end - member.shard_begin},
+                             {"seconds",
+                              {{"compute", member.times.compute},
+                               {"send", member.times.send},
+                               {"reduce", member.times.reduce},
+                               {"update", member.times.update},
+                               {"wait", member.times.wait}}},
+                             {"bytes_sent", member.bytes_sent},
+                             {"bytes_received", member.bytes_received}});
+  return json_text(json);
+}
+
+std::string training_report_text(std::string_view text) {
+  const Json json = json_of_text_or_none<Json>(text);
+  try {
+    size_t width = 4;
+    for (const Json& node : json.at("nodes"))
+      width = std::max(width, node.at("name").get<std::string>().size());
+    std::string lines =
+        fmt::format("{:<{}}  {:>13}  {:>9}  {:>6}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}\n", "NODE",
+                    width, "MICRO-BATCHES", "PER S", "BLOCKS", "COMPUTE", "SEND", "REDUCE", "UPDATE", "WAIT",
+                    "SENT", "RECEIVED");
+    for (const Json& node : json.at("nodes")) {
+      const Json& seconds = node.at("seconds");
+      lines += fmt::format(
+          "{:<{}}  {:>13}  {:>9.1f}  {:>6}  {:>8.2f}s  {:>8.2f}s  {:>8.2f}s  {:>8.2f}s  {:>8.2f}s  {:>9}  "
+          "{:>9}{}\n",
+          node.at("name").get<std::string>(), width, node.at("micro_batches").get<uint64_t>(),
+          node.at("micro_batches_per_s").get<double>(), node.at("blocks").get<uint64_t>(),
+          seconds.at("compute").get<double>(), seconds.at("send").get<double>(),
+          seconds.at("reduce").get<double>(), seconds.at("update").get<double>(),
+          seconds.at("wait").get<double>(), format_bytes(node.at("bytes_sent").get<uint64_t>()),
+          format_bytes(node.at("bytes_received").get<uint64_t>()),
+          node.at("here").get<bool>() ? "" : "  lost");
+    }
+    return lines +
+           fmt::format(
+               "step {} of {}; {} joined, {} lost, {} steps dealt again, {} computed again from a snapshot\n",
+               json.at("step").get<uint64_t>(), json.at("steps").get<uint64_t>(),
+               json.at("joined").get<uint64_t>(), json.at("lost").get<uint64_t>(),
+               json.at("steps_dealt_again").get<uint64_t>(), json.at("steps_computed_again").get<uint64_t>());
+  } catch (const nlohmann::json::exception& error) {
+    fail(Errc::kCorrupt, "{}: {}", kTrainNodesFile, error.what());
+  }
 }
 
 }  // namespace butterfly::cli

@@ -1,8 +1,10 @@
 // `train` on several nodes: of the machines that joined, or of processes of this one.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/compute.h"
 #include "runtime/nodes/cluster_start.h"
@@ -37,7 +39,12 @@ class TrainCluster {
   std::shared_ptr<runtime::ClusterHost> host_;
 };
 
-// Lines for people: who did how much, and what was sent.
-std::string training_report_text(const runtime::TrainingReport& report);
+// Who did how much, where its time went, and what was sent; for programs, one line, and for people.
+std::string training_report_json(const runtime::TrainingReport& report, uint64_t steps);
+// Of what training_report_json() wrote. Throws Error kCorrupt.
+std::string training_report_text(std::string_view json);
+
+// In the output folder of a run on several nodes.
+inline constexpr const char* kTrainNodesFile = "nodes.json";
 
 }  // namespace butterfly::cli

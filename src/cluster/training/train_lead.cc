@@ -28,6 +28,19 @@ double TrainLead::speed(TrainMemberId member) const {
   return found == members_.end() ? 0 : found->second.speed;
 }
 
+std::vector<TrainMemberId> TrainLead::waiting_for() const {
+  std::vector<TrainMemberId> missing;
+  for (const auto& [id, member] : members_) {
+    const bool owner = is_owner(id);
+    const bool waits = (phase_ == Phase::kForming && !member.ready) ||
+                       (phase_ == Phase::kStepping && (!member.leaves_done || (owner && !member.prepared))) ||
+                       (phase_ == Phase::kCommitting && owner) ||
+                       (phase_ == Phase::kGathering && !member.reported);
+    if (id != kTrainLeader && waits) missing.push_back(id);
+  }
+  return missing;
+}
+
 TrainLead::Member* TrainLead::current(TrainMemberId id, Epoch epoch, uint64_t step, Phase phase) {
   const auto found = members_.find(id);
   if (found != members_.end() && epoch == plan_.epoch && step == step_ && phase == phase_)
@@ -57,7 +70,9 @@ void TrainLead::lose(TrainMemberId id) {
     if (phase_ == Phase::kStepping) ++counters_.steps_redone;
     begin_epoch(phase_ == Phase::kForming && from_ != From::kHere ? From::kSnapshot : From::kHere);
   }
-  // Between steps and while a decided one is finished, the others go on as they are.
+  // Between steps and while a decided one is finished, the others go on as they are; before the next one they
+  // are told who is left.
+  plan_is_old_ = phase_ != Phase::kForming;
   go_on();
 }
 
@@ -129,6 +144,8 @@ void TrainLead::go_on() {
   const bool due = step_ - snapshot_step_ >= config_.snapshot_every || (state_wanted_ && step_ == target_);
   if (!joining_.empty() && here) {
     begin_epoch(From::kState);
+  } else if (plan_is_old_ && (step_ < target_ || due)) {
+    begin_epoch(From::kHere);
   } else if (!joining_.empty() || due) {
     gather();
   } else if (step_ < target_) {
@@ -181,6 +198,7 @@ void TrainLead::begin_epoch(From from) {
   plan_ = std::move(plan);
   action.plan = plan_;
   from_ = from;
+  plan_is_old_ = false;
   phase_ = Phase::kForming;
   actions_.push_back(std::move(action));
 }

@@ -111,6 +111,8 @@ class TrainLead {
   Epoch epoch() const { return plan_.epoch; }
   const TrainPlan& plan() const { return plan_; }
   uint64_t snapshot_step() const { return snapshot_step_; }
+  // Other members without whose report this phase does not end.
+  std::vector<TrainMemberId> waiting_for() const;
   const TrainLeadCounters& counters() const { return counters_; }
   size_t size() const { return members_.size(); }  // those that take part now, the leader among them
   double speed(TrainMemberId member) const;        // micro-batches per second; 0: not known yet
@@ -144,6 +146,7 @@ class TrainLead {
   uint64_t step_, target_, snapshot_step_;
   size_t leaves_ = 1;
   bool state_wanted_ = false;
+  bool plan_is_old_ = false;  // it names a member that was lost since
   TrainPlan plan_;
   std::vector<DealtLeaves> deal_;
   std::map<TrainMemberId, Member> members_;  // take part

@@ -76,6 +76,19 @@ TEST_F(TrainLeadTest, AStepCountsOnceEverythingIsThere) {
   EXPECT_EQ(lead.step(), 6u);
 }
 
+TEST_F(TrainLeadTest, KnowsWhomItWaitsFor) {
+  using Ids = std::vector<TrainMemberId>;
+  form();
+  lead.join({.id = 1, .node = {}, .address = {}}, 1);
+  EXPECT_EQ(lead.waiting_for(), Ids{1});
+  form();
+  EXPECT_EQ(lead.waiting_for(), Ids{});
+  lead.run_until(6, 4);
+  EXPECT_EQ(lead.waiting_for(), Ids{1});
+  lead.leaves_done(1, lead.epoch(), 5, 1);
+  EXPECT_EQ(lead.waiting_for(), Ids{});
+}
+
 TEST_F(TrainLeadTest, FasterMembersGetMore) {
   const DealStep step = begin_step(8);
   lead.leaves_done(0, step.epoch, 5, 1);
@@ -110,6 +123,9 @@ TEST_F(TrainLeadTest, AfterTheDecisionTheStepIsFinishedWithoutIt) {
   lead.complete(step.epoch, 6);
   EXPECT_EQ(lead.step(), 6u);
   EXPECT_EQ(lead.counters().rollbacks, 0u);
+  // Before the next one begins, those who are left are told.
+  lead.run_until(7, 4);
+  EXPECT_EQ(take<BeginEpoch>().plan.members.size(), 1u);
 }
 
 TEST_F(TrainLeadTest, JoinsWaitForTheEndOfTheStepAndASnapshot) {

@@ -101,7 +101,7 @@ struct LeavesDone {
   };
   std::vector<Leaf> leaves = {};                // of its range, in order
   TrainTimes times = {};                        // compute: of these leaves; the others: since the step before
-  uint64_t bytes_sent = 0, bytes_received = 0;  // since the job began
+  uint64_t bytes_sent = 0, bytes_received = 0;  // over the links it has now
 };
 struct StepPrepared {
   static constexpr uint8_t kType = 4;

@@ -17,9 +17,11 @@ namespace butterfly::runtime {
 namespace {
 
 constexpr Duration kWatchEvery = std::chrono::milliseconds(100);
-constexpr Duration kAgreeMax = std::chrono::seconds(120);  // until a node has built its network
-constexpr Duration kCallAgain = std::chrono::seconds(1);   // after nobody answered,
-constexpr Duration kAskAgain = std::chrono::seconds(30);   // or after it said no
+constexpr Duration kAgreeMax = std::chrono::seconds(120);   // until a node has built its network
+constexpr Duration kCallAgain = std::chrono::seconds(1);    // after nobody answered,
+constexpr Duration kAskAgain = std::chrono::seconds(30);    // or after it said no
+constexpr Duration kSilenceMax = std::chrono::seconds(60);  // or ten steps, if they take longer
+constexpr Duration kHoldBack = std::chrono::seconds(60);    // who failed is not asked sooner
 constexpr size_t kModelPart = size_t{64} << 20;
 
 // What members need of the config: nothing that names files.
@@ -202,7 +204,7 @@ void TrainingLeader::joined(cluster::TrainPlan::Member row, std::shared_ptr<Trai
   act();
 }
 
-void TrainingLeader::lost(cluster::TrainMemberId id, const std::string& why) {
+void TrainingLeader::lost(cluster::TrainMemberId id, const std::string& why, Duration hold) {
   std::string name;
   {
     const std::lock_guard lock(mutex_);
@@ -211,6 +213,7 @@ void TrainingLeader::lost(cluster::TrainMemberId id, const std::string& why) {
     found->second.link->close();
     name = found->second.row.node.name;
     by_key_.erase(found->second.row.node.key);
+    not_before_[found->second.row.node.key] = system_now() + hold;
     ended_.push_back(std::move(found->second.reader));
     remotes_.erase(found);
   }
@@ -273,8 +276,21 @@ std::shared_ptr<TrainLink> TrainingLeader::link_of(cluster::TrainMemberId id) {
 
 // ---- Steps ----
 
+// Whether members live is known from their beats; that one lives and does nothing shows here, when nothing at
+// all has happened for long.
 void TrainingLeader::pump() {
-  while (!lead_.idle()) runner_->run_one(std::chrono::seconds(1));
+  TimePoint happened = system_now();
+  while (!lead_.idle()) {
+    if (runner_->run_one(std::chrono::seconds(1))) {
+      happened = system_now();
+      continue;
+    }
+    const double limit = std::max(seconds_of(kSilenceMax), 10 * longest_step_);
+    if (seconds_of(system_now() - happened) < limit) continue;
+    happened = system_now();
+    for (const cluster::TrainMemberId id : lead_.waiting_for())
+      lost(id, fmt::format("it has reported nothing for {:.0f} s", limit), kHoldBack);
+  }
 }
 
 void TrainingLeader::wait_for_nodes() {
@@ -295,10 +311,11 @@ train::StepReport TrainingLeader::step(std::span<const train::MicroBatch> batche
   current_ = batches;
   const train::StepShape shape = train::step_shape(batches);
   const double lr = trainer_.rate();
-  if (batches.size() < lead_.size() && current_step_ == run_.step())
-    log_debug(
-        "training: {} micro-batches for {} nodes: some have none; gradient_accumulation_steps gives more",
-        batches.size(), lead_.size());
+  if (batches.size() < lead_.size() && !std::exchange(few_said_, true))
+    say(
+        fmt::format("{} micro-batches in a step for {} nodes: some have nothing to compute; "
+                    "gradient_accumulation_steps gives more",
+                    batches.size(), lead_.size()));
   lead_.run_until(current_step_ + 1, batches.size());
   act();
   pump();
@@ -306,6 +323,7 @@ train::StepReport TrainingLeader::step(std::span<const train::MicroBatch> batche
   report.grad_norm = norm_;
   report.lr = lr;
   report.seconds = seconds_of(system_now() - start);
+  longest_step_ = std::max(longest_step_, report.seconds);
   report.utilisation = compute_seconds_ / (report.seconds * static_cast<double>(lead_.size()));
   return report;
 }
@@ -339,6 +357,8 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
       const double compute = figures.times.compute + done->times.compute;
       figures.times = done->times;
       figures.times.compute = compute;
+      figures.bytes_sent = done->bytes_sent;
+      figures.bytes_received = done->bytes_received;
     }
     lead_.leaves_done(from, done->epoch, done->step, done->times.compute);
   } else if (const auto* prepared = std::get_if<cluster::StepPrepared>(&report)) {
@@ -354,7 +374,7 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
   } else if (const auto* state = std::get_if<cluster::TrainStateReport>(&report)) {
     lead_.state_report(from, state->epoch, state->step, state->hash);
   } else if (const auto* failed = std::get_if<cluster::TrainingFailed>(&report)) {
-    lost(from, failed->why);
+    lost(from, failed->why, kHoldBack);
     return;
   }
   act();
@@ -521,19 +541,23 @@ void TrainingLeader::perform(const cluster::DropMember& action) {
 
 TrainingReport TrainingLeader::report() const {
   TrainingReport report;
-  report.steps = lead_.step();
+  report.step = lead_.step();
   report.counters = lead_.counters();
   report.plan = lead_.plan();
   const std::lock_guard lock(mutex_);
   for (const auto& [id, figures] : figures_) {
     TrainMemberReport row = figures;
     row.speed = lead_.speed(id);
-    const auto remote = remotes_.find(id);
-    if (remote != remotes_.end()) {
-      const cluster::LinkCounters counters = remote->second.link->counters();
-      row.bytes_sent = counters.bytes_received;  // the link's other end is this one
-      row.bytes_received = counters.bytes_sent;
+    row.here = id == cluster::kTrainLeader || remotes_.contains(id);
+    if (const cluster::OwnedShard* shard = report.plan.shard_of(id)) {
+      row.shard_begin = shard->begin;
+      row.shard_end = shard->end;
     }
+    if (id == cluster::kTrainLeader)
+      for (const auto& [other, remote] : remotes_) {
+        row.bytes_sent += remote.link->counters().bytes_sent;
+        row.bytes_received += remote.link->counters().bytes_received;
+      }
     report.members.push_back(std::move(row));
   }
   return report;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cluster/training/train_lead.h"
@@ -24,11 +25,13 @@ struct TrainMemberReport {
   uint64_t leaves = 0;  // micro-batches in all, of steps that count and of those that were done again
   double speed = 0;     // micro-batches per second while it computes
   cluster::TrainTimes times = {};
-  uint64_t bytes_sent = 0, bytes_received = 0;  // over the link to the leader, as the leader sees it
+  uint64_t bytes_sent = 0, bytes_received = 0;  // over the links it has now
+  uint32_t shard_begin = 0, shard_end = 0;      // norm blocks that it owns
+  bool here = true;                             // false: it was lost
 };
 
 struct TrainingReport {
-  uint64_t steps = 0;
+  uint64_t step = 0;
   cluster::TrainLeadCounters counters;
   std::vector<TrainMemberReport> members;
   cluster::TrainPlan plan;
@@ -81,7 +84,8 @@ class TrainingLeader final : public train::StepDriver {
   void wait_for_nodes();
   void pump();
   void joined(cluster::TrainPlan::Member row, std::shared_ptr<TrainLink> link);
-  void lost(cluster::TrainMemberId id, const std::string& why);
+  // `hold`: until it is asked again.
+  void lost(cluster::TrainMemberId id, const std::string& why, Duration hold = {});
   void handle(cluster::TrainMemberId from, const cluster::ToTrainLead& report);
   void act();
   void perform(const cluster::BeginEpoch& action);
@@ -111,7 +115,7 @@ class TrainingLeader final : public train::StepDriver {
 
   cluster::TrainLead lead_;
   std::unique_ptr<MemberRunner> runner_;
-  bool begun_ = false;
+  bool begun_ = false, few_said_ = false;
   Snapshot snapshot_;
   std::map<cluster::TrainMemberId, std::vector<std::byte>> gathered_;  // moments of owners, as they were sent
   // Of the step that is asked for.
@@ -124,6 +128,7 @@ class TrainingLeader final : public train::StepDriver {
   std::map<cluster::TrainMemberId, std::vector<float>> squares_;
   double norm_ = 0;
   double compute_seconds_ = 0;  // of all members in this step
+  double longest_step_ = 0;     // seconds
 
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;

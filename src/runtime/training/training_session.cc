@@ -18,6 +18,8 @@ constexpr Duration kSessionLook = std::chrono::milliseconds(200);
 // A link between members that ended while neither of them was lost: the leader is told after this, for it
 // knows of dead ones by itself, and earlier.
 constexpr Duration kBrokenMax = std::chrono::seconds(5);
+// For links to all other members; who is called waits longer than who calls, so that one of a pair gives up.
+constexpr Duration kLinkMax = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -68,7 +70,7 @@ std::string TrainingSession::run() {
       runner_ = std::make_unique<MemberRunner>(MemberRunner::Options{
           .id = options_.start.you,
           .trainer = member_.trainer.get(),
-          .report = [this](const cluster::ToTrainLead& report) { (void)options_.leader->send(report); },
+          .report = [this](const cluster::ToTrainLead& report) { send_report(report); },
           .send_values = [this](auto to, auto epoch, auto step, const auto& head,
                                 ConstPieces pieces) { send_values(to, epoch, step, head, pieces); },
           .on_complete = nullptr});
@@ -201,15 +203,24 @@ void TrainingSession::on_plan(const cluster::TrainPlan& plan) {
 
 // Of two members the one with the larger number calls.
 void TrainingSession::keep_linked() {
-  cluster::Epoch told = 0;
+  cluster::Epoch told = 0, seen = 0;
+  TimePoint since = system_now();
   std::unique_lock lock(mutex_);
   while (!ending_) {
     const cluster::TrainPlan plan = plan_;
+    if (plan.epoch != seen) {
+      seen = plan.epoch;
+      since = system_now();
+    }
     bool all = true;
+    std::string missing;
+    bool calls = false, added = false;
     for (const cluster::TrainPlan::Member& member : plan.members) {
       if (ending_ || !needs_link(plan, member.id) || peers_.contains(member.id)) continue;
       all = false;
+      missing = fmt::format("{} at {}", member.node.name, member.address);
       if (member.id > options_.start.you || broken_at_) continue;
+      calls = true;
       lock.unlock();
       auto opened = options_.connect(member.address, member.node.key);
       std::shared_ptr<TrainLink> link;
@@ -224,8 +235,9 @@ void TrainingSession::keep_linked() {
       if (link == nullptr || ending_ || plan_.find(member.id) == nullptr) continue;
       peers_[member.id] = link;
       readers_.emplace_back([this, id = member.id, link] { read_peer(id, link); });
+      added = true;
     }
-    if (plan.epoch != plan_.epoch) continue;
+    if (added || plan.epoch != plan_.epoch) continue;
     if (all && plan.epoch != told && plan.epoch != 0) {
       told = plan.epoch;
       lock.unlock();
@@ -236,6 +248,11 @@ void TrainingSession::keep_linked() {
     if (broken_at_ && system_now() - *broken_at_ > kBrokenMax) {
       lock.unlock();
       fail("a link to another member ended, and nobody was lost");
+      return;
+    }
+    if (!all && told != plan.epoch && system_now() - since > (calls ? 1 : 2) * kLinkMax) {
+      lock.unlock();
+      fail(fmt::format("no link to {}", missing));
       return;
     }
     changed_.wait_for(lock, kSessionLook);
@@ -283,6 +300,20 @@ void TrainingSession::read_peer(cluster::TrainMemberId from, const std::shared_p
   peers_.erase(found);
   broken_at_ = system_now();
   changed_.notify_all();
+}
+
+void TrainingSession::send_report(const cluster::ToTrainLead& report) {
+  cluster::ToTrainLead message = report;
+  if (auto* done = std::get_if<cluster::LeavesDone>(&message)) {
+    const auto add = [&](const cluster::LinkCounters& counters) {
+      done->bytes_sent += counters.bytes_sent;
+      done->bytes_received += counters.bytes_received;
+    };
+    add(options_.leader->counters());
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, link] : peers_) add(link->counters());
+  }
+  (void)options_.leader->send(message);
 }
 
 void TrainingSession::send_values(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,

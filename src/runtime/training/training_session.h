@@ -48,6 +48,7 @@ class TrainingSession {
   void read_peer(cluster::TrainMemberId from, const std::shared_ptr<TrainLink>& link);
   void send_values(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
                    const cluster::ValuesHead& head, ConstPieces pieces);
+  void send_report(const cluster::ToTrainLead& report);
   void fail(const std::string& why);
 
   const Options options_;
