@@ -98,6 +98,7 @@ test("the picture follows the chain", () => {
   assert.deepEqual(orderedNodes(kStatus).map((n) => n.name), ["b", "a", "c", "d"]);
   assert.equal(jobsOf(kStatus)[0].words, "why");
   assert.equal(jobsOf({ model: "old", stages: [] })[0].job, 1);
+  assert.deepEqual(jobsOf({ jobs: [] }), [], "a cluster may have nothing to do");
   const [part] = partsOf(kStatus, kStatus.nodes[0], units.layers);
   assert.equal(part.text, "layers 1–3, output, 25 % of each");
   assert.equal(part.ifLost.words, "gone");

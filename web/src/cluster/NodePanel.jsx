@@ -15,6 +15,7 @@ export function NodePanel({ status, node, onClose }) {
     ["Address", node.address],
     ["Program", node.version],
     ["Clock", Math.abs(node.clock_ahead_s) > 0.05 ? `${seconds(Math.abs(node.clock_ahead_s))} ${node.clock_ahead_s > 0 ? "ahead" : "behind"}` : null],
+    ["Drain", node.drain ? node.drain.state + (node.drain.why_not ? `: ${node.drain.why_not}` : "") : null],
     ["Held back", node.held_s > 0 ? `left out of plans for ${seconds(node.held_s)}` : null],
     ["Last failure", node.last_failure],
   ].filter(([, text]) => text);

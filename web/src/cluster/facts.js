@@ -2,7 +2,7 @@
 
 // Jobs with what older servers have at the top only.
 export function jobsOf(status) {
-  if (!status.jobs?.length) return [{ ...status, job: 1 }];
+  if (!Array.isArray(status.jobs)) return [{ ...status, job: 1 }];
   return status.jobs.map((job, i) => ({ ...job, words: job.words ?? (i === 0 ? status.words : "") }));
 }
 
