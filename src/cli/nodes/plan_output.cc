@@ -156,7 +156,7 @@ Json json_of(const Problem& problem, const PlannedChain& p) {
                               {"seconds", s.seconds},
                               {"compute_s", s.compute_s},
                               {"memory_s", s.memory_s},
-                              {"gather_s", s.gather_s},
+                              {"exchange_s", s.exchange_s},
                               {"prefill_s", s.prefill_s},
                               {"hop_in_s", s.hop_in.message_s},
                               {"weight_bytes", s.weight_bytes},

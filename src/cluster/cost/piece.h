@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cluster/cost/group.h"
+
 namespace butterfly::cluster {
 
 // Work of one step over one piece. A multiply-add is two flops: a product of [m, k] with [n, k] is 2 m n k,
@@ -50,13 +52,26 @@ struct Piece {
   double decode_out_bytes = 0;  // handed to the next piece, or back to the coordinator by the last
   double prefill_out_bytes = 0;
 
-  // When a group of nodes shares the piece: how often its members exchange their parts in a step, and the
-  // bytes that each sends to each other one in all of these together.
-  double gathers = 0;
+  // When a group of nodes shares the piece. Products that are summed over the members: how many a step has,
+  // and the bytes of all those sums; each member sends every other one the sum of each whole subtree that it
+  // owns.
+  double exchanges = 0;
+  double decode_sum_bytes = 0;
+  double prefill_sum_bytes = 0;
+  // Outputs that everybody needs: each member sends its share of them to every other one.
+  double decode_spread_bytes = 0;
+  double prefill_spread_bytes = 0;
+  // Outputs that stand together in the end: each member hands its share of them to the first one.
   double decode_gather_bytes = 0;
   double prefill_gather_bytes = 0;
 
   uint64_t memory_bytes() const { return weight_bytes + kv_bytes; }
+  Exchanged decode_exchanged() const {
+    return {exchanges, decode_sum_bytes, decode_spread_bytes, decode_gather_bytes};
+  }
+  Exchanged prefill_exchanged() const {
+    return {exchanges, prefill_sum_bytes, prefill_spread_bytes, prefill_gather_bytes};
+  }
 };
 
 // The chain, and what enters it.
@@ -65,6 +80,9 @@ struct PieceList {
   std::vector<Piece> pieces;
   double decode_in_bytes = 0;  // coordinator to first piece: token ids
   double prefill_in_bytes = 0;
+  // Equal parts that every piece can be cut into, a power of two: members of a group have whole ones. 1:
+  // pieces are not shared.
+  size_t share_units = 8;
   // For what the figures above hold.
   size_t batch = 1;    // streams in one step
   size_t streams = 1;  // that the cache has room for

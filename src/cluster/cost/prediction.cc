@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -10,6 +11,23 @@
 
 namespace butterfly::cluster {
 namespace {
+
+// Members of a group have whole units, at least one each, and together all of them.
+void check_shares(const Problem& problem, const Stage& stage) {
+  const auto units = static_cast<double>(problem.list().share_units);
+  if (stage.shares.size() != stage.nodes.size())
+    fail(Errc::kInvalidArgument, "stage [{}, {}) has {} nodes and {} shares", stage.begin, stage.end,
+         stage.nodes.size(), stage.shares.size());
+  double sum = 0;
+  for (double share : stage.shares) {
+    sum += share;
+    if (!(share * units >= 1 - 1e-9) || std::abs(share * units - std::round(share * units)) > 1e-9)
+      fail(Errc::kInvalidArgument, "stage [{}, {}): a share of {}, expected whole parts of 1/{}", stage.begin,
+           stage.end, share, problem.list().share_units);
+  }
+  if (std::abs(sum - 1) > 1e-9)
+    fail(Errc::kInvalidArgument, "stage [{}, {}): shares sum to {}, expected 1", stage.begin, stage.end, sum);
+}
 
 void check_plan(const Problem& problem, const Plan& plan) {
   std::vector<bool> used(problem.nodes());
@@ -21,6 +39,10 @@ void check_plan(const Problem& problem, const Plan& plan) {
     next = stage.end;
     if (stage.nodes.empty())
       fail(Errc::kInvalidArgument, "stage [{}, {}) has no node", stage.begin, stage.end);
+    if (stage.nodes.size() > 1 && !stage.shares.empty()) check_shares(problem, stage);
+    if (stage.end < problem.pieces() && problem.has_last_node(stage.nodes))
+      fail(Errc::kInvalidArgument, "stage [{}, {}) uses {}, which only the last stage may", stage.begin,
+           stage.end, problem.cluster().nodes[*problem.options().last_node].name);
     for (size_t node : stage.nodes) {
       if (node >= problem.nodes())
         fail(Errc::kInvalidArgument, "node {}: the cluster has {}", node, problem.nodes());
@@ -37,40 +59,52 @@ void check_plan(const Problem& problem, const Plan& plan) {
 // A node's own unit, or a group's, which is kept in `made`.
 const Unit& unit_of(const Problem& problem, const Stage& stage, Unit& made) {
   if (stage.nodes.size() == 1) return problem.units()[stage.nodes[0]];
-  return made = problem.unit_of(stage.nodes);
+  return made = problem.unit_of(stage);
+}
+
+// What the members of a group send each other in a step.
+double bytes_between(const PieceList& list, const Piece& piece, const Unit& unit) {
+  const auto others = static_cast<double>(unit.nodes.size()) - 1;
+  double subtrees = 0;
+  size_t begin = 0;
+  for (double share : unit.shares) {
+    const auto units = static_cast<size_t>(std::lround(share * static_cast<double>(list.share_units)));
+    subtrees += static_cast<double>(subtree_count(begin, begin + units));
+    begin += units;
+  }
+  return (piece.decode_sum_bytes * subtrees + piece.decode_spread_bytes) * others +
+         piece.decode_gather_bytes * (1 - unit.shares[0]);
 }
 
 StagePrediction predict_stage(const Problem& problem, const Stage& stage, const Unit& unit) {
   StagePrediction out;
   out.seconds = unit.seconds(stage.begin, stage.end);
-  double alone = 0;
   for (size_t i = stage.begin; i < stage.end; ++i) {
     const Piece& piece = problem.list().pieces[i];
     double longest = 0;
     PieceTime slowest;
-    for (size_t m = 0; m < stage.nodes.size(); ++m) {
-      const NodeSpec& node = problem.cluster().nodes[stage.nodes[m]];
+    for (size_t m = 0; m < unit.nodes.size(); ++m) {
+      const NodeSpec& node = problem.cluster().nodes[unit.nodes[m]];
       const PieceTime decode = piece_time(piece.decode, node);
       if (unit.shares[m] * decode.seconds() < longest) continue;
       longest = unit.shares[m] * decode.seconds();
       slowest = {decode.compute_s * unit.shares[m], decode.memory_s * unit.shares[m], decode.overhead_s};
     }
     double prefill = 0;
-    for (size_t m = 0; m < stage.nodes.size(); ++m)
+    for (size_t m = 0; m < unit.nodes.size(); ++m)
       prefill =
           std::max(prefill, unit.shares[m] *
-                                piece_time(piece.prefill, problem.cluster().nodes[stage.nodes[m]]).seconds());
-    out.prefill_s += prefill;
+                                piece_time(piece.prefill, problem.cluster().nodes[unit.nodes[m]]).seconds());
+    out.prefill_s += prefill + unit.wire.seconds(piece.prefill_exchanged());
+    out.exchange_s += unit.wire.seconds(piece.decode_exchanged());
     out.compute_s += slowest.compute_s;
     out.memory_s += slowest.memory_s;
-    alone += slowest.seconds();
     out.weight_bytes += piece.weight_bytes;
     out.kv_bytes += piece.kv_bytes;
   }
-  if (stage.nodes.size() > 1 && problem.options().prefill_weight == 0) out.gather_s = out.seconds - alone;
   out.room_bytes = unit.memory_bytes;
-  for (size_t m = 0; m < stage.nodes.size(); ++m) {
-    const double disk = problem.cluster().nodes[stage.nodes[m]].disk;
+  for (size_t m = 0; m < unit.nodes.size(); ++m) {
+    const double disk = problem.cluster().nodes[unit.nodes[m]].disk;
     if (disk > 0)
       out.load_s = std::max(out.load_s, unit.shares[m] * static_cast<double>(out.weight_bytes) / disk);
   }
@@ -96,12 +130,8 @@ Prediction predict(const Problem& problem, const Plan& plan) {
       out.bytes_per_step += bytes * static_cast<double>(to.size());
     }
     // The prompt's own way, without its weight in the objective.
-    if (hop.message_s > 0)
-      for (size_t a : *from)
-        if (a != to[0]) {
-          out.first_token_s += problem.cluster().link(a, to[0]).message_s(prefill_bytes);
-          break;
-        }
+    if (hop.message_s > 0 && (*from)[0] != to[0])
+      out.first_token_s += problem.cluster().link((*from)[0], to[0]).message_s(prefill_bytes);
   };
   for (const Stage& stage : plan.stages) {
     Unit made;
@@ -113,9 +143,8 @@ Prediction predict(const Problem& problem, const Plan& plan) {
     out.load_s = std::max(out.load_s, s.load_s);
     stage_sum += s.seconds;
     stage_max = std::max(stage_max, s.seconds);
-    const auto members = static_cast<double>(stage.nodes.size());
-    for (size_t i = stage.begin; i < stage.end; ++i)
-      out.bytes_per_step += list.pieces[i].decode_gather_bytes * members * (members - 1);
+    for (size_t i = stage.begin; i < stage.end && stage.nodes.size() > 1; ++i)
+      out.bytes_per_step += bytes_between(list, list.pieces[i], unit);
     from = &stage.nodes;
     bytes = list.pieces[stage.end - 1].decode_out_bytes;
     prefill_bytes = list.pieces[stage.end - 1].prefill_out_bytes;

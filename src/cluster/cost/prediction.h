@@ -9,12 +9,12 @@
 namespace butterfly::cluster {
 
 struct StagePrediction {
-  double seconds = 0;    // of one decode step (plus the token's share of the prompt, if it was asked for)
-  double compute_s = 0;  // arithmetic of that step alone, and
-  double memory_s = 0;   // bytes read alone; a piece takes the longer of the two
-  double gather_s = 0;   // of groups: hand-overs between members, part of `seconds`
-  double prefill_s = 0;  // one prompt
-  Problem::Hop hop_in;   // from the stage before, or the coordinator
+  double seconds = 0;     // of one decode step (plus the token's share of the prompt, if it was asked for)
+  double compute_s = 0;   // arithmetic of that step alone, and
+  double memory_s = 0;    // bytes read alone; a piece takes the longer of the two
+  double exchange_s = 0;  // of groups: what members send each other, part of `seconds`
+  double prefill_s = 0;   // one prompt
+  Problem::Hop hop_in;    // from the stage before, or the coordinator
   uint64_t weight_bytes = 0;
   uint64_t kv_bytes = 0;
   uint64_t room_bytes = 0;  // that it may use

@@ -1,6 +1,8 @@
 #include "cluster/cost/problem.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "cluster/cost/piece_time.h"
@@ -9,20 +11,16 @@ namespace butterfly::cluster {
 namespace {
 
 // Groups grow as subsets do; beyond these the search would not end in a second.
-constexpr size_t kGroupNodesMax = 12;
-constexpr size_t kGroupSizeMax = 4;
+constexpr size_t kAllGroupsNodesMax = 12;
 constexpr size_t kGroupsMax = 160;
+constexpr double kForbiddenHop_s = 1e6;  // no plan is worth a step of 12 days
 
-// Slowest latency and bandwidth between members.
-LinkSpec weakest_link(const ClusterSpec& cluster, std::span<const size_t> nodes) {
-  LinkSpec weakest{0, kNever};
-  for (size_t a : nodes)
-    for (size_t b : nodes) {
-      if (a == b) continue;
-      weakest.latency_s = std::max(weakest.latency_s, cluster.link(a, b).latency_s);
-      weakest.bandwidth = std::min(weakest.bandwidth, cluster.link(a, b).bandwidth);
-    }
-  return weakest;
+// Parts of the whole.
+std::vector<double> fractions(std::span<const size_t> units) {
+  const auto total = static_cast<double>(std::accumulate(units.begin(), units.end(), size_t{0}));
+  std::vector<double> out;
+  for (size_t count : units) out.push_back(static_cast<double>(count) / total);
+  return out;
 }
 
 }  // namespace
@@ -34,7 +32,7 @@ Problem::Problem(PieceList list, ClusterSpec cluster, PlanOptions options)
   memory_sum_.push_back(0);
   for (const Piece& piece : list_.pieces) memory_sum_.push_back(memory_sum_.back() + piece.memory_bytes());
 
-  for (size_t node = 0; node < nodes(); ++node) units_.push_back(unit_of({&node, 1}));
+  for (size_t node = 0; node < nodes(); ++node) units_.push_back(make_unit({&node, 1}, {1}));
   if (options_.group_size_max > 1) add_groups();
 
   cut_class_.assign(pieces() + 1, 0);
@@ -49,7 +47,9 @@ Problem::Problem(PieceList list, ClusterSpec cluster, PlanOptions options)
   for (const auto& [decode, prefill] : classes) {
     std::vector<Hop>& table = hops_.emplace_back();
     for (const Unit& from : units_)
-      for (const Unit& to : units_) table.push_back(hop_between(from.nodes, to.nodes, decode, prefill));
+      for (const Unit& to : units_)
+        table.push_back(has_last_node(from.nodes) ? Hop{kForbiddenHop_s, kForbiddenHop_s}
+                                                  : hop_between(from.nodes, to.nodes, decode, prefill));
   }
   const Piece& last = list_.pieces.back();
   for (const Unit& unit : units_) {
@@ -60,102 +60,174 @@ Problem::Problem(PieceList list, ClusterSpec cluster, PlanOptions options)
   }
 }
 
-// Members compute their shares side by side, then exchange: each hands its part to all others over the
-// weakest link.
-//   time = max over members (share x time alone) + exchanges x latency + bytes x (k - 1) / bandwidth
+// Members compute their shares side by side, then exchange.
+//   time = max over members (share x time alone) + exchanges x latency + bytes of the sums x time of a byte
 double Problem::piece_seconds(size_t index, const Unit& unit) const {
   const Piece& piece = list_.pieces[index];
   const double w = options_.prefill_weight;
-  double seconds = 0, overhead = 0;
+  double decode_s = 0, prefill_s = 0, overhead = 0;
   for (size_t i = 0; i < unit.nodes.size(); ++i) {
     const NodeSpec& node = cluster_.nodes[unit.nodes[i]];
     PieceTime decode = piece_time(piece.decode, node), prefill = piece_time(piece.prefill, node);
     overhead = std::max(overhead, decode.overhead_s + w * prefill.overhead_s);
     decode.overhead_s = prefill.overhead_s = 0;
-    seconds = std::max(seconds, unit.shares[i] * (decode.seconds() + w * prefill.seconds()));
+    // Members wait for each other in every step, so the slowest of each kind of step counts.
+    decode_s = std::max(decode_s, unit.shares[i] * decode.seconds());
+    prefill_s = std::max(prefill_s, unit.shares[i] * prefill.seconds());
   }
-  if (unit.nodes.size() > 1) {
-    const LinkSpec link = weakest_link(cluster_, unit.nodes);
-    const auto k = static_cast<double>(unit.nodes.size());
-    seconds += piece.gathers * link.latency_s * (1 + w) +
-               link.occupancy_s((piece.decode_gather_bytes + w * piece.prefill_gather_bytes) * (k - 1));
-  }
-  return seconds + overhead;
+  return decode_s + w * prefill_s + overhead + unit.wire.seconds(piece.decode_exchanged()) +
+         w * unit.wire.seconds(piece.prefill_exchanged());
 }
 
-Unit Problem::unit_of(std::span<const size_t> nodes) const {
+Unit Problem::make_unit(std::span<const size_t> nodes, std::vector<double> shares) const {
   Unit unit;
   unit.nodes.assign(nodes.begin(), nodes.end());
-  // Shares by speed on the whole chain: slower members get less of every piece.
-  Work all;
-  for (const Piece& piece : list_.pieces) all += piece.decode;
-  double speeds = 0;
-  for (size_t node : nodes) {
-    unit.shares.push_back(1 / std::max(piece_time(all, cluster_.nodes[node]).seconds(), 1e-300));
-    speeds += unit.shares.back();
-  }
+  unit.shares = std::move(shares);
   unit.memory_bytes = UINT64_MAX;
+  std::vector<size_t> units;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    unit.shares[i] = nodes.size() == 1 ? 1 : unit.shares[i] / speeds;
-    const double room = static_cast<double>(cluster_.nodes[nodes[i]].ram_bytes) / unit.shares[i];
-    const uint64_t bytes =
-        nodes.size() == 1 ? cluster_.nodes[nodes[i]].ram_bytes : static_cast<uint64_t>(std::min(room, 9e18));
-    unit.memory_bytes = std::min(unit.memory_bytes, bytes);
+    units.push_back(
+        static_cast<size_t>(std::lround(unit.shares[i] * static_cast<double>(list_.share_units))));
+    const uint64_t ram = cluster_.nodes[nodes[i]].ram_bytes;
+    const double room = static_cast<double>(ram) / unit.shares[i];
+    unit.memory_bytes =
+        std::min(unit.memory_bytes, nodes.size() == 1 ? ram : static_cast<uint64_t>(std::min(room, 9e18)));
   }
+  if (nodes.size() > 1) unit.wire = group_wire(cluster_, nodes, units);
   unit.time_sum.push_back(0);
   for (size_t i = 0; i < pieces(); ++i)
     unit.time_sum.push_back(unit.time_sum.back() + piece_seconds(i, unit));
   return unit;
 }
 
-void Problem::add_groups() {
-  if (nodes() > kGroupNodesMax)
-    fail(Errc::kUnsupported, "tensor-parallel groups are searched among up to {} nodes, the cluster has {}",
-         kGroupNodesMax, nodes());
-  const size_t most = std::min({options_.group_size_max, kGroupSizeMax, nodes()});
-  std::vector<Unit> groups;
-  for (uint32_t mask = 1; mask < uint32_t{1} << nodes(); ++mask) {
-    std::vector<size_t> members;
-    double fastest = kNever;
-    for (size_t node = 0; node < nodes(); ++node)
-      if (mask >> node & 1) {
-        members.push_back(node);
-        fastest = std::min(fastest, units_[node].time_sum.back());
+Unit Problem::unit_of(const Stage& stage) const {
+  if (stage.nodes.size() == 1) return units_[stage.nodes[0]];
+  if (!stage.shares.empty()) return make_unit(stage.nodes, stage.shares);
+  const std::vector<GroupShare> shares = group_shares(cluster_, stage.nodes, list_.share_units, group_work(),
+                                                      memory_sum_.back(), options_.last_node);
+  if (shares.empty())
+    fail(Errc::kInvalidArgument, "a stage is shared by {} nodes, {} has {} part{} to share",
+         stage.nodes.size(), list_.model, list_.share_units, list_.share_units == 1 ? "" : "s");
+  return make_unit(shares[0].nodes, fractions(shares[0].units));
+}
+
+bool Problem::has_last_node(std::span<const size_t> nodes) const {
+  return options_.last_node && std::find(nodes.begin(), nodes.end(), *options_.last_node) != nodes.end();
+}
+
+GroupWork Problem::group_work() const {
+  GroupWork work;
+  const double w = options_.prefill_weight;
+  work.decode_s.assign(nodes(), 0);
+  work.prefill_s.assign(nodes(), 0);
+  for (const Piece& piece : list_.pieces) {
+    for (size_t node = 0; node < nodes(); ++node) {
+      PieceTime decode = piece_time(piece.decode, cluster_.nodes[node]);
+      PieceTime prefill = piece_time(piece.prefill, cluster_.nodes[node]);
+      decode.overhead_s = prefill.overhead_s = 0;
+      work.decode_s[node] += decode.seconds();
+      work.prefill_s[node] += w * prefill.seconds();
+    }
+    const Exchanged decode = piece.decode_exchanged(), prefill = piece.prefill_exchanged();
+    work.exchanged.exchanges += decode.exchanges + w * prefill.exchanges;
+    work.exchanged.sum_bytes += decode.sum_bytes + w * prefill.sum_bytes;
+    work.exchanged.spread_bytes += decode.spread_bytes + w * prefill.spread_bytes;
+    work.exchanged.gather_bytes += decode.gather_bytes + w * prefill.gather_bytes;
+  }
+  return work;
+}
+
+std::vector<std::vector<size_t>> Problem::group_candidates(size_t most, const GroupWork& work) {
+  std::vector<std::vector<size_t>> out;
+  if (nodes() <= kAllGroupsNodesMax) {
+    for (uint32_t mask = 1; mask < uint32_t{1} << nodes(); ++mask) {
+      std::vector<size_t> members;
+      for (size_t node = 0; node < nodes(); ++node)
+        if (mask >> node & 1) members.push_back(node);
+      if (members.size() >= 2 && members.size() <= most) out.push_back(std::move(members));
+    }
+    return out;
+  }
+  // For every size a cover of the cluster: the fastest node that is left takes, one by one, whoever makes the
+  // group fastest.
+  all_groups_ = false;
+  std::vector<size_t> by_speed(nodes());
+  std::iota(by_speed.begin(), by_speed.end(), size_t{0});
+  std::stable_sort(by_speed.begin(), by_speed.end(),
+                   [&](size_t a, size_t b) { return units_[a].time_sum.back() < units_[b].time_sum.back(); });
+  for (size_t size = 2; size <= most; ++size) {
+    std::vector<size_t> left = by_speed;
+    while (left.size() >= size) {
+      std::vector<size_t> members = {left.front()};
+      left.erase(left.begin());
+      while (members.size() < size) {
+        const auto seconds_with = [&](size_t node) {
+          members.push_back(node);
+          const double seconds = quick_share(cluster_, members, list_.share_units, work).seconds;
+          members.pop_back();
+          return seconds;
+        };
+        size_t best = 0;
+        double best_s = kNever;
+        for (size_t i = 0; i < left.size(); ++i)
+          if (const double s = seconds_with(left[i]); s < best_s) best_s = s, best = i;
+        members.push_back(left[best]);
+        left.erase(left.begin() + static_cast<ptrdiff_t>(best));
       }
-    if (members.size() < 2 || members.size() > most) continue;
-    Unit group = unit_of(members);
-    if (group.time_sum.back() < fastest) groups.push_back(std::move(group));
+      out.push_back(std::move(members));
+    }
+  }
+  return out;
+}
+
+void Problem::add_groups() {
+  const size_t most = std::min({options_.group_size_max, list_.share_units, nodes()});
+  if (most < 2) return;
+  const GroupWork work = group_work();
+  const uint64_t bytes_all = memory_sum_.back();
+  std::vector<Unit> groups;
+  for (const std::vector<size_t>& members : group_candidates(most, work)) {
+    for (const GroupShare& share :
+         group_shares(cluster_, members, list_.share_units, work, bytes_all, options_.last_node)) {
+      Unit group = make_unit(share.nodes, fractions(share.units));
+      // A member that holds as much and is as fast alone does without the others. What the last piece gathers
+      // is not asked for: other stages do not pay it.
+      const size_t last = pieces() > 1 ? pieces() - 1 : 1;
+      if (std::none_of(members.begin(), members.end(), [&](size_t node) {
+            return units_[node].memory_bytes >= share.room_bytes &&
+                   units_[node].seconds(0, last) <= group.seconds(0, last);
+          }))
+        groups.push_back(std::move(group));
+    }
   }
   std::stable_sort(groups.begin(), groups.end(),
                    [](const Unit& a, const Unit& b) { return a.time_sum.back() < b.time_sum.back(); });
-  if (groups.size() > kGroupsMax) groups.resize(kGroupsMax);
+  if (nodes() <= kAllGroupsNodesMax && groups.size() > kGroupsMax) {
+    all_groups_ = false;
+    groups.resize(kGroupsMax);
+  }
   for (Unit& group : groups) units_.push_back(std::move(group));
 }
 
-// The member with the shortest way sends to every member of the other side.
+// From first member to first member, which passes it on to the others of its group.
 Problem::Hop Problem::hop_between(std::span<const size_t> from, std::span<const size_t> to,
                                   double decode_bytes, double prefill_bytes) const {
-  const double w = options_.prefill_weight;
-  Hop best{kNever, kNever};
-  for (size_t a : from) {
-    LinkSpec link{0, kNever};
-    double receivers = 0;
-    for (size_t b : to) {
-      if (a == b) continue;
-      link.latency_s = std::max(link.latency_s, cluster_.link(a, b).latency_s);
-      link.bandwidth = std::min(link.bandwidth, cluster_.link(a, b).bandwidth);
-      receivers += 1;
-    }
-    Hop hop;
-    if (receivers > 0) {
-      hop.busy_s = link.occupancy_s(receivers * (decode_bytes + w * prefill_bytes));
-      hop.message_s = (1 + w) * link.latency_s + hop.busy_s;
-    }
-    if (hop.message_s < best.message_s) best = hop;
+  const double w = options_.prefill_weight, bytes = decode_bytes + w * prefill_bytes;
+  Hop hop;
+  if (from[0] != to[0]) {
+    const LinkSpec& link = cluster_.link(from[0], to[0]);
+    hop.busy_s = link.occupancy_s(bytes);
+    hop.message_s = (1 + w) * link.latency_s + hop.busy_s;
   }
-  // One member with the result is enough for the way back.
-  if (to.size() == 1 && std::find(from.begin(), from.end(), to[0]) != from.end()) return {};
-  return best;
+  double latency_s = 0, busy_s = 0;
+  for (size_t other : to.subspan(1)) {
+    const LinkSpec& link = cluster_.link(to[0], other);
+    latency_s = std::max(latency_s, link.latency_s);
+    busy_s += link.occupancy_s(bytes);
+  }
+  hop.busy_s = std::max(hop.busy_s, busy_s);
+  hop.message_s += (1 + w) * latency_s + busy_s;
+  return hop;
 }
 
 }  // namespace butterfly::cluster

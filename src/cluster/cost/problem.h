@@ -3,9 +3,11 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "cluster/cost/group.h"
 #include "cluster/cost/piece.h"
 #include "cluster/cost/plan.h"
 #include "cluster/node/cluster_spec.h"
@@ -30,6 +32,8 @@ struct PlanOptions {
   double prefill_weight = 0;
   // Nodes of a tensor-parallel group at most; 1: no groups.
   size_t group_size_max = 1;
+  // A node that only the last stage may use, and that is the first of its members: who draws the tokens.
+  std::optional<size_t> last_node = {};
   uint64_t seed = 1;                 // of strategies that draw
   size_t annealing_steps = 240'000;  // about 40 ms
   Plan custom = {};                  // of the strategy `custom`
@@ -38,7 +42,8 @@ struct PlanOptions {
 // Something a stage can run on: a node, or a group of nodes that share every piece.
 struct Unit {
   std::vector<size_t> nodes;
-  std::vector<double> shares;    // of the work, by speed; sum 1
+  std::vector<double> shares;    // of the work, in whole units of the pieces; sum 1
+  GroupWire wire;                // between the members
   uint64_t memory_bytes = 0;     // of the stage that fits: for groups, until the first member is full
   std::vector<double> time_sum;  // [pieces + 1]: seconds of pieces [0, i)
   double seconds(size_t begin, size_t end) const { return time_sum[end] - time_sum[begin]; }
@@ -56,7 +61,8 @@ class Problem {
   size_t pieces() const { return list_.pieces.size(); }
   size_t nodes() const { return cluster_.size(); }
 
-  // The nodes in order, then the groups worth a look: those that are faster than their fastest member.
+  // The nodes in order, then the groups worth a look: those that are faster than each member that has as much
+  // room. Groups overlap, and one group may be there with several shares.
   std::span<const Unit> units() const { return units_; }
 
   uint64_t memory_bytes(size_t begin, size_t end) const { return memory_sum_[end] - memory_sum_[begin]; }
@@ -79,20 +85,28 @@ class Problem {
   const Hop& entry(size_t unit) const { return entry_[unit]; }  // coordinator -> first stage
   const Hop& exit(size_t unit) const { return exit_[unit]; }    // last stage -> coordinator
 
-  // The unit of these nodes, with shares by speed; made on the spot if it is not among units(). For plans
-  // from outside.
-  Unit unit_of(std::span<const size_t> nodes) const;
+  // The unit of a stage: a node's own, or made on the spot from its nodes and shares; without shares those
+  // that are fastest. For plans from outside.
+  Unit unit_of(const Stage& stage) const;
+  bool has_last_node(std::span<const size_t> nodes) const;
+  // Whether every group of up to the allowed size is among units(): a search of them all is then exact.
+  bool all_groups() const { return all_groups_; }
   Hop hop_between(std::span<const size_t> from, std::span<const size_t> to, double decode_bytes,
                   double prefill_bytes) const;
 
  private:
   void add_groups();
+  GroupWork group_work() const;
+  // Sets of nodes: all of a small cluster, covers by groups of each size of a large one.
+  std::vector<std::vector<size_t>> group_candidates(size_t most, const GroupWork& work);
+  Unit make_unit(std::span<const size_t> nodes, std::vector<double> shares) const;
   double piece_seconds(size_t piece, const Unit& unit) const;
 
   PieceList list_;
   ClusterSpec cluster_;
   PlanOptions options_;
   std::vector<Unit> units_;
+  bool all_groups_ = true;
   std::vector<uint64_t> memory_sum_;
   std::vector<size_t> cut_class_;  // [pieces + 1]; 0 and pieces are not cuts
   std::vector<std::vector<Hop>> hops_;

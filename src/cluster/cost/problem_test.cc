@@ -45,8 +45,8 @@ PieceList three_pieces() {
     piece.weight_bytes = static_cast<uint64_t>(bytes);
     piece.decode_out_bytes = 100;
     piece.prefill_out_bytes = 1000;
-    piece.gathers = 2;
-    piece.decode_gather_bytes = 40;
+    piece.exchanges = 2;
+    piece.decode_sum_bytes = 20;
     list.pieces.push_back(piece);
   }
   return list;
@@ -92,7 +92,8 @@ TEST(Problem, GroupsShareBySpeedAndPayForGathering) {
   EXPECT_DOUBLE_EQ(group.shares[0], 0.25);
   EXPECT_DOUBLE_EQ(group.shares[1], 0.75);
   EXPECT_EQ(group.memory_bytes, 400u);  // a is full with its quarter
-  // 1000 bytes at 4 byte/s, two exchanges of 0.5 s, 40 bytes at 100 byte/s.
+  // 1000 bytes at 4 byte/s, two exchanges of 0.5 s, and b sends two subtrees (units 2-4 and 4-8 of 8): twice
+  // 20 bytes at 100 byte/s.
   EXPECT_DOUBLE_EQ(group.seconds(0, 1), 250 + 1 + 0.4);
 }
 

@@ -1,6 +1,8 @@
 #include "cluster/partition/bounds.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 namespace butterfly::cluster {
 namespace {
@@ -229,6 +231,36 @@ std::vector<double> cap_candidates(const Problem& problem, std::span<const size_
       apart.push_back(cap);
   }
   return apart;
+}
+
+double sharing_bound(const Problem& problem) {
+  const PlanOptions& options = problem.options();
+  const size_t most = std::clamp<size_t>(options.group_size_max, 1, problem.nodes());
+  const auto alone_s = [&](size_t node, size_t piece) {
+    const double overhead_s = problem.cluster().nodes[node].piece_overhead_s * (1 + options.prefill_weight);
+    return std::max(problem.units()[node].seconds(piece, piece + 1) - overhead_s, 1e-300);
+  };
+  double latency = 0;
+  std::vector<double> speeds(problem.nodes());
+  for (size_t piece = 0; piece < problem.pieces(); ++piece) {
+    for (size_t node = 0; node < problem.nodes(); ++node) speeds[node] = 1 / alone_s(node, piece);
+    std::sort(speeds.begin(), speeds.end(), std::greater<>());
+    latency += 1 / std::accumulate(speeds.begin(), speeds.begin() + static_cast<ptrdiff_t>(most), 0.0);
+  }
+  if (options.objective == Objective::kLatency) return latency;
+  // Let piece p be worth w[p]. In a step of T seconds node i does work worth T x max over p of w[p] / t[i][p]
+  // at most, and all of it has to be done. Worth here: what the first node takes.
+  double worth = 0, pace = 0;
+  for (size_t piece = 0; piece < problem.pieces(); ++piece) worth += alone_s(0, piece);
+  for (size_t node = 0; node < problem.nodes(); ++node) {
+    double best = 0;
+    for (size_t piece = 0; piece < problem.pieces(); ++piece)
+      best = std::max(best, alone_s(0, piece) / alone_s(node, piece));
+    pace += best;
+  }
+  const double step = worth / pace;
+  if (options.batches_in_flight == 0) return step;
+  return std::max(static_cast<double>(options.batches_in_flight) * step, latency);
 }
 
 double lower_bound(const Problem& problem) {

@@ -29,6 +29,10 @@ bool may_reach_cap(const Problem& problem, std::span<const size_t> units, double
 std::vector<double> cap_candidates(const Problem& problem, std::span<const size_t> units, double low,
                                    double high);
 
+// The same with groups: nobody shares better than by speed, without a word, and with no more than the allowed
+// members. Holds for any plan, and is far below most.
+double sharing_bound(const Problem& problem);
+
 // Lower bound of what options().objective minimises, over all single-node units. kNever: no plan.
 double lower_bound(const Problem& problem);
 

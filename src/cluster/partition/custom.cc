@@ -11,7 +11,11 @@ Result<Partition> partition_custom(const Problem& problem) {
   Partition out{.plan = problem.options().custom, .lower_bound_s = {}, .reasons = {}};
   predict(problem, out.plan);  // throws, in words, for what is no plan
   for (Stage& stage : out.plan.stages)
-    if (stage.shares.empty()) stage.shares = problem.unit_of(stage.nodes).shares;
+    if (stage.shares.empty()) {
+      Unit unit = problem.unit_of(stage);  // which may have its members in another order
+      stage.nodes = std::move(unit.nodes);
+      stage.shares = std::move(unit.shares);
+    }
   return out;
 }
 

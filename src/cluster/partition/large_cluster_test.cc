@@ -44,6 +44,38 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LargeCluster,
                          ::testing::Values(LargeCase{16, 1.5}, LargeCase{16, 4}, LargeCase{40, 3},
                                            LargeCase{100, 3}, LargeCase{100, 10}));
 
+// Near nodes share layers, and groups form the chain: never slower than single nodes, never below the bound,
+// and within seconds.
+TEST(LargeCluster, GroupsOnFastLinks) {
+  for (const size_t nodes : {size_t{14}, size_t{40}, size_t{100}})
+    for (const double memory : {1.5, 10.0})
+      for (const Objective objective : {Objective::kLatency, Objective::kThroughput}) {
+        const testing::RandomProblemShape shape{
+            .nodes = nodes, .pieces = 98, .memory_factor = memory, .step_bytes = 2e7};
+        ClusterSpec cluster = testing::random_cluster(shape, 3);
+        // Switches of eight machines each, with slower lines between them.
+        cluster.connect_all({3e-4, 1.2e8});
+        for (size_t a = 0; a < nodes; ++a)
+          for (size_t b = 0; b < nodes; ++b)
+            if (a != b && a / 8 == b / 8) cluster.link(a, b) = {2e-5, 1.2e9};
+        const PieceList pieces = testing::random_pieces(shape, 3);
+        const auto single =
+            make_plan(Problem(pieces, cluster, {.objective = objective}), find_strategy("optimal"));
+        const Problem problem(pieces, cluster, {.objective = objective, .group_size_max = 8});
+        const auto grouped = make_plan(problem, find_strategy("optimal"));
+        ASSERT_TRUE(single.ok() && grouped.ok());
+        EXPECT_LE(grouped->objective_s, single->objective_s * (1 + 1e-9));
+        EXPECT_GE(grouped->objective_s, grouped->lower_bound_s * (1 - 1e-9));
+        RecordProperty("gap_" + std::to_string(nodes) + "_" + std::to_string(memory),
+                       std::to_string(grouped->gap));
+        if (objective != Objective::kLatency) continue;
+        EXPECT_LT(grouped->objective_s, 0.7 * single->objective_s) << nodes;
+        for (const Stage& stage : grouped->plan.stages)
+          for (size_t node : stage.nodes)
+            EXPECT_EQ(node / 8, stage.nodes[0] / 8) << "a group over two switches";
+      }
+}
+
 // The way of large clusters, on clusters small enough to know the truth: orders, bound and reduction may not
 // lie.
 TEST(LargeCluster, BoundsNeverPassTheTruth) {

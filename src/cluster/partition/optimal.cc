@@ -27,6 +27,7 @@ class CapSearch {
  public:
   explicit CapSearch(const Problem& problem) : problem_(problem) {
     for (size_t i = 0; i < problem.units().size(); ++i) units_.push_back(i);
+    for (const Unit& unit : problem.units()) group_size_ = std::max(group_size_, unit.nodes.size());
     if (problem.nodes() <= kSubsetNodesMax) {
       subsets_.emplace(problem_, units_);
       return;
@@ -38,7 +39,9 @@ class CapSearch {
   }
   const std::vector<Plan>& others() const { return others_; }
 
-  bool exact() const { return subsets_.has_value(); }
+  // Whether everything is searched. Groups that were not looked at may be better, though.
+  bool whole() const { return subsets_.has_value(); }
+  bool exact() const { return whole() && problem_.all_groups(); }
   const std::vector<size_t>& units() const { return units_; }
 
   struct Found {
@@ -47,7 +50,7 @@ class CapSearch {
     std::vector<double> latency_with_s;  // by node, if known
   };
   Found least_latency(double cap_s, size_t rounds) {
-    if (exact()) {
+    if (whole()) {
       SubsetResult result = subsets_->run(cap_s);
       return {result.latency_s, std::move(result.plan), std::move(result.latency_with_s)};
     }
@@ -68,6 +71,7 @@ class CapSearch {
   // Units that no plan below `latency_s` can use are left out for good; true if few enough remain to search
   // whole.
   bool reduce(double latency_s, double& bound_s) {
+    if (group_size_ > 1) return false;  // the bound knows no groups
     for (int round = 0; round < 3; ++round) {
       const LatencyBound bound = bound_latency(problem_, units_, kNever, true);
       bound_s = std::max(bound_s, bound.seconds);
@@ -79,21 +83,62 @@ class CapSearch {
       if (!fewer || units_.size() <= kSubsetNodesMax) break;
     }
     if (units_.size() <= kSubsetNodesMax) subsets_.emplace(problem_, units_);
-    return exact();
+    return whole();
   }
 
  private:
+  // Groups of one size, the fastest first, then of the next smaller, and the nodes that are left: each as a
+  // walk from neighbour to neighbour, and by speed.
+  void add_group_orders(std::vector<std::vector<size_t>>& orders) const {
+    std::vector<size_t> by_speed = units_;
+    const auto unit = [&](size_t i) -> const Unit& { return problem_.units()[i]; };
+    std::stable_sort(by_speed.begin(), by_speed.end(),
+                     [&](size_t a, size_t b) { return unit(a).time_sum.back() < unit(b).time_sum.back(); });
+    for (size_t most = 2; most <= group_size_; ++most) {
+      std::vector<size_t> order;
+      for (size_t size = most; size > 0; --size)
+        for (size_t candidate : by_speed)
+          if (unit(candidate).nodes.size() == size &&
+              std::none_of(order.begin(), order.end(),
+                           [&](size_t other) { return overlap(unit(candidate), unit(other)); }))
+            order.push_back(candidate);
+      orders.push_back(order);
+      orders.push_back(walk(std::move(order)));
+    }
+  }
+
+  // From the coordinator to whoever is next, and so on.
+  std::vector<size_t> walk(std::vector<size_t> left) const {
+    std::vector<size_t> out;
+    const auto nearest = [&](auto cost) {
+      const auto it =
+          std::min_element(left.begin(), left.end(), [&](size_t a, size_t b) { return cost(a) < cost(b); });
+      out.push_back(*it);
+      left.erase(it);
+    };
+    nearest([&](size_t u) { return problem_.entry(u).message_s; });
+    while (!left.empty())
+      nearest([&](size_t u) {
+        return problem_.cut_classes() == 0 ? 0.0 : problem_.hop(0, out.back(), u).message_s;
+      });
+    return out;
+  }
+
   // By speed, as given, as the relaxed optimum has them, and that one as a walk from neighbour to neighbour.
   std::vector<std::vector<size_t>> first_orders(double cap_s) const {
-    std::vector<std::vector<size_t>> orders = {units_, units_};
+    std::vector<size_t> nodes;
+    for (size_t unit : units_)
+      if (problem_.units()[unit].nodes.size() == 1) nodes.push_back(unit);
+    std::vector<std::vector<size_t>> orders = {nodes, nodes};
     std::stable_sort(orders[0].begin(), orders[0].end(), [&](size_t a, size_t b) {
       return problem_.units()[a].time_sum.back() < problem_.units()[b].time_sum.back();
     });
+    add_group_orders(orders);
     for (const Plan& plan : others_) {
       std::vector<size_t>& order = orders.emplace_back();
       for (const Stage& stage : plan.stages) order.push_back(stage.nodes[0]);
     }
-    const LatencyBound bound = bound_latency(problem_, units_, cap_s, false);
+    const LatencyBound bound = bound_latency(problem_, nodes, cap_s, false);
     if (bound.chosen.empty()) return orders;
     const auto with_others = [&](std::vector<size_t> order) {
       for (size_t unit : orders[0])
@@ -101,24 +146,13 @@ class CapSearch {
       return order;
     };
     orders.push_back(with_others(bound.chosen));
-    std::vector<size_t> left = bound.chosen, walk;
-    const auto nearest = [&](auto cost) {
-      const auto it =
-          std::min_element(left.begin(), left.end(), [&](size_t a, size_t b) { return cost(a) < cost(b); });
-      walk.push_back(*it);
-      left.erase(it);
-    };
-    nearest([&](size_t u) { return problem_.entry(u).message_s; });
-    while (!left.empty())
-      nearest([&](size_t u) {
-        return problem_.cut_classes() == 0 ? 0.0 : problem_.hop(0, walk.back(), u).message_s;
-      });
-    orders.push_back(with_others(walk));
+    orders.push_back(with_others(walk(bound.chosen)));
     return orders;
   }
 
   const Problem& problem_;
   std::vector<size_t> units_;
+  size_t group_size_ = 1;  // of the largest
   std::optional<SubsetSearch> subsets_;
   std::vector<Plan> others_;
 };
@@ -137,16 +171,18 @@ Result<Partition> least_latency(const Problem& problem, CapSearch& search) {
   Partition out;
   double bound_s = 0;
   CapSearch::Found found;
-  if (!search.exact()) {
+  if (!search.whole()) {
     found = search.least_latency(kNever, kOrderRounds);
     if (!(found.latency_s < kNever)) return no_room(problem);
     search.reduce(found.latency_s, bound_s);
   }
-  if (search.exact()) {
+  if (search.whole()) {
     CapSearch::Found whole = search.least_latency(kNever, 0);
     if (!(whole.latency_s < kNever)) return no_room(problem);
     found = std::move(whole);
-    bound_s = found.latency_s;
+    bound_s = search.exact() ? found.latency_s : sharing_bound(problem);
+  } else if (bound_s == 0) {
+    bound_s = sharing_bound(problem);
   }
   out.lower_bound_s = bound_s;
   out.reasons = explain_latency(problem, found.plan, found.latency_s, found.latency_with_s);
@@ -219,12 +255,14 @@ Result<Partition> most_throughput(const Problem& problem, CapSearch& search) {
   Partition out;
   if (search.exact()) {
     out.lower_bound_s = value;
+  } else if (search.whole()) {
+    out.lower_bound_s = sharing_bound(problem);
   } else {
     // The same slowest stage with less latency, then the bound.
     const double cap_s = predict(problem, found.plan).bottleneck_s;
     CapSearch::Found better = search.least_latency(cap_s, kOrderRounds);
     if (better.latency_s < found.latency_s) found = std::move(better);
-    out.lower_bound_s = in_flight > 0 ? lower_bound(problem) : relaxed_s;
+    out.lower_bound_s = !singles ? sharing_bound(problem) : in_flight > 0 ? lower_bound(problem) : relaxed_s;
   }
   out.reasons = explain_throughput(problem, found.plan, found.latency_with_s);
   out.plan = std::move(found.plan);

@@ -83,6 +83,12 @@ Candidate OrderSearch::run(std::span<const size_t> order) {
   return chain;
 }
 
+bool overlap(const Unit& a, const Unit& b) {
+  return std::any_of(a.nodes.begin(), a.nodes.end(), [&](size_t node) {
+    return std::find(b.nodes.begin(), b.nodes.end(), node) != b.nodes.end();
+  });
+}
+
 Candidate search_orders(const Problem& problem, const OrderSearchOptions& options) {
   OrderSearch search(problem);
   search.set_cap(options.cap_s);
@@ -116,8 +122,10 @@ Candidate search_orders(const Problem& problem, const OrderSearchOptions& option
     }
     // A few of the others, anywhere: the exact step drops those that do not help.
     for (size_t n = std::min<size_t>(unused.size(), 3); n > 0; --n) {
-      const size_t at = draw(unused.size());
-      order.insert(order.begin() + static_cast<ptrdiff_t>(draw(order.size() + 1)), unused[at]);
+      const size_t at = draw(unused.size()), unit = unused[at];
+      std::erase_if(order,
+                    [&](size_t other) { return overlap(problem.units()[unit], problem.units()[other]); });
+      order.insert(order.begin() + static_cast<ptrdiff_t>(draw(order.size() + 1)), unit);
       unused.erase(unused.begin() + static_cast<ptrdiff_t>(at));
     }
     Candidate chain = search.run(order);

@@ -32,17 +32,20 @@ class OrderSearch {
   std::vector<uint32_t> queue_;
 };
 
+// Whether two units have a node in common: no plan has both.
+bool overlap(const Unit& a, const Unit& b);
+
 struct OrderSearchOptions {
   double cap_s = kNever;
-  std::vector<size_t> units;                // candidates; disjoint
-  std::vector<std::vector<size_t>> orders;  // to begin with
+  std::vector<size_t> units;                // candidates; groups may overlap
+  std::vector<std::vector<size_t>> orders;  // to begin with: each of disjoint units
   size_t rounds = 1000;                     // changes tried after that
   double enough_s = 0;                      // stop at this latency: a bound proves there is none below
   uint64_t seed = 1;
 };
 
 // Tries the given orders, then changes the best one: moves a used unit, turns a run of units round, brings an
-// unused unit in. Same options, same result.
+// unused unit in, in place of those that have nodes in common with it. Same options, same result.
 Candidate search_orders(const Problem& problem, const OrderSearchOptions& options);
 
 }  // namespace butterfly::cluster

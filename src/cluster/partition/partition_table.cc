@@ -64,9 +64,12 @@ Result<PlannedChain> make_plan(const Problem& problem, const PartitionStrategy& 
     return {Errc::kNotFound,
             fmt::format("{}: a token takes {:.1f} ms, the limit is {:.1f} ms", strategy.name,
                         out.prediction.latency_s * 1e3, problem.options().latency_limit_s * 1e3)};
-  // Groups can be faster than any single node: there only the search itself knows a bound.
-  out.lower_bound_s = partition->lower_bound_s.value_or(
-      with_bound && problem.units().size() == problem.nodes() ? lower_bound(problem) : 0);
+  // Groups can be faster than any single node.
+  const bool grouped = problem.units().size() > problem.nodes();
+  if (partition->lower_bound_s)
+    out.lower_bound_s = *partition->lower_bound_s;
+  else if (with_bound)
+    out.lower_bound_s = grouped ? sharing_bound(problem) : lower_bound(problem);
   // The same sums in another order differ in the last digits.
   out.lower_bound_s = std::min(out.lower_bound_s, out.objective_s);
   out.gap = out.lower_bound_s > 0 ? out.objective_s / out.lower_bound_s - 1 : kNever;

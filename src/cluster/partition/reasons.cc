@@ -117,8 +117,7 @@ void explain_groups(const Problem& problem, const Plan& plan, std::vector<std::s
       fastest = std::min(fastest, problem.units()[node].seconds(stage.begin, stage.end));
     }
     reasons.push_back(fmt::format("{} share every piece: {} together, {} on the fastest alone", names,
-                                  ms(problem.unit_of(stage.nodes).seconds(stage.begin, stage.end)),
-                                  ms(fastest)));
+                                  ms(problem.unit_of(stage).seconds(stage.begin, stage.end)), ms(fastest)));
   }
 }
 

@@ -15,7 +15,7 @@ bool same_times(const SimPieces& a, const SimPieces& b) {
 }
 
 // Of the member of the stage that takes longest; one node is a group of one.
-SimPieces times_of(const Problem& problem, const Piece& piece, const Stage& stage, const Unit& unit) {
+SimPieces times_of(const Problem& problem, const Piece& piece, const Unit& unit) {
   const PieceList& list = problem.list();
   const auto batch = static_cast<double>(list.batch),
              prompt = static_cast<double>(std::max<size_t>(list.prompt, 1));
@@ -23,8 +23,8 @@ SimPieces times_of(const Problem& problem, const Piece& piece, const Stage& stag
   const double parts = std::ceil(prompt / 512);
   SimPieces out;
   double longest = -1;
-  for (size_t m = 0; m < stage.nodes.size(); ++m) {
-    const NodeSpec& node = problem.cluster().nodes[stage.nodes[m]];
+  for (size_t m = 0; m < unit.nodes.size(); ++m) {
+    const NodeSpec& node = problem.cluster().nodes[unit.nodes[m]];
     const double share = unit.shares[m], rate = node.memory_rate();
     if (share * piece_time(piece.decode, node).seconds() <= longest) continue;
     longest = share * piece_time(piece.decode, node).seconds();
@@ -36,21 +36,14 @@ SimPieces times_of(const Problem& problem, const Piece& piece, const Stage& stag
     out.prefill_memory_s = share * (piece.prefill.kv_bytes + piece.prefill.activation_bytes) / rate / prompt;
     out.overhead_s = node.piece_overhead_s;
   }
-  if (stage.nodes.size() > 1) {
-    LinkSpec link{0, kNever};
-    for (size_t a : stage.nodes)
-      for (size_t b : stage.nodes) {
-        if (a == b) continue;
-        link.latency_s = std::max(link.latency_s, problem.cluster().link(a, b).latency_s);
-        link.bandwidth = std::min(link.bandwidth, problem.cluster().link(a, b).bandwidth);
-      }
-    const auto k = static_cast<double>(stage.nodes.size());
-    const double decode_row_s = link.occupancy_s(piece.decode_gather_bytes * (k - 1)) / batch;
-    const double prefill_row_s = link.occupancy_s(piece.prefill_gather_bytes * (k - 1)) / prompt;
-    out.overhead_s += piece.gathers * link.latency_s;
-    out.decode_compute_s += decode_row_s, out.decode_memory_s += decode_row_s;
-    out.prefill_compute_s += prefill_row_s, out.prefill_memory_s += prefill_row_s;
-  }
+  const double decode_wire_s = unit.wire.seconds(piece.decode_exchanged());
+  const double prefill_wire_s = unit.wire.seconds(piece.prefill_exchanged());
+  const double once_s = piece.exchanges * unit.wire.latency_s;
+  out.overhead_s += once_s;
+  out.decode_compute_s += (decode_wire_s - once_s) / batch;
+  out.decode_memory_s += (decode_wire_s - once_s) / batch;
+  out.prefill_compute_s += (prefill_wire_s - once_s) / prompt;
+  out.prefill_memory_s += (prefill_wire_s - once_s) / prompt;
   return out;
 }
 
@@ -78,13 +71,13 @@ SimCluster sim_cluster(const Problem& problem, const Plan& plan) {
   std::span<const size_t> from = coordinator;
   double decode = list.decode_in_bytes, prefill = list.prefill_in_bytes;
   for (const Stage& stage : plan.stages) {
-    const Unit unit = problem.unit_of(stage.nodes);
+    const Unit unit = problem.unit_of(stage);
     out.links.push_back(link_between(problem, from, stage.nodes, decode, prefill));
     SimStage& to = out.stages.emplace_back();
     for (size_t node : stage.nodes)
       to.name += (to.name.empty() ? "" : "+") + problem.cluster().nodes[node].name;
     for (size_t i = stage.begin; i < stage.end; ++i) {
-      const SimPieces times = times_of(problem, list.pieces[i], stage, unit);
+      const SimPieces times = times_of(problem, list.pieces[i], unit);
       bool known = false;
       for (SimPieces& other : to.pieces)
         if (!known && same_times(other, times)) other.count += 1, known = true;

@@ -47,9 +47,12 @@ PieceList random_pieces(const RandomProblemShape& shape, uint64_t seed) {
     piece.kv_bytes = static_cast<uint64_t>(bytes * 0.1);
     piece.decode_out_bytes = shape.equal_blocks ? 16384 : draw.log_uniform(1e3, 1e6);
     piece.prefill_out_bytes = 64 * piece.decode_out_bytes;
-    piece.gathers = 4;
-    piece.decode_gather_bytes = 6 * piece.decode_out_bytes;
-    piece.prefill_gather_bytes = 64 * piece.decode_gather_bytes;
+    piece.exchanges = 2;
+    piece.decode_sum_bytes = 2 * piece.decode_out_bytes;
+    piece.prefill_sum_bytes = 64 * piece.decode_sum_bytes;
+    if (i + 1 == shape.pieces) {
+      piece.prefill_gather_bytes = piece.decode_gather_bytes = 8 * piece.decode_out_bytes;
+    }
     list.pieces.push_back(piece);
   }
   return list;

@@ -56,17 +56,14 @@ std::optional<cluster::Placement> stage_of(const cluster::Problem& problem,
   }
   const std::vector<uint32_t> units = share_units(seconds, most, kGroupUnits);
   if (units.empty()) return std::nullopt;
-  // The problem's own figure is for shares that follow the speeds to the last digit.
-  const cluster::Unit unit = problem.unit_of(members);
-  double even_s = 0, slowest_s = 0;
+  cluster::Stage shared_stage{.nodes = members, .begin = 0, .end = pieces.size()};
   for (size_t i = 0; i < members.size(); ++i) {
     const double part = static_cast<double>(units[i]) / kGroupUnits;
-    even_s = std::max(even_s, unit.shares[i] * seconds[i]);
-    slowest_s = std::max(slowest_s, part * seconds[i]);
+    shared_stage.shares.push_back(part);
     prefill_s = std::max(prefill_s,
                          part * cluster::piece_time(prefill, problem.cluster().nodes[members[i]]).seconds());
   }
-  const double step_s = unit.seconds(0, pieces.size()) - even_s + slowest_s;
+  const double step_s = problem.unit_of(shared_stage).seconds(0, pieces.size());
   const std::vector<cluster::Share> shares = shares_of(units);
   cluster::Placement placement;
   placement.pieces = static_cast<uint32_t>(pieces.size());

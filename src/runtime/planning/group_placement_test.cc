@@ -88,8 +88,8 @@ struct Group {
       piece.name = "piece";
       piece.decode.weight_bytes = 1e7;
       piece.weight_bytes = 10'000'000;
-      piece.gathers = 2;
-      piece.decode_gather_bytes = 8192;
+      piece.exchanges = 2;
+      piece.decode_sum_bytes = 8192;
       list.pieces.push_back(piece);
     }
   }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "kernels/attention/kv_page.h"
+#include "kernels/tiles/shards.h"
 #include "model/arch/config_keys.h"
 #include "model/arch/network.h"
 #include "model/cache/cache_room.h"
@@ -98,11 +99,22 @@ class PieceGraphs {
   graph::Graph one_, many_;
 };
 
-// What a member of a group of two sends the other one: values of a row, in so many exchanges.
-void fill_gathers(Piece& piece, double columns, double gathers, const PlanWorkload& workload) {
-  piece.gathers = gathers;
-  piece.decode_gather_bytes = 4 * columns * static_cast<double>(workload.batch);
-  piece.prefill_gather_bytes = 4 * columns * static_cast<double>(workload.prompt);
+// What members of a group send each other in a block: attention's output and the feed-forward part are sums
+// over the members; rows of experts go from the member that has them to all others. Recurrent layers are
+// whole everywhere.
+void fill_exchanges(Piece& piece, const model::ModelFile& file, const model::ModelConfig& config,
+                    bool recurrent, const PlanWorkload& workload) {
+  const model::ConfigKeys keys(file);
+  const double row_bytes = 4 * static_cast<double>(config.dim);
+  const bool experts = keys.has("expert_used_count");
+  const bool dense = !experts || keys.has("expert_shared_feed_forward_length");
+  const double sums = (recurrent ? 0 : 1) + (dense ? 1 : 0);
+  const double rows = experts ? static_cast<double>(keys.size("expert_used_count", 65536)) : 0;
+  piece.exchanges = recurrent ? 1 : 2;
+  piece.decode_sum_bytes = sums * row_bytes * static_cast<double>(workload.batch);
+  piece.prefill_sum_bytes = sums * row_bytes * static_cast<double>(workload.prompt);
+  piece.decode_spread_bytes = rows * row_bytes * static_cast<double>(workload.batch);
+  piece.prefill_spread_bytes = rows * row_bytes * static_cast<double>(workload.prompt);
 }
 
 // What a layer keeps, with values of so many bytes each.
@@ -110,16 +122,6 @@ uint64_t cached_bytes(const model::LayerState& layer, size_t kv_value_bytes, con
   if (layer.kind == model::StateKind::kRecurrent) return model::state_bytes(layer, DType::kF32, room);
   const size_t positions = room.of(model::page_kind(layer, room)) * kernels::kKvPage;
   return uint64_t{2} * layer.kv_heads * layer.head_dim * kv_value_bytes * positions;
-}
-
-// What a member of a group sends of a block's feed-forward part for a row: its sums, or half of the rows of
-// the experts that are asked, and the sums of one that sees every row.
-double exchanged_columns(const model::ModelFile& file, const model::ModelConfig& config) {
-  const model::ConfigKeys keys(file);
-  const auto dim = static_cast<double>(config.dim);
-  if (!keys.has("expert_used_count")) return dim;
-  const double rows = static_cast<double>(keys.size("expert_used_count", 65536)) / 2;
-  return dim * (rows + (keys.has("expert_shared_feed_forward_length") ? 1 : 0));
 }
 
 }  // namespace
@@ -144,8 +146,8 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
   list.prompt = w.prompt;
   list.decode_in_bytes = kRowInBytes * static_cast<double>(w.batch);
   list.prefill_in_bytes = kRowInBytes * static_cast<double>(w.prompt);
+  list.share_units = kernels::kShardsMax;
   const auto dim = static_cast<double>(config.dim);
-  const double ff = exchanged_columns(file, config);
   // The cache gives out whole pages. A chain that keeps its caches does not cut windows (StageSettings).
   const model::CacheRoom room =
       model::cache_room(config.states, {.positions = round_up(w.context, kernels::kKvPage) * w.streams,
@@ -153,7 +155,7 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
                                         .rows_max = w.rows_max,
                                         .cut_windows = false});
 
-  const auto add = [&](std::string name, model::LayerRange range, double gathers, double gathered) -> Piece& {
+  const auto add = [&](std::string name, model::LayerRange range) -> Piece& {
     model::WeightLoader weights(file, pool);
     weights.leave_values();
     const auto network = architecture.load(config, weights, range);
@@ -167,7 +169,6 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
       piece.kv_bytes += cached_bytes(config.states[block], w.kv_value_bytes, room);
     piece.decode_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.batch);
     piece.prefill_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.prompt);
-    fill_gathers(piece, gathered, gathers, w);
     return piece;
   };
   const auto take_away = [](Piece& from, const Piece& part) {
@@ -175,13 +176,11 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
     from.prefill -= part.prefill;
     from.weight_bytes -= part.weight_bytes;
   };
-  // Members have the embedding and recurrent layers whole; of logits each sends half of them to the first.
-  add("embedding", {0, 0}, 0, 0);
-  for (size_t i = 0; i < config.layers; ++i) {
-    const bool mixes = config.states[i].kind != model::StateKind::kRecurrent;
-    add(fmt::format("block {}", i), {i, i + 1}, mixes ? 2 : 1, (mixes ? dim : 0) + ff);
-  }
-  add("head", {config.layers, config.layers}, 1, static_cast<double>(config.vocab) / 2);
+  add("embedding", {0, 0});
+  for (size_t i = 0; i < config.layers; ++i)
+    fill_exchanges(add(fmt::format("block {}", i), {i, i + 1}), file, config,
+                   config.states[i].kind == model::StateKind::kRecurrent, w);
+  add("head", {config.layers, config.layers});
   // The range of the first block brings the embedding with it, that of the last block the head.
   Piece& head = list.pieces.back();
   take_away(list.pieces[1], list.pieces.front());
@@ -189,7 +188,9 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
   const double returned = w.return_logits ? 4 * static_cast<double>(config.vocab) : kReturnBytes;
   head.decode_out_bytes = returned * static_cast<double>(w.batch);
   head.prefill_out_bytes = returned;
-  head.prefill_gather_bytes = head.decode_gather_bytes / static_cast<double>(w.batch);
+  // Rows of the head are shared: logits come together where tokens are drawn.
+  head.prefill_gather_bytes = 4 * static_cast<double>(config.vocab);
+  head.decode_gather_bytes = head.prefill_gather_bytes * static_cast<double>(w.batch);
   return list;
 }
 

@@ -44,14 +44,19 @@ TEST(PlanPieces, Llama7bByHand) {
     EXPECT_EQ(block.prefill_out_bytes, 8 * 4096.0 * 4);
     EXPECT_EQ(block.prefill.int8_ops, 8 * 2 * products);
     EXPECT_GT(block.prefill.other_flops, 4.0 * 4096 * (1 + 2 + 3 + 4 + 5 + 6 + 7 + 8));
-    EXPECT_EQ(block.decode_gather_bytes, 4.0 * (4096 + 4096));
-    EXPECT_EQ(block.gathers, 2);
+    EXPECT_EQ(block.exchanges, 2);
+    EXPECT_EQ(block.decode_sum_bytes, 4.0 * 2 * 4096);
+    EXPECT_EQ(block.prefill_sum_bytes, 8 * 4.0 * 2 * 4096);
+    EXPECT_EQ(block.decode_gather_bytes, 0);
   }
   const Piece& head = list.pieces.back();
   EXPECT_EQ(head.decode.int8_ops, 2.0 * 4096 * 32000);
   EXPECT_EQ(head.prefill.int8_ops, head.decode.int8_ops);  // of the last token only
   EXPECT_EQ(head.decode_out_bytes, 8);
   EXPECT_EQ(head.kv_bytes, 0u);
+  EXPECT_EQ(head.exchanges, 0);
+  EXPECT_EQ(head.decode_gather_bytes, 4.0 * 32000);
+  EXPECT_EQ(list.share_units, 8u);
   const Piece& embedding = list.pieces.front();
   EXPECT_EQ(embedding.decode.int8_ops, 0);
   EXPECT_EQ(embedding.weight_bytes, 32000u * 4096 / 256 * 210);
