@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view kQuotes = "\"\"\"";
 constexpr size_t kFileBytesMax = size_t{64} << 20;
 
-std::string_view trimmed(std::string_view text) {
+std::string_view stripped(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
@@ -106,7 +106,7 @@ void Talk::set(std::string_view argument) {
   const size_t blank = argument.find_first_of(" \t");
   const std::string_view name = argument.substr(0, blank);
   const std::string_view text =
-      blank == std::string_view::npos ? std::string_view() : trimmed(argument.substr(blank));
+      blank == std::string_view::npos ? std::string_view() : stripped(argument.substr(blank));
   model::SamplerSettings& s = options_.request.sampling;
   if (name.empty()) {
     say(fmt::format(
@@ -253,7 +253,7 @@ bool Talk::read_message(std::string& message) {
         break;
     }
     asked = false;
-    const std::string_view text = trimmed(line);
+    const std::string_view text = stripped(line);
     if (!several && text.starts_with(kQuotes)) {
       const std::string_view rest = text.substr(kQuotes.size());
       if (rest.size() >= kQuotes.size() && rest.ends_with(kQuotes)) {
@@ -277,7 +277,7 @@ bool Talk::read_message(std::string& message) {
 }
 
 bool Talk::obey(const std::string& line) {
-  const std::string_view text = trimmed(line);
+  const std::string_view text = stripped(line);
   if (line.front() != '/' || text.find('\n') != std::string_view::npos) return false;
   const size_t end = std::min(text.find_first_of(" \t"), text.size());
   const std::string_view name = text.substr(1, end - 1);
@@ -286,7 +286,7 @@ bool Talk::obey(const std::string& line) {
   for (const Command& command : kCommands) {
     if (name != command.name) continue;
     try {
-      (this->*command.run)(trimmed(text.substr(end)));
+      (this->*command.run)(stripped(text.substr(end)));
     } catch (const Error& error) {
       if (error.code() != Errc::kInvalidArgument && error.code() != Errc::kCorrupt) throw;
       say(fmt::format("butterfly: {}", error.what()));
