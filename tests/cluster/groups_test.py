@@ -10,7 +10,7 @@ import random
 import signal
 import sys
 
-from harness import PROMPTS, Server, make_model
+from harness import PROMPTS, Server, layers_of, make_model
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else 2
@@ -34,7 +34,7 @@ def same_on_every_group():
             found = [server.complete(prompt, **settings) for prompt in PROMPTS for settings in SETTINGS]
             if nodes:
                 state = server.wait_serving(nodes)
-                begins = {n["layers"]["begin"] for n in state["nodes"]}
+                begins = {layers_of(n)["begin"] for n in state["nodes"]}
                 assert begins == {0}, f"not all share all layers: {state['nodes']}"
             expected = expected or found
             assert found == expected, f"{nodes} nodes: other bits\n{found}\n{expected}"

@@ -7,7 +7,7 @@ namespace butterfly::cluster {
 namespace {
 
 constexpr size_t kAllOrdersMax = 4;  // 24 orders of 35 ways to cut eight units
-constexpr size_t kKeptMax = 6;       // ways to share that one group is offered in
+constexpr size_t kKeptMax = 12;      // ways to share that one group is offered in
 
 GroupShare share_as(const ClusterSpec& cluster, std::span<const size_t> nodes, std::span<const size_t> units,
                     size_t units_total, const GroupWork& work) {
@@ -120,8 +120,10 @@ std::vector<GroupShare> group_shares(const ClusterSpec& cluster, std::span<const
   const bool has_head = head != order.end();
   if (has_head) std::rotate(order.begin(), head, head + 1);
   const auto from = order.begin() + (has_head ? 1 : 0);
+  // The first member has the lines to other stages, so who is first makes a difference.
   const auto beats = [](const GroupShare& a, const GroupShare& b) {
-    return a.seconds <= b.seconds && a.gather_s <= b.gather_s && a.room_bytes >= b.room_bytes;
+    return a.nodes[0] == b.nodes[0] && a.seconds <= b.seconds && a.gather_s <= b.gather_s &&
+           a.room_bytes >= b.room_bytes;
   };
   std::vector<GroupShare> all;
   std::vector<size_t> parts(order.size());

@@ -69,8 +69,8 @@ struct GroupWork {
 GroupShare quick_share(const ClusterSpec& cluster, std::span<const size_t> nodes, size_t units_total,
                        const GroupWork& work);
 
-// The ways to share `units_total` units over these nodes, every one with at least one, that no other beats in
-// time, gathering and room at once, fastest first; `bytes_all` is the most that anybody can need. All orders
+// The ways to share `units_total` units over these nodes, every one with at least one, that no other with the
+// same first member beats in time, gathering and room at once, fastest first; `bytes_all` is the most that anybody can need. All orders
 // of up to four members are tried, of more the fastest first; `first` is always the first member where it is
 // one. Empty: more members than units.
 std::vector<GroupShare> group_shares(const ClusterSpec& cluster, std::span<const size_t> nodes,

@@ -58,7 +58,7 @@ TEST(Group, MoreRoomIsOfferedWhereItIsNeeded) {
   const GroupWork work{
       .decode_s = {8, 5, 8}, .prefill_s = {0, 0, 0}, .exchanged = {.exchanges = 2, .sum_bytes = 1}};
   const size_t two[] = {0, 1};
-  const auto shares = group_shares(cluster, two, 8, work, 800);
+  const auto shares = group_shares(cluster, two, 8, work, 800, 0);
   ASSERT_GE(shares.size(), 2u);
   EXPECT_THAT(shares.front().units, ElementsAre(3, 5));
   EXPECT_THAT(shares.back().units, ElementsAre(7, 1));
@@ -68,7 +68,7 @@ TEST(Group, MoreRoomIsOfferedWhereItIsNeeded) {
     EXPECT_GT(shares[i].room_bytes, shares[i - 1].room_bytes);
   }
   // Where all fits, one way is enough.
-  EXPECT_EQ(group_shares(cluster, two, 8, work, 100).size(), 1u);
+  EXPECT_EQ(group_shares(cluster, two, 8, work, 100, 0).size(), 1u);
 }
 
 TEST(Group, TheFirstMemberStaysFirst) {

@@ -192,10 +192,9 @@ void Problem::add_groups() {
       Unit group = make_unit(share.nodes, fractions(share.units));
       // A member that holds as much and is as fast alone does without the others. What the last piece gathers
       // is not asked for: other stages do not pay it.
-      const size_t last = pieces() > 1 ? pieces() - 1 : 1;
+      const double seconds = group.time_sum.back() - share.gather_s;
       if (std::none_of(members.begin(), members.end(), [&](size_t node) {
-            return units_[node].memory_bytes >= share.room_bytes &&
-                   units_[node].seconds(0, last) <= group.seconds(0, last);
+            return units_[node].memory_bytes >= share.room_bytes && units_[node].time_sum.back() <= seconds;
           }))
         groups.push_back(std::move(group));
     }

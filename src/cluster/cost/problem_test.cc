@@ -86,7 +86,7 @@ TEST(Problem, GroupsShareBySpeedAndPayForGathering) {
   ClusterSpec cluster = two_nodes();
   cluster.nodes[0].ram_bytes = 100;
   const Problem problem(list, cluster, {.group_size_max = 2});
-  ASSERT_EQ(problem.units().size(), 3u);
+  ASSERT_EQ(problem.units().size(), 4u);  // a group for each first member
   const Unit& group = problem.units()[2];
   EXPECT_THAT(group.nodes, ::testing::ElementsAre(0, 1));
   EXPECT_DOUBLE_EQ(group.shares[0], 0.25);
@@ -98,7 +98,7 @@ TEST(Problem, GroupsShareBySpeedAndPayForGathering) {
 }
 
 TEST(Problem, GroupsThatDoNotHelpAreLeftOut) {
-  EXPECT_EQ(Problem(three_pieces(), two_nodes(), {.group_size_max = 2}).units().size(), 3u);
+  EXPECT_EQ(Problem(three_pieces(), two_nodes(), {.group_size_max = 2}).units().size(), 4u);
   ClusterSpec slow_links = two_nodes();
   slow_links.connect_all({5, 100});
   EXPECT_EQ(Problem(three_pieces(), slow_links, {.group_size_max = 2}).units().size(), 2u);
