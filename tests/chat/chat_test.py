@@ -110,11 +110,11 @@ def test_unicode_is_edited_by_character():
 
 def test_stop_keeps_the_program():
     slow = f"{WORK}/slow.gguf"
-    subprocess.run([BUTTERFLY, "make-model", slow, "--dim", "512", "--hidden", "2048", "--layers", "8", "--heads", "8", "--vocab", "400", "--context", "4096"], check=True, capture_output=True)
+    subprocess.run([BUTTERFLY, "make-model", slow, "--dim", "512", "--hidden", "2048", "--layers", "24", "--heads", "8", "--vocab", "400", "--context", "4096", "--seed", "3"], check=True, capture_output=True)
     t = Terminal("stop", slow, command="chat")
     t.ready()
     t.say("go on")
-    time.sleep(1)
+    t.until(r"^>>> go on *\n.")  # it has begun, and is far from its end
     t.keys("C-c")
     t.until(r"^\[stopped; \d+ tokens")
     t.ready()
