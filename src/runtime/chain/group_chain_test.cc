@@ -109,7 +109,7 @@ TEST(GroupChain, ALostMemberIsALostStage) {
       options.on_chain_lost = [&](const Status&) { ++lost; };
       Engine engine(groups.start(), groups.part(stages.size() - 1, 0).tokenizer.get(), options);
       const auto sinks = submit(engine);
-      while (sinks[0]->tokens().size() < 4) std::this_thread::yield();
+      sinks[0]->wait_for_tokens(4);
       const size_t stage = member < stages.back().units.size() ? stages.size() - 1 : 0;
       groups.lose(stage, stage == stages.size() - 1 ? member : stages[0].units.size() - 1);
       while (lost == 0) std::this_thread::yield();
