@@ -5,6 +5,7 @@
 #include <set>
 #include <type_traits>
 
+#include "cluster/member/message_codec.h"
 #include "cluster/member/message_fields.h"
 
 namespace butterfly::cluster {
@@ -264,58 +265,21 @@ void check(const M& m, WireReader& in) {
     if (m.figures.rtt_s > 3600) in.refuse("a round trip of more than an hour");
 }
 
-template <typename... M>
-constexpr bool types_differ(std::type_identity<std::variant<M...>>) {
-  constexpr uint8_t kTypes[] = {M::kType...};
-  for (size_t i = 0; i < sizeof...(M); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (kTypes[i] == kTypes[j]) return false;
-  return true;
-}
-static_assert(types_differ(std::type_identity<ToCoordinator>()) &&
-              types_differ(std::type_identity<ToWorker>()));
-
-template <typename Variant>
-std::vector<std::byte> encode_any(const Variant& message) {
-  WireWriter out(256);
-  std::visit(
-      [&]<typename M>(const M& m) {
-        out.u8(M::kType);
-        FieldWriter writer(out);
-        fields(writer, m);
-      },
-      message);
-  BF_CHECK(out.size() <= kControlBytesMax) << "[message] " << out.size() << " bytes";
-  return std::move(out).take();
-}
-
-// Tries the alternatives of the variant one after the other for the one of this type.
-template <typename Variant, size_t I = 0>
-Result<Variant> decode_any(uint8_t type, WireReader& in) {
-  if constexpr (I == std::variant_size_v<Variant>) {
-    return {Errc::kCorrupt, fmt::format("[control message] type {} is not known here", type)};
-  } else {
-    using M = std::variant_alternative_t<I, Variant>;
-    if (type != M::kType) return decode_any<Variant, I + 1>(type, in);
-    Variant message{std::in_place_index<I>};
-    M& m = std::get<I>(message);
-    FieldReader reader(in);
-    fields(reader, m);
-    if (in.ok()) check(m, in);
-    if (Status bad = in.finish(M::kName); !bad.ok()) return bad;
-    return message;
+struct ControlCodec {
+  static constexpr std::string_view kWhat = "control message";
+  static constexpr size_t kBytesMax = kControlBytesMax;
+  template <typename M>
+  static void write(WireWriter& out, const M& message) {
+    FieldWriter writer(out);
+    fields(writer, message);
   }
-}
-
-template <typename Variant>
-Result<Variant> decode(std::span<const std::byte> body) {
-  if (body.size() > kControlBytesMax)
-    return {Errc::kCorrupt,
-            fmt::format("[control message] {} bytes, at most {} are allowed", body.size(), kControlBytesMax)};
-  WireReader in(body);
-  const uint8_t type = in.u8();
-  return decode_any<Variant>(type, in);
-}
+  template <typename M>
+  static void read(WireReader& in, M& message) {
+    FieldReader reader(in);
+    fields(reader, message);
+    if (in.ok()) check(message, in);
+  }
+};
 
 template <typename Variant>
 MessageHead head_for(const Variant& message) {
@@ -338,12 +302,14 @@ std::string_view name_for(const Variant& message) {
 
 }  // namespace
 
-std::vector<std::byte> encode(const ToCoordinator& message) { return encode_any(message); }
-std::vector<std::byte> encode(const ToWorker& message) { return encode_any(message); }
+std::vector<std::byte> encode(const ToCoordinator& message) { return encode_message<ControlCodec>(message); }
+std::vector<std::byte> encode(const ToWorker& message) { return encode_message<ControlCodec>(message); }
 Result<ToCoordinator> decode_to_coordinator(std::span<const std::byte> body) {
-  return decode<ToCoordinator>(body);
+  return decode_message<ControlCodec, ToCoordinator>(body);
 }
-Result<ToWorker> decode_to_worker(std::span<const std::byte> body) { return decode<ToWorker>(body); }
+Result<ToWorker> decode_to_worker(std::span<const std::byte> body) {
+  return decode_message<ControlCodec, ToWorker>(body);
+}
 MessageHead head_of(const ToCoordinator& message) { return head_for(message); }
 MessageHead head_of(const ToWorker& message) { return head_for(message); }
 std::string_view name_of(const ToCoordinator& message) { return name_for(message); }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "cluster/member/message_codec.h"
 #include "cluster/member/message_fields.h"
 
 namespace butterfly::cluster {
@@ -165,56 +166,31 @@ void check(const DealtStep& m, WireReader& in) {
 template <typename M>
 void check(const M&, WireReader&) {}
 
-template <typename Variant>
-std::vector<std::byte> encode_any(const Variant& message) {
-  WireWriter out(256);
-  std::visit(
-      [&]<typename M>(const M& m) {
-        out.u8(M::kType);
-        Writer writer(out);
-        fields(writer, m);
-      },
-      message);
-  BF_CHECK(out.size() <= kTrainMessageBytesMax) << "[training message] " << out.size() << " bytes";
-  return std::move(out).take();
-}
-
-template <typename Variant, size_t I = 0>
-Result<Variant> decode_any(uint8_t type, WireReader& in) {
-  if constexpr (I == std::variant_size_v<Variant>) {
-    return {Errc::kCorrupt, fmt::format("[training message] type {} is not known here", type)};
-  } else {
-    using M = std::variant_alternative_t<I, Variant>;
-    if (type != M::kType) return decode_any<Variant, I + 1>(type, in);
-    Variant message{std::in_place_index<I>};
-    M& m = std::get<I>(message);
-    Reader reader(in);
-    fields(reader, m);
-    if (in.ok()) check(m, in);
-    if (Status bad = in.finish(M::kName); !bad.ok()) return bad;
-    return message;
+struct TrainCodec {
+  static constexpr std::string_view kWhat = "training message";
+  static constexpr size_t kBytesMax = kTrainMessageBytesMax;
+  template <typename M>
+  static void write(WireWriter& out, const M& message) {
+    Writer writer(out);
+    fields(writer, message);
   }
-}
-
-template <typename Variant>
-Result<Variant> decode(std::span<const std::byte> body) {
-  if (body.size() > kTrainMessageBytesMax)
-    return {Errc::kCorrupt, fmt::format("[training message] {} bytes, at most {} are allowed", body.size(),
-                                        kTrainMessageBytesMax)};
-  WireReader in(body);
-  const uint8_t type = in.u8();
-  return decode_any<Variant>(type, in);
-}
+  template <typename M>
+  static void read(WireReader& in, M& message) {
+    Reader reader(in);
+    fields(reader, message);
+    if (in.ok()) check(message, in);
+  }
+};
 
 }  // namespace
 
-std::vector<std::byte> encode(const ToTrainMember& message) { return encode_any(message); }
-std::vector<std::byte> encode(const ToTrainLead& message) { return encode_any(message); }
+std::vector<std::byte> encode(const ToTrainMember& message) { return encode_message<TrainCodec>(message); }
+std::vector<std::byte> encode(const ToTrainLead& message) { return encode_message<TrainCodec>(message); }
 Result<ToTrainMember> decode_to_train_member(std::span<const std::byte> body) {
-  return decode<ToTrainMember>(body);
+  return decode_message<TrainCodec, ToTrainMember>(body);
 }
 Result<ToTrainLead> decode_to_train_lead(std::span<const std::byte> body) {
-  return decode<ToTrainLead>(body);
+  return decode_message<TrainCodec, ToTrainLead>(body);
 }
 
 std::vector<std::byte> encode(const PeerGreeting& greeting) {
