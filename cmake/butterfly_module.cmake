@@ -1,29 +1,68 @@
-# butterfly_module(name SOURCES … TESTS … SLOW_TESTS … BENCHES … FUZZERS … DEPS … TEST_DEPS … APART … HEADERS …)
+# butterfly_module(name SOURCES … TESTS … SLOW_TESTS … BENCHES … FUZZERS … DEPS … TEST_DEPS … HEADERS …)
 #
 # One folder, one static library butterfly::<name>, one test program, one benchmark program. Files are listed
-# beside what they are; src/base/arrows_test.cc says when a file is in no list. APART: files that BUTTERFLY_UNITY leaves
-# alone, because their private names are those of their neighbours. HEADERS: read once for all files of a build from clean;
-# worth it where many files stay apart.
+# beside what they are; src/base/arrows_test.cc says when a file is in no list. HEADERS: read once for all files of a
+# build from clean; worth it where many files stay apart.
 include(GoogleTest)
 
-# A clean build spends most of its time reading the same headers for one small file after the other. Files of several
-# instruction sets include themselves once for each, which works for one file at a time.
+# Sets `result` to the names that a source file defines at namespace scope: functions, types, constants.
+function(butterfly_scope_names file result)
+  file(READ ${file} text)
+  string(REGEX MATCHALL "\n(\\[\\[[a-z_]+\\]\\] )?[A-Za-z_][A-Za-z0-9_:<>,*& ]*[ *&][A-Za-z0-9_]+\\(" functions "${text}")
+  string(REGEX MATCHALL "\n(struct|class|enum class|enum|union|using) [A-Za-z0-9_]+ [{:=f]" types "${text}")
+  string(REGEX MATCHALL "\n(inline |static |thread_local )*const(expr|init)? [^=({\n;]*[ *&][A-Za-z0-9_]+( =|{|\\[)" constants "${text}")
+  set(names "")
+  foreach(match IN LISTS functions types constants)
+    string(REGEX REPLACE "( =| [{:=f]|[({]|\\[)$" "" match "${match}")
+    string(REGEX REPLACE ".*[ *&\n]" "" match "${match}")
+    list(APPEND names ${match})
+  endforeach()
+  list(REMOVE_DUPLICATES names)
+  set(${result} "${names}" PARENT_SCOPE)
+endfunction()
+
+# A clean build spends most of its time reading the same headers for one small file after the other, so up to 16 are compiled
+# as one. Files that define the same name are never joined: two definitions would be an error, but two overloads would not,
+# and a call could reach the neighbour's function without a word. Files of several instruction sets include themselves once
+# for each, which works for one file at a time; files that are made while building are not there yet.
 function(butterfly_unity target)
   if(NOT BUTTERFLY_UNITY)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   # GCC takes a file that is included for a header, in which types of unnamed namespaces would be a mistake.
   target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   get_target_property(sources ${target} SOURCES)
+  set(groups 0)
   foreach(file ${sources})
-    set(targets "")
-    if(NOT file IN_LIST ARGN)  # files that are made while building are not there yet: they stay apart
-      file(STRINGS ${file} targets REGEX "HWY_TARGET_INCLUDE" LIMIT_COUNT 1)
+    if(IS_ABSOLUTE ${file})
+      continue()
     endif()
-    if(targets OR file IN_LIST ARGN)
-      set_source_files_properties(${file} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    file(STRINGS ${file} targets REGEX "HWY_TARGET_INCLUDE" LIMIT_COUNT 1)
+    if(targets)
+      continue()
     endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})  # its names may change
+    butterfly_scope_names(${file} names)
+    set(group 0)
+    while(group LESS groups)
+      set(common ${names} ${names_${group}})
+      list(LENGTH common before)
+      list(REMOVE_DUPLICATES common)
+      list(LENGTH common after)
+      if(before EQUAL after AND count_${group} LESS 16)
+        break()
+      endif()
+      math(EXPR group "${group} + 1")
+    endwhile()
+    if(group EQUAL groups)
+      math(EXPR groups "${groups} + 1")
+      set(names_${group} "")
+      set(count_${group} 0)
+    endif()
+    list(APPEND names_${group} ${names})
+    math(EXPR count_${group} "${count_${group}} + 1")
+    set_source_files_properties(${file} PROPERTIES UNITY_GROUP ${group})
   endforeach()
 endfunction()
 
@@ -101,12 +140,12 @@ function(butterfly_test_program target label)
 endfunction()
 
 function(butterfly_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;SLOW_TESTS;BENCHES;FUZZERS;DEPS;TEST_DEPS;APART;HEADERS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;SLOW_TESTS;BENCHES;FUZZERS;DEPS;TEST_DEPS;HEADERS" ${ARGN})
   add_library(butterfly_${name} STATIC ${ARG_SOURCES})
   add_library(butterfly::${name} ALIAS butterfly_${name})
   target_include_directories(butterfly_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(butterfly_${name} PUBLIC ${ARG_DEPS})
-  butterfly_unity(butterfly_${name} ${ARG_APART})
+  butterfly_unity(butterfly_${name})
   if(BUTTERFLY_UNITY AND ARG_HEADERS)
     target_precompile_headers(butterfly_${name} PRIVATE ${ARG_HEADERS})
     butterfly_cache_precompiled(butterfly_${name})

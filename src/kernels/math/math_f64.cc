@@ -13,9 +13,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // ln 2 in two parts; the first has 42 bits, so that its product with any exponent is exact.
-constexpr double kLn2Hi = 0x1.62e42fefa3800p-1;
-constexpr double kLn2Lo = 0x1.ef35793c76730p-45;
-constexpr double kLog2E = 0x1.71547652b82fep+0;
+constexpr double kLn2Hi64 = 0x1.62e42fefa3800p-1;
+constexpr double kLn2Lo64 = 0x1.ef35793c76730p-45;
+constexpr double kLog2E64 = 0x1.71547652b82fep+0;
 
 // pi / 2 in three parts.
 constexpr double kHalfPi1 = 0x1.921fb54442d18p+0;
@@ -42,9 +42,9 @@ double exp_double2(Double2 x) {
   if (std::isnan(x.hi)) return x.hi;
   if (x.hi > 710) return kInfinity;
   if (x.hi < -746) return 0;
-  const double n = std::rint(x.hi * kLog2E);
-  const double first = std::fma(-n, kLn2Hi, x.hi);
-  const Double2 r = two_sum(first, std::fma(-n, kLn2Lo, x.lo));
+  const double n = std::rint(x.hi * kLog2E64);
+  const double first = std::fma(-n, kLn2Hi64, x.hi);
+  const Double2 r = two_sum(first, std::fma(-n, kLn2Lo64, x.lo));
   // exp(r) - 1 = r + r^2 / 2! + ... + r^14 / 14!
   double factorial = 87178291200.0;  // 14!
   double p = 1 / factorial;
@@ -82,8 +82,8 @@ Double2 log_double2(double x) {
   for (int i = 21; i >= 3; i -= 2) p = std::fma(p, z, 1.0 / i);
   const double tail = 2 * std::fma(s * z, p, s_lo);
   const auto n = static_cast<double>(e);
-  const Double2 sum = two_sum(n * kLn2Hi, 2 * s);
-  return two_sum(sum.hi, sum.lo + std::fma(n, kLn2Lo, tail));
+  const Double2 sum = two_sum(n * kLn2Hi64, 2 * s);
+  return two_sum(sum.hi, sum.lo + std::fma(n, kLn2Lo64, tail));
 }
 
 }  // namespace

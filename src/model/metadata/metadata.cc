@@ -56,7 +56,7 @@ std::string safe_text(std::string_view text) {
 }
 
 // In quotes, on one line, cut when long.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr size_t kShown = 60;
   std::string result = "\"";
   for (const char c : safe_text(text.substr(0, kShown))) {
@@ -75,7 +75,7 @@ std::string quoted(std::string_view text) {
 template <typename T>
 std::string item_text(const T& item, bool as_bool) {
   if constexpr (std::is_same_v<T, std::string>) {
-    return quoted(item);
+    return in_quotes(item);
   } else if constexpr (std::is_same_v<T, MetaArray>) {
     return fmt::format("[{} of {}]", item.size(), meta_type_name(item.type));
   } else {
