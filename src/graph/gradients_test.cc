@@ -121,6 +121,17 @@ TEST(Gradients, CausalAttention) {
   }
 }
 
+// Documents of a window do not see each other.
+TEST(Gradients, CausalAttentionOfSeveralDocuments) {
+  GradientCheck c;
+  for (int i = 0; i < 3; ++i) c.input({12, 4}, 1);
+  c.ids({0, 1, 2, 0, 0, 1, 0, 1, 2, 3, 4, 0});
+  const AttentionShape shape{0, 2, 2, 2, {.scale = 0.7f}};
+  c.check([&](Graph& g, const Inputs& x) {
+    return causal_attention(g, x[0], x[1], x[2], shape, 6, "attention", x[3]);
+  });
+}
+
 // More rows than one block of queries and one page.
 TEST(Gradients, LongCausalAttention) {
   GradientCheck c;

@@ -144,9 +144,10 @@ struct AttentionShape {
 ValueId cached_attention(Graph& g, ValueId q, ValueId k, ValueId v, const AttentionShape& shape,
                          std::string name);
 // Without a cache: rows are sequences of `length`, one behind the other, and a row sees its sequence up to
-// itself. shape.layer is not used.
+// itself. With `positions` [n] i32 a sequence may hold several documents, each from a position 0 on, that do
+// not see each other. shape.layer is not used.
 ValueId causal_attention(Graph& g, ValueId q, ValueId k, ValueId v, const AttentionShape& shape,
-                         size_t length, std::string name);
+                         size_t length, std::string name, ValueId positions = {});
 
 // Where an op has its part of a layer's recurrent state, and of what the layer keeps of a guess: offsets in
 // floats (KvLayer).

@@ -5,7 +5,8 @@ namespace butterfly::nn {
 ValueId Builder::attention(ValueId q, ValueId k, ValueId v, const graph::AttentionShape& shape,
                            std::string name) {
   if (training_.length == 0) return graph::cached_attention(graph_, q, k, v, shape, std::move(name));
-  return graph::causal_attention(graph_, q, k, v, shape, training_.length, std::move(name));
+  return graph::causal_attention(graph_, q, k, v, shape, training_.length, std::move(name),
+                                 training_.positions);
 }
 
 ValueId Builder::dropout(ValueId x, const std::string& name) {

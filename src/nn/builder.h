@@ -15,9 +15,10 @@ using graph::ValueId;
 
 // Rows are whole sequences, one behind the other: attention needs no cache.
 struct Training {
-  size_t length = 0;  // of a sequence
-  float dropout = 0;  // rate, of what is added to the residual stream
-  ValueId key = {};   // [2] i32: what dropout draws from; only with a rate
+  size_t length = 0;       // of a sequence
+  float dropout = 0;       // rate, of what is added to the residual stream
+  ValueId key = {};        // [2] i32: what dropout draws from; only with a rate
+  ValueId positions = {};  // [rows] i32: documents of a sequence begin where they are 0
 };
 
 // Lives while one graph is being built. What a layer's weights are (packed, or plain floats that may be

@@ -125,16 +125,21 @@ TEST_F(Caterpillar, TrainingAndInferenceAgreeOnItsLoss) {
   double loss = 0;
   size_t targets = 0;
   for (size_t i = 0; i < windows; ++i) {
-    here.cache().truncate(0, 0);
     const auto row = batch.row(i);
-    std::vector<runtime::BatchRow> rows;
-    for (size_t t = 0; t < length; ++t) rows.push_back({row.ids[t], 0, static_cast<uint32_t>(t), true});
-    const auto logits = here.run(rows);
-    const size_t vocabulary = logits.size() / length;
-    for (size_t t = 0; t < length; ++t) {
-      if (row.targets[t] < 0) continue;
-      loss += runtime::negative_log_probability(logits.subspan(t * vocabulary, vocabulary), row.targets[t]);
-      ++targets;
+    for (size_t begin = 0, end = 0; begin < length; begin = end) {  // document by document
+      here.cache().truncate(0, 0);
+      std::vector<runtime::BatchRow> rows;
+      do {
+        rows.push_back({train::id_of(row.ids[end]), 0, static_cast<uint32_t>(end - begin), true});
+      } while (++end < length && !train::is_document_start(row.ids[end]));
+      const auto logits = here.run(rows);
+      const size_t vocabulary = logits.size() / rows.size();
+      for (size_t t = begin; t < end; ++t) {
+        if (row.targets[t] < 0) continue;
+        loss += runtime::negative_log_probability(logits.subspan((t - begin) * vocabulary, vocabulary),
+                                                  row.targets[t]);
+        ++targets;
+      }
     }
   }
   loss /= static_cast<double>(targets);

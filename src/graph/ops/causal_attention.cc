@@ -1,5 +1,7 @@
 // Causal attention within sequences of a training batch, forward and backward.
 //
+// A window may hold several documents, told by positions that begin again: each is a sequence of its own.
+//
 // The forward pass is the cache's: keys and values of one sequence and KV head are laid into F32 pages of
 // scratch, so a training step sees the bits that a run with an F32 cache sees. Nothing of size
 // [length, length] is kept: the backward pass computes scores again, a block of queries at a time.
@@ -73,32 +75,42 @@ size_t scratch(const Graph&, const Node& node) {
 
 // One sequence and one KV head of a run, seen from its first row: rows `stride` floats apart.
 struct Part {
-  size_t row, kv_head;  // first row; head
+  size_t row, length, kv_head;
 };
-Part part_of(const Attrs& attrs, size_t unit) {
-  return {unit / attrs.shape.kv_heads * attrs.length, unit % attrs.shape.kv_heads};
+
+// Calls fn(part) for every document of the window that begins at `row`. `positions` may be null: one
+// document.
+template <typename F>
+void each_document(const Attrs& attrs, const int32_t* positions, size_t row, size_t kv_head, F&& fn) {
+  size_t begin = 0;
+  for (size_t i = 1; i <= attrs.length; ++i) {
+    if (i < attrs.length && (positions == nullptr || positions[row + i] != 0)) continue;
+    fn(Part{row + begin, i - begin, kv_head});
+    begin = i;
+  }
 }
 
 void attend_part(const Node& node, const RunContext& run, const Part& part, std::byte* memory) {
   const Attrs& attrs = node.attrs<Attrs>();
   const AttentionShape& shape = attrs.shape;
   const KvLayout layout = attrs.layout();
+  const size_t page_count = (part.length + kernels::kKvPage - 1) / kernels::kKvPage;
   auto* ids = reinterpret_cast<uint32_t*>(memory);
   std::byte* pages = memory + ids_bytes(attrs);
   std::byte* work = pages + attrs.pages() * layout.page_bytes();
-  std::iota(ids, ids + attrs.pages(), 0u);
+  std::iota(ids, ids + page_count, 0u);
   // Positions behind the last one take no part, but must be numbers.
-  std::memset(pages + (attrs.pages() - 1) * layout.page_bytes(), 0, layout.page_bytes());
+  std::memset(pages + (page_count - 1) * layout.page_bytes(), 0, layout.page_bytes());
   const size_t kv_cols = shape.kv_heads * shape.head_dim, cols = shape.heads * shape.head_dim;
   const size_t kv_at = part.row * kv_cols + part.kv_head * shape.head_dim;
-  for (size_t i = 0; i < attrs.length; ++i)
+  for (size_t i = 0; i < part.length; ++i)
     kernels::kv_store(layout, pages + i / kernels::kKvPage * layout.page_bytes(), i % kernels::kKvPage,
                       run.f32(node.inputs[1]) + kv_at + i * kv_cols,
                       run.f32(node.inputs[2]) + kv_at + i * kv_cols);
   const kernels::KvPages all{pages, layout.page_bytes(), ids};
   kernels::AttentionQuery queries[kernels::kQueriesMax];
   size_t count = 0;
-  const size_t total = attrs.length * attrs.group();
+  const size_t total = part.length * attrs.group();
   for (size_t n = 0; n < total; ++n) {
     const size_t i = n / attrs.group(), head = part.kv_head * attrs.group() + n % attrs.group();
     const size_t at = (part.row + i) * cols + head * shape.head_dim;
@@ -109,20 +121,23 @@ void attend_part(const Node& node, const RunContext& run, const Part& part, std:
   }
 }
 
-// Sequences and KV heads are independent: threads take whole ones.
+// Windows and KV heads are independent: threads take whole ones. `positions` is the input that holds them.
 template <typename F>
-void each_part(const Node& node, const RunContext& run, F&& fn) {
+void each_part(const Node& node, const RunContext& run, size_t positions_input, F&& fn) {
   const Attrs& attrs = node.attrs<Attrs>();
+  const int32_t* positions =
+      node.inputs.size() > positions_input ? run.i32(node.inputs[positions_input]) : nullptr;
   const size_t units = run.type(node.inputs[0]).rows() / attrs.length * attrs.shape.kv_heads;
   const size_t workers = std::min(run.pool().size(), units);
   run.pool().run([&](size_t worker) {
     for (size_t unit = worker; worker < workers && unit < units; unit += workers)
-      fn(part_of(attrs, unit), run.scratch(node, worker));
+      each_document(attrs, positions, unit / attrs.shape.kv_heads * attrs.length, unit % attrs.shape.kv_heads,
+                    [&](const Part& part) { fn(part, run.scratch(node, worker)); });
   });
 }
 
 void forward(const Node& node, const RunContext& run) {
-  each_part(node, run, [&](const Part& part, std::byte* memory) { attend_part(node, run, part, memory); });
+  each_part(node, run, 3, [&](const Part& part, std::byte* memory) { attend_part(node, run, part, memory); });
 }
 
 // q, k, v, gradient of the result.
@@ -165,7 +180,7 @@ void score_gradients(const kernels::AttentionParams& params, size_t begin, size_
 void grad_part(const Node& node, const RunContext& run, const Part& part, std::byte* memory) {
   const Attrs& attrs = node.attrs<Attrs>();
   const AttentionShape& shape = attrs.shape;
-  const size_t dim = shape.head_dim, length = attrs.length;
+  const size_t dim = shape.head_dim, length = part.length;
   const size_t kv_cols = shape.kv_heads * dim, cols = shape.heads * dim;
   const size_t kv_at = part.row * kv_cols + part.kv_head * dim;
   const float* k = run.f32(node.inputs[1]) + kv_at;
@@ -199,7 +214,7 @@ void grad_part(const Node& node, const RunContext& run, const Part& part, std::b
 }
 
 void forward_grad(const Node& node, const RunContext& run) {
-  each_part(node, run, [&](const Part& part, std::byte* memory) { grad_part(node, run, part, memory); });
+  each_part(node, run, 4, [&](const Part& part, std::byte* memory) { grad_part(node, run, part, memory); });
 }
 
 void backward(GradientBuilder& b, const Node& node);
@@ -215,18 +230,19 @@ const OpType kCausalAttentionGradOp{
 namespace {
 
 void backward(GradientBuilder& b, const Node& node) {
-  const auto out = b.graph().add(kCausalAttentionGradOp,
-                                 {node.inputs[0], node.inputs[1], node.inputs[2], b.of(node.outputs[0])},
-                                 node.attributes, node.name + ".grad");
+  std::vector<ValueId> inputs{node.inputs[0], node.inputs[1], node.inputs[2], b.of(node.outputs[0])};
+  if (node.inputs.size() > 3) inputs.push_back(node.inputs[3]);
+  const auto out = b.graph().add(kCausalAttentionGradOp, inputs, node.attributes, node.name + ".grad");
   for (size_t i = 0; i < 3; ++i) b.add(node.inputs[i], out[i]);
 }
 
 }  // namespace
 
 ValueId causal_attention(Graph& g, ValueId q, ValueId k, ValueId v, const AttentionShape& shape,
-                         size_t length, std::string name) {
-  return g.add(kCausalAttentionOp, {q, k, v}, std::make_shared<Attrs>(Attrs{shape, length}),
-               std::move(name))[0];
+                         size_t length, std::string name, ValueId positions) {
+  std::vector<ValueId> inputs{q, k, v};
+  if (positions.valid()) inputs.push_back(positions);
+  return g.add(kCausalAttentionOp, inputs, std::make_shared<Attrs>(Attrs{shape, length}), std::move(name))[0];
 }
 
 }  // namespace butterfly::graph

@@ -66,7 +66,7 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
   values.targets = g.input("targets", {Elem::kI32, {n}});
   values.factor = g.input("factor", {Elem::kF32, {1}});
   if (shape.dropout > 0) values.dropout_key = g.input("dropout_key", {Elem::kI32, {2}});
-  nn::Builder b(g, {shape.length, shape.dropout, values.dropout_key});
+  nn::Builder b(g, {shape.length, shape.dropout, values.dropout_key, values.positions});
   graph::ValueId x = build_embedding(b, values.tokens, values.positions);
   x = norm.build(b, build_blocks(b, x, values.positions, 0, blocks.size()));
   values.loss = graph::linear_cross_entropy(g, x, head.weight, values.targets, values.factor, shape.gradients,

@@ -25,13 +25,18 @@ struct ItemView {
 // A target that does not count in the loss.
 inline constexpr int32_t kIgnoredTarget = -1;
 
+// Several documents may share an item: the first id of each is written so, and comes out again as it was.
+constexpr int32_t document_start(int32_t id) { return ~id; }
+constexpr bool is_document_start(int32_t written) { return written < 0; }
+constexpr int32_t id_of(int32_t written) { return written < 0 ? ~written : written; }
+
 // Memory is kept when a batch is filled again, and goes back to the process's pool with the batch.
 struct Batch {
   uint64_t index = 0;  // since the beginning of training
   uint64_t epoch = 0;
   size_t rows = 0;
   ItemShape shape;
-  PooledArray<int32_t> ids;      // [rows, shape.ids]
+  PooledArray<int32_t> ids;      // [rows, shape.ids]; see document_start()
   PooledArray<float> values;     // [rows, shape.values]
   PooledArray<int32_t> targets;  // [rows, shape.targets]
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "train/data/answers.h"
 #include "train/data/text_file.h"
 
 namespace butterfly::train {
@@ -21,27 +22,19 @@ class Encoder {
       : tokenizer_(tokenizer), chat_(chat), options_(options) {}
 
   Document text(const std::string& text) const {
-    Document document{tokenizer_.encode(text), 0};
+    Document document{tokenizer_.encode(text), {}};
     if (tokenizer_.eos()) document.ids.push_back(*tokenizer_.eos());
     return document;
   }
 
-  // The prompt is rendered alone too, to see how many ids it has: what is left is the answer.
+  // As one text: encoded in parts, words at their borders would have other tokens than the model meets.
   Document chat(const Json& messages, const Json* tools) const {
     const model::RenderedChat whole =
         chat_.render({.messages = &messages, .tools = tools, .add_generation_prompt = false});
-    Document document{chat_.encode(whole), 0};
-    if (options_.train_on_inputs) return document;
-    Json before = messages;
-    while (!before.empty() && before.back().value("role", "") == "assistant") before.erase(before.size() - 1);
-    const model::RenderedChat prompt =
-        before.empty() ? model::RenderedChat() : chat_.render({.messages = &before, .tools = tools});
-    if (whole.text.starts_with(prompt.text)) {
-      document.ids = chat_.encode(prompt);
-      document.ignored = document.ids.size();
-      const auto answer = chat_.encode(whole.from(prompt.text.size()), /*continues=*/true);
-      document.ids.insert(document.ids.end(), answer.begin(), answer.end());
-    }
+    Document document{chat_.encode(whole), {}};
+    if (!options_.train_on_inputs)
+      document.learned =
+          learned_ids(tokenizer_, document.ids, whole.text, answer_ranges(chat_, messages, tools, whole));
     return document;
   }
 

@@ -12,7 +12,7 @@
 namespace butterfly::train {
 
 struct DocumentOptions {
-  bool train_on_inputs = true;  // false: in chats only what follows the last user message is learned
+  bool train_on_inputs = true;  // false: of chats only the answers are learned, all of them
 };
 
 // Lines {"text": …}, {"messages": […]} or {"prompt": …, "completion": …} of a .jsonl file, or a .txt file as

@@ -43,16 +43,37 @@ TEST_F(DocumentsTest, LinesOfJson) {
   EXPECT_EQ(text_of(all[0]), "A story.<|endoftext|>");
   EXPECT_EQ(text_of(all[1]), "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\nThree.<|im_end|>\n");
   EXPECT_EQ(text_of(all[2]), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHo<|im_end|>\n");
-  for (const Document& document : all) EXPECT_EQ(document.ignored, 0u);
+  for (const Document& document : all) EXPECT_TRUE(document.learned.empty());
 }
 
 TEST_F(DocumentsTest, OnlyAnswersAreLearnedWhenAsked) {
   const auto all = documents("a.jsonl", kChat, false);
   ASSERT_EQ(all.size(), 1u);
   const Document& document = all[0];
-  EXPECT_EQ(tokenizer->decode(std::span(document.ids).subspan(document.ignored), {.show_special = true}),
-            "Three.<|im_end|>\n");
-  EXPECT_EQ(text_of(document), text_of(documents("a.jsonl", kChat)[0]));
+  std::string learned;
+  for (size_t i = 0; i < document.ids.size(); ++i)
+    if (document.learned[i]) learned += tokenizer->decode({&document.ids[i], 1}, {.show_special = true});
+  EXPECT_EQ(learned, "Three.<|im_end|>");
+  EXPECT_EQ(document.ids, documents("a.jsonl", kChat)[0].ids);
+}
+
+// A question that fills its window leaves nothing to learn there: the window is left out, and the run goes
+// on.
+TEST_F(DocumentsTest, WindowsWithoutAnAnswerAreLeftOut) {
+  const std::string lines =
+      R"({"prompt":")" + std::string(100, 'x') + R"(","completion":"Ho"})" + "\n" + kChat;
+  const auto data =
+      open_dataset(dir.write("a.jsonl", lines), 64, *tokenizer, *prompter, {.train_on_inputs = false});
+  EXPECT_THAT(data->describe(), HasSubstr("1 cut, 1 stretches without an answer left out"));
+  Batch batch;
+  batch.resize(1, data->shape());
+  for (uint64_t i = 0; i < data->size(); ++i) {
+    data->read(i, batch.row(0));
+    EXPECT_TRUE(std::any_of(batch.targets.begin(), batch.targets.end(), [](int32_t t) { return t >= 0; }));
+  }
+  EXPECT_THROW(open_dataset(dir.write("b.jsonl", R"({"messages":[{"role":"user","content":"x"}]})"), 4,
+                            *tokenizer, *prompter, {.train_on_inputs = false}),
+               Error);
 }
 
 // A user cannot forge turns: special tokens written in a plain text are letters there.

@@ -95,16 +95,26 @@ DocumentDataset::DocumentDataset(std::span<const Document> documents, size_t len
     ++documents_;
     cut_ += ids.size() - 1 > length;
     std::vector<int32_t> targets(ids.begin() + 1, ids.end());
-    for (size_t i = 0; i + 1 < document.ignored && i < targets.size(); ++i) targets[i] = kIgnoredTarget;
+    for (size_t i = 0; i < targets.size() && !document.learned.empty(); ++i)
+      if (!document.learned[i + 1]) targets[i] = kIgnoredTarget;
     // The last id leads to nothing that could be learned, but whatever follows in the window should see it,
     // as the next turn of a chat sees the end of the last one.
     if (targets.size() % length != 0) targets.push_back(kIgnoredTarget);
     for (size_t begin = 0; begin < targets.size(); begin += length) {
       const size_t count = std::min(length, targets.size() - begin);
-      put(ids.subspan(begin, count), std::span<const int32_t>(targets).subspan(begin, count));
+      const std::span<const int32_t> stretch = std::span<const int32_t>(targets).subspan(begin, count);
+      if (std::count(stretch.begin(), stretch.end(), kIgnoredTarget) == std::ssize(stretch)) {
+        ++without_target_;
+        continue;
+      }
+      put(ids.subspan(begin, count), stretch);
     }
   }
-  if (windows_ == 0) fail(Errc::kInvalidArgument, "{}: has no document of two tokens or more", name_);
+  if (windows_ == 0)
+    fail(Errc::kInvalidArgument,
+         "{}: nothing in it can be learned: {} documents of less than two tokens, {} stretches of {} tokens "
+         "without an answer; a larger sequence_len may help",
+         name_, left_out_, without_target_, length);
   targets_ = static_cast<uint64_t>(std::count_if(targets_of_.begin(), targets_of_.end(),
                                                  [](int32_t target) { return target != kIgnoredTarget; }));
 }
@@ -118,6 +128,7 @@ void DocumentDataset::put(std::span<const int32_t> ids, std::span<const int32_t>
   }
   const auto at = static_cast<ptrdiff_t>((windows_ - 1) * length_ + used_);
   std::copy(ids.begin(), ids.end(), ids_.begin() + at);
+  ids_[static_cast<size_t>(at)] = document_start(ids[0]);
   std::copy(targets.begin(), targets.end(), targets_of_.begin() + at);
   used_ += ids.size();
 }
@@ -129,9 +140,13 @@ void DocumentDataset::read(uint64_t item, const ItemView& into) const {
 }
 
 std::string DocumentDataset::describe() const {
-  return fmt::format("{}: {} documents in {} windows of {} tokens, {:.1f} % filled", name_, documents_,
-                     windows_, length_,
-                     100.0 * static_cast<double>(targets_) / static_cast<double>(windows_ * length_));
+  std::string text =
+      fmt::format("{}: {} documents in {} windows of {} tokens, {:.1f} % filled", name_, documents_, windows_,
+                  length_, 100.0 * static_cast<double>(targets_) / static_cast<double>(windows_ * length_));
+  if (cut_ > 0) text += fmt::format(", {} cut", cut_);
+  if (left_out_ > 0) text += fmt::format(", {} too short", left_out_);
+  if (without_target_ > 0) text += fmt::format(", {} stretches without an answer left out", without_target_);
+  return text;
 }
 
 }  // namespace butterfly::train

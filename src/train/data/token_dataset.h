@@ -48,17 +48,18 @@ class TokenDataset final : public Dataset {
 void write_token_file(const std::filesystem::path& path, std::span<const int32_t> ids, TokenWidth width);
 
 // Documents of their own, several to a window: a window begins with a document, and only those longer than it
-// are cut. A document's last id has no target. What is left of a window is filled with `padding`, whose
-// targets do not count.
+// are cut. Each begins with document_start(), so none sees another. A document's last id has no target. What
+// is left of a window is filled with `padding`, whose targets do not count.
 struct Document {
   std::vector<int32_t> ids;
-  size_t ignored = 0;  // leading ids that are given, not learned: their targets do not count
+  std::vector<bool> learned;  // for each id; the others are given: they do not count as targets. Empty: all
 };
 
 // Owns the packed windows. Immutable after the constructor: any thread may read.
 class DocumentDataset final : public Dataset {
  public:
-  // A document needs two ids to have a target; shorter ones are left out and counted.
+  // A document needs two ids to have a target; shorter ones are left out and counted. So are stretches of
+  // `length` in which nothing is learned (questions longer than a window): every window has a target.
   DocumentDataset(std::span<const Document> documents, size_t length, int32_t padding, std::string name);
 
   uint64_t size() const override { return windows_; }
@@ -67,6 +68,7 @@ class DocumentDataset final : public Dataset {
   std::string describe() const override;
   size_t left_out() const { return left_out_; }
   size_t cut() const { return cut_; }
+  size_t without_target() const { return without_target_; }
   uint64_t targets() const { return targets_; }  // that count
 
  private:
@@ -78,7 +80,7 @@ class DocumentDataset final : public Dataset {
   uint64_t windows_ = 0;
   size_t used_ = 0;  // of the last window
   std::vector<int32_t> ids_, targets_of_;
-  size_t left_out_ = 0, cut_ = 0;
+  size_t left_out_ = 0, cut_ = 0, without_target_ = 0;
   size_t documents_ = 0;
   uint64_t targets_ = 0;
 };

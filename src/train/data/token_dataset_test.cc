@@ -74,25 +74,26 @@ TEST(DocumentDataset, WindowsBeginWithDocumentsAndPaddingDoesNotCount) {
   const DocumentDataset data(documents, 6, 0, "docs");
   EXPECT_EQ(data.size(), 2u);
   EXPECT_EQ(data.left_out(), 1u);
-  EXPECT_THAT(item_of(data, 0).ids, ElementsAre(1, 2, 3, 4, 5, 0));
+  EXPECT_THAT(item_of(data, 0).ids, ElementsAre(document_start(1), 2, 3, document_start(4), 5, 0));
   EXPECT_THAT(item_of(data, 0).targets, ElementsAre(2, 3, kIgnoredTarget, 5, kIgnoredTarget, kIgnoredTarget));
-  EXPECT_THAT(item_of(data, 1).ids, ElementsAre(7, 8, 9, 0, 0, 0));
+  EXPECT_THAT(item_of(data, 1).ids, ElementsAre(document_start(7), 8, 9, 0, 0, 0));
   EXPECT_THAT(item_of(data, 1).targets,
               ElementsAre(8, 9, kIgnoredTarget, kIgnoredTarget, kIgnoredTarget, kIgnoredTarget));
   EXPECT_EQ(data.targets(), 5u);
 }
 
 TEST(DocumentDataset, LongDocumentsAreCutAndPromptsIgnored) {
-  const std::vector<Document> documents = {{{1, 2, 3, 4, 5, 6, 7}, 3}};
+  const std::vector<Document> documents = {
+      {{1, 2, 3, 4, 5, 6, 7}, {false, false, false, true, true, true, true}}};
   const DocumentDataset data(documents, 4, 0, "docs");
   EXPECT_EQ(data.size(), 2u);
   EXPECT_EQ(data.cut(), 1u);
   // Ids 1, 2, 3 are given: the first target that counts is 4.
   EXPECT_THAT(item_of(data, 0).targets, ElementsAre(kIgnoredTarget, kIgnoredTarget, 4, 5));
-  EXPECT_THAT(item_of(data, 1).ids, ElementsAre(5, 6, 7, 0));
+  EXPECT_THAT(item_of(data, 1).ids, ElementsAre(document_start(5), 6, 7, 0));
   EXPECT_THAT(item_of(data, 1).targets, ElementsAre(6, 7, kIgnoredTarget, kIgnoredTarget));
   EXPECT_THAT(error_of([&] { DocumentDataset(std::vector<Document>{{{1}}}, 4, 0, "tiny"); }),
-              HasSubstr("tiny: has no document"));
+              HasSubstr("tiny: nothing in it can be learned: 1 documents"));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace butterfly::train {
 
 // Items that go through the network together. Borrowed for the call.
 struct MicroBatch {
-  std::span<const int32_t> tokens;   // transformers: items * length
+  std::span<const int32_t> tokens;   // transformers: items * length, with document_start() of batch.h
   std::span<const float> pixels;     // image networks: items * planes of channels
   std::span<const int32_t> targets;  // tokens: one each; images: one per item. Negative: takes no part
 };

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "graph/gradients.h"
 #include "graph/recompute.h"
+#include "train/data/batch.h"
 #include "train/optim/clip.h"
 
 namespace butterfly::train {
@@ -37,12 +38,23 @@ void fill(graph::Executor& executor, graph::ValueId value, std::span<const T> fr
   std::memcpy(executor.input(value), from.data(), bytes);
 }
 
+// Ids without their marks, and the place of each in its document.
+void tokens_and_positions(std::span<const int32_t> written, size_t length, std::vector<int32_t>& tokens,
+                          std::vector<int32_t>& positions) {
+  tokens.resize(written.size());
+  positions.resize(written.size());
+  for (size_t i = 0; i < written.size(); ++i) {
+    tokens[i] = id_of(written[i]);
+    positions[i] = i % length == 0 || is_document_start(written[i]) ? 0 : positions[i - 1] + 1;
+  }
+}
+
 }  // namespace
 
 // One graph for micro-batches of one size, with or without gradients.
 struct Trainer::Lane {
   BuiltNetwork built;
-  std::vector<int32_t> positions;
+  std::vector<int32_t> tokens, positions;  // of the micro-batch that runs
   std::unique_ptr<graph::Executor> executor;
 };
 
@@ -115,8 +127,6 @@ Trainer::Lane& Trainer::lane(Worker& worker, size_t items, bool training) {
   if (lane.executor != nullptr) return lane;
   graph::Graph graph;
   lane.built = network_.build(graph, items, training);
-  for (size_t i = 0; i < items; ++i)
-    for (size_t t = 0; t < lane.built.length; ++t) lane.positions.push_back(static_cast<int32_t>(t));
   const size_t forward_nodes = graph.nodes().size();
   if (training) bind_gradients(graph, lane.built);
   if (training && options_.recompute) {
@@ -150,7 +160,8 @@ void Trainer::run_batch(Worker& worker, const MicroBatch& batch, size_t index, f
       executor.bind(static_cast<int32_t>(i),
                     reinterpret_cast<std::byte*>(gradients.values + layout_->offset(i)));
   }
-  fill(executor, lane.built.tokens, batch.tokens, "tokens");
+  tokens_and_positions(batch.tokens, length_, lane.tokens, lane.positions);
+  fill<int32_t>(executor, lane.built.tokens, lane.tokens, "tokens");
   fill(executor, lane.built.pixels, batch.pixels, "pixel values");
   fill(executor, lane.built.targets, batch.targets, "targets");
   fill<int32_t>(executor, lane.built.positions, lane.positions, "positions");

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/testing/temp_dir.h"
+#include "train/data/batch.h"
 #include "train/networks/transformer.h"
 
 namespace butterfly::train {
@@ -67,6 +68,28 @@ std::vector<std::byte> weights_of(const Transformer& network) {
   for (const auto& [name, tensor] : network.weights())
     bytes.insert(bytes.end(), tensor.raw(), tensor.raw() + tensor.bytes());
   return bytes;
+}
+
+// The loss of a document is the same alone in its window and behind others.
+TEST(Trainer, PackedDocumentsDoNotSeeEachOther) {
+  for (const char* architecture : {"gpt2", "llama"}) {
+    Transformer network(untrained_model(tiny(architecture), {}, 0.5f), {.length = kLength});
+    Trainer trainer(network, {.threads_per_worker = 1});
+    const Tokens data(1, 1);
+    const auto loss = [&](size_t place, bool marked) {  // of seven tokens there, among others
+      std::vector<int32_t> tokens(kLength, 5), targets(kLength, -1);
+      for (size_t i = 0; i < 7; ++i) {
+        tokens[place + i] = i == 0 && marked ? document_start(data.tokens[i]) : data.tokens[i];
+        targets[place + i] = data.targets[i];
+      }
+      const MicroBatch batch{.tokens = tokens, .pixels = {}, .targets = targets};
+      return trainer.evaluate({&batch, 1}).loss;
+    };
+    const double alone = loss(0, true);
+    EXPECT_EQ(loss(0, false), alone) << architecture;
+    EXPECT_NEAR(loss(4, true), alone, 1e-6 * alone) << architecture;
+    EXPECT_GT(std::abs(loss(4, false) - alone), 1e-3 * alone) << architecture;
+  }
 }
 
 TEST(Trainer, TinyTransformersLearnABatchByHeart) {
