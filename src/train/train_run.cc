@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "graph/memory_picture.h"
 #include "kernels/simd/target.h"
+#include "train/data/fingerprint.h"
 #include "train/loss_plot.h"
 #include "train/metrics.h"
 
@@ -33,8 +34,24 @@ bool is_free(std::string_view key) {
   return false;
 }
 
-// What decides the result, by key.
-constexpr const char* kNumerics = "numerics";  // among the settings of a checkpoint
+// Among the settings of a checkpoint.
+constexpr const char* kNumerics = "numerics";
+constexpr const char* kData = "data";
+
+// Of files only the names: a run may go on in another folder. What is in them is told by kData.
+std::string without_folders(std::string_view key, const std::string& value) {
+  if (!is_path(key)) return value;
+  std::string names;
+  for (const std::string& path : list_of_text(value))
+    names += (names.empty() ? "" : ",") + fs::path(path).filename().string();
+  return names;
+}
+
+// "300 items, 0123...": checkpoints of earlier versions have the first half.
+bool is_same_data(std::string_view before, std::string_view now) {
+  return before == now ||
+         (before.find(',') == std::string_view::npos && now.starts_with(std::string(before) + ","));
+}
 
 std::map<std::string, std::string> deciding_settings(const TrainConfig& config) {
   std::map<std::string, std::string> settings;
@@ -113,7 +130,7 @@ TrainRun::~TrainRun() = default;
 std::map<std::string, std::string> TrainRun::settings() const {
   std::map<std::string, std::string> settings = deciding_settings(config_);
   settings["steps"] = fmt::format("{}", steps_);
-  settings["data"] = fmt::format("{} items", task_.data->size());
+  settings[kData] = fmt::format("{} items, {}", task_.data->size(), fingerprint(*task_.data));
   for (const auto& [name, value] : task_.settings) settings[name] = value;
   // The same run under other rules of arithmetic is another run.
   settings[kNumerics] = fmt::format("{}", kernels::kNumericsId);
@@ -133,7 +150,9 @@ void TrainRun::load_checkpoint() {
     const std::string before = there != loaded->state.settings.end() ? there->second
                                : absent != defaults.end()            ? absent->second
                                                                      : "not set";
-    if (before != value)
+    const bool same = key == kData ? is_same_data(before, value)
+                                   : without_folders(key, before) == without_folders(key, value);
+    if (!same)
       fail(Errc::kInvalidArgument, "{}/{}: was made with {} = {}, now it is {}; choose another output_dir",
            checkpoints_->folder().string(), loaded->name, key, before, value);
   }
@@ -155,8 +174,23 @@ void TrainRun::load_checkpoint() {
   }
 }
 
+// A rate that is far too high makes weights infinite in a step whose loss was still a number.
+void TrainRun::check_weights() const {
+  for (const auto& [name, tensor] : task_.network->weights()) {
+    const auto* values = tensor.data<float>();
+    const auto* end = values + tensor.count();
+    const auto* bad = std::find_if(values, end, [](float value) { return !std::isfinite(value); });
+    if (bad != end)
+      fail(Errc::kInvalidArgument,
+           "step {}: {}[{}] became {}, so nothing of this step is saved; a smaller learning_rate or "
+           "max_grad_norm may help",
+           step(), name, bad - values, *bad);
+  }
+}
+
 void TrainRun::save(StepDriver* driver) {
   if (driver != nullptr) driver->gather_state();
+  check_weights();
   RunState state{.step = step(), .data_cursor = step(), .seed = config_.seed, .settings = settings()};
   std::vector<StatePart> parts;
   const std::vector<StateArray> arrays = trainer_->state();

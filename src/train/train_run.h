@@ -92,6 +92,7 @@ class TrainRun {
 
  private:
   void load_checkpoint();
+  void check_weights() const;  // throws Error naming the first that is not finite
   void save(StepDriver* driver);
   void log(const RunProgress& progress);
   std::map<std::string, std::string> settings() const;

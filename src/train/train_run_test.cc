@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <map>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/testing/temp_dir.h"
 #include "model/formats/gguf_writer.h"
+#include "model/formats/model_file.h"
 #include "train/corpus/corpus.h"
 #include "train/metrics.h"
 #include "train/tokenizer/tokenizer_trainer.h"
@@ -18,6 +20,7 @@
 namespace butterfly::train {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string read_file(const std::filesystem::path& path) {
@@ -227,6 +230,81 @@ TEST_F(TrainRunTest, TheDryRunSaysWhatWouldBeDone) {
     EXPECT_THAT(report, HasSubstr(words));
   EXPECT_THAT(run.memory_picture(), HasSubstr("</svg>"));
   EXPECT_FALSE(std::filesystem::exists(dir / "out/model.gguf"));
+}
+
+std::string error_of(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// A rate that is far too high: the loss of the step was fine, the weights after it are not.
+TEST_F(TrainRunTest, WeightsThatAreNotFiniteAreNeitherSavedNorExported) {
+  TrainConfig c = config("infinite");
+  c.learning_rate = 1e39;
+  c.max_grad_norm = 0;
+  c.save_steps = 1;
+  EXPECT_THAT(error_of([&] { train(c); }), AllOf(HasSubstr("step 1: "), HasSubstr("became")));
+  EXPECT_EQ(TrainRun(c).step(), 0u);
+  // Floats can hold these, the file cannot.
+  c = config("huge");
+  c.learning_rate = 1e20;
+  c.max_grad_norm = 0;
+  c.max_steps = 1;
+  EXPECT_THAT(error_of([&] { train(c); }), AllOf(HasSubstr("F16 cannot hold"), HasSubstr("export_type")));
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(c.output_dir) / "model.gguf"));
+}
+
+TEST_F(TrainRunTest, OtherDataIsRefusedAndAnotherFolderIsNot) {
+  const TrainConfig before = config("data");
+  train(before, {2});
+  // The same files elsewhere.
+  std::filesystem::create_directories(dir / "moved");
+  for (const char* name : {"corpus", "data", "tokenizer.gguf"})
+    std::filesystem::copy(dir / name, dir / "moved" / name, std::filesystem::copy_options::recursive);
+  TrainConfig moved = before;
+  moved.tokenizer = (dir / "moved/tokenizer.gguf").string();
+  moved.datasets = {(dir / "moved/corpus/train.jsonl").string()};
+  moved.output_dir = (dir / "moved/data").string();
+  EXPECT_EQ(TrainRun(moved).step(), 6u);
+  // The same number of lines in another order.
+  std::istringstream lines(read_file(moved.datasets[0]));
+  std::vector<std::string> all;
+  for (std::string line; std::getline(lines, line);) all.insert(all.begin(), line);
+  std::ofstream out(moved.datasets[0]);
+  for (const std::string& line : all) out << line << "\n";
+  out.close();
+  EXPECT_THAT(error_of([&] { TrainRun run(moved); }), HasSubstr("was made with data = "));
+}
+
+TEST_F(TrainRunTest, GoingOnFromAModelWritesTheTemplateThatWasTaught) {
+  TrainConfig c = config("first");
+  const std::filesystem::path base = train(c).model;
+  c = config("second");
+  c.base_model = base.string();
+  c.tokenizer.clear();
+  c.chat_template = "{% for m in messages %}{{ m.content }};{% endfor %}";
+  const std::filesystem::path tuned = train(c).model;
+  EXPECT_EQ(model::open_model(tuned).metadata().string("tokenizer.chat_template"), c.chat_template);
+  EXPECT_NE(model::open_model(base).metadata().string("tokenizer.chat_template"), c.chat_template);
+}
+
+TEST_F(TrainRunTest, ABaseModelWithFewerRowsThanTheTokenizerIsRefused) {
+  TrainConfig c = config("first");
+  const std::filesystem::path base = train(c).model;
+  BpeTrainer trainer({.vocabulary = 320, .special = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}});
+  trainer.add_text(read_file(dir / "corpus/train.jsonl"));
+  model::Metadata metadata;
+  metadata.set("general.architecture", std::string("llama"));
+  add_tokenizer_metadata(trainer.train(), {.bos = "", .eos = "<|endoftext|>", .padding = ""}, metadata);
+  model::GgufWriter(std::move(metadata)).write(dir / "larger.gguf");
+  c = config("second");
+  c.base_model = base.string();
+  c.tokenizer = (dir / "larger.gguf").string();
+  EXPECT_THAT(error_of([&] { TrainRun run(c); }), AllOf(HasSubstr("rows for 300"), HasSubstr("has 320")));
 }
 
 }  // namespace

@@ -98,6 +98,7 @@ BuiltNetwork Transformer::build(graph::Graph& graph, size_t items, bool training
 void Transformer::write_gguf(const std::filesystem::path& path) const {
   model::Metadata metadata = file_.metadata();
   metadata.set("general.file_type", model::file_type_number(DType::kF32));
+  for (const auto& entry : keys_.entries()) metadata.set(entry.key, entry.value);
   model::GgufWriter writer(std::move(metadata));
   // In the file's order; tensors that no layer learns (frequency factors) as they were.
   for (const model::NamedTensor& tensor : file_.tensors()) {

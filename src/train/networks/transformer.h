@@ -36,11 +36,14 @@ class Transformer : public TrainableNetwork {
   const std::map<std::string, Tensor>& weights() const override { return weights_; }
   const model::ModelConfig& config() const { return config_; }
 
+  // For the file that write_gguf() makes, instead of what the model's own says.
+  void set_keys(model::Metadata keys) { keys_ = std::move(keys); }
   // A GGUF file with the weights as they are now, as F32.
   void write_gguf(const std::filesystem::path& path) const;
 
  private:
   model::ModelFile file_;
+  model::Metadata keys_;  // set_keys()
   model::ModelConfig config_;
   TransformerOptions options_;
   std::map<std::string, Tensor> weights_;

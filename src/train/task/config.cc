@@ -33,9 +33,7 @@ void parse(const std::string& where, const std::string& text, T& value) {
       wrong("true or false");
     }
   } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
-    value.clear();
-    std::istringstream parts(text);
-    for (std::string part; std::getline(parts, part, ',');) value.push_back(part);
+    value = list_of_text(text);
   } else if constexpr (std::is_same_v<T, std::vector<double>>) {
     value.clear();
     std::istringstream parts(text);
@@ -45,12 +43,6 @@ void parse(const std::string& where, const std::string& text, T& value) {
     if (error != std::errc() || end != text.data() + text.size())
       wrong(std::is_floating_point_v<T> ? "a number" : "a whole number from 0 on");
   }
-}
-
-// Values that are files; in a config file they are relative to it.
-bool is_path(std::string_view key) {
-  return key == "base_model" || key == "tokenizer" || key == "datasets" || key == "test_datasets" ||
-         key == "output_dir" || key == "model.network";
 }
 
 std::string from_folder(const fs::path& folder, const std::string& path) {
@@ -75,15 +67,14 @@ struct Reader {
 
   // A list of values, or of maps with a key "path" as axolotl has them.
   std::string joined(const std::string& key, const YAML::Node& list) const {
-    std::string all;
+    std::vector<std::string> all;
     for (const YAML::Node& item : list) {
       const YAML::Node text = item.IsMap() ? item["path"] : item;
       if (!text || !text.IsScalar())
         fail(Errc::kInvalidArgument, "{}: an entry of {} has no path", place(item), key);
-      all += (all.empty() ? "" : ",") +
-             (is_path(key) ? from_folder(path.parent_path(), text.Scalar()) : text.Scalar());
+      all.push_back(is_path(key) ? from_folder(path.parent_path(), text.Scalar()) : text.Scalar());
     }
-    return all;
+    return text_of_list(all);
   }
 
   void read(const std::string& key, const YAML::Node& node) {
@@ -108,9 +99,58 @@ struct Reader {
   }
 };
 
+// What other programs call our keys.
+struct Alias {
+  std::string_view name, key;
+};
+constexpr Alias kAliases[] = {
+    {"lr_scheduler_type", "lr_scheduler"},
+    {"max_seq_length", "sequence_len"},
+    {"num_train_epochs", "num_epochs"},
+    {"optim", "optimizer"},
+    {"per_device_train_batch_size", "micro_batch_size"},
+};
+
+std::string_view own_name(std::string_view key) {
+  for (const Alias& alias : kAliases)
+    if (alias.name == key) return alias.key;
+  return key;
+}
+
 }  // namespace
 
-void set_config_value(TrainConfig& config, std::string_view key, const std::string& value) {
+bool is_path(std::string_view key) {
+  return key == "base_model" || key == "tokenizer" || key == "datasets" || key == "test_datasets" ||
+         key == "output_dir" || key == "model.network";
+}
+
+std::vector<std::string> list_of_text(std::string_view text) {
+  std::vector<std::string> parts;
+  if (text.empty()) return parts;
+  parts.emplace_back();
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text.substr(i).starts_with("\\,")) {
+      parts.back() += text[++i];
+    } else if (text[i] == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += text[i];
+    }
+  }
+  return parts;
+}
+
+std::string text_of_list(std::span<const std::string> parts) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (&part != parts.data()) text += ',';
+    for (const char c : part) text += c == ',' ? std::string("\\,") : std::string(1, c);
+  }
+  return text;
+}
+
+void set_config_value(TrainConfig& config, std::string_view typed, const std::string& value) {
+  const std::string_view key = own_name(typed);
   bool found = false;
   std::vector<std::string_view> names;
   visit_fields(config, [&](std::string_view name, auto& field, std::string_view) {
@@ -138,7 +178,9 @@ std::string config_text(const TrainConfig& config) {
   std::string text;
   visit_fields(config, [&](std::string_view name, const auto& field, std::string_view) {
     using T = std::decay_t<decltype(field)>;
-    if constexpr (std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<double>>) {
+    if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+      text += fmt::format("{}: {}\n", name, text_of_list(field));
+    } else if constexpr (std::is_same_v<T, std::vector<double>>) {
       text += fmt::format("{}: {}\n", name, fmt::join(field, ","));
     } else {
       text += fmt::format("{}: {}\n", name, field);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,7 +37,7 @@ struct TrainConfig {
   // networks of the same description: .csv, .jsonl
   std::vector<std::string> datasets;
   std::vector<std::string> test_datasets;  // for validation
-  bool train_on_inputs = true;             // false: only answers are learned
+  bool train_on_inputs = false;            // true: of chats also the questions are learned
   uint64_t sequence_len = 256;
   std::vector<double> image_mean = {
       0};                               // pixels become (value in 0 to 1 - mean) / std; one for each channel,
@@ -98,7 +99,7 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("datasets", c.datasets,
         "Files to learn from: .jsonl, .txt, .u16, .u32; IDX images, folders of images");
   visit("test_datasets", c.test_datasets, "Files for validation");
-  visit("train_on_inputs", c.train_on_inputs, "false: learn only the answers of chats");
+  visit("train_on_inputs", c.train_on_inputs, "Learn the questions of chats too, not only the answers");
   visit("sequence_len", c.sequence_len, "Tokens of a window");
   visit("image_mean", c.image_mean, "Taken from pixels, which are 0 to 1; one number, or one a channel");
   visit("image_std", c.image_std, "What pixels are divided by then");
@@ -140,8 +141,14 @@ void visit_fields(Config& c, Visit&& visit) {
 // file's folder. Throws Error that names file, line and key: unknown keys, values of the wrong kind, broken
 // YAML.
 void read_config_file(const std::filesystem::path& path, TrainConfig& config);
-// One key, as from a flag.
+// One key, as from a flag: lists with commas between their parts. Keys may have the names that other programs
+// give them (num_train_epochs).
 void set_config_value(TrainConfig& config, std::string_view key, const std::string& value);
+// The parts of such a list; a comma that belongs to one is written "\\,". And back.
+std::vector<std::string> list_of_text(std::string_view text);
+std::string text_of_list(std::span<const std::string> parts);
+// Values that are files; in a config file they are relative to it.
+bool is_path(std::string_view key);
 // "key: value" lines, sorted as above: what decides the result. For checkpoints and reports.
 std::string config_text(const TrainConfig& config);
 // What config_text() wrote, of a config without templates of several lines. Throws Error naming the line.

@@ -46,6 +46,22 @@ TEST_F(ConfigTest, KeysListsAndNestedMaps) {
   EXPECT_EQ(config.micro_batch_size, TrainConfig().micro_batch_size);
 }
 
+// A comma in the name of a file is a comma, in the file and on the way to other machines.
+TEST_F(ConfigTest, PathsMayHaveCommas) {
+  const TrainConfig config = read("datasets:\n  - 'a,b.jsonl'\n  - c.txt\n");
+  EXPECT_THAT(config.datasets, ElementsAre((dir / "a,b.jsonl").string(), (dir / "c.txt").string()));
+  EXPECT_EQ(config_of_text(config_text(config)).datasets, config.datasets);
+  TrainConfig typed;
+  set_config_value(typed, "datasets", "a\\,b,c");
+  EXPECT_THAT(typed.datasets, ElementsAre("a,b", "c"));
+}
+
+TEST_F(ConfigTest, NamesOfOtherPrograms) {
+  const TrainConfig config = read("train_on_inputs: true\nlr_scheduler_type: linear\nnum_train_epochs: 3\n");
+  EXPECT_EQ(config.lr_scheduler, "linear");
+  EXPECT_EQ(config.num_epochs, 3);
+}
+
 TEST_F(ConfigTest, ImageKeys) {
   const TrainConfig config = read(
       "model:\n  network: net.toml\nimage_mean: [0.485, 0.456, 0.406]\nimage_std: 0.25\ndatasets: "

@@ -1,6 +1,9 @@
 // Transformers that learn texts and chats.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "model/formats/convert.h"
@@ -30,6 +33,11 @@ void copy_tokenizer(const model::Metadata& from, model::Metadata& to) {
     if (entry.key.starts_with("tokenizer.")) to.set(entry.key, entry.value);
 }
 
+bool learns_chats(const TrainConfig& config) {
+  return std::any_of(config.datasets.begin(), config.datasets.end(),
+                     [](const std::string& path) { return path.ends_with(".jsonl"); });
+}
+
 model::RandomModelOptions sizes_of(const TrainConfig& config, size_t vocabulary) {
   const TrainConfig::Model& m = config.model;
   model::RandomModelOptions sizes;
@@ -50,6 +58,14 @@ model::RandomModelOptions sizes_of(const TrainConfig& config, size_t vocabulary)
 fs::path write_model(const Transformer& network, const fs::path& folder, const std::string& type_name) {
   const model::FileType* type = model::file_type_by_name(type_name);
   if (type == nullptr) fail(Errc::kInvalidArgument, "export_type: no type '{}'", type_name);
+  // Types of 16 bits, and blocks with such a scale, would write what is too large as infinity.
+  if (type->name != "F32" && type->name != "BF16")
+    for (const auto& [name, tensor] : network.weights())
+      for (const float value : std::span(tensor.data<float>(), static_cast<size_t>(tensor.count())))
+        if (!(std::abs(value) <= 65504))
+          fail(Errc::kInvalidArgument,
+               "{} holds {}, which {} cannot hold; a smaller learning_rate may help, or export_type: F32",
+               name, value, type->name);
   const fs::path plain = folder / "model-F32.gguf", path = folder / "model.gguf";
   network.write_gguf(plain);
   ThreadPool pool;
@@ -81,6 +97,16 @@ Task open_text_task(const TrainConfig& config) {
                                       options);
   } else {
     network = std::make_unique<Transformer>(model::open_model(config.base_model), options);
+    if (network->config().vocab < tokenizer->vocab_size())
+      fail(Errc::kInvalidArgument,
+           "{}: has rows for {} tokens, the tokenizer {} has {}; choose one that fits", config.base_model,
+           network->config().vocab, vocabulary_file, tokenizer->vocab_size());
+    // Whoever talks to the result should ask as it was taught.
+    model::Metadata keys;
+    if (!config.tokenizer.empty()) copy_tokenizer(vocabulary.metadata(), keys);
+    if (!config.chat_template.empty() || learns_chats(config))
+      keys.set("tokenizer.chat_template", chat.source());
+    network->set_keys(std::move(keys));
   }
   const auto open_all = [&](const std::vector<std::string>& paths) -> std::unique_ptr<Dataset> {
     if (paths.empty()) return nullptr;
