@@ -90,7 +90,10 @@ TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
   options.optimizer = optimizer_options(config);
   options.schedule = {.kind = schedule_by_name(config.lr_scheduler),
                       .lr = config.learning_rate,
-                      .warmup_steps = config.warmup_steps,
+                      .warmup_steps = config.warmup_ratio > 0
+                                          ? static_cast<uint64_t>(
+                                                std::lround(config.warmup_ratio * static_cast<double>(steps)))
+                                          : config.warmup_steps,
                       .total_steps = steps,
                       .min_ratio = config.cosine_min_lr_ratio};
   options.clip_norm = config.max_grad_norm;
@@ -217,6 +220,19 @@ std::vector<MicroBatch> TrainRun::cut(const Batch& batch) const {
   return parts;
 }
 
+uint64_t TrainRun::batch_bytes() const {
+  const ItemShape& item = task_.data->shape();
+  return config_.micro_batch_size * config_.gradient_accumulation_steps *
+         (4 * (item.ids + item.targets) + sizeof(float) * item.values);
+}
+
+// So many as are asked for, within some memory: a batch of images may be large.
+uint64_t TrainRun::prefetch_depth() const {
+  constexpr uint64_t kMaxBytes = 256 << 20;
+  return std::clamp<uint64_t>(kMaxBytes / std::max<uint64_t>(1, batch_bytes()), 2,
+                              std::max<uint64_t>(2, config_.dataloader_prefetch_factor));
+}
+
 std::optional<StepReport> TrainRun::validate() {
   if (test_order_ == nullptr) return std::nullopt;
   // Batch by batch: each loss is a mean over its targets, so they are weighed by their number.
@@ -239,11 +255,9 @@ RunResult TrainRun::run(const KeepGoing& keep_going, StepDriver* driver) {
   fs::create_directories(config_.output_dir);
   keep_metrics_up_to(fs::path(config_.output_dir) / "metrics.jsonl", step());
   RunResult result;
-  Prefetch prefetch([this](uint64_t index, Batch& batch) { order_->fill(index, batch); },
-                    {.threads = config_.dataloader_num_workers,
-                     .depth = config_.dataloader_prefetch_factor,
-                     .begin = step(),
-                     .end = steps_});
+  Prefetch prefetch(
+      [this](uint64_t index, Batch& batch) { order_->fill(index, batch); },
+      {.threads = config_.dataloader_num_workers, .depth = prefetch_depth(), .begin = step(), .end = steps_});
   Pace pace;
   const auto begin = SteadyClock::now();
   while (step() < steps_) {
@@ -332,6 +346,9 @@ std::string TrainRun::report() {
   text += fmt::format("outside the pool: weights {}, optimizer {}, gradients {} for each buffer of the sum\n",
                       format_bytes(memory.weights), format_bytes(memory.optimizer),
                       format_bytes(trainer_->layout().total() * sizeof(float)));
+  if (task_.data != nullptr)
+    text += fmt::format("batches made ahead: {} of {}, {} at most\n", prefetch_depth(),
+                        format_bytes(batch_bytes()), format_bytes(prefetch_depth() * batch_bytes()));
   text += fmt::format("\none worker's pool, {} worker{}, training:\n", config_.workers,
                       config_.workers == 1 ? "" : "s");
   text += graph::memory_report(training.graph(), training.plan());

@@ -92,7 +92,9 @@ class TrainRun {
 
  private:
   void load_checkpoint();
-  void check_weights() const;  // throws Error naming the first that is not finite
+  uint64_t batch_bytes() const;
+  uint64_t prefetch_depth() const;  // batches made ahead of the step that runs
+  void check_weights() const;       // throws Error naming the first that is not finite
   void save(StepDriver* driver);
   void log(const RunProgress& progress);
   std::map<std::string, std::string> settings() const;

@@ -307,5 +307,29 @@ TEST_F(TrainRunTest, ABaseModelWithFewerRowsThanTheTokenizerIsRefused) {
   EXPECT_THAT(error_of([&] { TrainRun run(c); }), AllOf(HasSubstr("rows for 300"), HasSubstr("has 320")));
 }
 
+TEST_F(TrainRunTest, APartOfTheDataIsKeptForValidation) {
+  TrainConfig c = config("split");
+  c.test_datasets.clear();
+  c.val_set_size = 0.1;
+  c.warmup_ratio = 0.5;
+  c.sample_packing = false;
+  const RunResult result = train(c, {2});
+  EXPECT_TRUE(result.valid.has_value());
+  EXPECT_THAT(TrainRun(c).report(), HasSubstr("of them for validation"));
+  EXPECT_EQ(trainer_options(c, 6).schedule.warmup_steps, 3u);
+}
+
+// Batches are made ahead within some memory, however many are asked for.
+TEST_F(TrainRunTest, BatchesMadeAheadHaveABound) {
+  TrainConfig c = config("ahead");
+  EXPECT_THAT(TrainRun(c).report(), HasSubstr("batches made ahead: 128 of"));
+  c.gradient_accumulation_steps = 50000;
+  c.sequence_len = 64;
+  c.datasets = {dir.write("zeros.u16", "").string()};
+  c.test_datasets.clear();
+  std::filesystem::resize_file(c.datasets[0], 2 * (100000 * 64 + 1));
+  EXPECT_THAT(TrainRun(c, RunMode::kDry).report(), HasSubstr("batches made ahead: 5 of"));
+}
+
 }  // namespace
 }  // namespace butterfly::train

@@ -85,7 +85,8 @@ std::unique_ptr<Dataset> open_dataset(const fs::path& path, size_t length, const
                               tokenizer.vocab_size());
   std::vector<Document> documents = read_documents(path, tokenizer, chat, options);
   if (ending == ".jsonl")
-    return std::make_unique<DocumentDataset>(documents, length, tokenizer.eos().value_or(0), path.string());
+    return std::make_unique<DocumentDataset>(documents, length, tokenizer.eos().value_or(0), path.string(),
+                                             options.packed);
   return std::make_unique<TokenDataset>(std::move(documents[0].ids), length, tokenizer.vocab_size(),
                                         path.string());
 }

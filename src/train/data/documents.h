@@ -13,6 +13,7 @@ namespace butterfly::train {
 
 struct DocumentOptions {
   bool train_on_inputs = true;  // false: of chats only the answers are learned, all of them
+  bool packed = true;           // several documents share a window
 };
 
 // Lines {"text": …}, {"messages": […]} or {"prompt": …, "completion": …} of a .jsonl file, or a .txt file as

@@ -82,8 +82,8 @@ void write_token_file(const std::filesystem::path& path, std::span<const int32_t
 }
 
 DocumentDataset::DocumentDataset(std::span<const Document> documents, size_t length, int32_t padding,
-                                 std::string name)
-    : name_(std::move(name)), length_(length), padding_(padding) {
+                                 std::string name, bool packed)
+    : name_(std::move(name)), length_(length), padding_(padding), packed_(packed) {
   if (length == 0) fail(Errc::kInvalidArgument, "{}: windows of 0 tokens", name_);
   used_ = length;  // the first document opens the first window
   for (const Document& document : documents) {
@@ -120,7 +120,7 @@ DocumentDataset::DocumentDataset(std::span<const Document> documents, size_t len
 }
 
 void DocumentDataset::put(std::span<const int32_t> ids, std::span<const int32_t> targets) {
-  if (used_ + ids.size() > length_) {
+  if (!packed_ || used_ + ids.size() > length_) {
     ++windows_;
     used_ = 0;
     ids_.resize(windows_ * length_, padding_);

@@ -52,7 +52,8 @@ void write_token_file(const std::filesystem::path& path, std::span<const int32_t
 // is left of a window is filled with `padding`, whose targets do not count.
 struct Document {
   std::vector<int32_t> ids;
-  std::vector<bool> learned;  // for each id; the others are given: they do not count as targets. Empty: all
+  std::vector<bool> learned =
+      {};  // for each id; the others are given: they do not count as targets. Empty: all
 };
 
 // Owns the packed windows. Immutable after the constructor: any thread may read.
@@ -60,7 +61,9 @@ class DocumentDataset final : public Dataset {
  public:
   // A document needs two ids to have a target; shorter ones are left out and counted. So are stretches of
   // `length` in which nothing is learned (questions longer than a window): every window has a target.
-  DocumentDataset(std::span<const Document> documents, size_t length, int32_t padding, std::string name);
+  // `packed` false: one document, or one stretch of it, a window.
+  DocumentDataset(std::span<const Document> documents, size_t length, int32_t padding, std::string name,
+                  bool packed = true);
 
   uint64_t size() const override { return windows_; }
   ItemShape shape() const override { return {.ids = length_, .values = 0, .targets = length_}; }
@@ -77,6 +80,7 @@ class DocumentDataset final : public Dataset {
   std::string name_;
   size_t length_;
   int32_t padding_;
+  bool packed_;
   uint64_t windows_ = 0;
   size_t used_ = 0;  // of the last window
   std::vector<int32_t> ids_, targets_of_;

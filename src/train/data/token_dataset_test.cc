@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "base/testing/temp_dir.h"
+#include "train/data/split_dataset.h"
 
 namespace butterfly::train {
 namespace {
@@ -80,6 +82,29 @@ TEST(DocumentDataset, WindowsBeginWithDocumentsAndPaddingDoesNotCount) {
   EXPECT_THAT(item_of(data, 1).targets,
               ElementsAre(8, 9, kIgnoredTarget, kIgnoredTarget, kIgnoredTarget, kIgnoredTarget));
   EXPECT_EQ(data.targets(), 5u);
+}
+
+TEST(DocumentDataset, OneDocumentAWindow) {
+  const std::vector<Document> documents = {{{1, 2, 3}, {}}, {{4, 5}, {}}};
+  const DocumentDataset data(documents, 6, 0, "docs", /*packed=*/false);
+  EXPECT_EQ(data.size(), 2u);
+  EXPECT_THAT(item_of(data, 1).ids, ElementsAre(document_start(4), 5, 0, 0, 0, 0));
+}
+
+TEST(SplitDataset, EveryItemIsInOnePart) {
+  std::vector<int32_t> ids(101);
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto whole = [&] { return std::make_unique<TokenDataset>(ids, 1, 200, "run"); };
+  const auto [learned, kept] = split(whole(), kept_items(100, 0.25), 7);
+  EXPECT_EQ(learned->size(), 75u);
+  EXPECT_EQ(kept->size(), 25u);
+  std::set<int32_t> seen;
+  for (const auto* part : {learned.get(), kept.get()})
+    for (uint64_t i = 0; i < part->size(); ++i) seen.insert(item_of(*part, i).ids[0]);
+  EXPECT_EQ(seen.size(), 100u);
+  EXPECT_EQ(kept_items(100, 8), 8u);
+  EXPECT_EQ(kept_items(3, 0.01), 1u);
+  EXPECT_THAT(error_of([&] { split(whole(), 100, 7); }), HasSubstr("nothing is left to learn"));
 }
 
 TEST(DocumentDataset, LongDocumentsAreCutAndPromptsIgnored) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <sstream>
 #include <type_traits>
 
@@ -238,6 +239,11 @@ void check_config(const TrainConfig& c) {
     need(c.gradient_accumulation_steps == 1, key, "gradient_accumulation_steps 1: a gradient is whole then");
     need(c.workers == 1, key, "workers 1: others would read weights that change");
   }
+  need(c.warmup_ratio >= 0 && c.warmup_ratio <= 1, "warmup_ratio", "0 to 1");
+  need(c.warmup_ratio == 0 || c.warmup_steps == 0, "warmup_ratio", "0 with warmup_steps: they say the same");
+  need(c.val_set_size >= 0 && (c.val_set_size < 1 || c.val_set_size == std::floor(c.val_set_size)),
+       "val_set_size", "a part below 1, or a number of items");
+  need(c.val_set_size == 0 || c.test_datasets.empty(), "val_set_size", "0 with test_datasets");
   need(c.logging_steps > 0, "logging_steps", "1 or more");
   need(c.dataloader_prefetch_factor > 0, "dataloader_prefetch_factor", "1 or more");
 }

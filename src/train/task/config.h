@@ -38,7 +38,10 @@ struct TrainConfig {
   std::vector<std::string> datasets;
   std::vector<std::string> test_datasets;  // for validation
   bool train_on_inputs = false;            // true: of chats also the questions are learned
+  double val_set_size =
+      0;  // without test_datasets: so much of the data is kept for validation; a part, or items
   uint64_t sequence_len = 256;
+  bool sample_packing = true;  // several documents share a window, unseen by each other; false: one a window
   std::vector<double> image_mean = {
       0};                               // pixels become (value in 0 to 1 - mean) / std; one for each channel,
   std::vector<double> image_std = {1};  // or one for all
@@ -51,6 +54,7 @@ struct TrainConfig {
   double learning_rate = 1e-3;
   std::string lr_scheduler = "cosine";
   uint64_t warmup_steps = 0;
+  double warmup_ratio = 0;  // without warmup_steps: as part of all steps
   double cosine_min_lr_ratio = 0.1;
   double weight_decay = 0;
   bool decay_vectors = false;  // true: norms and biases decay too
@@ -99,8 +103,10 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("datasets", c.datasets,
         "Files to learn from: .jsonl, .txt, .u16, .u32; IDX images, folders of images");
   visit("test_datasets", c.test_datasets, "Files for validation");
+  visit("val_set_size", c.val_set_size, "Without test_datasets: a part of the data, or so many items of it");
   visit("train_on_inputs", c.train_on_inputs, "Learn the questions of chats too, not only the answers");
   visit("sequence_len", c.sequence_len, "Tokens of a window");
+  visit("sample_packing", c.sample_packing, "Several documents share a window");
   visit("image_mean", c.image_mean, "Taken from pixels, which are 0 to 1; one number, or one a channel");
   visit("image_std", c.image_std, "What pixels are divided by then");
   visit("micro_batch_size", c.micro_batch_size, "Windows or images that run together");
@@ -111,6 +117,7 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("learning_rate", c.learning_rate, "The highest rate");
   visit("lr_scheduler", c.lr_scheduler, "cosine, linear or constant");
   visit("warmup_steps", c.warmup_steps, "Steps in which the rate rises");
+  visit("warmup_ratio", c.warmup_ratio, "The same as part of all steps");
   visit("cosine_min_lr_ratio", c.cosine_min_lr_ratio, "What the rate ends at, as part of the highest");
   visit("weight_decay", c.weight_decay, "Of matrices");
   visit("decay_vectors", c.decay_vectors, "Norms and biases decay too");

@@ -1,6 +1,9 @@
 #include "train/task/task.h"
 
+#include <tuple>
+
 #include "model/formats/model_file.h"
+#include "train/data/split_dataset.h"
 #include "train/networks/image_model.h"
 #include "train/networks/transformer.h"
 
@@ -10,7 +13,12 @@ Task open_task(const TrainConfig& config, bool with_values) {
   const bool image = !config.model.network.empty() ||
                      (!config.base_model.empty() &&
                       model::open_model(config.base_model).architecture() == kImageArchitecture);
-  return image ? open_image_task(config, with_values) : open_text_task(config);
+  Task task = image ? open_image_task(config, with_values) : open_text_task(config);
+  if (config.val_set_size > 0 && task.data != nullptr && task.test_data == nullptr) {
+    const uint64_t kept = kept_items(task.data->size(), config.val_set_size);
+    std::tie(task.data, task.test_data) = split(std::move(task.data), kept, config.seed);
+  }
+  return task;
 }
 
 std::unique_ptr<TrainableNetwork> open_network(const TrainConfig& config, const std::filesystem::path& file) {

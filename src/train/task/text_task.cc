@@ -112,8 +112,9 @@ Task open_text_task(const TrainConfig& config) {
     if (paths.empty()) return nullptr;
     std::vector<std::unique_ptr<Dataset>> parts;
     for (const std::string& path : paths)
-      parts.push_back(open_dataset(path, config.sequence_len, *tokenizer, chat,
-                                   {.train_on_inputs = config.train_on_inputs}));
+      parts.push_back(
+          open_dataset(path, config.sequence_len, *tokenizer, chat,
+                       {.train_on_inputs = config.train_on_inputs, .packed = config.sample_packing}));
     return joined(std::move(parts));
   };
   Task task;
