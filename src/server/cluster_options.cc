@@ -33,6 +33,14 @@ void check_cluster_settings(const Settings& settings) {
   if (groups.most > 1 && !settings.plan.empty())
     fail(Errc::kInvalidArgument, "--plan {} and --groups {} exclude each other", settings.plan,
          settings.groups);
+  if (groups.most > 1 && !settings.strategy.empty()) {
+    const cluster::PartitionStrategy& strategy = cluster::find_strategy(settings.strategy);
+    const bool all = strategy.nodes == cluster::NodeChoice::kAll;
+    if (&strategy != &cluster::default_strategy() && !(all && groups.always))
+      fail(Errc::kInvalidArgument, "--groups {}: the strategy {} {}; expected {}", settings.groups,
+           strategy.name, all ? "does not ask what is faster" : "makes no groups",
+           all ? "--groups N" : "another --strategy");
+  }
   if (!given && !settings.strategy.empty() && !settings.plan.empty())
     fail(Errc::kInvalidArgument, "--plan {} and --strategy {} exclude each other", settings.plan,
          settings.strategy);

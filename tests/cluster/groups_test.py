@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Nodes that share every layer: the bits of one machine on two to five of them, and over the loss of a member.
+"""Nodes that share layers: the bits of one machine on two to five of them, all in one group or in groups that form a chain,
+and over the loss of members.
 
     groups_test.py BUTTERFLY WORK_FOLDER [KILLS]
 
@@ -18,33 +19,60 @@ os.makedirs(WORK, exist_ok=True)
 MODEL = make_model(BUTTERFLY, f"{WORK}/shards.gguf", "--layers", "4", "--dim", "512", "--hidden", "1024", "--heads", "8",
                    "--kv-heads", "4", "--vocab", "1024", "--context", "512", "--type", "q8_0")
 SETTINGS = [{"temperature": 0}, {"temperature": 1, "top_p": 0.9}]
+# Who has which pieces of the six, in eighths of each layer.
+WRITTEN = """
+[[stage]]
+nodes = ["node-4", "node-2"]
+shares = [3, 5]
+pieces = 2
+[[stage]]
+node = "node-5"
+pieces = 1
+[[stage]]
+nodes = ["node-1", "node-3"]
+shares = [6, 2]
+pieces = 3
+"""
 
 
-def serve(nodes, groups="off"):
+def serve(nodes, *cluster):
     flags = ["-m", MODEL, "-c", "512"]
-    cluster = ["--local-nodes", str(nodes), "--local-restarts", "0", "--groups", groups]
+    cluster = ["--local-nodes", str(nodes), "--local-restarts", "0", *cluster]
     return Server(BUTTERFLY, WORK, flags + (cluster if nodes else ["-t", "1"]), name=f"g{nodes}")
 
 
+def stages_of(state):
+    """How many nodes have a part of each stage, in the order of the chain."""
+    begins = [layers_of(node)["begin"] for node in state["nodes"]]
+    return [begins.count(begin) for begin in sorted(set(begins))]
+
+
 def same_on_every_group():
+    with open(f"{WORK}/written.toml", "w") as out:
+        out.write(WRITTEN)
     expected = None
-    for nodes in (0, 2, 3, 5):
-        server = serve(nodes, str(nodes) if nodes else "off")
+    for nodes, flags, stages in [(0, [], []), (2, ["--groups", "2"], [2]), (3, ["--groups", "3"], [3]), (5, ["--groups", "5"], [5]),
+                                 (3, ["--groups", "2"], [1, 2]), (4, ["--groups", "2"], [2, 2]), (5, ["--groups", "2"], [1, 2, 2]),
+                                 (5, ["--plan", f"{WORK}/written.toml"], [2, 1, 2])]:
+        server = serve(nodes, *flags)
         try:
             found = [server.complete(prompt, **settings) for prompt in PROMPTS for settings in SETTINGS]
             if nodes:
                 state = server.wait_serving(nodes)
-                begins = {layers_of(n)["begin"] for n in state["nodes"]}
-                assert begins == {0}, f"not all share all layers: {state['nodes']}"
+                assert stages_of(state) == stages, f"{flags}: expected stages of {stages} nodes: {state['nodes']}"
+                # What it gains is said before anything is loaded.
+                text = "\n".join(server.lines)
+                said, loaded = text.find(" shared: "), text.find("Serving ")
+                assert "--plan" in flags or 0 <= said < loaded, text
             expected = expected or found
-            assert found == expected, f"{nodes} nodes: other bits\n{found}\n{expected}"
-            print(f"{nodes or 'no'} nodes share every layer: {len(found)} texts with the same tokens and logarithms")
+            assert found == expected, f"{nodes} nodes {flags}: other bits\n{found}\n{expected}"
+            print(f"{nodes or 'no'} nodes {' '.join(flags[:1])}, stages of {stages}: {len(found)} texts with the same tokens and logarithms")
         finally:
             assert server.end() == 0, server.text()
 
 
 def same_after_losses():
-    """A member dies; the others make another plan and go on with the tokens they would have had."""
+    """Members die; the others make another plan and go on with the tokens they would have had."""
     random.seed(5)
     length = 60
     plain = serve(0)
@@ -53,10 +81,11 @@ def same_after_losses():
     finally:
         plain.end()
     left = KILLS
-    while left > 0:
-        server = serve(3, "3")
+    for turn in range(KILLS):
+        nodes, group = [(3, "3"), (4, "2"), (5, "2")][turn % 3]
+        server = serve(nodes, "--groups", group)
         try:
-            server.wait_serving(3)
+            server.wait_serving(nodes)
             kills = min(left, 2)
             left -= kills
             for _ in range(kills):
@@ -71,6 +100,8 @@ def same_after_losses():
             server.complete(PROMPTS[1])
         finally:
             server.end()
+        if left == 0:
+            break
     print(f"{KILLS} members killed: same tokens")
 
 

@@ -21,7 +21,7 @@
 #include "cluster/partition/plan_file.h"
 #include "cluster/picture/plan_picture.h"
 #include "kernels/probe/machine_probe.h"
-#include "runtime/planning/group_placement.h"
+#include "runtime/planning/group_choice.h"
 #include "runtime/planning/model_shape.h"
 
 namespace butterfly::cli {
@@ -42,6 +42,7 @@ struct PlanOptions {
   size_t streams = 0;
   size_t batch = 0;
   std::string groups = "off";
+  std::string out;
   size_t threads = 0;
   size_t depth = SIZE_MAX;
   uint64_t seed = 1;
@@ -114,7 +115,10 @@ runtime::PlanRequest request_for(const PlanOptions& options, const cluster::Clus
   if (options.latency_limit_ms > 0 && !throughput)
     fail(Errc::kInvalidArgument, "--latency-limit: goes with --objective throughput");
   if (options.generate > 0) plan.prefill_weight = 1 / static_cast<double>(options.generate);
-  plan.group_size_max = runtime::parse_groups("--groups", options.groups).most;
+  const runtime::GroupChoice groups = runtime::parse_groups("--groups", options.groups);
+  plan.group_size_max = groups.most;
+  if (groups.always) plan.group_size_wanted = groups.most;
+  if (!options.out.empty()) plan.last_node = cluster.coordinator;
   plan.seed = options.seed;
   if (!options.custom.empty()) plan.custom = cluster::read_plan(options.custom, cluster);
   if (options.strategy != "all") {
@@ -141,6 +145,12 @@ int plan(const PlanOptions& options) {
     fmt::print("{}\n", json_text(plan_json(plan), 2));
   } else {
     print_plan(plan);
+  }
+  if (best != nullptr && !options.out.empty()) {
+    cluster::Plan served = best->plan;
+    cluster::end_at(served, cluster.coordinator);
+    write_text_file(options.out, cluster::plan_text(served, cluster));
+    fmt::print(stderr, "wrote {}: butterfly serve --plan {}\n", options.out, options.out);
   }
   if (best != nullptr && !options.svg.empty()) {
     write_text_file(options.svg, cluster::plan_picture(plan.problem, *best));
@@ -180,13 +190,15 @@ CommandBody setup_plan(CLI::App& app) {
   add_option(app, "--generate", options->generate,
              "Tokens per prompt: plan for both (default: generation alone)");
   add_option(app, "--groups", options->groups,
-             "Nodes that may share each layer (tensor parallel): off, auto or up to how many")
+             "Nodes that share each layer (tensor parallel): off, auto (where it pays) or how many")
       .show_default();
   add_option(app, "--plan", options->custom, "TOML file of [[stage]]s: what it would do").type_name("FILE");
   add_option(app, "--type", options->type, "Element type of a shape's matrices").show_default();
   add_option(app, "--vocab-type", options->vocabulary_type, "Of a shape's embedding and head").show_default();
   add_option(app, "--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0").show_default();
   add_flag(app, "--logits", options->logits, "The last node returns all logits, not a token");
+  add_option(app, "--out", options->out, "Also a file for 'serve --plan': the coordinator's node has the end")
+      .type_name("FILE");
   add_option(app, "--svg", options->svg, "Also a picture of who runs what").type_name("FILE");
   add_option(app, "-s,--seed", options->seed, "Of strategies that draw").show_default();
   add_threads_flag(app, options->threads);

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/json_text.h"
 #include "base/log.h"
@@ -57,6 +58,11 @@ TEST_F(ServeCommandsTest, WhatCannotBeServedIsBadUsage) {
     EXPECT_NE(adapters.status, kExitOk);
     EXPECT_THAT(adapters.err, HasSubstr("a cluster serves no adapters")) << where;
   }
+  for (const auto& [groups, strategy, why] : {std::tuple("auto", "uniform", "does not ask what is faster"),
+                                              std::tuple("2", "annealing", "makes no groups")})
+    EXPECT_THAT(
+        run({"serve", "-m", "x.gguf", "--local-nodes=2", "--groups", groups, "--strategy", strategy}).err,
+        HasSubstr(why));
 }
 
 TEST_F(ServeCommandsTest, AWrittenPlanIsReadBeforeAnythingStarts) {

@@ -15,8 +15,9 @@ GroupShare share_as(const ClusterSpec& cluster, std::span<const size_t> nodes, s
   double decode_s = 0, prefill_s = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const double share = static_cast<double>(units[i]) / static_cast<double>(units_total);
-    decode_s = std::max(decode_s, share * work.decode_s[nodes[i]]);
-    prefill_s = std::max(prefill_s, share * work.prefill_s[nodes[i]]);
+    const size_t node = nodes[i];
+    decode_s = std::max(decode_s, shared_seconds(work.decode_whole_s[node], work.decode_s[node], share));
+    prefill_s = std::max(prefill_s, shared_seconds(work.prefill_whole_s[node], work.prefill_s[node], share));
     const double room = static_cast<double>(cluster.nodes[nodes[i]].ram_bytes) / share;
     out.room_bytes = std::min(out.room_bytes, static_cast<uint64_t>(std::min(room, 9e18)));
   }

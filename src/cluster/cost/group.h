@@ -62,17 +62,23 @@ struct GroupShare {
 struct GroupWork {
   std::vector<double> decode_s;   // by node of the cluster, alone
   std::vector<double> prefill_s;  // the same of the prompt's part, if a token bears one: members wait in both
+  std::vector<double> decode_whole_s, prefill_whole_s;  // of both, what every member does whatever its share
   Exchanged exchanged;
 };
+
+// Seconds of a member that does its share of what takes all_s alone, but for a part that everybody does.
+inline double shared_seconds(double whole_s, double all_s, double share) {
+  return whole_s + share * (all_s - whole_s);
+}
 
 // A good way at once: the fastest members first, units by speed.
 GroupShare quick_share(const ClusterSpec& cluster, std::span<const size_t> nodes, size_t units_total,
                        const GroupWork& work);
 
 // The ways to share `units_total` units over these nodes, every one with at least one, that no other with the
-// same first member beats in time, gathering and room at once, fastest first; `bytes_all` is the most that anybody can need. All orders
-// of up to four members are tried, of more the fastest first; `first` is always the first member where it is
-// one. Empty: more members than units.
+// same first member beats in time, gathering and room at once, fastest first; `bytes_all` is the most that
+// anybody can need. All orders of up to four members are tried, of more the fastest first; `first` is always
+// the first member where it is one. Empty: more members than units.
 std::vector<GroupShare> group_shares(const ClusterSpec& cluster, std::span<const size_t> nodes,
                                      size_t units_total, const GroupWork& work, uint64_t bytes_all,
                                      std::optional<size_t> first = {});

@@ -41,8 +41,11 @@ TEST(Group, WireIsThatOfTheSlowestMember) {
 TEST(Group, SharesFollowSpeedAndWholeSubtreesWhereTheWireIsSlow) {
   ClusterSpec cluster = three_nodes();
   cluster.connect_all({0, 1e6});
-  GroupWork work{
-      .decode_s = {8, 5, 8}, .prefill_s = {0, 0, 0}, .exchanged = {.exchanges = 2, .sum_bytes = 0}};
+  GroupWork work{.decode_s = {8, 5, 8},
+                 .prefill_s = {0, 0, 0},
+                 .decode_whole_s = {0, 0, 0},
+                 .prefill_whole_s = {0, 0, 0},
+                 .exchanged = {.exchanges = 2, .sum_bytes = 0}};
   const size_t two[] = {0, 1};
   EXPECT_THAT(group_shares(cluster, two, 8, work, 0)[0].units, ElementsAre(3, 5));
   // A sum of 5e5 bytes: the second subtree of 3 and 5 costs more than what an even split does.
@@ -55,8 +58,11 @@ TEST(Group, MoreRoomIsOfferedWhereItIsNeeded) {
   cluster.connect_all({0, 1e9});
   cluster.nodes[1].ram_bytes = 100;
   cluster.nodes[0].ram_bytes = 700;
-  const GroupWork work{
-      .decode_s = {8, 5, 8}, .prefill_s = {0, 0, 0}, .exchanged = {.exchanges = 2, .sum_bytes = 1}};
+  const GroupWork work{.decode_s = {8, 5, 8},
+                       .prefill_s = {0, 0, 0},
+                       .decode_whole_s = {0, 0, 0},
+                       .prefill_whole_s = {0, 0, 0},
+                       .exchanged = {.exchanges = 2, .sum_bytes = 1}};
   const size_t two[] = {0, 1};
   const auto shares = group_shares(cluster, two, 8, work, 800, 0);
   ASSERT_GE(shares.size(), 2u);
@@ -72,8 +78,11 @@ TEST(Group, MoreRoomIsOfferedWhereItIsNeeded) {
 }
 
 TEST(Group, TheFirstMemberStaysFirst) {
-  const GroupWork work{
-      .decode_s = {8, 4, 8}, .prefill_s = {0, 0, 0}, .exchanged = {.exchanges = 0, .sum_bytes = 0}};
+  const GroupWork work{.decode_s = {8, 4, 8},
+                       .prefill_s = {0, 0, 0},
+                       .decode_whole_s = {0, 0, 0},
+                       .prefill_whole_s = {0, 0, 0},
+                       .exchanged = {.exchanges = 0, .sum_bytes = 0}};
   const size_t nodes[] = {0, 1, 2};
   for (const GroupShare& share : group_shares(three_nodes(), nodes, 8, work, 1000, 1))
     EXPECT_EQ(share.nodes[0], 1u);
@@ -81,8 +90,11 @@ TEST(Group, TheFirstMemberStaysFirst) {
 
 TEST(Group, NobodyHasLessThanAUnit) {
   ClusterSpec cluster = three_nodes();
-  const GroupWork work{
-      .decode_s = {1, 1, 1}, .prefill_s = {0, 0, 0}, .exchanged = {.exchanges = 0, .sum_bytes = 0}};
+  const GroupWork work{.decode_s = {1, 1, 1},
+                       .prefill_s = {0, 0, 0},
+                       .decode_whole_s = {0, 0, 0},
+                       .prefill_whole_s = {0, 0, 0},
+                       .exchanged = {.exchanges = 0, .sum_bytes = 0}};
   const size_t nodes[] = {0, 1, 2};
   EXPECT_TRUE(group_shares(cluster, nodes, 2, work, 0).empty());
 }

@@ -65,6 +65,12 @@ struct Piece {
   double decode_gather_bytes = 0;
   double prefill_gather_bytes = 0;
 
+  // Of all that, what every member has and does, whatever its share: tables, recurrent layers, keys and
+  // values of heads that a cut goes through.
+  uint64_t whole_bytes = 0;
+  Work decode_whole = {};
+  Work prefill_whole = {};
+
   uint64_t memory_bytes() const { return weight_bytes + kv_bytes; }
   Exchanged decode_exchanged() const {
     return {exchanges, decode_sum_bytes, decode_spread_bytes, decode_gather_bytes};

@@ -21,4 +21,13 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
+// The last piece goes to `node`, which has none yet, unless it is the first of those that have the end.
+inline void end_at(Plan& plan, size_t node) {
+  Stage& last = plan.stages.back();
+  if (last.nodes[0] == node) return;
+  const size_t end = last.end--;
+  if (last.size() == 0) plan.stages.pop_back();
+  plan.stages.push_back({{node}, end - 1, end, {1.0}});
+}
+
 }  // namespace butterfly::cluster

@@ -76,6 +76,13 @@ double bytes_between(const PieceList& list, const Piece& piece, const Unit& unit
          piece.decode_gather_bytes * (1 - unit.shares[0]);
 }
 
+double prefill_seconds(const Problem& problem, const Piece& piece, const Unit& unit, size_t member) {
+  const NodeSpec& node = problem.cluster().nodes[unit.nodes[member]];
+  PieceTime whole = piece_time(piece.prefill_whole, node);
+  whole.overhead_s = 0;
+  return shared_seconds(whole.seconds(), piece_time(piece.prefill, node).seconds(), unit.shares[member]);
+}
+
 StagePrediction predict_stage(const Problem& problem, const Stage& stage, const Unit& unit) {
   StagePrediction out;
   out.seconds = unit.seconds(stage.begin, stage.end);
@@ -85,16 +92,18 @@ StagePrediction predict_stage(const Problem& problem, const Stage& stage, const 
     PieceTime slowest;
     for (size_t m = 0; m < unit.nodes.size(); ++m) {
       const NodeSpec& node = problem.cluster().nodes[unit.nodes[m]];
-      const PieceTime decode = piece_time(piece.decode, node);
-      if (unit.shares[m] * decode.seconds() < longest) continue;
-      longest = unit.shares[m] * decode.seconds();
-      slowest = {decode.compute_s * unit.shares[m], decode.memory_s * unit.shares[m], decode.overhead_s};
+      const PieceTime decode = piece_time(piece.decode, node), whole = piece_time(piece.decode_whole, node);
+      const auto mine = [&](double PieceTime::*kind) {
+        return shared_seconds(whole.*kind, decode.*kind, unit.shares[m]);
+      };
+      const PieceTime time{mine(&PieceTime::compute_s), mine(&PieceTime::memory_s), decode.overhead_s};
+      if (time.seconds() < longest) continue;
+      longest = time.seconds();
+      slowest = time;
     }
     double prefill = 0;
     for (size_t m = 0; m < unit.nodes.size(); ++m)
-      prefill =
-          std::max(prefill, unit.shares[m] *
-                                piece_time(piece.prefill, problem.cluster().nodes[unit.nodes[m]]).seconds());
+      prefill = std::max(prefill, prefill_seconds(problem, piece, unit, m));
     out.prefill_s += prefill + unit.wire.seconds(piece.prefill_exchanged());
     out.exchange_s += unit.wire.seconds(piece.decode_exchanged());
     out.compute_s += slowest.compute_s;
@@ -172,12 +181,13 @@ std::string why_not_fit(const Problem& problem, const Plan& plan) {
   for (const Stage& stage : plan.stages) {
     Unit made;
     const Unit& unit = unit_of(problem, stage, made);
-    const uint64_t need = problem.memory_bytes(stage.begin, stage.end);
-    if (need <= unit.memory_bytes) continue;
-    std::string names;
-    for (size_t node : stage.nodes) names += (names.empty() ? "" : "+") + problem.cluster().nodes[node].name;
-    return fmt::format("{} would hold {} of weights and cache, it has room for {}", names, format_bytes(need),
-                       format_bytes(unit.memory_bytes));
+    for (size_t i = 0; i < unit.nodes.size(); ++i) {
+      const uint64_t need = problem.member_bytes(unit.shares[i], stage.begin, stage.end);
+      const NodeSpec& node = problem.cluster().nodes[unit.nodes[i]];
+      if (need > node.ram_bytes)
+        return fmt::format("{} would hold {} of weights and cache, it has room for {}", node.name,
+                           format_bytes(need), format_bytes(node.ram_bytes));
+    }
   }
   return {};
 }

@@ -15,6 +15,13 @@ constexpr size_t kAllGroupsNodesMax = 12;
 constexpr size_t kGroupsMax = 160;
 constexpr double kForbiddenHop_s = 1e6;  // no plan is worth a step of 12 days
 
+// Without what a node takes for a piece whatever there is to do.
+double busy_s(const Work& work, const NodeSpec& node) {
+  PieceTime time = piece_time(work, node);
+  time.overhead_s = 0;
+  return time.seconds();
+}
+
 // Parts of the whole.
 std::vector<double> fractions(std::span<const size_t> units) {
   const auto total = static_cast<double>(std::accumulate(units.begin(), units.end(), size_t{0}));
@@ -30,7 +37,11 @@ Problem::Problem(PieceList list, ClusterSpec cluster, PlanOptions options)
   cluster_.check();
   if (pieces() == 0) fail(Errc::kInvalidArgument, "{}: nothing to plan, no pieces", list_.model);
   memory_sum_.push_back(0);
-  for (const Piece& piece : list_.pieces) memory_sum_.push_back(memory_sum_.back() + piece.memory_bytes());
+  whole_sum_.push_back(0);
+  for (const Piece& piece : list_.pieces) {
+    memory_sum_.push_back(memory_sum_.back() + piece.memory_bytes());
+    whole_sum_.push_back(whole_sum_.back() + std::min(piece.whole_bytes, piece.memory_bytes()));
+  }
 
   for (size_t node = 0; node < nodes(); ++node) units_.push_back(make_unit({&node, 1}, {1}));
   if (options_.group_size_max > 1) add_groups();
@@ -48,20 +59,41 @@ Problem::Problem(PieceList list, ClusterSpec cluster, PlanOptions options)
     std::vector<Hop>& table = hops_.emplace_back();
     for (const Unit& from : units_)
       for (const Unit& to : units_)
-        table.push_back(has_last_node(from.nodes) ? Hop{kForbiddenHop_s, kForbiddenHop_s}
-                                                  : hop_between(from.nodes, to.nodes, decode, prefill));
+        table.push_back(has_last_node(from.nodes)
+                            ? Hop{kForbiddenHop_s, kForbiddenHop_s}
+                            : hop_between(from.nodes, to.nodes, decode, prefill) + unwanted(to));
   }
   const Piece& last = list_.pieces.back();
   for (const Unit& unit : units_) {
     entry_.push_back(
-        hop_between({&cluster_.coordinator, 1}, unit.nodes, list_.decode_in_bytes, list_.prefill_in_bytes));
+        hop_between({&cluster_.coordinator, 1}, unit.nodes, list_.decode_in_bytes, list_.prefill_in_bytes) +
+        unwanted(unit));
     exit_.push_back(
         hop_between(unit.nodes, {&cluster_.coordinator, 1}, last.decode_out_bytes, last.prefill_out_bytes));
   }
 }
 
-// Members compute their shares side by side, then exchange.
-//   time = max over members (share x time alone) + exchanges x latency + bytes of the sums x time of a byte
+// For each member that it has too few of.
+Problem::Hop Problem::unwanted(const Unit& to) const {
+  const size_t wanted = std::min({options_.group_size_wanted, options_.group_size_max, list_.share_units});
+  const double seconds = kUnwanted_s * static_cast<double>(wanted - std::min(wanted, to.nodes.size()));
+  return {seconds, seconds};
+}
+
+uint64_t Problem::member_bytes(double share, size_t begin, size_t end) const {
+  const uint64_t all = memory_bytes(begin, end), whole = whole_sum_[end] - whole_sum_[begin];
+  return share >= 1 ? all : whole + static_cast<uint64_t>(share * static_cast<double>(all - whole));
+}
+
+bool Problem::fits(const Unit& unit, size_t begin, size_t end) const {
+  for (size_t i = 0; i < unit.nodes.size(); ++i)
+    if (member_bytes(unit.shares[i], begin, end) > cluster_.nodes[unit.nodes[i]].ram_bytes) return false;
+  return true;
+}
+
+// Members compute their shares and what all of them do side by side, then exchange.
+//   time = max over members (time of the whole + share x (time alone - time of the whole))
+//          + exchanges x latency + bytes of the sums x time of a byte
 double Problem::piece_seconds(size_t index, const Unit& unit) const {
   const Piece& piece = list_.pieces[index];
   const double w = options_.prefill_weight;
@@ -72,8 +104,10 @@ double Problem::piece_seconds(size_t index, const Unit& unit) const {
     overhead = std::max(overhead, decode.overhead_s + w * prefill.overhead_s);
     decode.overhead_s = prefill.overhead_s = 0;
     // Members wait for each other in every step, so the slowest of each kind of step counts.
-    decode_s = std::max(decode_s, unit.shares[i] * decode.seconds());
-    prefill_s = std::max(prefill_s, unit.shares[i] * prefill.seconds());
+    const double share = unit.shares[i];
+    decode_s = std::max(decode_s, shared_seconds(busy_s(piece.decode_whole, node), decode.seconds(), share));
+    prefill_s =
+        std::max(prefill_s, shared_seconds(busy_s(piece.prefill_whole, node), prefill.seconds(), share));
   }
   return decode_s + w * prefill_s + overhead + unit.wire.seconds(piece.decode_exchanged()) +
          w * unit.wire.seconds(piece.prefill_exchanged());
@@ -103,12 +137,22 @@ Unit Problem::make_unit(std::span<const size_t> nodes, std::vector<double> share
 Unit Problem::unit_of(const Stage& stage) const {
   if (stage.nodes.size() == 1) return units_[stage.nodes[0]];
   if (!stage.shares.empty()) return make_unit(stage.nodes, stage.shares);
-  const std::vector<GroupShare> shares = group_shares(cluster_, stage.nodes, list_.share_units, group_work(),
-                                                      memory_sum_.back(), options_.last_node);
+  std::vector<Unit> ways = ways_of(stage.nodes);
+  const auto fitting =
+      std::ranges::find_if(ways, [&](const Unit& unit) { return fits(unit, stage.begin, stage.end); });
+  return std::move(fitting == ways.end() ? ways.front() : *fitting);
+}
+
+std::vector<Unit> Problem::ways_of(std::span<const size_t> nodes) const {
+  if (nodes.size() == 1) return {units_[nodes[0]]};
+  const std::vector<GroupShare> shares =
+      group_shares(cluster_, nodes, list_.share_units, group_work(), memory_sum_.back(), options_.last_node);
   if (shares.empty())
-    fail(Errc::kInvalidArgument, "a stage is shared by {} nodes, {} has {} part{} to share",
-         stage.nodes.size(), list_.model, list_.share_units, list_.share_units == 1 ? "" : "s");
-  return make_unit(shares[0].nodes, fractions(shares[0].units));
+    fail(Errc::kInvalidArgument, "a stage is shared by {} nodes, {} has {} part{} to share", nodes.size(),
+         list_.model, list_.share_units, list_.share_units == 1 ? "" : "s");
+  std::vector<Unit> ways;
+  for (const GroupShare& share : shares) ways.push_back(make_unit(share.nodes, fractions(share.units)));
+  return ways;
 }
 
 bool Problem::has_last_node(std::span<const size_t> nodes) const {
@@ -118,15 +162,15 @@ bool Problem::has_last_node(std::span<const size_t> nodes) const {
 GroupWork Problem::group_work() const {
   GroupWork work;
   const double w = options_.prefill_weight;
-  work.decode_s.assign(nodes(), 0);
-  work.prefill_s.assign(nodes(), 0);
+  for (auto* seconds : {&work.decode_s, &work.prefill_s, &work.decode_whole_s, &work.prefill_whole_s})
+    seconds->assign(nodes(), 0);
   for (const Piece& piece : list_.pieces) {
     for (size_t node = 0; node < nodes(); ++node) {
-      PieceTime decode = piece_time(piece.decode, cluster_.nodes[node]);
-      PieceTime prefill = piece_time(piece.prefill, cluster_.nodes[node]);
-      decode.overhead_s = prefill.overhead_s = 0;
-      work.decode_s[node] += decode.seconds();
-      work.prefill_s[node] += w * prefill.seconds();
+      const NodeSpec& spec = cluster_.nodes[node];
+      work.decode_s[node] += busy_s(piece.decode, spec);
+      work.prefill_s[node] += w * busy_s(piece.prefill, spec);
+      work.decode_whole_s[node] += busy_s(piece.decode_whole, spec);
+      work.prefill_whole_s[node] += w * busy_s(piece.prefill_whole, spec);
     }
     const Exchanged decode = piece.decode_exchanged(), prefill = piece.prefill_exchanged();
     work.exchanged.exchanges += decode.exchanges + w * prefill.exchanges;
@@ -139,11 +183,14 @@ GroupWork Problem::group_work() const {
 
 std::vector<std::vector<size_t>> Problem::group_candidates(size_t most, const GroupWork& work) {
   std::vector<std::vector<size_t>> out;
-  if (nodes() <= kAllGroupsNodesMax) {
-    for (uint32_t mask = 1; mask < uint32_t{1} << nodes(); ++mask) {
+  std::vector<size_t> able;  // a node without memory is none that could have a share
+  for (size_t node = 0; node < nodes(); ++node)
+    if (cluster_.nodes[node].ram_bytes > 0) able.push_back(node);
+  if (able.size() <= kAllGroupsNodesMax) {
+    for (uint32_t mask = 1; mask < uint32_t{1} << able.size(); ++mask) {
       std::vector<size_t> members;
-      for (size_t node = 0; node < nodes(); ++node)
-        if (mask >> node & 1) members.push_back(node);
+      for (size_t i = 0; i < able.size(); ++i)
+        if (mask >> i & 1) members.push_back(able[i]);
       if (members.size() >= 2 && members.size() <= most) out.push_back(std::move(members));
     }
     return out;
@@ -151,8 +198,7 @@ std::vector<std::vector<size_t>> Problem::group_candidates(size_t most, const Gr
   // For every size a cover of the cluster: the fastest node that is left takes, one by one, whoever makes the
   // group fastest.
   all_groups_ = false;
-  std::vector<size_t> by_speed(nodes());
-  std::iota(by_speed.begin(), by_speed.end(), size_t{0});
+  std::vector<size_t>& by_speed = able;
   std::stable_sort(by_speed.begin(), by_speed.end(),
                    [&](size_t a, size_t b) { return units_[a].time_sum.back() < units_[b].time_sum.back(); });
   for (size_t size = 2; size <= most; ++size) {
@@ -193,7 +239,8 @@ void Problem::add_groups() {
       // A member that holds as much and is as fast alone does without the others. What the last piece gathers
       // is not asked for: other stages do not pay it.
       const double seconds = group.time_sum.back() - share.gather_s;
-      if (std::none_of(members.begin(), members.end(), [&](size_t node) {
+      if (members.size() <= options_.group_size_wanted ||
+          std::none_of(members.begin(), members.end(), [&](size_t node) {
             return units_[node].memory_bytes >= share.room_bytes && units_[node].time_sum.back() <= seconds;
           }))
         groups.push_back(std::move(group));
@@ -201,7 +248,7 @@ void Problem::add_groups() {
   }
   std::stable_sort(groups.begin(), groups.end(),
                    [](const Unit& a, const Unit& b) { return a.time_sum.back() < b.time_sum.back(); });
-  if (nodes() <= kAllGroupsNodesMax && groups.size() > kGroupsMax) {
+  if (all_groups_ && groups.size() > kGroupsMax) {
     all_groups_ = false;
     groups.resize(kGroupsMax);
   }

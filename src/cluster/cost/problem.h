@@ -15,6 +15,8 @@
 namespace butterfly::cluster {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
+// Seconds that searches add for what is not wanted. Above half of it no figure is a time.
+inline constexpr double kUnwanted_s = 100;
 
 enum class Objective {
   kLatency,     // seconds per token of one stream: all stages and hops, and the way back to the coordinator
@@ -32,6 +34,8 @@ struct PlanOptions {
   double prefill_weight = 0;
   // Nodes of a tensor-parallel group at most; 1: no groups.
   size_t group_size_max = 1;
+  // Stages of fewer nodes are a last resort, whatever they would gain. 1: the fastest plan.
+  size_t group_size_wanted = 1;
   // A node that only the last stage may use, and that is the first of its members: who draws the tokens.
   std::optional<size_t> last_node = {};
   uint64_t seed = 1;                 // of strategies that draw
@@ -66,14 +70,18 @@ class Problem {
   std::span<const Unit> units() const { return units_; }
 
   uint64_t memory_bytes(size_t begin, size_t end) const { return memory_sum_[end] - memory_sum_[begin]; }
-  bool fits(size_t unit, size_t begin, size_t end) const {
-    return memory_bytes(begin, end) <= units_[unit].memory_bytes;
-  }
+  // Of a member with this share of pieces [begin, end).
+  uint64_t member_bytes(double share, size_t begin, size_t end) const;
+  bool fits(const Unit& unit, size_t begin, size_t end) const;
+  bool fits(size_t unit, size_t begin, size_t end) const { return fits(units_[unit], begin, end); }
 
   // Seconds of the activations on their way, and seconds they keep the link busy.
   struct Hop {
     double message_s = 0;
     double busy_s = 0;
+    friend Hop operator+(const Hop& a, const Hop& b) {
+      return {a.message_s + b.message_s, a.busy_s + b.busy_s};
+    }
   };
   // Cuts with the same bytes have the same class, and hops of one class cost the same.
   size_t cut_class(size_t cut) const { return cut_class_[cut]; }
@@ -85,9 +93,11 @@ class Problem {
   const Hop& entry(size_t unit) const { return entry_[unit]; }  // coordinator -> first stage
   const Hop& exit(size_t unit) const { return exit_[unit]; }    // last stage -> coordinator
 
-  // The unit of a stage: a node's own, or made on the spot from its nodes and shares; without shares those
-  // that are fastest. For plans from outside.
+  // The unit of a stage: a node's own, or made on the spot from its nodes and shares; without shares the
+  // fastest that fit its pieces, or the fastest where none do. For plans from outside.
   Unit unit_of(const Stage& stage) const;
+  // The ways in which these nodes can share pieces, fastest first; of one node its own unit.
+  std::vector<Unit> ways_of(std::span<const size_t> nodes) const;
   bool has_last_node(std::span<const size_t> nodes) const;
   // Whether every group of up to the allowed size is among units(): a search of them all is then exact.
   bool all_groups() const { return all_groups_; }
@@ -101,13 +111,14 @@ class Problem {
   std::vector<std::vector<size_t>> group_candidates(size_t most, const GroupWork& work);
   Unit make_unit(std::span<const size_t> nodes, std::vector<double> shares) const;
   double piece_seconds(size_t piece, const Unit& unit) const;
+  Hop unwanted(const Unit& to) const;
 
   PieceList list_;
   ClusterSpec cluster_;
   PlanOptions options_;
   std::vector<Unit> units_;
   bool all_groups_ = true;
-  std::vector<uint64_t> memory_sum_;
+  std::vector<uint64_t> memory_sum_, whole_sum_;
   std::vector<size_t> cut_class_;  // [pieces + 1]; 0 and pieces are not cuts
   std::vector<std::vector<Hop>> hops_;
   std::vector<Hop> entry_, exit_;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cluster/cost/piece_time.h"
+#include "cluster/cost/prediction.h"
 #include "cluster/testing/random_problem.h"
 
 namespace butterfly::cluster {
@@ -50,6 +51,33 @@ PieceList three_pieces() {
     list.pieces.push_back(piece);
   }
   return list;
+}
+
+ClusterSpec two_nodes();
+
+// What every member has whole is added to its share, in bytes and in seconds.
+TEST(Problem, MembersHaveTablesWhole) {
+  PieceList list = three_pieces();
+  const Stage halves{{0, 1}, 0, 3, {0.5, 0.5}};
+  ClusterSpec cluster = two_nodes();
+  cluster.nodes[1] = cluster.nodes[0];
+  cluster.nodes[1].name = "b";
+  const double shared_s = Problem(list, cluster, {}).unit_of(halves).seconds(0, 3);
+  list.pieces[0].whole_bytes = 10;
+  list.pieces[2].decode_whole.weight_bytes = 30;
+  const Problem problem(list, cluster, {});
+  EXPECT_EQ(problem.member_bytes(1, 0, 3), 60u);
+  EXPECT_EQ(problem.member_bytes(0.5, 0, 3), 35u);
+  EXPECT_EQ(problem.member_bytes(0.5, 1, 3), 25u);
+  const double whole_s = piece_time(list.pieces[2].decode_whole, cluster.nodes[0]).memory_s;
+  EXPECT_DOUBLE_EQ(problem.unit_of(halves).seconds(0, 3), shared_s + whole_s / 2);
+  for (NodeSpec& node : cluster.nodes) node.ram_bytes = 34;
+  EXPECT_EQ(why_not_fit(Problem(list, cluster, {}), {{halves}}),
+            "a would hold 35 B of weights and cache, it has room for 34 B");
+  cluster.nodes[0].ram_bytes = 35;
+  EXPECT_THAT(why_not_fit(Problem(list, cluster, {}), {{halves}}), HasSubstr("b would hold 35 B"));
+  cluster.nodes[1].ram_bytes = 35;
+  EXPECT_EQ(why_not_fit(Problem(list, cluster, {}), {{halves}}), "");
 }
 
 ClusterSpec two_nodes() {

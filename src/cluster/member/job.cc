@@ -274,7 +274,8 @@ void Job::planned(Epoch epoch, Result<Placement> placement, TimePoint now) {
     const double gain = current > 0 ? placement->tokens_per_s / current : cluster_.config().gain_min;
     if (placement->current_tokens_per_s > 0)
       serving_->placement.tokens_per_s = placement->current_tokens_per_s;
-    const bool better = gain >= cluster_.config().gain_min || uses_drained(serving_->placement);
+    const bool better =
+        placement->asked_for || gain >= cluster_.config().gain_min || uses_drained(serving_->placement);
     if (serving_->placement.same_work(*placement) || !better) {
       change_.reset();
       return;
@@ -287,6 +288,7 @@ void Job::planned(Epoch epoch, Result<Placement> placement, TimePoint now) {
     for (const StageMember& member : stage.members) names += (names.empty() ? "" : "+") + member.node.name;
     words += fmt::format("{}{} {}-{}", words.empty() ? "" : ", ", names, stage.begin, stage.end);
   }
+  if (!change_->placement.words.empty()) words += "; " + change_->placement.words;
   cluster_.note(now, EventKind::kPlanned, "", epoch, std::move(words));
   if (!serving_) return begin_loading(now);
   begin_phase(ChangePhase::kPreparing, now);

@@ -49,6 +49,7 @@ struct Placement {
   double tokens_per_s = 0;
   // The same of PlanQuestion::current, by the figures that this plan was made with. 0: not known.
   double current_tokens_per_s = 0;
+  bool asked_for = false;  // replaces what is served, whatever it gains
   std::string words = {};  // why it is so, for people
 
   const StagePlacement* find(const NodeId& node) const;      // the stage it has a part of

@@ -107,6 +107,11 @@ TEST(PlanFile, StagesByNameAndCount) {
   ASSERT_EQ(plan.stages.size(), 2u);
   EXPECT_EQ(plan.stages[0], (Stage{{1}, 0, 3, {}}));
   EXPECT_EQ(plan.stages[1], (Stage{{0, 2}, 3, 7, {}}));
+  const std::string both =
+      "[[stage]]\nnode='b1'\npieces=3\n[[stage]]\nnodes=['a','b2']\nshares=[5,3]\npieces=4\n";
+  const Plan shared = parse_plan(both, "p.toml", cluster);
+  EXPECT_EQ(shared.stages[1], (Stage{{0, 2}, 3, 7, {0.625, 0.375}}));
+  EXPECT_EQ(parse_plan(plan_text(shared, cluster), "again.toml", cluster), shared);
   const auto message = [&](const char* text) {
     try {
       parse_plan(text, "p.toml", cluster);

@@ -153,6 +153,10 @@ class Annealer {
 
 }  // namespace
 
+std::string annealing_why_not(const Problem& problem) {
+  return problem.options().group_size_wanted > 1 ? "it makes stages of one node each" : "";
+}
+
 Result<Partition> partition_annealing(const Problem& problem) {
   Annealer annealer(problem);
   State best;

@@ -185,6 +185,11 @@ Result<Partition> least_latency(const Problem& problem, CapSearch& search) {
     bound_s = sharing_bound(problem);
   }
   out.lower_bound_s = bound_s;
+  if (found.latency_s > kUnwanted_s / 2) {
+    // What searches add for small stages is no time of a token.
+    found.latency_s = predict(problem, found.plan).latency_s;
+    out.lower_bound_s = search.exact() ? found.latency_s : sharing_bound(problem);
+  }
   out.reasons = explain_latency(problem, found.plan, found.latency_s, found.latency_with_s);
   out.plan = std::move(found.plan);
   return out;

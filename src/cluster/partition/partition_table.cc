@@ -10,8 +10,8 @@ namespace {
 constexpr PartitionStrategy kStrategies[] = {
     {"optimal", "best subset, order and cuts, with a proven bound", NodeChoice::kSearched, always,
      partition_optimal},
-    {"annealing", "random changes that keep stages whole, cooled down", NodeChoice::kSearched, always,
-     partition_annealing},
+    {"annealing", "random changes that keep stages whole, cooled down", NodeChoice::kSearched,
+     annealing_why_not, partition_annealing},
     {"balanced", "all nodes in their order, by speed, up to their memory", NodeChoice::kAll, always,
      partition_balanced},
     {"uniform", "all nodes in their order, equal counts", NodeChoice::kAll, always, partition_uniform},

@@ -261,6 +261,48 @@ TEST(Partition, WhoDrawsTokensIsInTheLastStage) {
   }
 }
 
+// Links so slow that nobody would share anything, if it were not asked for.
+TEST(Partition, GroupsOfTheWantedSizeWhereThereAreEnoughNodes) {
+  const auto sizes = [](const Plan& plan) {
+    std::vector<size_t> out;
+    for (const Stage& stage : plan.stages) out.push_back(stage.nodes.size());
+    std::ranges::sort(out);
+    return out;
+  };
+  for (const size_t nodes : {2, 3, 4, 5, 16}) {
+    // Every node has room for a piece more than its part: up to five, nobody can be left out.
+    const auto shape = testing::RandomProblemShape{.nodes = nodes, .pieces = 40};
+    PieceList pieces = random_pieces(shape, 1);
+    uint64_t bytes = 0;
+    for (Piece& piece : pieces.pieces) {
+      piece.weight_bytes = 100;
+      piece.kv_bytes = 0;
+      bytes += piece.weight_bytes;
+    }
+    ClusterSpec cluster = random_cluster(shape, 1);
+    cluster.connect_all({5e-2, 1e8});
+    for (NodeSpec& node : cluster.nodes) node.ram_bytes = bytes / nodes + 100;
+    const Problem problem(pieces, cluster,
+                          {.group_size_max = 2, .group_size_wanted = 2, .last_node = nodes - 1});
+    std::vector<size_t> expected(nodes / 2, 2);
+    if (nodes % 2 == 1) expected.insert(expected.begin(), 1);
+    for (const char* strategy : {"optimal", "balanced", "uniform"}) {
+      const auto planned = make_plan(problem, find_strategy(strategy));
+      if (!planned && nodes % 2 == 1 && planned.status().code() == Errc::kOutOfMemory &&
+          std::string_view(strategy) == "uniform")
+        continue;  // the one that is alone has no room for as much as two
+      ASSERT_TRUE(planned.ok()) << nodes << " " << strategy << ": " << planned.status().text();
+      if (nodes <= 5) {
+        EXPECT_EQ(sizes(planned->plan), expected) << nodes << " " << strategy;
+      }
+      EXPECT_EQ(sizes(planned->plan).front(), expected.front()) << nodes << " " << strategy;
+      EXPECT_LT(planned->objective_s, kUnwanted_s) << "what searches add is no prediction";
+      EXPECT_GE(planned->gap, 0) << strategy;
+    }
+    EXPECT_FALSE(make_plan(problem, find_strategy("annealing")).ok());
+  }
+}
+
 TEST(Partition, WhatDoesNotFitIsSaidInWords) {
   const auto shape = testing::RandomProblemShape{.nodes = 3, .pieces = 12, .memory_factor = 0.1};
   const Problem problem(random_pieces(shape, 1), random_cluster(shape, 1), {});

@@ -63,6 +63,7 @@ Result<PlannedChain> make_plan(const Problem& problem, const PartitionStrategy& 
 
 // The rows' functions; each file says how.
 std::string always(const Problem& problem);
+std::string annealing_why_not(const Problem& problem);
 std::string custom_why_not(const Problem& problem);
 Result<Partition> partition_uniform(const Problem& problem);
 Result<Partition> partition_balanced(const Problem& problem);

@@ -1,7 +1,11 @@
 #include "cluster/partition/plan_file.h"
 
 #include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "base/json_text.h"
 #include "base/mapped_file.h"
 #include "base/toml_table.h"
 
@@ -11,6 +15,12 @@ size_t WrittenPlan::pieces() const {
   size_t sum = 0;
   for (const Stage& stage : stages) sum += stage.pieces;
   return sum;
+}
+
+std::vector<double> WrittenPlan::Stage::fractions() const {
+  std::vector<double> parts;
+  for (const size_t share : shares) parts.push_back(static_cast<double>(share) / kWrittenUnits);
+  return parts;
 }
 
 WrittenPlan parse_written_plan(std::string_view text, std::string_view name) {
@@ -25,6 +35,13 @@ WrittenPlan parse_written_plan(std::string_view text, std::string_view name) {
     else
       stage.nodes = table.strings("nodes");
     if (stage.nodes.empty()) table.wrong("nodes", "the names of its nodes");
+    if (table.has("shares")) {
+      stage.shares = table.counts("shares", 1);
+      if (stage.shares.size() != stage.nodes.size() ||
+          std::accumulate(stage.shares.begin(), stage.shares.end(), size_t{0}) != kWrittenUnits)
+        table.wrong("shares", fmt::format("eighths of each layer for each of its {} nodes, {} together",
+                                          stage.nodes.size(), kWrittenUnits));
+    }
     stage.pieces = table.count_or("pieces", 1, 0);
     if (stage.pieces == 0) table.wrong("pieces", "how many pieces the stage has");
     table.no_more_keys();
@@ -50,10 +67,30 @@ Plan parse_plan(std::string_view text, std::string_view name, const ClusterSpec&
              written.line, node);
       stage.nodes.push_back(static_cast<size_t>(found - cluster.nodes.begin()));
     }
+    stage.shares = written.fractions();
     stage.begin = begin;
     stage.end = begin += written.pieces;
   }
   return plan;
+}
+
+std::string plan_text(const Plan& plan, const ClusterSpec& cluster) {
+  const auto quoted = [&](size_t node) { return json_text(nlohmann::json(cluster.nodes[node].name)); };
+  std::string text;
+  for (const Stage& stage : plan.stages) {
+    const bool shared = stage.nodes.size() > 1;
+    std::string nodes, shares;
+    for (size_t i = 0; i < stage.nodes.size(); ++i) {
+      nodes += (i == 0 ? "" : ", ") + quoted(stage.nodes[i]);
+      if (shared)
+        shares += fmt::format("{}{}", i == 0 ? "" : ", ",
+                              std::lround(stage.shares[i] * static_cast<double>(kWrittenUnits)));
+    }
+    text += fmt::format(
+        "[[stage]]\n{}\n{}pieces = {}\n\n", shared ? fmt::format("nodes = [{}]", nodes) : "node = " + nodes,
+        shared ? fmt::format("shares = [{}]  # eighths of each layer\n", shares) : "", stage.size());
+  }
+  return text;
 }
 
 Plan read_plan(const std::filesystem::path& path, const ClusterSpec& cluster) {

@@ -48,7 +48,7 @@ std::string left_out_for_latency(const Problem& problem, const Plan& plan, size_
   for (const Stage& stage : plan.stages)
     for (size_t used : stage.nodes) slowest = std::max(slowest, pace(problem, used));
   std::string cost;
-  if (!with_s.empty() && with_s[node] < kNever)
+  if (!with_s.empty() && with_s[node] < kUnwanted_s / 2)
     cost = fmt::format(" (with it {} per token instead of {})", ms(with_s[node]), ms(latency_s));
   if (pace(problem, node) >= slowest)
     return fmt::format("{} per piece, slower than every node used, and those have room for everything{}",
@@ -162,7 +162,7 @@ std::vector<std::string> explain_throughput(const Problem& problem, const Plan& 
       one_piece = std::min(one_piece, problem.units()[node].seconds(i, i + 1));
     if (one_piece > slowest)
       return fmt::format("a single piece takes it {}, longer than the slowest stage", ms(one_piece));
-    if (!latency_with_s.empty() && latency_with_s[node] < kNever &&
+    if (!latency_with_s.empty() && latency_with_s[node] < kUnwanted_s / 2 &&
         ms(latency_with_s[node]) != ms(prediction.latency_s))
       return fmt::format("the others are as fast without it, and a token takes {} instead of {}",
                          ms(prediction.latency_s), ms(latency_with_s[node]));

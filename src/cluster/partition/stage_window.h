@@ -14,9 +14,7 @@ inline std::vector<uint32_t> stage_reach(const Problem& problem, const Unit& uni
   size_t end = 0;
   for (size_t begin = 0; begin < pieces; ++begin) {
     end = std::max(end, begin);
-    while (end < pieces && problem.memory_bytes(begin, end + 1) <= unit.memory_bytes &&
-           unit.seconds(begin, end + 1) <= cap_s)
-      ++end;
+    while (end < pieces && problem.fits(unit, begin, end + 1) && unit.seconds(begin, end + 1) <= cap_s) ++end;
     reach[begin] = static_cast<uint32_t>(end);
   }
   return reach;

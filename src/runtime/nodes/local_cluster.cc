@@ -99,9 +99,10 @@ std::shared_ptr<ClusterHost> LocalCluster::make(ClusterHostOptions host) {
                           : measure_local_node(host.compute->take().pool(),
                                                model::open_model(host.models.front().path), options_.program);
   write_private(node.capabilities_file, cluster::to_json(host.capabilities));
-  // All take part, unless a strategy was asked for: that is what it is for.
+  // All take part, unless a strategy was asked for, or what is fastest: that is what it is for.
   for (HostedModelOptions& model : host.models) {
-    if (model.placement.strategy == nullptr)
+    const GroupChoice& groups = model.placement.groups;
+    if (model.placement.strategy == nullptr && (groups.most == 1 || groups.always))
       model.placement.strategy = &cluster::first_strategy(cluster::NodeChoice::kAll);
     if (model.placement.written) check_names(*model.placement.written, options_.nodes);
     model.placement.unknown_link = kLocalLink;

@@ -25,6 +25,7 @@ Problem problem_for(const model::ModelFile& file, const cluster::ClusterSpec& cl
                     const PlanRequest& request, size_t batches) {
   PlanWorkload workload = request.workload;
   cluster::PlanOptions options = request.options;
+  workload.shares |= options.group_size_max > 1;
   if (batches > 0) {
     workload.batch = (workload.streams + batches - 1) / batches;
     options.batches_in_flight = (workload.streams + workload.batch - 1) / workload.batch;

@@ -29,8 +29,9 @@ constexpr double kRowInBytes = 8;   // a token id and its position
 // The graphs of one piece, by number of rows.
 class PieceGraphs {
  public:
-  PieceGraphs(const model::Network& network, size_t kv_value_bytes)
-      : network_(network), kv_value_bytes_(kv_value_bytes) {
+  // Without `experts` what they do is not counted: how much that is depends on where rows go.
+  PieceGraphs(const model::Network& network, size_t kv_value_bytes, bool experts = true)
+      : network_(network), kv_value_bytes_(kv_value_bytes), experts_(experts) {
     network_.build(one_, 1, 1);
     network_.build(many_, kManyRows, 1);
   }
@@ -42,6 +43,7 @@ class PieceGraphs {
     Work work;
     for (size_t i = 0; i < all.nodes().size(); ++i) {
       const graph::Node& node = one_.nodes()[i];
+      if (leaves_out(node)) continue;
       const graph::Cost stream = node.op->cost(one_, node, {depth, kv_value_bytes_});
       const auto streams = static_cast<double>(batch);
       add_flops(one_, node, streams * static_cast<double>(stream.flops), work);
@@ -61,6 +63,7 @@ class PieceGraphs {
       network_.build(run, rows, 1);
       for (size_t i = 0; i < run.nodes().size(); ++i) {
         const graph::Node& node = run.nodes()[i];
+        if (leaves_out(node)) continue;
         const graph::Cost cost = node.op->cost(run, node, {done, kv_value_bytes_});
         add_flops(run, node, static_cast<double>(cost.flops), work);
         work.kv_bytes += static_cast<double>(cost.kv_bytes);
@@ -73,6 +76,8 @@ class PieceGraphs {
   }
 
  private:
+  bool leaves_out(const graph::Node& node) const { return !experts_ && node.op->name == "expert_matmul"; }
+
   // Products with quantised rows are integer products.
   static void add_flops(const graph::Graph& g, const graph::Node& node, double flops, Work& work) {
     const bool product = node.op->name == "matmul" || node.op->name == "expert_matmul";
@@ -96,6 +101,7 @@ class PieceGraphs {
 
   const model::Network& network_;
   size_t kv_value_bytes_;
+  bool experts_;
   graph::Graph one_, many_;
 };
 
@@ -122,6 +128,39 @@ uint64_t cached_bytes(const model::LayerState& layer, size_t kv_value_bytes, con
   if (layer.kind == model::StateKind::kRecurrent) return model::state_bytes(layer, DType::kF32, room);
   const size_t positions = room.of(model::page_kind(layer, room)) * kernels::kKvPage;
   return uint64_t{2} * layer.kv_heads * layer.head_dim * kv_value_bytes * positions;
+}
+
+// The member that has one unit, neither the first nor the last: it tells what grows with shares from what
+// does not.
+model::GroupShare one_unit() {
+  const uint32_t units = kernels::kShardsMax;
+  model::GroupShare group;
+  for (const auto& [begin, end] : {std::pair(0U, 1U), std::pair(1U, 2U), std::pair(2U, units)}) {
+    const model::UnitRange range{begin, end, units};
+    group.members.push_back({range, range, range, range});
+  }
+  group.self = 1;
+  return group;
+}
+
+// Of what takes `all`, and `one` for a member with one of n units: whole + (all - whole) / n = one.
+double whole_of(double all, double one) {
+  constexpr double n = kernels::kShardsMax;
+  return std::clamp((n * one - all) / (n - 1), 0.0, all);
+}
+
+constexpr double Work::*kWorkParts[] = {&Work::f32_flops,    &Work::int8_ops, &Work::other_flops,
+                                        &Work::weight_bytes, &Work::kv_bytes, &Work::activation_bytes};
+
+Work whole_of(const Work& all, const Work& one) {
+  Work whole;
+  for (const auto part : kWorkParts) whole.*part = whole_of(all.*part, one.*part);
+  return whole;
+}
+
+Work without(Work all, const Work& part) {
+  for (const auto kind : kWorkParts) all.*kind = std::max(0.0, all.*kind - part.*kind);
+  return all;
 }
 
 }  // namespace
@@ -155,6 +194,27 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
                                         .rows_max = w.rows_max,
                                         .cut_windows = false});
 
+  const auto kv_bytes = [&](const model::ModelConfig& of, model::LayerRange range) {
+    uint64_t bytes = 0;
+    for (size_t block = range.begin; block < range.end; ++block)
+      bytes += cached_bytes(of.states[block], w.kv_value_bytes, room);
+    return bytes;
+  };
+  const model::GroupShare share = one_unit();
+  model::ModelConfig member = config;
+  if (w.shares) share_states(member, file, share);
+  const auto fill_whole = [&](Piece& piece, const model::Network& all, model::LayerRange range) {
+    model::WeightLoader weights(file, pool);
+    weights.leave_values();
+    weights.load_share(share);
+    const auto network = architecture.load(member, weights, range);
+    const PieceGraphs one(*network, w.kv_value_bytes, false), whole(all, w.kv_value_bytes, false);
+    piece.decode_whole = whole_of(whole.decode(w.batch, w.depth), one.decode(w.batch, w.depth));
+    piece.prefill_whole = whole_of(whole.prefill(w.prompt, w.rows_max), one.prefill(w.prompt, w.rows_max));
+    piece.whole_bytes = static_cast<uint64_t>(
+        whole_of(static_cast<double>(piece.weight_bytes), static_cast<double>(weights.resident_bytes())) +
+        whole_of(static_cast<double>(piece.kv_bytes), static_cast<double>(kv_bytes(member, range))));
+  };
   const auto add = [&](std::string name, model::LayerRange range) -> Piece& {
     model::WeightLoader weights(file, pool);
     weights.leave_values();
@@ -165,8 +225,8 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
     piece.decode = graphs.decode(w.batch, w.depth);
     piece.prefill = graphs.prefill(w.prompt, w.rows_max);
     piece.weight_bytes = weights.resident_bytes();
-    for (size_t block = range.begin; block < range.end; ++block)
-      piece.kv_bytes += cached_bytes(config.states[block], w.kv_value_bytes, room);
+    piece.kv_bytes = kv_bytes(config, range);
+    if (w.shares) fill_whole(piece, *network, range);
     piece.decode_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.batch);
     piece.prefill_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.prompt);
     return piece;
@@ -175,6 +235,9 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
     from.decode -= part.decode;
     from.prefill -= part.prefill;
     from.weight_bytes -= part.weight_bytes;
+    from.decode_whole = without(from.decode_whole, part.decode_whole);
+    from.prefill_whole = without(from.prefill_whole, part.prefill_whole);
+    from.whole_bytes -= std::min(from.whole_bytes, part.whole_bytes);
   };
   add("embedding", {0, 0});
   for (size_t i = 0; i < config.layers; ++i)

@@ -19,6 +19,7 @@ struct PlanWorkload {
   // What the last piece sends back per row: a token and its probability, or all logits for others to sample
   // from.
   bool return_logits = false;
+  bool shares = false;  // nodes may share pieces: what each of them has whole is read off, too
 };
 
 // Embedding, blocks, head. Builds each piece's graph and asks every op; loads no values. Weights of experts:

@@ -123,6 +123,38 @@ TEST(PlanPieces, AddUpToWhatTheModelItselfCounts) {
   }
 }
 
+// Members have the embedding whole; of a block's weights nearly nothing but norms.
+TEST(PlanPieces, WhatEveryMemberHasWhole) {
+  const PieceList list =
+      shape_pieces("llama-8b", {.context = 1024, .depth = 99, .prompt = 8, .shares = true});
+  const Piece& embedding = list.pieces.front();
+  EXPECT_EQ(embedding.whole_bytes, embedding.weight_bytes);
+  for (size_t i = 1; i + 1 < list.pieces.size(); ++i) {
+    const Piece& block = list.pieces[i];
+    EXPECT_LT(block.whole_bytes, block.weight_bytes / 100) << i;  // 8 KV heads: one for each unit
+    EXPECT_LT(block.decode_whole.weight_bytes, 0.01 * block.decode.weight_bytes);
+    EXPECT_LT(block.decode_whole.int8_ops, 0.01 * block.decode.int8_ops);
+  }
+  EXPECT_LT(list.pieces.back().whole_bytes, list.pieces.back().weight_bytes / 100);
+  EXPECT_EQ(shape_pieces("llama-8b", {.context = 1024}).pieces.front().whole_bytes, 0u);
+}
+
+// Recurrent layers are everywhere, with their states.
+TEST(PlanPieces, RecurrentLayersAreWholeEverywhere) {
+  testing::RandomModel model(DType::kQ8_0, 1, 7, "qwen35");
+  const LoadedModel& loaded = *model.loaded().model;
+  const PieceList list = plan_pieces(loaded.file, {.context = 64, .depth = 10, .prompt = 5, .shares = true});
+  size_t recurrent = 0;
+  for (size_t i = 0; i < loaded.config.layers; ++i) {
+    if (loaded.config.states[i].kind != model::StateKind::kRecurrent) continue;
+    ++recurrent;
+    const Piece& block = list.pieces[i + 1];
+    EXPECT_GT(block.whole_bytes, block.kv_bytes) << i;
+    EXPECT_GT(block.decode_whole.int8_ops, 0.1 * block.decode.int8_ops) << i;
+  }
+  EXPECT_GT(recurrent, 0u);
+}
+
 TEST(PlanPieces, EveryNamedShapeIsDescribedWithoutItsValues) {
   for (const NamedShape& shape : named_shapes()) {
     const PieceList list =

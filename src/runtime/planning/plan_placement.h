@@ -11,7 +11,7 @@
 #include "cluster/partition/plan_file.h"
 #include "model/formats/model_file.h"
 #include "runtime/chain/stage_settings.h"
-#include "runtime/planning/group_placement.h"
+#include "runtime/planning/group_choice.h"
 
 namespace butterfly::runtime {
 
@@ -22,7 +22,7 @@ struct PlacementOptions {
   const cluster::PartitionStrategy* strategy = nullptr;  // null: the default one
   cluster::Objective objective = cluster::Objective::kLatency;
   std::optional<cluster::WrittenPlan> written = {};  // followed to the letter; then `strategy` is not asked
-  GroupChoice groups;  // nodes that may share each layer; a written plan has none
+  GroupChoice groups;  // nodes that may share each layer, by strategies that search; others have none
   StageSettings settings;
   // Of links nobody has measured: gigabit Ethernet.
   cluster::LinkSpec unknown_link{.latency_s = 200e-6, .bandwidth = 117e6};

@@ -115,6 +115,94 @@ TEST_F(PlanPlacementTest, NodesMayShareEveryLayer) {
   for (const auto& stage : far->stages) EXPECT_EQ(stage.members.size(), 1u);
 }
 
+// Groups that form a chain, where one of them has too little memory: the coordinator's is the last one, and
+// it is the first of its members.
+TEST_F(PlanPlacementTest, GroupsFormAChain) {
+  const auto sizes = [](const cluster::Placement& placement) {
+    std::vector<size_t> out;
+    for (const auto& stage : placement.stages) out.push_back(stage.members.size());
+    return out;
+  };
+  options.groups = parse_groups("--groups", "2");
+  struct Case {
+    size_t nodes;
+    double gib;  // it needs about 5
+    std::vector<size_t> sizes;
+  };
+  for (const Case& c : {Case{4, 2, {2, 2}}, Case{3, 2.6, {1, 2}}, Case{5, 1.35, {1, 2, 2}}}) {
+    const auto asked = question(c.nodes, static_cast<uint64_t>(c.gib * (uint64_t{1} << 30)));
+    const auto placement = plan_placement(file, asked, options);
+    ASSERT_TRUE(placement.ok()) << c.nodes << ": " << placement.status().text();
+    expect_usable(*placement, asked);
+    auto found = sizes(*placement);
+    std::ranges::sort(found);
+    EXPECT_EQ(found, c.sizes);
+    for (const auto& stage : placement->stages)
+      for (const auto& member : stage.members) EXPECT_LE(member.memory_bytes, asked.nodes[0].ram_free_bytes);
+    EXPECT_NE(placement->words.find("are shared: "), std::string::npos) << placement->words;
+    EXPECT_NE(placement->words.find("with whole layers "), std::string::npos) << placement->words;
+    // What is served is predicted anew, and is the same.
+    auto again = asked;
+    again.current = *placement;
+    const auto same = plan_placement(file, again, options);
+    ASSERT_TRUE(same.ok());
+    EXPECT_TRUE(same->same_work(*placement));
+    EXPECT_EQ(same->current_tokens_per_s, placement->tokens_per_s);
+    EXPECT_FALSE(same->asked_for);
+  }
+}
+
+TEST_F(PlanPlacementTest, StrategiesThatLeaveNobodyOutMakeGroupsOfAll) {
+  options.groups = parse_groups("--groups", "2");
+  for (const char* strategy : {"balanced", "uniform"})
+    for (const size_t nodes : {2, 3, 4, 5}) {
+      options.strategy = &cluster::find_strategy(strategy);
+      const auto asked = question(nodes, uint64_t{16} << 30);
+      const auto placement = plan_placement(file, asked, options);
+      ASSERT_TRUE(placement.ok()) << strategy << nodes << ": " << placement.status().text();
+      expect_usable(*placement, asked);
+      EXPECT_EQ(placement->nodes().size(), nodes) << strategy;
+      EXPECT_EQ(placement->stages.size(), (nodes + 1) / 2) << strategy;
+    }
+}
+
+// A number is asked for: it replaces what is served, which would be faster.
+TEST_F(PlanPlacementTest, GroupsThatAreAskedForReplaceWhatIsServed) {
+  auto asked = question(2, uint64_t{16} << 30);
+  options.unknown_link = {.latency_s = 20e-3, .bandwidth = 1e6};
+  asked.current = *plan_placement(file, asked, options);
+  options.groups = parse_groups("--groups", "2");
+  const auto placement = plan_placement(file, asked, options);
+  ASSERT_TRUE(placement.ok()) << placement.status().text();
+  EXPECT_EQ(placement->stages[0].members.size(), 2u);
+  EXPECT_LT(placement->tokens_per_s, placement->current_tokens_per_s);
+  EXPECT_TRUE(placement->asked_for);
+}
+
+TEST_F(PlanPlacementTest, GroupsGoAroundPairsThatCannotReachEachOther) {
+  options.groups = parse_groups("--groups", "3");
+  auto asked = question(3, uint64_t{16} << 30);
+  asked.broken = {{node_id(2).key, node_id(3).key}};
+  const auto two = plan_placement(file, asked, options);
+  ASSERT_TRUE(two.ok()) << two.status().text();
+  for (const auto& stage : two->stages)
+    EXPECT_FALSE(stage.find(node_id(2)) != nullptr && stage.find(node_id(3)) != nullptr);
+  asked.broken = {{node_id(2).key, node_id(1).key}, {node_id(1).key, node_id(3).key}};
+  const auto none = plan_placement(file, asked, options);
+  ASSERT_TRUE(none.ok()) << none.status().text();
+  EXPECT_EQ(none->stages.back().members.size(), 1u);
+}
+
+// More nodes than a search of all subsets takes.
+TEST_F(PlanPlacementTest, GroupsOfALargeClusterEndAtTheCoordinator) {
+  options.groups = parse_groups("--groups", "2");
+  const auto asked = question(20, uint64_t{700} << 20);
+  const auto placement = plan_placement(file, asked, options);
+  ASSERT_TRUE(placement.ok()) << placement.status().text();
+  expect_usable(*placement, asked);
+  EXPECT_EQ(placement->stages.back().members.size(), 2u);
+}
+
 TEST_F(PlanPlacementTest, TooLittleMemoryIsSaidInFigures) {
   const auto placement = plan_placement(file, question(2, uint64_t{1} << 30), options);
   ASSERT_FALSE(placement.ok());

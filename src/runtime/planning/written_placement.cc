@@ -13,13 +13,14 @@ namespace butterfly::runtime {
 void check_written_plan(const cluster::WrittenPlan& plan, size_t pieces, const std::string& coordinator) {
   std::set<std::string> seen;
   for (const auto& stage : plan.stages) {
-    if (stage.nodes.size() != 1)
-      fail(Errc::kUnsupported,
-           "{}:{}: nodes: a stage of {} nodes; running clusters have one node per stage: expected 'node'",
-           plan.name, stage.line, stage.nodes.size());
-    if (!seen.insert(stage.nodes[0]).second)
-      fail(Errc::kInvalidArgument, "{}:{}: node: '{}' has a stage already; expected one per node", plan.name,
-           stage.line, stage.nodes[0]);
+    if (stage.nodes.size() > cluster::kWrittenUnits)
+      fail(Errc::kInvalidArgument,
+           "{}:{}: nodes: expected up to {}, a part of each layer for everybody; found {}", plan.name,
+           stage.line, cluster::kWrittenUnits, stage.nodes.size());
+    for (const std::string& node : stage.nodes)
+      if (!seen.insert(node).second)
+        fail(Errc::kInvalidArgument, "{}:{}: node: '{}' has a stage already; expected one per node",
+             plan.name, stage.line, node);
   }
   if (plan.pieces() != pieces)
     fail(Errc::kInvalidArgument,
@@ -27,9 +28,10 @@ void check_written_plan(const cluster::WrittenPlan& plan, size_t pieces, const s
          plan.name, pieces, pieces - 2, plan.pieces());
   if (const std::string& last = plan.stages.back().nodes[0]; last != coordinator)
     fail(Errc::kInvalidArgument,
-         "{}:{}: node: expected '{}' for the last stage, found '{}': tokens are chosen where requests come "
+         "{}:{}: node: expected '{}' for the last stage{}, found '{}': tokens are chosen where requests come "
          "in, so the head is there (pieces = 1 is enough)",
-         plan.name, plan.stages.back().line, coordinator, last);
+         plan.name, plan.stages.back().line, coordinator,
+         plan.stages.back().nodes.size() > 1 ? ", as its first node" : "", last);
 }
 
 Result<cluster::Plan> find_nodes(const cluster::WrittenPlan& written,
@@ -40,11 +42,16 @@ Result<cluster::Plan> find_nodes(const cluster::WrittenPlan& written,
   std::ranges::sort(here);
   size_t begin = 0;
   for (const auto& stage : written.stages) {
-    const auto found = std::ranges::find_if(
-        nodes, [&](const cluster::PlanNode& node) { return node.id.name == stage.nodes[0]; });
-    if (found == nodes.end()) missing.push_back(stage.nodes[0]);
-    plan.stages.push_back({{static_cast<size_t>(found - nodes.begin())}, begin, begin + stage.pieces, {1.0}});
-    begin += stage.pieces;
+    cluster::Stage& placed = plan.stages.emplace_back();
+    for (const std::string& name : stage.nodes) {
+      const auto found =
+          std::ranges::find_if(nodes, [&](const cluster::PlanNode& node) { return node.id.name == name; });
+      if (found == nodes.end()) missing.push_back(name);
+      placed.nodes.push_back(static_cast<size_t>(found - nodes.begin()));
+    }
+    placed.shares = stage.nodes.size() == 1 ? std::vector{1.0} : stage.fractions();
+    placed.begin = begin;
+    placed.end = begin += stage.pieces;
   }
   if (missing.empty()) return plan;
   return Status(Errc::kNotFound,

@@ -10,8 +10,8 @@
 namespace butterfly::runtime {
 
 // Throws Error kInvalidArgument for a plan that no node that may still come makes right: a count of pieces
-// that is not the model's, a group, a node with two stages, a last stage that is not on the coordinator's
-// node.
+// that is not the model's, more members than a layer has parts, a node with two stages, a last stage whose
+// first node is not the coordinator's.
 void check_written_plan(const cluster::WrittenPlan& plan, size_t pieces, const std::string& coordinator);
 
 // The stages with the numbers that these nodes have. kNotFound names those that are not here.

@@ -39,8 +39,18 @@ TEST(WrittenPlanTest, WhatCannotBecomeRightIsRefusedAtOnce) {
               AllOf(HasSubstr("p.toml:5"), HasSubstr("expected 'node-1' for the last stage")));
   EXPECT_THAT(refusal(stage("node-1", 10) + stage("node-2", 10) + stage("node-1", 14)),
               HasSubstr("'node-1' has a stage already"));
+  EXPECT_EQ(refusal(stage("node-3", 20) + "[[stage]]\nnodes = ['node-1', 'node-2']\npieces = 14\n"), "");
   EXPECT_THAT(refusal("[[stage]]\nnodes = ['node-2', 'node-1']\npieces = 34\n"),
-              HasSubstr("one node per stage"));
+              HasSubstr("expected 'node-1' for the last stage, as its first node"));
+  EXPECT_THAT(refusal("[[stage]]\nnodes = ['node-1', 'node-1']\npieces = 34\n"),
+              HasSubstr("'node-1' has a stage already"));
+  EXPECT_THAT(refusal("[[stage]]\nnodes = ['node-1', '2', '3', '4', '5', '6', '7', '8', '9']\npieces = 34\n"),
+              AllOf(HasSubstr("expected up to 8"), HasSubstr("found 9")));
+  for (const char* shares : {"[4, 3]", "[8]", "[8, 0]", "[9, -1]", "'4, 4'"})
+    EXPECT_THAT(
+        refusal(fmt::format("[[stage]]\nnodes = ['node-1', 'node-2']\nshares = {}\npieces = 34\n", shares)),
+        AllOf(HasSubstr("p.toml:3: shares"), HasSubstr("expected")))
+        << shares;
 }
 
 struct WrittenPlacementTest : ::testing::Test {
@@ -63,6 +73,27 @@ TEST_F(WrittenPlacementTest, IsFollowedToTheLetter) {
   EXPECT_EQ(placement->stages[0].end, 20u);
   EXPECT_EQ(placement->stages[1].first(), node_id(1));
   EXPECT_EQ(cluster::why_not_whole(*placement), "");
+}
+
+TEST_F(WrittenPlacementTest, HasGroupsWithTheirShares) {
+  options.written = written(
+      "[[stage]]\nnodes = ['node-3', 'node-4']\nshares = [5, 3]\npieces = 20\n"
+      "[[stage]]\nnodes = ['node-1', 'node-2']\npieces = 14\n");
+  const auto placement = plan_placement(file, question({1, 2, 3, 4}, uint64_t{16} << 30), options);
+  ASSERT_TRUE(placement.ok()) << placement.status().text();
+  EXPECT_EQ(cluster::why_not_whole(*placement), "");
+  ASSERT_EQ(placement->stages.size(), 2u);
+  const auto& first = placement->stages[0].members;
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].node, node_id(3));
+  EXPECT_EQ(first[0].share.of(cluster::ShareKind::kHeads), (cluster::ShareRange{0, 5, 8}));
+  EXPECT_EQ(first[1].share.of(cluster::ShareKind::kVocabulary), (cluster::ShareRange{5, 8, 8}));
+  // Without shares those that are fastest; the coordinator first.
+  const auto& last = placement->stages[1].members;
+  ASSERT_EQ(last.size(), 2u);
+  EXPECT_EQ(last[0].node, node_id(1));
+  EXPECT_EQ(last[0].share.of(cluster::ShareKind::kColumns), (cluster::ShareRange{0, 4, 8}));
+  EXPECT_GT(first[0].memory_bytes, first[1].memory_bytes);
 }
 
 TEST_F(WrittenPlacementTest, WaitsForWhoIsNotHereByName) {
