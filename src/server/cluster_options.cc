@@ -49,11 +49,6 @@ void check_cluster_settings(const Settings& settings) {
   if (settings.dead_seconds <= settings.suspect_seconds)
     fail(Errc::kInvalidArgument, "--dead-after {}: expected more than --suspect-after, which is {}",
          settings.dead_seconds, settings.suspect_seconds);
-  if (!settings.lora.empty())
-    fail(Errc::kUnsupported,
-         "--lora: a cluster serves no adapters, since its nodes get their layers from one model file and "
-         "nothing of an adapter's; serve them on one machine, without --{}",
-         settings.cluster ? "cluster" : "local-nodes");
 }
 
 runtime::HostedModelOptions hosted_model(const Settings& settings, const ModelSpec& spec,
@@ -61,6 +56,8 @@ runtime::HostedModelOptions hosted_model(const Settings& settings, const ModelSp
   runtime::HostedModelOptions model;
   model.path = std::filesystem::absolute(spec.path);
   model.name = spec.name;
+  for (const model::AdapterSpec& adapter : spec.adapters)
+    model.adapters.push_back({std::filesystem::absolute(adapter.path), adapter.scale});
   model.rebalance = !settings.no_rebalance;
   if (!settings.strategy.empty()) model.placement.strategy = &cluster::find_strategy(settings.strategy);
   if (!settings.plan.empty()) model.placement.written = cluster::read_written_plan(settings.plan);

@@ -53,11 +53,6 @@ TEST_F(ServeCommandsTest, WhatCannotBeServedIsBadUsage) {
   EXPECT_THAT(open.err, HasSubstr("butterfly serve --make-key"));
   EXPECT_EQ(run({"serve", "-m", "x.gguf", "--port", "70000"}).status, kExitUsage);
   EXPECT_EQ(run({"serve", "-m", "x.gguf", "--cache-type", "q2_k"}).status, kExitUsage);
-  for (const char* where : {"--cluster", "--local-nodes=2"}) {
-    const Outcome adapters = run({"serve", "-m", "x.gguf", "--lora", "a=a.gguf", where});
-    EXPECT_NE(adapters.status, kExitOk);
-    EXPECT_THAT(adapters.err, HasSubstr("a cluster serves no adapters")) << where;
-  }
   for (const auto& [groups, strategy, why] : {std::tuple("auto", "uniform", "does not ask what is faster"),
                                               std::tuple("2", "annealing", "makes no groups")})
     EXPECT_THAT(

@@ -91,7 +91,7 @@ std::vector<LoraPair> LoraPairs::finish() && {
 Adapter open_adapter(const AdapterSpec& spec, const ModelFile& base) {
   if (!std::filesystem::is_directory(spec.path)) return read_gguf_adapter(spec, open_model(spec.path), base);
   return read_peft_adapter(spec, read_text_file(spec.path / kPeftConfig),
-                           SafetensorsFile::open(spec.path / "adapter_model.safetensors"), base);
+                           SafetensorsFile::open(spec.path / kPeftWeights), base);
 }
 
 Adapter read_gguf_adapter(const AdapterSpec& spec, const ModelFile& file, const ModelFile& base) {

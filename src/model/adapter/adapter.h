@@ -49,7 +49,9 @@ AdapterSpec parse_adapter_spec(const std::string& text);
 // it is for another architecture.
 Adapter open_adapter(const AdapterSpec& spec, const ModelFile& base);
 
+// Of a folder that PEFT wrote.
 inline constexpr const char* kPeftConfig = "adapter_config.json";
+inline constexpr const char* kPeftWeights = "adapter_model.safetensors";
 
 // The same for files that are open already. `config` is the text of kPeftConfig.
 Adapter read_gguf_adapter(const AdapterSpec& spec, const ModelFile& file, const ModelFile& base);

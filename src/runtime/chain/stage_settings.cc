@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <cmath>
+#include <optional>
 #include <sstream>
 
 #include "tensor/dtype.h"
@@ -29,12 +32,29 @@ bool known_wire(const std::string& name) {
   return std::ranges::any_of(row_formats(), [&](const RowFormat& format) { return format.name == name; });
 }
 
+// "64 digits:8 digits", both hexadecimal.
+std::optional<StageAdapter> read_adapter(const std::string& word) {
+  constexpr size_t kIdDigits = 64, kScaleDigits = 8;
+  if (word.size() != kIdDigits + 1 + kScaleDigits || word.find(':') != kIdDigits) return std::nullopt;
+  if (word.find_first_not_of("0123456789abcdef:") != std::string::npos) return std::nullopt;
+  uint32_t bits = 0;
+  const char* const from = word.data() + kIdDigits + 1;
+  const auto [end, error] = std::from_chars(from, from + kScaleDigits, bits, 16);
+  const auto scale = std::bit_cast<float>(bits);
+  if (error != std::errc() || end != from + kScaleDigits || !std::isfinite(scale)) return std::nullopt;
+  return StageAdapter{word.substr(0, kIdDigits), scale};
+}
+
 }  // namespace
 
 std::string StageSettings::text() const {
   std::string out;
   for (const NumberField& field : kNumbers) out += fmt::format("{}={} ", field.name, this->*field.member);
-  return out + fmt::format("cache={} wire={}", dtype_name(kv_type), wire);
+  out += fmt::format("cache={} wire={}", dtype_name(kv_type), wire);
+  // The bits of the scale: all stages have the same number.
+  for (const StageAdapter& adapter : adapters)
+    out += fmt::format(" adapter={}:{:08x}", adapter.id, std::bit_cast<uint32_t>(adapter.scale));
+  return out;
 }
 
 Result<StageSettings> StageSettings::parse(const std::string& text) {
@@ -62,6 +82,11 @@ Result<StageSettings> StageSettings::parse(const std::string& text) {
   settings.kv_type = *type;
   settings.wire = value_of("wire");
   if (!known_wire(settings.wire)) return wrong("wire");
+  for (std::string word = value_of("adapter"); !word.empty(); word = value_of("adapter")) {
+    const auto adapter = read_adapter(word);
+    if (!adapter || settings.adapters.size() == kAdaptersMax) return wrong("adapter");
+    settings.adapters.push_back(*adapter);
+  }
   if (settings.text() != text) return wrong("the end");
   return settings;
 }

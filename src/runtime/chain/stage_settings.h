@@ -1,11 +1,19 @@
 // How every stage of a chain runs a model, as text that travels with the plan.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "runtime/chain/chain_options.h"
 
 namespace butterfly::runtime {
+
+// An adapter that every stage adds to its layers: the hash of its files, and how strongly it counts.
+struct StageAdapter {
+  std::string id;  // 64 hexadecimal digits
+  float scale = 1;
+  friend bool operator==(const StageAdapter&, const StageAdapter&) = default;
+};
 
 // Stages with unequal settings could not work together, so one text is all they go by.
 struct StageSettings {
@@ -19,6 +27,8 @@ struct StageSettings {
   static constexpr size_t kKeptBytesMax = size_t{1} << 40;
   DType kv_type = DType::kF16;
   std::string wire = "f32";  // of rows between stages
+  std::vector<StageAdapter> adapters = {};
+  static constexpr size_t kAdaptersMax = 8;
 
   std::string text() const;
   // From a peer: kCorrupt, in words, for anything that text() does not write.

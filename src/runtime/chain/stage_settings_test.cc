@@ -14,7 +14,8 @@ const StageSettings kSettings{.context = 2048,
                               .rows_max = 256,
                               .kept_bytes = 4096,
                               .kv_type = DType::kQ8_0,
-                              .wire = "f16"};
+                              .wire = "f16",
+                              .adapters = {{std::string(64, 'a'), 0.1F}, {std::string(64, '7'), -2}}};
 
 TEST(StageSettingsTest, TextAndBack) {
   const auto parsed = StageSettings::parse(kSettings.text());
@@ -28,13 +29,19 @@ TEST(StageSettingsTest, TextAndBack) {
 }
 
 TEST(StageSettingsTest, NumbersOutOfRangeAreRefused) {
-  for (const char* text : {"", "context=0 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=f32",
-                           "context=1 positions=99999999999 sequences=1 rows=1 kept=0 cache=F16 wire=f32",
-                           "context=1 positions=1 sequences=1 rows=-1 kept=0 cache=F16 wire=f32",
-                           "context=1 positions=1 sequences=1 rows=1 kept=-1 cache=F16 wire=f32",
-                           "context=1 positions=1 sequences=1 rows=1 kept=0 cache=Q4_0 wire=f32",
-                           "context=1 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=zip",
-                           "context=1 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=f32 more=1"}) {
+  for (const char* text :
+       {"", "context=0 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=f32",
+        "context=1 positions=99999999999 sequences=1 rows=1 kept=0 cache=F16 wire=f32",
+        "context=1 positions=1 sequences=1 rows=-1 kept=0 cache=F16 wire=f32",
+        "context=1 positions=1 sequences=1 rows=1 kept=-1 cache=F16 wire=f32",
+        "context=1 positions=1 sequences=1 rows=1 kept=0 cache=Q4_0 wire=f32",
+        "context=1 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=zip",
+        "context=1 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=f32 more=1",
+        "context=1 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=f32 adapter=7:3f800000",
+        "context=1 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=f32 adapter="
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:7f800000",
+        "context=1 positions=1 sequences=1 rows=1 kept=0 cache=F16 wire=f32 adapter="
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:3f800000"}) {
     const auto parsed = StageSettings::parse(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.status().code(), Errc::kCorrupt);

@@ -15,7 +15,10 @@
 #include "cluster/transport/inproc.h"
 #include "cluster/transport/socket.h"
 #include "kernels/simd/target.h"
+#include "model/adapter/adapter.h"
+#include "model/arch/network.h"
 #include "runtime/engine/local_chain.h"
+#include "runtime/planning/model_shape.h"
 #include "runtime/planning/written_placement.h"
 
 namespace butterfly::runtime {
@@ -32,6 +35,21 @@ ChainInfo info_for(const model::ModelFile& file, const StageSettings& settings) 
   const auto described = std::make_unique<LoadedModel>(file);
   described->config = model::read_config(file, settings.context);
   return chain_info(*described, settings.chain_options().cache);
+}
+
+// Throws Error, in words, for an adapter that does not fit the model: here, and not on some node later. Piece
+// by piece, as memory is forecast.
+void check_adapter(const model::AdapterSpec& spec, const model::ModelFile& file) {
+  const model::ModelFile shapes = without_values(file);
+  const std::vector<model::Adapter> adapters = {model::open_adapter(spec, shapes)};
+  const model::ModelConfig config = model::read_config(shapes);
+  ThreadPool pool(1);
+  model::WeightLoader weights(shapes, pool, {}, adapters);
+  weights.leave_values();
+  for (size_t piece = 0; piece < config.layers + 2; ++piece)
+    model::architecture_of(shapes).load(config, weights,
+                                        model::range_of_pieces(piece, piece + 1, config.layers));
+  weights.check_adapters_used({});
 }
 
 // Null, and a word in the log, where the port is taken: nodes then need the address.
@@ -81,19 +99,31 @@ void ClusterHost::open_transport(const cluster::StateFolder& folder,
   transport_ = cluster::make_transport("tcp", std::move(setting)).or_throw();
 }
 
-cluster::ModelTask ClusterHost::share_weights(const HostedModelOptions& model, const model::ModelFile& file) {
+std::string ClusterHost::share_files(const std::string& name, const std::vector<cluster::FileToHash>& files) {
   cluster::HashCounts counts;
-  const auto files = files_to_share(file);
   ThreadPool threads = background_pool(options_.compute->size());  // another model may be served meanwhile
   const cluster::Manifest manifest =
       cluster::hash_files(files, options_.places.cache / "hashes", threads, &counts);
-  if (counts.hashed_bytes > 0) log_info("{}: hashed {}", model.name, format_bytes(counts.hashed_bytes));
+  if (counts.hashed_bytes > 0) log_info("{}: hashed {}", name, format_bytes(counts.hashed_bytes));
   std::vector<std::filesystem::path> paths;
   for (const cluster::FileToHash& shared : files) paths.push_back(shared.path);
   library_->add(std::make_shared<cluster::WholeFiles>(manifest, paths));
-  return {.id = cluster::digest_to_hex(manifest.id()),
+  return cluster::digest_to_hex(manifest.id());
+}
+
+cluster::ModelTask ClusterHost::share_weights(HostedModelOptions& model, const model::ModelFile& file) {
+  StageSettings& settings = model.placement.settings;
+  if (model.adapters.size() > StageSettings::kAdaptersMax)
+    fail(Errc::kInvalidArgument, "{}: {} adapters, a cluster adds at most {}", model.name,
+         model.adapters.size(), StageSettings::kAdaptersMax);
+  for (const model::AdapterSpec& adapter : model.adapters) {
+    check_adapter(adapter, file);
+    settings.adapters.push_back({share_files(model.name, adapter_files(adapter.path)), adapter.scale});
+    model.placement.adapter_bytes += adapter_bytes(adapter.path);
+  }
+  return {.id = share_files(model.name, files_to_share(file)),
           .name = model.name.substr(0, kTaskNameMax),
-          .settings = model.placement.settings.text()};
+          .settings = settings.text()};
 }
 
 std::shared_ptr<CoordinatorBackend> ClusterHost::backend_of(cluster::JobId job) {
@@ -125,11 +155,12 @@ void ClusterHost::add_model(const HostedModelOptions& model) {
     const size_t layers = model::read_config(hosted->file, model.placement.settings.context).layers;
     check_written_plan(*model.placement.written, layers + 2, self_.name);
   }
-  hosted->task = share_weights(model, hosted->file);
+  hosted->task = share_weights(hosted->options, hosted->file);
   {
     const std::lock_guard lock(models_mutex_);
     for (const auto& [job, other] : models_)
-      if (other->task.id == hosted->task.id)
+      if (other->task.id == hosted->task.id &&
+          other->options.placement.settings.adapters == hosted->options.placement.settings.adapters)
         fail(Errc::kInvalidArgument, "{} and {} are the same model: a cluster serves it once, under one name",
              other->options.name, model.name);
     hosted->job = cluster::kFirstJob;

@@ -21,8 +21,9 @@ namespace butterfly::runtime {
 struct HostedModelOptions {
   std::filesystem::path path;
   std::string name;
-  PlacementOptions placement;  // with the settings of all stages
-  bool rebalance = true;       // layers move away from nodes that became slow
+  std::vector<model::AdapterSpec> adapters = {};  // added to its matrices, in order
+  PlacementOptions placement;                     // with the settings of all stages
+  bool rebalance = true;                          // layers move away from nodes that became slow
 };
 
 struct ClusterHostOptions {
@@ -110,8 +111,10 @@ class ClusterHost {
   };
   std::shared_ptr<Hosted> find(const std::string& name) const;
   std::shared_ptr<CoordinatorBackend> backend_of(cluster::JobId job);
-  // Hashes the model's files, unless that was done before, and offers them to the other nodes.
-  cluster::ModelTask share_weights(const HostedModelOptions& model, const model::ModelFile& file);
+  // Hashes files, unless that was done before, and offers them to the other nodes: their id.
+  std::string share_files(const std::string& name, const std::vector<cluster::FileToHash>& files);
+  // The same for a model and its adapters, which are in the settings of its stages then.
+  cluster::ModelTask share_weights(HostedModelOptions& model, const model::ModelFile& file);
 
   ClusterHostOptions options_;
   cluster::NodeId self_;

@@ -86,7 +86,10 @@ std::shared_ptr<ClusterHost> LocalCluster::make(ClusterHostOptions host) {
   LocalNodeStart node;
   node.token_file = folder_.path() / "token";
   node.capabilities_file = folder_.path() / "capabilities.json";
-  for (const HostedModelOptions& model : host.models) node.models.push_back(model.path);
+  for (const HostedModelOptions& model : host.models) {
+    node.models.push_back(model.path);
+    for (const model::AdapterSpec& adapter : model.adapters) node.models.push_back(adapter.path);
+  }
   node.memory_bytes = free_memory_bytes() / options_.nodes;
   node.threads = threads_;
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/private_folder.h"
 #include "cluster/weights/chunk_store.h"
+#include "model/adapter/adapter.h"
 #include "model/arch/model_config.h"
 
 namespace butterfly::runtime {
@@ -21,7 +22,8 @@ using cluster::ChunkSet;
 using cluster::ChunkSource;
 using cluster::Manifest;
 
-constexpr const char* kFolderMark = "config.json";  // a model that is a folder has one
+// Of folders: a model has the first one, an adapter the second.
+constexpr std::string_view kFolderMarks[] = {"config.json", model::kPeftConfig};
 
 // Endings of files that belong to a model in a folder.
 bool belongs_to_model(const fs::path& path) {
@@ -62,10 +64,25 @@ std::vector<cluster::FileToHash> files_to_share(const model::ModelFile& file) {
   return files;
 }
 
+std::vector<cluster::FileToHash> adapter_files(const fs::path& path) {
+  if (!fs::is_directory(path)) return {{path, fs::file_size(path)}};
+  std::vector<cluster::FileToHash> files;
+  for (const char* name : {model::kPeftConfig, model::kPeftWeights})
+    files.push_back({path / name, fs::file_size(path / name)});
+  return files;
+}
+
+uint64_t adapter_bytes(const fs::path& path) {
+  uint64_t bytes = 0;
+  for (const cluster::FileToHash& file : adapter_files(path)) bytes += 2 * file.head_bytes;
+  return bytes;
+}
+
 fs::path model_path(const ChunkSource& source) {
   const auto files = source.manifest().files();
   for (size_t i = 0; i < files.size(); ++i)
-    if (files[i].name == kFolderMark) return source.path(i).parent_path();
+    if (std::ranges::find(kFolderMarks, files[i].name) != std::end(kFolderMarks))
+      return source.path(i).parent_path();
   return source.path(0);
 }
 
@@ -120,32 +137,55 @@ void complete(cluster::ChunkStore& store, const ChunkSet& wanted,
 
 }  // namespace
 
-PreparedWeights prepare_weights(const cluster::Digest& model, size_t begin, size_t end,
-                                const std::vector<cluster::WeightPeer>& peers, const WeightPlaces& places,
-                                ThreadPool& pool, const cluster::FetchOptions& options) {
+namespace {
+
+// Whole files with these bytes, or a store for their chunks, which may have none yet.
+struct Found {
+  std::shared_ptr<const ChunkSource> whole;
+  std::shared_ptr<cluster::ChunkStore> store;
+};
+
+Found find_files(const cluster::Digest& id, const std::vector<cluster::WeightPeer>& peers,
+                 const WeightPlaces& places, ThreadPool& pool, const cluster::FetchOptions& options) {
   const fs::path chunks = places.cache / "chunks", hashes = places.cache / "hashes";
-  auto known = cluster::stored_manifest(chunks, model);
+  auto known = cluster::stored_manifest(chunks, id);
   const Manifest manifest =
-      known ? std::move(*known) : cluster::fetch_manifest(model, peers, options).or_throw();
-  PreparedWeights prepared;
+      known ? std::move(*known) : cluster::fetch_manifest(id, peers, options).or_throw();
   // What is read to see whether it is right is progress too.
   std::atomic<uint64_t> checked{0};
   const cluster::HashProgress hashed = [&](uint64_t bytes) {
     if (options.progress) options.progress(checked += bytes, manifest.total_bytes());
   };
   for (const fs::path& folder : places.folders)
-    if (auto paths = cluster::find_whole_files(manifest, folder, hashes, pool, hashed)) {
-      prepared.source = std::make_shared<cluster::WholeFiles>(manifest, std::move(*paths));
-      prepared.whole_file = true;
-      return prepared;
-    }
-  const auto store = cluster::ChunkStore::open(chunks, manifest, pool, hashed).or_throw();
-  complete(*store, manifest.heads(), peers, places, options, prepared.fetched);
-  const model::ModelFile file = model::open_model(model_path(*store));
+    if (auto paths = cluster::find_whole_files(manifest, folder, hashes, pool, hashed))
+      return {std::make_shared<cluster::WholeFiles>(manifest, std::move(*paths)), nullptr};
+  return {nullptr, cluster::ChunkStore::open(chunks, manifest, pool, hashed).or_throw()};
+}
+
+}  // namespace
+
+PreparedWeights prepare_weights(const cluster::Digest& model, size_t begin, size_t end,
+                                const std::vector<cluster::WeightPeer>& peers, const WeightPlaces& places,
+                                ThreadPool& pool, const cluster::FetchOptions& options) {
+  const Found found = find_files(model, peers, places, pool, options);
+  if (found.whole != nullptr) return {.source = found.whole, .whole_file = true, .fetched = {}};
+  const Manifest& manifest = found.store->manifest();
+  PreparedWeights prepared{.source = found.store, .whole_file = false, .fetched = {}};
+  complete(*found.store, manifest.heads(), peers, places, options, prepared.fetched);
+  const model::ModelFile file = model::open_model(model_path(*found.store));
   const size_t layers = model::read_config(file).layers;
-  complete(*store, chunks_of_range(manifest, file, model::range_of_pieces(begin, end, layers)), peers, places,
-           options, prepared.fetched);
-  prepared.source = store;
+  complete(*found.store, chunks_of_range(manifest, file, model::range_of_pieces(begin, end, layers)), peers,
+           places, options, prepared.fetched);
+  return prepared;
+}
+
+PreparedWeights prepare_files(const cluster::Digest& id, const std::vector<cluster::WeightPeer>& peers,
+                              const WeightPlaces& places, ThreadPool& pool,
+                              const cluster::FetchOptions& options) {
+  const Found found = find_files(id, peers, places, pool, options);
+  if (found.whole != nullptr) return {.source = found.whole, .whole_file = true, .fetched = {}};
+  PreparedWeights prepared{.source = found.store, .whole_file = false, .fetched = {}};
+  complete(*found.store, found.store->manifest().all(), peers, places, options, prepared.fetched);
   return prepared;
 }
 

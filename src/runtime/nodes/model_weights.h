@@ -16,7 +16,13 @@ namespace butterfly::runtime {
 // All files of a model, with what every node needs of each: of GGUF the metadata, of other formats all of it.
 std::vector<cluster::FileToHash> files_to_share(const model::ModelFile& file);
 
-// What open_model() takes to open the files of a manifest where `source` has them.
+// All files of an adapter (a GGUF file, or a folder that PEFT wrote): everybody needs all of them.
+std::vector<cluster::FileToHash> adapter_files(const std::filesystem::path& path);
+
+// What an adapter takes in memory at most, on a node that has all layers: floats, of what may be halves.
+uint64_t adapter_bytes(const std::filesystem::path& path);
+
+// What open_model() or open_adapter() takes to open the files of a manifest where `source` has them.
 std::filesystem::path model_path(const cluster::ChunkSource& source);
 
 // Chunks with the heads and the tensors of this part. `file` is opened from the manifest's files, of which
@@ -45,5 +51,10 @@ struct PreparedWeights {
 PreparedWeights prepare_weights(const cluster::Digest& model, size_t begin, size_t end,
                                 const std::vector<cluster::WeightPeer>& peers, const WeightPlaces& places,
                                 ThreadPool& pool, const cluster::FetchOptions& options);
+
+// The same for all bytes of the files with this id.
+PreparedWeights prepare_files(const cluster::Digest& id, const std::vector<cluster::WeightPeer>& peers,
+                              const WeightPlaces& places, ThreadPool& pool,
+                              const cluster::FetchOptions& options);
 
 }  // namespace butterfly::runtime

@@ -68,23 +68,51 @@ std::vector<cluster::WeightPeer> RangeLoader::peers_of(const cluster::Assignment
   return peers;
 }
 
-PreparedWeights RangeLoader::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
-  const cluster::Digest id = model_id(work);
-  if (const auto here = options_.library->find(id); here != nullptr)
-    if (dynamic_cast<const cluster::WholeFiles*>(here.get()) != nullptr)
-      return {.source = here, .whole_file = true, .fetched = {}};
+cluster::FetchOptions RangeLoader::fetch_options(const std::atomic<bool>& cancelled) {
   cluster::FetchOptions fetch;
   fetch.bytes_per_s = options_.fetch_bytes_per_s;
   fetch.cancelled = &cancelled;
   fetch.progress = [this](uint64_t done, uint64_t total) { moved(done, total); };
+  return fetch;
+}
+
+void RangeLoader::prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
+  prepare_model(work, cancelled);
+  prepare_adapters(work, settings_of(work).or_throw(), cancelled);
+}
+
+PreparedWeights RangeLoader::prepare_model(const cluster::Assignment& work,
+                                           const std::atomic<bool>& cancelled) {
+  const cluster::Digest id = model_id(work);
+  if (const auto here = options_.library->find(id); here != nullptr)
+    if (dynamic_cast<const cluster::WholeFiles*>(here.get()) != nullptr)
+      return {.source = here, .whole_file = true, .fetched = {}};
   ThreadPool threads = background_pool(options_.compute->size());
-  PreparedWeights prepared =
-      prepare_weights(id, work.begin, work.end, peers_of(work), options_.places, threads, fetch);
+  PreparedWeights prepared = prepare_weights(id, work.begin, work.end, peers_of(work), options_.places,
+                                             threads, fetch_options(cancelled));
   options_.library->add(prepared.source);
   if (prepared.fetched.bytes > 0)
     log_info("{}: {} fetched in {} chunks", work.model.name, format_bytes(prepared.fetched.bytes),
              prepared.fetched.chunks);
   return prepared;
+}
+
+std::vector<model::AdapterSpec> RangeLoader::prepare_adapters(const cluster::Assignment& work,
+                                                              const StageSettings& settings,
+                                                              const std::atomic<bool>& cancelled) {
+  std::vector<model::AdapterSpec> specs;
+  for (const StageAdapter& adapter : settings.adapters) {
+    const auto id = cluster::digest_from_hex(adapter.id);
+    if (!id) fail(Errc::kCorrupt, "'{:.80}' is no adapter's id", adapter.id);
+    std::shared_ptr<const cluster::ChunkSource> source = options_.library->find(*id);
+    if (source == nullptr) {
+      ThreadPool threads = background_pool(options_.compute->size());
+      source = prepare_files(*id, peers_of(work), options_.places, threads, fetch_options(cancelled)).source;
+      options_.library->add(source);
+    }
+    specs.push_back({model_path(*source), adapter.scale});
+  }
+  return specs;
 }
 
 std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& work,
@@ -94,10 +122,12 @@ std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& 
   const std::string wanted = fmt::format("{} {}-{} {} {}", work.model.id, work.begin, work.end,
                                          members_words(work), work.model.settings);
   if (loaded_ != nullptr && loaded_for_ == wanted) return loaded_;
-  const PreparedWeights prepared = prepare(work, cancelled);
+  const PreparedWeights prepared = prepare_model(work, cancelled);
+  std::vector<model::AdapterSpec> adapters = prepare_adapters(work, settings, cancelled);
   throw_if(cancelled);
   try {
-    loaded_ = load_range(work, settings, model_path(*prepared.source), cancelled, kept_bytes);
+    loaded_ =
+        load_range(work, settings, model_path(*prepared.source), std::move(adapters), cancelled, kept_bytes);
   } catch (...) {
     free();
     throw;
@@ -107,11 +137,9 @@ std::shared_ptr<const LoadedModel> RangeLoader::load(const cluster::Assignment& 
   return loaded_;
 }
 
-std::shared_ptr<const LoadedModel> RangeLoader::load_range(const cluster::Assignment& work,
-                                                           const StageSettings& settings,
-                                                           const std::filesystem::path& path,
-                                                           const std::atomic<bool>& cancelled,
-                                                           uint64_t kept_bytes) {
+std::shared_ptr<const LoadedModel> RangeLoader::load_range(
+    const cluster::Assignment& work, const StageSettings& settings, const std::filesystem::path& path,
+    std::vector<model::AdapterSpec> adapters, const std::atomic<bool>& cancelled, uint64_t kept_bytes) {
   LoadOptions load;
   {
     const model::ModelFile file = model::open_model(path);
@@ -127,13 +155,14 @@ std::shared_ptr<const LoadedModel> RangeLoader::load_range(const cluster::Assign
     for (const auto& [name, matrix] : weights_->packed) here += matrix.bytes();
     options_.memory->loaded(options_.job, here + kept_bytes);
     load.group = group_share(work);
-    const MemoryForecast forecast =
-        forecast_memory(file, range, settings, options_.compute->size(), load.group);
+    MemoryForecast forecast = forecast_memory(file, range, settings, options_.compute->size(), load.group);
+    for (const model::AdapterSpec& adapter : adapters) forecast.weight_bytes += adapter_bytes(adapter.path);
     check_memory(forecast, fmt::format("{} of {}", to_string(range, layers), work.model.name));
     log_info("{}: loading {}: {}; {} of the weights are here already", work.model.name,
              to_string(range, layers), forecast.words(), format_bytes(here));
   }
   load.with_tokenizer = false;
+  load.adapters = std::move(adapters);
   load.context = settings.context;
   load.weights = weights_;
   load.progress = [&](uint64_t done, uint64_t total) {

@@ -36,8 +36,9 @@ class RangeLoader {
  public:
   explicit RangeLoader(RangeLoaderOptions options) : options_(std::move(options)) {}
 
-  // Throws Error: where the weights cannot be had, kOutOfMemory with figures, kCancelled.
-  PreparedWeights prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled);
+  // What load() needs is on this machine then, adapters too. Throws Error: where it cannot be had,
+  // kOutOfMemory with figures, kCancelled.
+  void prepare(const cluster::Assignment& work, const std::atomic<bool>& cancelled);
   // Matrices that are in memory already stay and are not read again. `kept_bytes`: of the cache that stays,
   // which the new stage goes on with.
   std::shared_ptr<const LoadedModel> load(const cluster::Assignment& work, const std::atomic<bool>& cancelled,
@@ -54,6 +55,11 @@ class RangeLoader {
   }
 
  private:
+  PreparedWeights prepare_model(const cluster::Assignment& work, const std::atomic<bool>& cancelled);
+  std::vector<model::AdapterSpec> prepare_adapters(const cluster::Assignment& work,
+                                                   const StageSettings& settings,
+                                                   const std::atomic<bool>& cancelled);
+  cluster::FetchOptions fetch_options(const std::atomic<bool>& cancelled);
   std::vector<cluster::WeightPeer> peers_of(const cluster::Assignment& work) const;
   void moved(uint64_t done, uint64_t total);
   void let_go(const std::atomic<bool>& cancelled);
@@ -63,6 +69,7 @@ class RangeLoader {
   std::shared_ptr<const LoadedModel> load_range(const cluster::Assignment& work,
                                                 const StageSettings& settings,
                                                 const std::filesystem::path& path,
+                                                std::vector<model::AdapterSpec> adapters,
                                                 const std::atomic<bool>& cancelled, uint64_t kept_bytes);
 
   const RangeLoaderOptions options_;

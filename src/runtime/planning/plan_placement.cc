@@ -90,7 +90,8 @@ Result<Asked> for_planner(const model::ModelFile& file, const PlanQuestion& aske
   const bool grouped =
       !options.written && (searched || groups.always) && groups.most > 1 && asked.nodes.size() > 1;
   auto table = read_nodes(asked, {.type = main_type(file),
-                                  .activation_bytes = all.activation_bytes + kept_bytes(settings, config.dim),
+                                  .activation_bytes = all.activation_bytes + options.adapter_bytes +
+                                                      kept_bytes(settings, config.dim),
                                   .row_bytes = row_bytes,
                                   .with_front = searched,
                                   .with_groups = grouped,
