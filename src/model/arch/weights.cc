@@ -71,7 +71,10 @@ kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix, const std::string
 kernels::PackedMatrix WeightLoader::pack_anew(const Tensor& matrix) {
   auto packed = kernels::PackedMatrix::uninitialised(matrix);
   resident_bytes_ += packed.bytes();
-  if (!with_values_) return packed;
+  if (!with_values_) {
+    loaded(matrix);
+    return packed;
+  }
   pool_.parallel_for(packed.panels(), 1, [&](size_t begin, size_t end) {
     MappedFile::guard([&] { packed.pack_panels(matrix, begin, end); });
   });

@@ -35,6 +35,9 @@ class WeightLoader {
   // Only tensors of which this says true will be asked for: progress is measured by their bytes.
   using Needs = std::function<bool(const std::string& tensor)>;
   void expect_only(const Needs& needs);
+  // The same where they are known: a member of a group asks for parts of tensors.
+  void expect_bytes(uint64_t bytes) { total_bytes_ = bytes; }
+  uint64_t read_bytes() const { return done_bytes_; }  // of the file, by all that was asked for
 
   // From now on matrices get their sizes and memory nobody touches, but no values: what a planner needs.
   void leave_values() { with_values_ = false; }

@@ -49,6 +49,7 @@ struct LoadOptions {
   size_t context = 0;                        // positions the run will use; 0: the model's context
   std::vector<model::AdapterSpec> adapters;  // added to the model's matrices, in order
   model::LoadProgress progress = {};
+  uint64_t progress_bytes = 0;  // of the file that will be read, if known; 0: all tensors of the range
   // The part of the chain to load; values of other tensors are not read. Not set: the whole model.
   std::optional<model::LayerRange> range = std::nullopt;
   // The part of each of its layers to load, where a group computes them together.

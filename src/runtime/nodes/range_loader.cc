@@ -157,6 +157,7 @@ std::shared_ptr<const LoadedModel> RangeLoader::load_range(
     load.group = group_share(work);
     MemoryForecast forecast = forecast_memory(file, range, settings, options_.compute->size(), load.group);
     for (const model::AdapterSpec& adapter : adapters) forecast.weight_bytes += adapter_bytes(adapter.path);
+    load.progress_bytes = forecast.read_bytes;
     check_memory(forecast, fmt::format("{} of {}", to_string(range, layers), work.model.name));
     log_info("{}: loading {}: {}; {} of the weights are here already", work.model.name,
              to_string(range, layers), forecast.words(), format_bytes(here));

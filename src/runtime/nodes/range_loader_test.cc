@@ -85,7 +85,10 @@ TEST(RangeLoader, AMemberLoadsItsPartOfEachLayer) {
       if (cuts.size() > 2)
         for (cluster::ShareRange& range : member.share.ranges) range = {cuts[i], cuts[i + 1], 8};
     }
-    return loader.load(work, cancelled);
+    auto part = loader.load(work, cancelled);
+    EXPECT_GT(loader.progress().done, 0u);
+    EXPECT_EQ(loader.progress().done, loader.progress().total) << cuts.size() << " cuts";
+    return part;
   };
   // Whoever holds a part keeps the loader waiting for its memory: nobody does here.
   const uint64_t all = loaded({0, 8})->resident_bytes;

@@ -44,6 +44,7 @@ MemoryForecast forecast_memory(const model::ModelFile& file, const model::LayerR
     weights.load_share(group);
     const auto network = architecture.load(config, weights, piece);
     forecast.weight_bytes += weights.resident_bytes();
+    forecast.read_bytes += weights.read_bytes();
     graph::Graph graph;
     network->build(graph, settings.rows_max, std::min<size_t>(settings.sequences, settings.rows_max));
     forecast.activation_bytes =

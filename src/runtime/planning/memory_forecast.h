@@ -16,6 +16,7 @@ struct MemoryForecast {
   uint64_t cache_bytes = 0;       // what layers keep of all texts: keys and values, states
   uint64_t activation_bytes = 0;  // of the largest step
   uint64_t kept_bytes = 0;        // rows that were sent on, and names of what is in the cache
+  uint64_t read_bytes = 0;        // of the model's file; not of memory
   uint64_t total() const { return weight_bytes + cache_bytes + activation_bytes + kept_bytes; }
   // "weights 1.2 GiB, cache 256 MiB, activations 40 MiB"
   std::string words() const;
