@@ -6,9 +6,11 @@ and over the loss of members.
 
 The model has eight logical shards in each product that is summed over members: smaller ones would prove nothing.
 """
+import json
 import os
 import random
 import signal
+import subprocess
 import sys
 
 from harness import PROMPTS, Server, layers_of, make_model
@@ -105,5 +107,16 @@ def same_after_losses():
     print(f"{KILLS} members killed: same tokens")
 
 
+def same_with_run():
+    found = set()
+    for nodes in ([], ["--local-nodes", "2"], ["--local-nodes", "2", "--groups", "2"], ["--local-nodes", "3", "--groups", "2"]):
+        done = subprocess.run([BUTTERFLY, "run", MODEL, PROMPTS[0], "-n", "24", "--temp", "0.7", "-s", "5", "--ignore-eos", "-c", "128", "--json", *nodes],
+                              check=True, capture_output=True, text=True)
+        found.add(tuple(json.loads(done.stdout)["tokens"]))
+    assert len(found) == 1, f"run: other tokens on several nodes: {found}"
+    print("run: same tokens on several nodes")
+
+
+same_with_run()
 same_on_every_group()
 same_after_losses()

@@ -21,6 +21,7 @@
 #include "cli/models/model_input.h"
 #include "cli/models/model_store.h"
 #include "cli/models/talk.h"
+#include "cli/nodes/cluster_run.h"
 #include "runtime/engine/complete.h"
 #include "runtime/engine/local_engine.h"
 
@@ -39,6 +40,7 @@ struct RunOptions {
   size_t threads = 0;
   std::string cache_type = "f16";
   std::vector<std::string> adapters;
+  RunNodes nodes;
   std::optional<uint64_t> seed;
   std::string system;
   bool chat = false;
@@ -143,12 +145,16 @@ int run(RunOptions& options) {
   options.request.sampling.check();
   if (options.tokens >= 0) options.request.tokens_max = static_cast<size_t>(options.tokens);
 
-  Compute compute(options.threads);
+  std::optional<ClusterRun> cluster;
+  if (options.nodes.wanted()) cluster.emplace(options.nodes, options.threads);
+  Compute compute(cluster ? 1 : options.threads);
   runtime::LoadOptions load;
   load.context = options.context;
   for (const std::string& text : options.adapters) load.adapters.push_back(model::parse_adapter_spec(text));
+  const std::vector<model::AdapterSpec> adapters = load.adapters;
   const std::unique_ptr<runtime::LoadedModel> model =
-      options.model.load(compute.take().pool(), std::move(load));
+      cluster ? options.model.describe(std::move(load))
+              : options.model.load(compute.take().pool(), std::move(load));
   const model::Tokenizer& tokenizer = model->tokenizer_or_throw();
   // Without a template there is nothing to talk through: then a text is missing, and read() says so.
   if (talk && !options.chat && !options.only_talk && !model->file.metadata().has("tokenizer.chat_template"))
@@ -158,10 +164,13 @@ int run(RunOptions& options) {
   if (context > model->config.context)
     fmt::print(stderr, "butterfly: note: -c {} is beyond the {} positions the model was trained for\n",
                context, model->config.context);
-  const auto engine =
-      runtime::make_local_engine(*model, compute,
-                                 runtime::one_stream(context, cache_type(options.cache_type),
-                                                     std::clamp<size_t>(options.batch, 1, 512)));
+  const runtime::LocalEngineOptions stream =
+      runtime::one_stream(context, cache_type(options.cache_type), std::clamp<size_t>(options.batch, 1, 512));
+  const std::unique_ptr<runtime::Engine> local =
+      cluster ? nullptr : runtime::make_local_engine(*model, compute, stream);
+  runtime::Engine* const engine =
+      cluster ? &cluster->serve(options.model.resolved(), *model, adapters, stream, options.quiet)
+              : local.get();
   std::optional<Conversation> conversation;
   if (talk || options.chat || options.only_talk)
     conversation.emplace(*engine, tokenizer, chat_template_of(*model));
@@ -257,6 +266,7 @@ std::shared_ptr<RunOptions> add_run_flags(CLI::App& app, bool only_talk) {
   add_option(app, "-b,--batch-size", options->batch, "Prompt tokens per step, up to 512").show_default();
   add_option(app, "--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0").show_default();
   add_lora_flag(app, options->adapters);
+  options->nodes.add_to(app);
   add_flag(app, "-q,--quiet", options->quiet, "No timings");
   add_sampling_flags(app, *options);
   add_json_flag(app, options->json);

@@ -4,6 +4,7 @@
 #include "cli/console/interrupt.h"
 #include "cli/console/progress.h"
 #include "cli/models/model_store.h"
+#include "runtime/layers/described_model.h"
 
 namespace butterfly::cli {
 
@@ -34,6 +35,12 @@ std::unique_ptr<runtime::LoadedModel> ModelInput::load(ThreadPool& pool, runtime
     progress.update(done, total);
   };
   return runtime::load_model(resolved(), pool, options);
+}
+
+std::unique_ptr<runtime::LoadedModel> ModelInput::describe(runtime::LoadOptions options) const {
+  options.tokenizer_path = tokenizer;
+  options.access = access();
+  return runtime::describe_model(resolved(), options);
 }
 
 }  // namespace butterfly::cli

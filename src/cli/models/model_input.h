@@ -29,6 +29,8 @@ struct ModelInput {
   model::ModelFile open() const;
   // With a progress bar; Ctrl-C stops it.
   std::unique_ptr<runtime::LoadedModel> load(ThreadPool& pool, runtime::LoadOptions options = {}) const;
+  // Without its weights, which others have.
+  std::unique_ptr<runtime::LoadedModel> describe(runtime::LoadOptions options = {}) const;
 };
 
 }  // namespace butterfly::cli
