@@ -88,6 +88,23 @@ TEST_F(PlanCommands, PlansBigModelsForManyStreamsAndSimulatesThem) {
   EXPECT_EQ(run({"simulate", path("plan.json"), path("w.toml"), "--json"}).out, report.out);
 }
 
+// What --out writes is the same plan for --plan, groups and their shares included.
+TEST_F(PlanCommands, WritesAPlanForServe) {
+  for (const char* groups : {"off", "2"}) {
+    const Outcome made = run({"plan", "llama-8b", "--cluster", path("c.toml"), "--groups", groups, "--out",
+                              path("out.toml"), "--json"});
+    ASSERT_EQ(made.status, kExitOk) << made.err;
+    const Outcome read =
+        run({"plan", "llama-8b", "--cluster", path("c.toml"), "--plan", path("out.toml"), "--json"});
+    ASSERT_EQ(read.status, kExitOk) << read.err;
+    const json first = json_of_text<json>(made.out)["plans"][0],
+               again = json_of_text<json>(read.out)["plans"][0];
+    EXPECT_EQ(first["stages"].size(), again["stages"].size()) << groups;
+    EXPECT_NEAR(first["tokens_per_s"].get<double>(), again["tokens_per_s"].get<double>(), 1e-6) << groups;
+    EXPECT_EQ(made.err.find("serve --plan") == std::string::npos, false) << made.err;
+  }
+}
+
 TEST_F(PlanCommands, ThisMachineAlone) {
   const Outcome out = run({"plan", "gpt2", "--json"});
   ASSERT_EQ(out.status, kExitOk) << out.err;

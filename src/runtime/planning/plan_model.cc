@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cluster/partition/bounds.h"
+#include "runtime/planning/placed_plan.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -25,7 +26,7 @@ Problem problem_for(const model::ModelFile& file, const cluster::ClusterSpec& cl
                     const PlanRequest& request, size_t batches) {
   PlanWorkload workload = request.workload;
   cluster::PlanOptions options = request.options;
-  workload.shares |= options.group_size_max > 1;
+  workload.shares |= options.group_size_max > 1 || has_groups(options.custom);
   if (batches > 0) {
     workload.batch = (workload.streams + batches - 1) / batches;
     options.batches_in_flight = (workload.streams + workload.batch - 1) / workload.batch;

@@ -143,7 +143,6 @@ Result<cluster::Placement> plan_once(const model::ModelFile& file, const PlanQue
     auto written = find_nodes(*options.written, table.nodes);
     if (!written) return written.status();
     request.options.custom = *std::move(written);
-    request.workload.shares = has_groups(request.options.custom);
     request.options.last_node = table.self;
   }
   const ModelPlan plan = plan_model(file, table.spec, request);
