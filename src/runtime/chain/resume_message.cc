@@ -14,7 +14,8 @@ struct ClaimsPrefix {
   uint32_t zero[3];
 };
 struct WireClaim {
-  uint32_t page, count;
+  uint32_t page;
+  uint16_t count, kind;
   Lineage lineage;
 };
 struct WireStage {
@@ -81,7 +82,9 @@ size_t resume_bytes_max(const ChainLimits& limits, size_t stages, size_t first_l
 
 void write_claims(std::span<const PageClaim> claims, std::vector<std::byte>& to) {
   put(to, ClaimsPrefix{static_cast<uint32_t>(claims.size()), {0, 0, 0}});
-  for (const PageClaim& claim : claims) put(to, WireClaim{claim.page, claim.count, claim.lineage});
+  for (const PageClaim& claim : claims)
+    put(to, WireClaim{claim.page, static_cast<uint16_t>(claim.count), static_cast<uint16_t>(claim.kind),
+                      claim.lineage});
 }
 
 void write_stage_report(size_t first_layer, const CacheReport& report, std::vector<std::byte>& to) {
@@ -109,9 +112,13 @@ Status ResumeMessage::read(std::span<const std::byte> bytes, const ChainLimits& 
   claims.clear();
   for (size_t i = 0; i < prefix.claims; ++i) {
     const auto claim = reader.take<WireClaim>();
-    if (claim.page >= limits.pages || claim.count == 0 || claim.count > kernels::kKvPage)
+    const auto kind = static_cast<graph::PageKind>(claim.kind);
+    if (kind != graph::PageKind::kFull && kind != graph::PageKind::kState)
+      return bad_claims(fmt::format("a page of kind {} is claimed", claim.kind));
+    const size_t most = kind == graph::PageKind::kState ? 1 : kernels::kKvPage;
+    if (claim.page >= limits.pages || claim.count == 0 || claim.count > most)
       return bad_claims(fmt::format("{} positions of page {} are claimed", claim.count, claim.page));
-    claims.push_back({claim.page, claim.count, claim.lineage});
+    claims.push_back({claim.page, claim.count, claim.lineage, kind});
   }
   report = {.claims = claims.size(), .layers = {}, .rows = {}};
   for (size_t i = 0; i < stages; ++i) {

@@ -2,7 +2,7 @@
 // message that grows.
 //
 //   prefix   16 bytes: number of claims
-//   claims   40 bytes each: page, positions, name of the last one
+//   claims   40 bytes each: page, positions, kind of page, name of the last position
 //   stages   for each that it has passed: 16 bytes (its layers, where it kept rows), then for every claim a
 //   byte for
 //            each layer and for each of two places with rows

@@ -39,6 +39,16 @@ TEST(ResumeMessage, WhatIsWrittenIsRead) {
   EXPECT_LE(some_message().size(), resume_bytes_max(kLimits, 2, 5));
 }
 
+TEST(ResumeMessage, StatesAreClaimedWithTheirKind) {
+  std::vector<std::byte> bytes;
+  const PageClaim claim{7, 1, lineage_after(kNoText, 1), graph::PageKind::kState};
+  write_claims({&claim, 1}, bytes);
+  ResumeMessage message;
+  ASSERT_TRUE(message.read(bytes, kLimits, 0, 0).ok());
+  EXPECT_EQ(message.claims[0].kind, graph::PageKind::kState);
+  EXPECT_EQ(message.claims[0].page, 7u);
+}
+
 TEST(ResumeMessage, WhatDoesNotFitIsRefused) {
   ResumeMessage message;
   const auto good = some_message();
@@ -59,6 +69,9 @@ TEST(ResumeMessage, WhatDoesNotFitIsRefused) {
   EXPECT_TRUE(refused(with(16, 10))) << "a page that is not there";
   EXPECT_TRUE(refused(with(20, 33))) << "more positions than a page has";
   EXPECT_TRUE(refused(with(20, 0)));
+  EXPECT_TRUE(refused(with(20, 1 | 1 << 16))) << "pages of a window are not claimed";
+  EXPECT_TRUE(refused(with(20, 2 | 2 << 16))) << "a page holds one state";
+  EXPECT_TRUE(refused(with(20, 1 | 3 << 16))) << "a kind that is not there";
   const size_t first_stage = 16 + 2 * 40;
   EXPECT_TRUE(refused(with(first_stage, 1))) << "a gap between stages";
   EXPECT_TRUE(refused(with(first_stage + 4, 6)));

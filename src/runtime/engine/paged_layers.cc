@@ -80,6 +80,10 @@ PagedLayers::PagedLayers(const LoadedModel& model, Compute& compute, const Paged
 void PagedLayers::Placed::clear() {
   for (auto& of_kind : pages) of_kind.clear();
   whole = 0;
+  forget_state();
+}
+
+void PagedLayers::Placed::forget_state() {
   seen.reset();
   guesses = 0;
 }
@@ -185,6 +189,11 @@ Status PagedLayers::name_rows(std::span<const StepRow> rows) {
                       "position {} of sequence {}: the one before it, in page {}, is not in layers {} to {}",
                       row.position, row.sequence, page, first_layer_, last_layer_ - 1)};
         lineage = cache_->lineage(page, offset);
+        // Layers that keep no positions do not know it.
+        if (lineage == kNoText)
+          return {Errc::kInvalidArgument,
+                  fmt::format("position {} of sequence {}: the one before it, in page {}, is not known here",
+                              row.position, row.sequence, page)};
       }
     }
     lineage = lineage_after(lineage, row.token);
@@ -216,6 +225,17 @@ Status PagedLayers::prepare_fill(std::span<const StepRow> rows) {
   return {};
 }
 
+// Whether the layers that the step passes have the state behind the first `seen` positions of the row's text.
+bool PagedLayers::has_state(const StepRow& row, size_t seen) const {
+  if (seen == 0) return true;
+  const size_t last = seen - 1, block = last / kKvPage;
+  const std::vector<uint32_t>& pages = sequences_[row.sequence].of(PageKind::kState);
+  if (block >= pages.size() || pages[block] == kNoPage) return false;
+  if (!cache_->keeps_contents()) return states_seen_[pages[block]] == seen;
+  return cache_->holds_state(pages[block], cache_->lineage(page_of(row.sequence, last), last % kKvPage),
+                             first_layer_, last_layer_);
+}
+
 // Which state the rows of a sequence go on from.
 Status PagedLayers::begin_state(const StepRow& row, graph::StateRun& run) {
   Placed& placed = sequences_[row.sequence];
@@ -224,9 +244,7 @@ Status PagedLayers::begin_state(const StepRow& row, graph::StateRun& run) {
   if (!placed.seen) placed.seen = row.position;
   const size_t seen = *placed.seen;
   const size_t block = seen == 0 ? 0 : (seen - 1) / kKvPage;
-  const bool there =
-      seen == 0 || (block < pages.size() && pages[block] != kNoPage && states_seen_[pages[block]] == seen);
-  if (!there || row.position < seen || row.position > seen + placed.guesses)
+  if (!has_state(row, seen) || row.position < seen || row.position > seen + placed.guesses)
     return {
         Errc::kInvalidArgument,
         fmt::format("position {} of sequence {}: there is no state to go on from (the last one has seen {} "
@@ -242,8 +260,14 @@ Status PagedLayers::begin_state(const StepRow& row, graph::StateRun& run) {
 // What recurrent layers do with the rows, and where they will stand.
 Status PagedLayers::prepare_states(std::span<const StepRow> rows) {
   state_runs_.clear();
-  if (!fill_.empty())
-    return {Errc::kInvalidArgument, "layers with a recurrent state cannot be passed by rows they have seen"};
+  if (first_layer_ == last_layer_) return {};
+  if (!fill_.empty()) {
+    if (!cache_->keeps_contents())
+      return {Errc::kInvalidArgument,
+              "the states of recurrent layers have no names here, so none can be filled"};
+    // Layers of a fill stand where it begins, wherever the others do.
+    for (const StepRow& row : rows) sequences_[row.sequence].forget_state();
+  }
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i == 0 || rows[i - 1].sequence != rows[i].sequence) {
       if (Status status = begin_state(rows[i], state_runs_.emplace_back()); !status) return status;
@@ -266,11 +290,17 @@ Status PagedLayers::prepare_states(std::span<const StepRow> rows) {
       return {Errc::kInvalidArgument,
               fmt::format("position {} of sequence {}: its block has no page for the state behind it",
                           end - 1, run.sequence)};
-    for (size_t block = run.seen() / kKvPage; block <= last && block < pages.size(); ++block)
-      if (pages[block] != kNoPage)
-        states_seen_[pages[block]] = static_cast<uint32_t>(std::min(end, (block + 1) * kKvPage));
+    for (size_t block = run.seen() / kKvPage; block <= last && block < pages.size(); ++block) {
+      if (pages[block] == kNoPage) continue;
+      const size_t behind = std::min(end, (block + 1) * kKvPage);
+      states_seen_[pages[block]] = static_cast<uint32_t>(behind);
+      if (cache_->keeps_contents())
+        state_writes_.push_back(
+            {pages[block], cache_->lineage(page_of(run.sequence, behind - 1), (behind - 1) % kKvPage)});
+    }
     placed.seen = end;
     placed.guesses = run.rows - run.certain;
+    if (!fill_.empty()) placed.forget_state();
   }
   return {};
 }
@@ -278,6 +308,7 @@ Status PagedLayers::prepare_states(std::span<const StepRow> rows) {
 Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const StepRow> rows,
                             LayerSpan fill) {
   rows_.clear();
+  state_writes_.clear();
   if (rows.empty() || rows.size() > info_.rows_max)
     return {Errc::kInvalidArgument,
             fmt::format("a step of {} rows, expected 1 to {}", rows.size(), info_.rows_max)};
@@ -298,7 +329,7 @@ Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const
   }
   if (cache_->keeps_contents() && fills_ && first_layer_ < last_layer_)
     if (Status status = name_rows(rows); !status) return status;
-  if (info_.state_pages > 0)
+  if (info_.state_pages > 0 && fills_)
     if (Status status = prepare_states(rows); !status) return status;
   tokens_.clear();
   selected_.clear();
@@ -315,7 +346,10 @@ Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const
 
 Result<BatchRunner::Output> PagedLayers::run(std::span<const float> hidden) {
   if (!fills_) return BatchRunner::Output{};
+  for (const StateWrite& write : state_writes_) cache_->doubt_state(write.page, first_layer_, last_layer_);
   Result<BatchRunner::Output> output = compute(hidden);
+  for (const StateWrite& write : state_writes_)
+    if (output) cache_->wrote_state(write.page, write.behind, first_layer_, last_layer_);
   if (cache_->keeps_contents()) {
     for (const graph::KvRow& row : rows_) {
       const uint32_t page = page_of(row.sequence, row.position);

@@ -70,6 +70,7 @@ class PagedLayers {
 
     const std::vector<uint32_t>& of(graph::PageKind kind) const { return pages[static_cast<size_t>(kind)]; }
     void clear();
+    void forget_state();
   };
   Status apply(const KvCommand& command);
   Status check(std::span<const StepRow> rows, size_t index);
@@ -78,6 +79,7 @@ class PagedLayers {
   Status prepare_fill(std::span<const StepRow> rows);
   Status prepare_states(std::span<const StepRow> rows);
   Status begin_state(const StepRow& row, graph::StateRun& run);
+  bool has_state(const StepRow& row, size_t seen) const;
   Result<BatchRunner::Output> compute(std::span<const float> hidden);
   BatchRunner::Output compute_part(ThreadPool& pool, std::span<const float> hidden, const graph::KvStep& kv);
   void keep_rows(std::span<const float> hidden);
@@ -88,13 +90,19 @@ class PagedLayers {
   Compute& compute_;
   std::vector<Placed> sequences_;
   std::array<std::vector<std::span<const uint32_t>>, graph::kPageKinds> page_views_;
-  std::vector<uint32_t> states_seen_;  // [state page]: positions in it
+  std::vector<uint32_t> states_seen_;  // [state page]: positions in it; where the cache has no names
   uint64_t prepared_ = 0;
   std::vector<bool> placed_pages_;  // as of the last prepare(); empty: not looked at yet
   // Of the step under way.
   std::vector<int32_t> tokens_, selected_, normed_;
   std::vector<graph::KvRow> rows_;
   std::vector<graph::StateRun> state_runs_;
+  // Where states are written, in order: a page may come twice, in several blocks.
+  struct StateWrite {
+    uint32_t page;
+    Lineage behind;
+  };
+  std::vector<StateWrite> state_writes_;
   std::vector<float> kept_;  // rows that a fill begins with
   LayerSpan fill_;
   bool fills_ = true;                        // false: a fill that only passes by

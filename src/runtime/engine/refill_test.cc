@@ -48,5 +48,65 @@ TEST(Refill, OnlyThePositionsThatSomeLayerLacks) {
   EXPECT_EQ(refill.spans, Spans({{0, 3}}));
 }
 
+// Six layers, of which 1 and 4 are recurrent; a text of 70 positions in blocks of 32. Claims: its three
+// pages, the state behind 70, the state behind 64.
+struct TextRefillTest : ::testing::Test {
+  TextRefillTest() {
+    for (size_t layer = 0; layer < 6; ++layer) report.layers.push_back({32, 32, 6, 1, 1});
+    text = {.pages = {0, 1, 2}, .last = {{70, 3}}, .block_end = {{64, 4}}};
+  }
+  void lose(size_t layer) {
+    if (layer == 1 || layer == 4) {
+      report.layers[layer] = {32, 32, 6, 0, 0};
+    } else {
+      report.layers[layer] = {0, 0, 0, 1, 1};
+    }
+  }
+  void expect(size_t position, const Spans& spans) {
+    const TextRefill refill = refill_of(report, text, 32);
+    EXPECT_EQ(refill.position, position);
+    EXPECT_EQ(refill.spans, spans);
+  }
+  CacheReport report{.claims = 5, .layers = {}, .rows = {}};
+  TextClaims text;
+};
+
+TEST_F(TextRefillTest, GoesOnBehindAllThatIsCertain) { expect(70, {}); }
+
+TEST_F(TextRefillTest, OrBehindTheLastBlockWhereAStateIsAhead) {
+  report.layers[1][3] = 0;
+  expect(64, {});
+}
+
+TEST_F(TextRefillTest, LostLayersArePassedByAllRows) {
+  for (const size_t layer : {3, 4}) lose(layer);
+  expect(70, {{0, 5}});
+  report.rows = {{3, {32, 32, 6, 0, 0}}};
+  expect(70, {{3, 5}});
+  report.layers[1][3] = 0;
+  expect(64, {{3, 5}});
+  report.rows[0].filled[2] = 0;  // behind where it goes on
+  expect(64, {{3, 5}});
+  report.rows[0].filled[1] = 31;
+  expect(64, {{0, 5}});
+}
+
+// Rows of some pages only would come behind others than at first.
+TEST_F(TextRefillTest, APageThatIsLostMeansAllRows) {
+  report.layers[2] = {32, 5, 6, 1, 1};
+  expect(70, {{0, 3}});
+}
+
+TEST_F(TextRefillTest, WithoutAStateAtTheEndOfABlockTheLastOneIsComputed) {
+  text.block_end.reset();
+  report.layers[1][3] = 0;
+  expect(70, {{0, 2}});
+}
+
+TEST_F(TextRefillTest, ATextThatHasNotBegunBeginsThere) {
+  text = {};
+  expect(0, {});
+}
+
 }  // namespace
 }  // namespace butterfly::runtime

@@ -180,8 +180,10 @@ uint64_t Scheduler::halt() {
   commands_.clear();
   fills_.clear();
   filled_.clear();
+  filled_states_.clear();
   for (Sequence* sequence : running_) {
     sequence->planned = sequence->computed;
+    sequence->state_end = sequence->state_seen;
     sequence->in_flight = 0;
     sequence->draft.clear();
   }

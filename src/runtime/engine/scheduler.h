@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -131,15 +132,31 @@ class Scheduler {
     std::vector<Part> parts;
   };
   class Builder;  // of one plan
-  // Positions [first, end) of a page of this request pass these layers.
+  // Positions [first, end) behind the beginning of a block of this request pass these layers: of one page; or
+  // of many, where layers have a recurrent state, which then is in page `state`.
   struct Fill {
     RequestId id;
     uint32_t block, first, end;
     LayerSpan span;
+    uint32_t state = graph::kNoPage;
   };
 
   bool is_like(const ChainInfo& chain) const;
   void fit_to(const ChainInfo& chain);
+  void claim_states(std::vector<PageClaim>& claims, const std::unordered_map<uint32_t, Lineage>& ends) const;
+  // Where a text's recurrent layers may go on: behind all that is certain, or behind the last whole block.
+  struct StatePlace {
+    size_t position;  // 0: nowhere
+    uint32_t page;
+  };
+  StatePlace last_state(const Sequence& sequence) const;
+  StatePlace last_block_state(const Sequence& sequence) const;
+  void refill_pages(const std::vector<PageClaim>& claims, const CacheReport& report);
+  void refill_texts(const std::vector<PageClaim>& claims, const CacheReport& report);
+  void place_again(Sequence& sequence);
+  bool is_own(const Sequence& sequence, size_t position) const;
+  bool fill_is_over(const Fill& fill) const;
+  bool fits_in(const StepPlan& plan, const Fill& fill, const std::set<uint32_t>& pages) const;
   std::optional<StepPlan> plan_fill();
   size_t fill_rows_max() const;
   void admit();
@@ -189,8 +206,9 @@ class Scheduler {
   std::vector<KvCommand> commands_;  // for the next step
   std::vector<UnderWay> under_way_;  // oldest first
   std::deque<Fill> fills_;           // before anything else
-  std::set<std::pair<uint32_t, uint32_t>>
-      filled_;                   // pages and first layers that are under way: texts share pages
+  // Pages and first layers that are under way, since texts share pages; states with all their layers.
+  std::set<std::pair<uint32_t, uint32_t>> filled_;
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t>> filled_states_;
   double fill_row_seconds_ = 0;  // of the last one; 0: not known
   bool halted_ = false;
   StepTimes times_;

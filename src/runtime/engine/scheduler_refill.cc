@@ -9,6 +9,10 @@
 #include "runtime/engine/scheduler.h"
 
 namespace butterfly::runtime {
+
+using graph::kNoPage;
+using graph::PageKind;
+
 namespace {
 
 constexpr size_t kFirstFillRows = 32;  // before it is known what a row takes, and at least
@@ -19,7 +23,7 @@ constexpr size_t kFillTile = 16;       // as steps with prompts
 std::vector<PageClaim> Scheduler::claims() const {
   std::vector<PageClaim> claims;
   // Rows would have to pass layers that have given up what they saw of them: texts are read again.
-  if (chain_.window_pages + chain_.state_pages > 0) return claims;
+  if (chain_.window_pages > 0) return claims;
   std::unordered_map<uint32_t, Lineage> ends;  // of pages that are claimed whole
   for (const Sequence* sequence : running_) {
     Lineage lineage = kNoText;
@@ -49,14 +53,77 @@ std::vector<PageClaim> Scheduler::claims() const {
     claims.push_back({entry.page, static_cast<uint32_t>(page_positions_), lineage});
     ends.emplace(entry.page, lineage);
   }
+  if (chain_.state_pages > 0) claim_states(claims, ends);
   return claims;
 }
 
-// Pages that texts hold are filled again; those that were only kept for texts to come are given up.
+Scheduler::StatePlace Scheduler::last_state(const Sequence& sequence) const {
+  const size_t block = sequence.state_seen == 0 ? 0 : (sequence.state_seen - 1) / page_positions_;
+  const std::vector<uint32_t>& pages = sequence.side(PageKind::kState);
+  const bool has = sequence.state_seen > 0 && block < pages.size() && pages[block] != kNoPage;
+  return has ? StatePlace{sequence.state_seen, pages[block]} : StatePlace{0, kNoPage};
+}
+
+Scheduler::StatePlace Scheduler::last_block_state(const Sequence& sequence) const {
+  const size_t blocks = sequence.state_seen / page_positions_;
+  const std::vector<uint32_t>& pages = sequence.side(PageKind::kState);
+  const bool has = blocks > 0 && blocks <= pages.size() && pages[blocks - 1] != kNoPage;
+  return has ? StatePlace{blocks * page_positions_, pages[blocks - 1]} : StatePlace{0, kNoPage};
+}
+
+// States of texts that run, and those that are kept with published pages. `ends`: names of whole pages.
+void Scheduler::claim_states(std::vector<PageClaim>& claims,
+                             const std::unordered_map<uint32_t, Lineage>& ends) const {
+  std::set<uint32_t> claimed;
+  const auto claim = [&](uint32_t page, const Lineage& behind) {
+    if (claimed.insert(page).second) claims.push_back({page, 1, behind, PageKind::kState});
+  };
+  for (const Sequence* sequence : running_) {
+    for (const StatePlace& place : {last_state(*sequence), last_block_state(*sequence)}) {
+      if (place.position == 0) continue;
+      const size_t blocks = place.position / page_positions_;  // whole ones
+      Lineage behind = blocks == 0 ? kNoText : ends.at(sequence->pages[blocks - 1]);
+      for (size_t i = blocks * page_positions_; i < place.position; ++i)
+        behind = lineage_after(behind, sequence->tokens[i]);
+      claim(place.page, behind);
+    }
+  }
+  for (const PagePool::Entry& entry : pool_.published())
+    if (const auto state = pool_.side(PageKind::kState).find(entry.page); state && ends.contains(entry.page))
+      claim(*state, ends.at(entry.page));
+}
+
 void Scheduler::refill(const std::vector<PageClaim>& claims, const CacheReport& report) {
   BF_CHECK(halted_ && report.claims == claims.size())
       << report.claims << " of " << claims.size() << " claims";
   halted_ = false;
+  if (chain_.state_pages > 0) {
+    refill_texts(claims, report);
+  } else {
+    refill_pages(claims, report);
+  }
+}
+
+// The stages have forgotten where a text's pages are.
+void Scheduler::place_again(Sequence& sequence) {
+  size_t published = 0;
+  while (published < sequence.nodes.size() && (published + 1) * page_positions_ <= sequence.computed &&
+         pool_.is_published(sequence.pages[published]))
+    ++published;
+  sequence.nodes.resize(published);
+  commands_.push_back({KvCommand::Kind::kForget, *sequence.slot});
+  const auto place = [&](const std::vector<uint32_t>& pages, PageKind kind) {
+    for (size_t block = 0; block < pages.size(); ++block)
+      if (pages[block] != kNoPage)
+        commands_.push_back(
+            {KvCommand::Kind::kPlace, *sequence.slot, static_cast<uint32_t>(block), pages[block], kind});
+  };
+  place(sequence.pages, PageKind::kFull);
+  place(sequence.side(PageKind::kState), PageKind::kState);
+}
+
+// Pages that texts hold are filled again; those that were only kept for texts to come are given up.
+void Scheduler::refill_pages(const std::vector<PageClaim>& claims, const CacheReport& report) {
   std::unordered_map<uint32_t, PageRefill> missing;
   std::vector<uint32_t> incomplete;
   for (size_t i = 0; i < claims.size(); ++i) {
@@ -67,13 +134,7 @@ void Scheduler::refill(const std::vector<PageClaim>& claims, const CacheReport& 
   }
   pool_.forget(incomplete);
   for (Sequence* sequence : running_) {
-    size_t published = 0;
-    while (published < sequence->nodes.size() && pool_.is_published(sequence->pages[published])) ++published;
-    sequence->nodes.resize(published);
-    commands_.push_back({KvCommand::Kind::kForget, *sequence->slot});
-    for (size_t block = 0; block < sequence->pages.size(); ++block)
-      commands_.push_back(
-          {KvCommand::Kind::kPlace, *sequence->slot, static_cast<uint32_t>(block), sequence->pages[block]});
+    place_again(*sequence);
     // Pages that lack the same layers go through them together.
     const auto spans_of = [&](size_t block) {
       const auto found = missing.find(sequence->pages[block]);
@@ -92,11 +153,94 @@ void Scheduler::refill(const std::vector<PageClaim>& claims, const CacheReport& 
   }
 }
 
+// With recurrent layers: a text goes on from the last state that all layers have, or get by its rows from the
+// first one on. What is behind that state is read again.
+void Scheduler::refill_texts(const std::vector<PageClaim>& claims, const CacheReport& report) {
+  std::unordered_map<uint32_t, size_t> of_page, of_state;
+  std::vector<uint32_t> incomplete;
+  std::set<uint32_t> lost_states;
+  for (size_t i = 0; i < claims.size(); ++i) {
+    const PageClaim& claim = claims[i];
+    (claim.kind == PageKind::kState ? of_state : of_page).emplace(claim.page, i);
+    if (refill_of(report, i, claim.count).empty()) continue;
+    if (claim.kind == PageKind::kFull) incomplete.push_back(claim.page);
+    if (claim.kind == PageKind::kState) lost_states.insert(claim.page);
+  }
+  pool_.forget(incomplete);
+  for (const PagePool::Entry& entry : pool_.published())
+    if (const auto state = pool_.side(PageKind::kState).find(entry.page);
+        state && lost_states.contains(*state))
+      pool_.side(PageKind::kState).detach(entry.page);
+  std::vector<Sequence*> over;
+  for (Sequence* sequence : running_) {
+    const StatePlace last = last_state(*sequence), block_end = last_block_state(*sequence);
+    TextClaims text;
+    for (size_t block = 0; block < pages_for(sequence->computed); ++block)
+      text.pages.push_back(of_page.at(sequence->pages[block]));
+    if (last.position > 0 && is_own(*sequence, last.position))
+      text.last = {last.position, of_state.at(last.page)};
+    if (block_end.position > 0) text.block_end = {block_end.position, of_state.at(block_end.page)};
+    const TextRefill lacks = refill_of(report, text, page_positions_);
+    sequence->computed_before = std::max(sequence->computed_before, sequence->computed);
+    // Nothing is left of it: it is read as at first.
+    const bool all = lacks.spans == std::vector<LayerSpan>{{0, static_cast<uint32_t>(report.layers.size())}};
+    const size_t position = all ? 0 : lacks.position;
+    const bool had_begun = sequence->computed > 0;
+    sequence->computed = sequence->planned = sequence->state_seen = sequence->state_end = position;
+    if (had_begun && position == 0) {
+      over.push_back(sequence);
+      continue;
+    }
+    // What is behind it is written anew, where nobody else reads.
+    for (; sequence->pages.size() > pages_for(position); sequence->pages.pop_back())
+      pool_.release(sequence->pages.back());
+    place_again(*sequence);
+    const auto end = static_cast<uint32_t>(position), ended = static_cast<uint32_t>(block_end.position);
+    for (const LayerSpan& span : lacks.spans) {
+      // The beginning, which texts may share, apart.
+      if (ended > 0) fills_.push_back({sequence->id(), 0, 0, ended, span, block_end.page});
+      if (end > ended) fills_.push_back({sequence->id(), 0, ended, end, span, last.page});
+    }
+  }
+  for (; !over.empty(); over.pop_back()) preempt(*over.back());  // youngest first, as forget() does
+}
+
+// Whether rows behind this position of its text write where no other text reads.
+bool Scheduler::is_own(const Sequence& sequence, size_t position) const {
+  if (position % page_positions_ == 0) return true;  // into the next page
+  const uint32_t page = sequence.pages[position / page_positions_];
+  return pool_.users(page) == 1 && !pool_.is_published(page);
+}
+
 size_t Scheduler::fill_rows_max() const {
   if (fill_row_seconds_ <= 0) return std::min(options_.rows_max, kFirstFillRows);
   const double seconds = std::chrono::duration<double>(options_.prompt_step_time).count();
   const auto rows = static_cast<size_t>(std::min(seconds / fill_row_seconds_, 1e6));
   return std::min(std::max(rows / kFillTile * kFillTile, kFirstFillRows), options_.rows_max);
+}
+
+// Its request is over, or what it fills is another text's too and that one was first.
+bool Scheduler::fill_is_over(const Fill& fill) const {
+  const auto it = sequences_.find(fill.id);
+  if (it == sequences_.end() || !it->second->slot) return true;
+  return fill.state == kNoPage ? filled_.contains({it->second->pages[fill.block], fill.span.begin})
+                               : filled_states_.contains({fill.state, fill.span.begin, fill.span.end});
+}
+
+// Whether its rows can be in this step too, in which these pages are written.
+bool Scheduler::fits_in(const StepPlan& plan, const Fill& fill, const std::set<uint32_t>& pages) const {
+  const std::vector<StepRow>& rows = plan.request.rows;
+  if (rows.empty()) return true;
+  if (fill.span != plan.request.fill) return false;
+  const Sequence& sequence = *sequences_.at(fill.id);
+  const size_t position = fill.block * page_positions_ + fill.first;
+  // A text's rows stand together; and what they stand on, or write, is not of the same step.
+  if (rows.back().sequence == *sequence.slot) return rows.back().position + 1 == position;
+  if (std::ranges::any_of(rows, [&](const StepRow& row) { return row.sequence == *sequence.slot; }))
+    return false;
+  if (fill.state == kNoPage) return fill.block == 0 || !pages.contains(sequence.pages[fill.block - 1]);
+  return std::ranges::none_of(std::span(sequence.pages).first(pages_for(fill.end)),
+                              [&](uint32_t page) { return pages.contains(page); });
 }
 
 // The next rows that lack the same layers, of one text or of several.
@@ -107,32 +251,35 @@ std::optional<StepPlan> Scheduler::plan_fill() {
   const size_t rows_max = fill_rows_max();
   while (!fills_.empty() && rows.size() < rows_max) {
     Fill& fill = fills_.front();
-    const auto it = sequences_.find(fill.id);
-    const Sequence* sequence = it == sequences_.end() ? nullptr : it->second.get();
-    // Its request is over, or the page is another text's too and that one was first.
-    if (sequence == nullptr || !sequence->slot ||
-        filled_.contains({sequence->pages[fill.block], fill.span.begin})) {
+    if (fill_is_over(fill)) {
       fills_.pop_front();
       continue;
     }
+    if (!fits_in(plan, fill, pages)) break;
+    const Sequence& sequence = *sequences_.at(fill.id);
     const size_t position = fill.block * page_positions_ + fill.first;
-    const bool goes_on = !rows.empty() && rows.back().sequence == *sequence->slot;
-    // A text's rows stand together; and what they stand on is not of the same step.
-    const auto is_in_step = [&](const StepRow& row) { return row.sequence == *sequence->slot; };
-    const bool fits = goes_on ? rows.back().position + 1 == position
-                              : std::ranges::none_of(rows, is_in_step) &&
-                                    (fill.block == 0 || !pages.contains(sequence->pages[fill.block - 1]));
-    if (!rows.empty() && (fill.span != plan.request.fill || !fits)) break;
+    const bool goes_on = !rows.empty() && rows.back().sequence == *sequence.slot;
     plan.request.fill = fill.span;
     const size_t count = std::min<size_t>(fill.end - fill.first, rows_max - rows.size());
-    for (size_t i = position; i < position + count; ++i)
-      rows.push_back({sequence->tokens[i], *sequence->slot, static_cast<uint32_t>(i), RowOutput::kNone});
-    pages.insert(sequence->pages[fill.block]);
+    for (size_t i = position; i < position + count; ++i) {
+      rows.push_back({sequence.tokens[i], *sequence.slot, static_cast<uint32_t>(i), RowOutput::kNone});
+      pages.insert(sequence.pages[i / page_positions_]);
+    }
+    // The state behind the last row needs a place: that of the last one of all, until that is computed.
+    // (Blocks that have a page of their own keep it.)
+    const auto last = static_cast<uint32_t>((position + count - 1) / page_positions_);
+    const std::vector<uint32_t>& states = sequence.side(PageKind::kState);
+    if (fill.state != kNoPage && (last >= states.size() || states[last] == kNoPage))
+      commands_.push_back({KvCommand::Kind::kPlace, *sequence.slot, last, fill.state, PageKind::kState});
     if (!goes_on) plan.filled.push_back({fill.id, 0});
     plan.filled.back().last = position + count - 1;
     fill.first += static_cast<uint32_t>(count);
     if (fill.first < fill.end) break;
-    filled_.emplace(sequence->pages[fill.block], fill.span.begin);
+    if (fill.state == kNoPage) {
+      filled_.emplace(sequence.pages[fill.block], fill.span.begin);
+    } else {
+      filled_states_.emplace(fill.state, fill.span.begin, fill.span.end);
+    }
     fills_.pop_front();
   }
   if (rows.empty()) return std::nullopt;

@@ -22,14 +22,15 @@ Lineage lineage_after(const Lineage& before, int32_t token) {
 
 StageCache::StageCache(const model::CacheShape& shape, const StageCacheOptions& options)
     : options_(options), memory_(shape, options.room), touched_(pages()) {
-  if (options_.room.has_more_kinds()) options_.keeps_contents = false;
+  if (options_.room.of(model::PageKind::kWindow) > 0) options_.keeps_contents = false;
   if (options_.keeps_contents) lineages_.resize(pages() * kKvPage);
 }
 
 bool StageCache::fits(const model::CacheShape& shape, const StageCacheOptions& options) const {
   return memory_.shape() == shape && options_.room == options.room && options_.dim == options.dim &&
          options_.rows_bytes_max == options.rows_bytes_max &&
-         options_.keeps_contents == (options.keeps_contents && !options.room.has_more_kinds());
+         options_.keeps_contents ==
+             (options.keeps_contents && options.room.of(model::PageKind::kWindow) == 0);
 }
 
 size_t StageCache::at(uint32_t page, size_t offset) const { return size_t{page} * kKvPage + offset; }
@@ -37,9 +38,14 @@ size_t StageCache::at(uint32_t page, size_t offset) const { return size_t{page} 
 void StageCache::shrink_to(size_t begin, size_t end) {
   const size_t was = memory_.begin();
   memory_.keep(begin, end);
-  const size_t first = memory_.begin() - was;
-  filled_.erase(filled_.begin() + static_cast<ptrdiff_t>(memory_.end() - was), filled_.end());
-  filled_.erase(filled_.begin(), filled_.begin() + static_cast<ptrdiff_t>(first));
+  const auto first = static_cast<ptrdiff_t>(memory_.begin() - was),
+             last = static_cast<ptrdiff_t>(memory_.end() - was);
+  const auto cut_to = [&](auto& layers) {
+    layers.erase(layers.begin() + last, layers.end());
+    layers.erase(layers.begin(), layers.begin() + first);
+  };
+  cut_to(filled_);
+  cut_to(states_);
   count_touched();
   std::erase_if(rows_, [&](const Rows& rows) { return rows.behind <= begin || rows.behind > end; });
 }
@@ -50,17 +56,39 @@ void StageCache::extend_to(size_t begin, size_t end) {
   memory_.extend(begin, end);
   filled_.insert(filled_.begin(), first - begin, std::vector<uint8_t>(pages()));
   filled_.insert(filled_.end(), end - last, std::vector<uint8_t>(pages()));
+  for (size_t layer = first; layer > begin; --layer) states_.insert(states_.begin(), no_states(layer - 1));
+  for (size_t layer = last; layer < end; ++layer) states_.push_back(no_states(layer));
+}
+
+std::vector<Lineage> StageCache::no_states(size_t layer) const {
+  const bool recurrent =
+      options_.keeps_contents &&
+      model::page_kind(memory_.shape().layers[layer], options_.room) == model::PageKind::kState;
+  return std::vector<Lineage>(recurrent ? options_.room.of(model::PageKind::kState) : 0);
 }
 
 void StageCache::forget_all() {
   for (auto& layer : filled_) std::ranges::fill(layer, uint8_t{0});
+  for (auto& layer : states_) std::ranges::fill(layer, kNoText);
   rows_.clear();
 }
 
 bool StageCache::holds(uint32_t page, size_t count, size_t begin, size_t end) const {
   for (size_t layer = begin; layer < end; ++layer)
-    if (filled_[layer - memory_.begin()][page] < count) return false;
+    if (!is_recurrent(layer) && filled_[layer - memory_.begin()][page] < count) return false;
   return true;
+}
+
+bool StageCache::holds_state(uint32_t page, const Lineage& behind, size_t begin, size_t end) const {
+  for (size_t layer = begin; layer < end; ++layer)
+    if (is_recurrent(layer) && (states_[layer - memory_.begin()][page] != behind || behind == kNoText))
+      return false;
+  return true;
+}
+
+void StageCache::wrote_state(uint32_t page, const Lineage& behind, size_t begin, size_t end) {
+  for (size_t layer = begin; layer < end; ++layer)
+    if (is_recurrent(layer)) states_[layer - memory_.begin()][page] = behind;
 }
 
 void StageCache::cut(uint32_t page, size_t offset) {
@@ -167,21 +195,38 @@ void StageCache::drop_old_rows() {
 }
 
 void StageCache::report(std::span<const PageClaim> claims, CacheReport& into) const {
-  const auto found = [&](const PageClaim& claim, const std::vector<uint8_t>& filled) -> uint8_t {
-    const bool known = options_.keeps_contents && claim.page < pages() && claim.count > 0 &&
-                       claim.count <= kKvPage && lineage(claim.page, claim.count - 1) == claim.lineage;
-    return known ? static_cast<uint8_t>(std::min<size_t>(filled[claim.page], claim.count)) : uint8_t{0};
+  const auto known = [&](const PageClaim& claim) {
+    return claim.page < pages() && claim.count <= kKvPage &&
+           lineage(claim.page, claim.count - 1) == claim.lineage;
   };
-  const auto all = [&](const std::vector<uint8_t>& filled) {
+  const auto positions = [&](const PageClaim& claim, const std::vector<uint8_t>& filled) -> size_t {
+    return known(claim) ? std::min<size_t>(filled[claim.page], claim.count) : 0;
+  };
+  const auto states = [&](const PageClaim& claim, const std::vector<Lineage>& names) -> size_t {
+    return claim.page < names.size() && names[claim.page] == claim.lineage ? claim.count : 0;
+  };
+  // What `found` says of each claim that may hold anything.
+  const auto all = [&](auto&& found) {
     std::vector<uint8_t> counts;
-    for (const PageClaim& claim : claims) counts.push_back(found(claim, filled));
+    for (const PageClaim& claim : claims)
+      counts.push_back(options_.keeps_contents && claim.count > 0 && claim.lineage != kNoText
+                           ? static_cast<uint8_t>(found(claim))
+                           : uint8_t{0});
     return counts;
   };
   into.claims = claims.size();
-  for (const auto& layer : filled_) into.layers.push_back(all(layer));
+  for (size_t i = 0; i < filled_.size(); ++i)
+    into.layers.push_back(all([&](const PageClaim& claim) -> size_t {
+      const bool recurrent = !states_[i].empty();
+      if (claim.kind == model::PageKind::kState) return recurrent ? states(claim, states_[i]) : claim.count;
+      if (!recurrent) return positions(claim, filled_[i]);
+      return known(claim) ? claim.count : 0;  // rows behind it could not be named
+    }));
   for (const Rows& rows : rows_)
     if (rows.behind > memory_.begin() && rows.behind <= end())
-      into.rows.push_back({rows.behind, all(rows.filled)});
+      into.rows.push_back({rows.behind, all([&](const PageClaim& claim) {
+                             return claim.kind == model::PageKind::kFull ? positions(claim, rows.filled) : 0;
+                           })});
 }
 
 }  // namespace butterfly::runtime

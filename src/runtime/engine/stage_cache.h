@@ -26,8 +26,8 @@ struct StageCacheOptions {
 // name cuts all layers back to before it. So an answer can be wrong in one direction only: it says less than
 // is there.
 //
-// Names are those of pages that hold all positions: where layers have pages of another kind, contents are not
-// kept.
+// A page of a recurrent state has the name of the last position that the state has seen, layer by layer.
+// Where layers have pages of a window, contents are not kept.
 //
 // One thread at a time; one stage at a time.
 class StageCache {
@@ -57,7 +57,7 @@ class StageCache {
   // ---- Contents. Layers are numbered as in the model. ----
 
   const Lineage& lineage(uint32_t page, size_t offset) const { return lineages_[at(page, offset)]; }
-  // Whether layers [begin, end) have the first `count` positions of the page.
+  // Whether layers [begin, end) have the first `count` positions of the page, those that keep positions.
   bool holds(uint32_t page, size_t count, size_t begin, size_t end) const;
   // This position is about to be written, with this name.
   void name(uint32_t page, size_t offset, const Lineage& lineage);
@@ -65,6 +65,11 @@ class StageCache {
   void wrote(uint32_t page, size_t offset, size_t begin, size_t end);
   // It may be half written in these layers.
   void doubt(uint32_t page, size_t offset, size_t begin, size_t end);
+
+  // The same for the recurrent ones among the layers [begin, end), and states.
+  bool holds_state(uint32_t page, const Lineage& behind, size_t begin, size_t end) const;
+  void wrote_state(uint32_t page, const Lineage& behind, size_t begin, size_t end);
+  void doubt_state(uint32_t page, size_t begin, size_t end) { wrote_state(page, kNoText, begin, end); }
 
   // The row that went out behind the last layer. Kept if there is room: pages of which `in_use` says false
   // make some, others do not.
@@ -91,6 +96,8 @@ class StageCache {
     size_t hand = 0;                               // where the search for room goes on
   };
   size_t pages() const { return options_.room.of(model::PageKind::kFull); }
+  bool is_recurrent(size_t layer) const { return !states_[layer - memory_.begin()].empty(); }
+  std::vector<Lineage> no_states(size_t layer) const;
   size_t at(uint32_t page, size_t offset) const;
   void cut(uint32_t page, size_t offset);
   void count_touched();
@@ -100,6 +107,7 @@ class StageCache {
   StageCacheOptions options_;
   model::KvMemory memory_;
   std::vector<std::vector<uint8_t>> filled_;  // [layer][page]
+  std::vector<std::vector<Lineage>> states_;  // [layer][state page]; empty where a layer is not recurrent
   std::vector<Lineage> lineages_;             // [page, position]
   std::vector<bool> touched_;                 // [page]
   size_t touched_pages_ = 0;

@@ -155,5 +155,65 @@ TEST_F(StageCacheTest, RowsStayWhereALayerHereCanBeginWithThem) {
   EXPECT_TRUE(rows({0, 1, name}).empty()) << "they belong behind a layer that is elsewhere now";
 }
 
+// Layers 2 and 4 keep positions, layer 3 a state, in one of three pages.
+struct StageStatesTest : ::testing::Test {
+  StageStatesTest() { cache.extend_to(2, 5); }
+  std::vector<uint8_t> counts(const PageClaim& claim) const {
+    CacheReport report;
+    cache.report({&claim, 1}, report);
+    std::vector<uint8_t> counts;
+    for (const auto& layer : report.layers) counts.push_back(layer[0]);
+    return counts;
+  }
+  PageClaim state(uint32_t page, const Lineage& behind) const {
+    return {page, 1, behind, graph::PageKind::kState};
+  }
+  static model::CacheShape shape() {
+    model::CacheShape shape = kShape;
+    shape.layers[3] = {.kind = model::StateKind::kRecurrent, .state_floats = 16, .guess_floats = 4};
+    return shape;
+  }
+  StageCache cache{shape(), {.room = {.pages = {4, 0, 3}, .sequences = 2}, .dim = kDim}};
+  const Lineage five = lineage_after(kNoText, 5), six = lineage_after(five, 6);
+};
+
+TEST_F(StageStatesTest, AStateHasTheNameOfTheLastPositionItHasSeen) {
+  cache.wrote_state(1, five, 2, 5);
+  EXPECT_EQ(counts(state(1, five)), Counts({1, 1, 1})) << "layers without states lack none";
+  EXPECT_EQ(counts(state(1, six)), Counts({1, 0, 1}));
+  EXPECT_EQ(counts(state(2, five)), Counts({1, 0, 1}));
+  EXPECT_EQ(counts(state(3, five)), Counts({1, 0, 1})) << "a page that is not there";
+  EXPECT_TRUE(cache.holds_state(1, five, 2, 5));
+  cache.wrote_state(1, six, 2, 5);
+  EXPECT_EQ(counts(state(1, five)), Counts({1, 0, 1})) << "it cannot go back";
+  cache.doubt_state(1, 3, 4);
+  EXPECT_FALSE(cache.holds_state(1, six, 2, 5));
+  EXPECT_TRUE(cache.holds_state(1, six, 4, 5));
+  EXPECT_FALSE(cache.holds_state(1, kNoText, 2, 5)) << "nothing is nobody's name";
+}
+
+TEST_F(StageStatesTest, PositionsAreNoConcernOfRecurrentLayers) {
+  cache.name(0, 0, five);
+  cache.wrote(0, 0, 2, 3);
+  EXPECT_EQ(counts({0, 1, five}), Counts({1, 1, 0}));
+  cache.wrote(0, 0, 4, 5);
+  EXPECT_TRUE(cache.holds(0, 1, 2, 5));
+  EXPECT_EQ(counts({1, 1, five}), Counts({0, 0, 0}))
+      << "behind a page that is another's now nothing has a name";
+}
+
+TEST_F(StageStatesTest, LayersThatStayKeepTheirStates) {
+  cache.wrote_state(1, five, 2, 5);
+  cache.shrink_to(3, 6);
+  cache.extend_to(1, 6);
+  EXPECT_EQ(counts(state(1, five)), Counts({1, 1, 1, 1, 1})) << "layers 1 to 5";
+  cache.shrink_to(4, 6);
+  cache.extend_to(3, 6);
+  EXPECT_EQ(counts(state(1, five)), Counts({0, 1, 1}));
+  cache.wrote_state(1, five, 3, 6);
+  cache.forget_all();
+  EXPECT_EQ(counts(state(1, five)), Counts({0, 1, 1}));
+}
+
 }  // namespace
 }  // namespace butterfly::runtime
