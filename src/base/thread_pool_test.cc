@@ -182,7 +182,8 @@ TEST(ThreadPool, IdlePoolUsesNoCpu) {
   EXPECT_LT(process_cpu_seconds() - before, 0.03) << "three spinning workers would use up to 0.9 s";
 }
 
-// The counterpart, which also shows that the measurement above can fail.
+// The counterpart, which also shows that the measurement above can fail. A loaded machine gives a spinning
+// worker little, but gives it in the end.
 TEST(ThreadPool, SpinTimeComesFromTheEnvironment) {
   if (allowed_cpus().size() < 2) GTEST_SKIP() << "with one CPU a pool of two does not spin";
   ASSERT_EQ(setenv("BUTTERFLY_SPIN", "10000000", 1), 0);
@@ -190,7 +191,8 @@ TEST(ThreadPool, SpinTimeComesFromTheEnvironment) {
   ASSERT_EQ(unsetenv("BUTTERFLY_SPIN"), 0);
   spinning.run([](size_t) {});
   const double before = process_cpu_seconds();
-  std::this_thread::sleep_for(milliseconds(400));
+  for (int i = 0; i < 200 && process_cpu_seconds() - before <= 0.03; ++i)
+    std::this_thread::sleep_for(milliseconds(50));
   EXPECT_GT(process_cpu_seconds() - before, 0.03);
 }
 
