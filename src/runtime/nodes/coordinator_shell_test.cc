@@ -5,6 +5,8 @@
 
 #include <future>
 
+#include "base/testing/temp_dir.h"
+#include "cluster/identity/roster.h"
 #include "cluster/testing/member_samples.h"
 #include "cluster/transport/inproc.h"
 #include "runtime/engine/testing/fake_chain.h"
@@ -47,8 +49,7 @@ Result<PlacedChain> fake_chain(cluster::Epoch epoch, const cluster::Placement&,
 }
 
 struct CoordinatorShellTest : ::testing::Test {
-  void make(cluster::PlanFunction plan) {
-    CoordinatorShell::Options options;
+  void make(cluster::PlanFunction plan, CoordinatorShell::Options options = {}) {
     options.config.self = node_id(0);
     options.config.address = "10.0.0.0:1";
     options.config.numerics_id = 1;
@@ -60,8 +61,7 @@ struct CoordinatorShellTest : ::testing::Test {
     shell->add_job(1, {.model = {"m", "model", ""}, .plan = std::move(plan), .steps = &slot});
     shell->start();
   }
-  std::unique_ptr<NodeShell> node(int number) {
-    NodeShell::Options options;
+  std::unique_ptr<NodeShell> node(int number, NodeShell::Options options = {}) {
     options.worker.instance = static_cast<uint64_t>(number) + 1;
     options.worker.join = cluster::testing::join_message(number);
     options.make_stage = [](cluster::JobId) { return std::make_shared<YesStage>(); };
@@ -118,6 +118,56 @@ TEST_F(CoordinatorShellTest, RecoveryDoesNotWaitForAForecast) {
   EXPECT_TRUE(serves(1)) << "while the forecast still stands";
   go_on.set_value();
   first->stop("the test is over");
+  shell->stop();
+}
+
+// Something that stands still until it is told to go on: a disk that hangs.
+struct Hanging {
+  void operator()() {
+    if (!begun.exchange(true)) began.set_value();
+    may_end.wait();
+  }
+  bool has_begun() { return began.get_future().wait_for(kLong) == std::future_status::ready; }
+  std::promise<void> began, go_on;
+  std::shared_future<void> may_end = go_on.get_future().share();
+  std::atomic<bool> begun{false};
+};
+
+// The list of nodes is read, and what follows from it written, beside what decides.
+TEST_F(CoordinatorShellTest, NobodyWaitsForTheCoordinatorsDisk) {
+  Hanging disk;
+  const butterfly::testing::TempDir folder;
+  const auto state = cluster::StateFolder::make(folder.path());
+  CoordinatorShell::Options options;
+  options.roster = std::make_shared<cluster::Roster>(state);
+  options.cut_off = [&](const std::string&) { disk(); };
+  make(one_each, std::move(options));
+  const auto first = node(0);
+  auto second = node(1);
+  ASSERT_TRUE(serves(2));
+  // Another program takes a node out.
+  ASSERT_TRUE(cluster::Roster(state).add_removed({std::string(64, 'a'), "gone"}).ok());
+  ASSERT_TRUE(disk.has_begun());
+  second->stop("it is lost");
+  EXPECT_TRUE(serves(1)) << "while the disk still hangs";
+  disk.go_on.set_value();
+  first->stop("the test is over");
+  shell->stop();
+}
+
+// The same at a node that hears of a removal: it works on.
+TEST_F(CoordinatorShellTest, NobodyWaitsForANodesDisk) {
+  Hanging disk;
+  make(one_each);
+  NodeShell::Options options;
+  options.cut_off = [&](const std::vector<std::string>&) { disk(); };
+  const auto first = node(0), second = node(1, std::move(options)), third = node(2);
+  ASSERT_TRUE(serves(3));
+  ASSERT_TRUE(shell->remove_node("node-2").ok());
+  ASSERT_TRUE(disk.has_begun());
+  EXPECT_TRUE(serves(2)) << "on the two that are left, one of which writes the key down";
+  disk.go_on.set_value();
+  for (const auto& node : {first.get(), second.get(), third.get()}) node->stop("the test is over");
   shell->stop();
 }
 
