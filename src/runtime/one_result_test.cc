@@ -128,7 +128,8 @@ INSTANTIATE_TEST_SUITE_P(Architectures, OneResultArchitecture, ::testing::Values
 
 INSTANTIATE_TEST_SUITE_P(Types, OneResult,
                          ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
-                                           DType::kQ4_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K),
+                                           DType::kQ4_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K,
+                                           DType::kMXFP4),
                          [](const auto& test) { return std::string(dtype_name(test.param)); });
 
 }  // namespace

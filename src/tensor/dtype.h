@@ -23,6 +23,7 @@ enum class DType : uint8_t {
   kQ6_K,
   kIQ4_NL,
   kIQ4_XS,
+  kMXFP4,
   kI8,
   kI16,
   kI32,

@@ -25,6 +25,7 @@ constexpr DTypeInfo kTypes[] = {
     {DType::kQ6_K, "Q6_K", 14, 256, 210},
     {DType::kIQ4_NL, "IQ4_NL", 20, 32, 18},
     {DType::kIQ4_XS, "IQ4_XS", 23, 256, 136},
+    {DType::kMXFP4, "MXFP4", 39, 32, 17},
     {DType::kI8, "I8", 24, 1, 1},
     {DType::kI16, "I16", 25, 1, 2},
     {DType::kI32, "I32", 26, 1, 4},

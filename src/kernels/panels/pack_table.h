@@ -50,6 +50,7 @@ struct PackFormat {
   ROW(q5_0)                  \
   ROW(q5_1)                  \
   ROW(iq4_nl)                \
+  ROW(mxfp4)                 \
   ROW(q4_k)                  \
   ROW(q5_k)                  \
   ROW(q6_k)

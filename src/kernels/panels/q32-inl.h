@@ -69,22 +69,49 @@ HWY_INLINE void PackFullQ32(const FullPanel& p) {
       for (size_t r = 0; r < kVF; ++r) std::memcpy(words + r, at + r * p.row_bytes + offsetof(Block, qh), 4);
       StoreWords(SpreadFifthBits(hn::Load(DU(), words)), sub + panel::kNibbleSub);
     }
-    CopyHalves(at, p.row_bytes, scales + b * kScaleBytes + 2 * row);
+    if constexpr (Type::kPower) {
+      BF_UNROLL
+      for (size_t r = 0; r < kVF; ++r) scales[b * kScaleBytes + row + r] = at[r * p.row_bytes];
+    } else {
+      CopyHalves(at, p.row_bytes, scales + b * kScaleBytes + 2 * row);
+    }
     if constexpr (Type::kMin)
       CopyHalves(at + 2, p.row_bytes, scales + b * kScaleBytes + panel::kScaleRow + 2 * row);
   });
 }
 
-// Products of types whose quants are unsigned nibbles or five bits: Type::kOffset is taken off by the sum of
-// activations.
+// Scales of kVF rows from `lane` on, of the first row of scales or of the row of minimums behind it.
+template <class Type>
+HWY_INLINE VF LoadScales(const uint8_t* row, size_t lane) {
+  if constexpr (!Type::kPower) {
+    return LoadF16(reinterpret_cast<const uint16_t*>(row) + lane);
+  } else {  // mxfp4_scale(): what would be exponents 0 and -1 are subnormals
+    const hn::Rebind<uint8_t, DU> d8;
+    const VI e = hn::BitCast(DI(), hn::PromoteTo(DU(), hn::LoadU(d8, row + lane)));
+    const VI one = hn::Set(DI(), 1);
+    const VI normal = hn::ShiftLeft<23>(hn::Sub(e, one)), subnormal = hn::ShiftLeft<21>(hn::Add(e, one));
+    return hn::BitCast(DF(), hn::IfThenElse(hn::Gt(e, one), normal, subnormal));
+  }
+}
+
+// Products of types whose quants are unsigned: nibbles, five bits, or what nibbles point at in Type::kTable
+// (16 values up to kTableMax). Type::kOffset is taken off by the sum of activations.
 template <class Type>
 struct UnsignedQuants {
+  static constexpr bool kPoints = requires { Type::kTable; };
+  static constexpr size_t kMost = [] {
+    if constexpr (kPoints)
+      return Type::kTableMax;
+    else
+      return size_t{Type::kFifth ? 31 : 15};
+  }();
+
   // sum of (q - kOffset) * a over 32 columns, for kM rows of activations.
   template <size_t kM>
   static HWY_INLINE void Sums(const uint8_t* sub, size_t part, const ActTile<kM>& acts, size_t block,
                               VI* sums) {
     // Pairs of chunks whose 16-bit sums cannot overflow (targets with maddubs).
-    constexpr size_t kRun = run_pairs(Type::kFifth ? 31 : 15, 4);
+    constexpr size_t kRun = run_pairs(kMost, 4);
     Acc acc[kM];
     BF_UNROLL
     for (size_t m = 0; m < kM; ++m) {
@@ -100,6 +127,11 @@ struct UnsignedQuants {
       if constexpr (Type::kFifth) {
         low = hn::Or(low, FifthBit(bits, 2 * i));
         high = hn::Or(high, FifthBit(bits, 2 * i + 1));
+      }
+      if constexpr (kPoints) {
+        const V8 table = hn::LoadDup128(D8(), Type::kTable.data());
+        low = hn::TableLookupBytes(table, low);
+        high = hn::TableLookupBytes(table, high);
       }
       BF_UNROLL
       for (size_t m = 0; m < kM; ++m) {
@@ -139,33 +171,33 @@ struct Q32Tile {
 
   struct Panel {
     const uint8_t* quants;
-    const uint16_t* scales;
+    const uint8_t* scales;
     HWY_INLINE Panel(const std::byte* data, size_t cols)
         : quants(reinterpret_cast<const uint8_t*>(data)),
-          scales(reinterpret_cast<const uint16_t*>(data + panel::q32_scales(cols, Type::kSubBytes))) {}
+          scales(quants + panel::q32_scales(cols, Type::kSubBytes)) {}
   };
 
   // See RunShards().
   template <size_t kM, size_t kPasses, class Cuts>
   static HWY_INLINE void Blocks(const Panel& panel, size_t blocks, size_t part_begin, const ActTile<kM>& acts,
                                 PanelPrefetch& prefetch, VF (&acc)[kM][kPasses], Cuts& cuts) {
-    constexpr size_t kScaleRows = Type::kScaleRows;
     for (size_t block = 0; block < blocks; ++block) {
-      prefetch.Lines(Type::kSubBytes + kScaleRows * panel::kScaleRow);
+      prefetch.Lines(Type::kSubBytes + Type::kScaleBytes);
       BF_UNROLL
       for (size_t p = 0; p < kPasses; ++p) {
         const size_t part = part_begin + p;
         VI sums[kM];
         Quants::template Sums<kM>(panel.quants + block * Type::kSubBytes, part, acts, block, sums);
-        const uint16_t* halves = panel.scales + block * kScaleRows * kPanelRows + part * kVF;
-        const VF d = LoadF16(halves);
+        const uint8_t* scales = panel.scales + block * Type::kScaleBytes;
+        const VF d = LoadScales<Type>(scales, part * kVF);
         BF_UNROLL
         for (size_t m = 0; m < kM; ++m) {
           const VF da = hn::Set(DF(), acts.d[m][block]);
           acc[m][p] = Fma(hn::ConvertTo(DF(), sums[m]), hn::Mul(d, da), acc[m][p]);
           if constexpr (Type::kMin) {
             const VF total = hn::Set(DF(), static_cast<float>(acts.Sum32(m, block)));
-            acc[m][p] = Fma(total, hn::Mul(LoadF16(halves + kPanelRows), da), acc[m][p]);
+            acc[m][p] =
+                Fma(total, hn::Mul(LoadScales<Type>(scales + panel::kScaleRow, part * kVF), da), acc[m][p]);
           }
         }
       }

@@ -1,9 +1,10 @@
-// What panels of types with 32-value blocks share: quants as bytes, nibbles or five bits, one f16 scale, and
-// a minimum where the block has one. A type derives from Q32Layout and adds kType and weight(), which makes a
-// weight of a stored quant.
+// What panels of types with 32-value blocks share: quants as bytes, nibbles or five bits, one scale (an f16,
+// or the exponent of a power of two), and a minimum where the block has one. A type derives from Q32Layout
+// and adds kType and weight(), which makes a weight of a stored quant.
 #pragma once
 #include "kernels/panels/pack_table.h"
 #include "kernels/panels/planes.h"
+#include "kernels/quant/mxfp4.h"
 
 namespace butterfly::kernels {
 
@@ -13,14 +14,15 @@ struct Q32Layout {
   using Block = FileBlock;
   static constexpr bool kMin = requires(Block b) { b.m; };
   static constexpr bool kFifth = requires(Block b) { b.qh; };
+  static constexpr bool kPower = requires(Block b) { b.e; };  // 2^(e - 128) for a scale
   static constexpr bool kBytes = sizeof(Block::qs) == 32;
   static constexpr size_t kSubBytes = kBytes   ? panel::kByteSub
                                       : kFifth ? panel::kFiveBitSub
                                                : panel::kNibbleSub;
   static constexpr size_t kScaleRows = kMin ? 2 : 1;
-  static constexpr size_t kScaleBytes = kScaleRows * panel::kScaleRow;
+  static constexpr size_t kScaleBytes = kPower ? panel::kPowerRow : kScaleRows * panel::kScaleRow;
 
-  static size_t panel_bytes(size_t cols) { return panel::q32_bytes(cols, kSubBytes, kScaleRows); }
+  static size_t panel_bytes(size_t cols) { return cols / 32 * (kSubBytes + kScaleBytes); }
 
   // See PackFormat::pack.
   static void pack(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, std::byte* to) {
@@ -29,7 +31,10 @@ struct Q32Layout {
     if (valid < kPanelRows) std::memset(quants, 0, cols / 32 * (kSubBytes + kScaleBytes));
     each_block<Block>(rows, row_bytes, valid, [&](size_t row, size_t b, const Block& block) {
       put_quants(quants + b * kSubBytes, row, block);
-      std::memcpy(scales + b * kScaleBytes + 2 * row, &block.d, 2);
+      if constexpr (kPower)
+        scales[b * kScaleBytes + row] = block.e;
+      else
+        std::memcpy(scales + b * kScaleBytes + 2 * row, &block.d, 2);
       if constexpr (kMin) std::memcpy(scales + b * kScaleBytes + panel::kScaleRow + 2 * row, &block.m, 2);
     });
   }
@@ -75,7 +80,10 @@ void unpack_q32(const std::byte* panel_data, size_t cols, size_t row, size_t blo
   for (size_t i = 0; i < 32; ++i)
     to->q[i] = static_cast<int8_t>(Type::weight(Type::get_quant(quants + block * Type::kSubBytes, row, i)));
   const uint8_t* scales = quants + panel::q32_scales(cols, Type::kSubBytes) + block * Type::kScaleBytes;
-  to->d = get_half(scales, row);
+  if constexpr (Type::kPower)
+    to->d = mxfp4_scale(scales[row]);
+  else
+    to->d = get_half(scales, row);
   to->scale[0] = 1;
   to->min[0] = Type::kMin ? 1 : 0;
   to->dmin = 0;

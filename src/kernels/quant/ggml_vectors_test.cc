@@ -79,10 +79,11 @@ TEST_P(GgmlQuantisersTest, LoseNoMoreThanGgml) {
               ours_total / rows, ggml_total / rows);
 }
 
+// The vectors are older than MXFP4: see hand_blocks_test.cc, and llamacpp_test for ggml itself.
 std::vector<QuantType> types(bool only_writable) {
   std::vector<QuantType> types;
   for (const QuantType& type : quant_table())
-    if (!only_writable || type.quantize != nullptr) types.push_back(type);
+    if (type.dtype != DType::kMXFP4 && (!only_writable || type.quantize != nullptr)) types.push_back(type);
   return types;
 }
 

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "kernels/quant/mxfp4.h"
 #include "kernels/quant/q4_0.h"
 #include "kernels/quant/q4_k.h"
 #include "kernels/quant/q6_k.h"
@@ -45,6 +47,41 @@ TEST(Q4_0, HandBlockBothWays) {
   BlockQ4_0 written;
   q4_0_quantize(expected.data(), reinterpret_cast<std::byte*>(&written), 32);
   EXPECT_EQ(raw(written), raw(block));
+}
+
+// Four bits are a sign, two bits of exponent and one of mantissa: 0 to 6, here times 4 (e - 127 = 2).
+TEST(MXFP4, HandBlockBothWays) {
+  BlockMXFP4 block{.e = 129, .qs = {}};
+  constexpr std::array<float, 8> kSizes = {0, 2, 4, 6, 8, 12, 16, 24};
+  std::array<float, 32> expected;
+  for (int i = 0; i < 16; ++i) {
+    const int high = i == 8 ? 0 : i;  // zero is written without a sign
+    block.qs[i] = static_cast<uint8_t>((i % 8) | high << 4);
+    expected[i] = kSizes[i % 8];
+    expected[i + 16] = high < 8 ? kSizes[high] : -kSizes[high - 8];
+  }
+  std::array<float, 32> found;
+  mxfp4_dequantize(bytes_of(block), found.data(), 32);
+  EXPECT_EQ(found, expected);
+  BlockMXFP4 written;
+  mxfp4_quantize(expected.data(), reinterpret_cast<std::byte*>(&written), 32);
+  EXPECT_EQ(raw(written), raw(block));
+}
+
+TEST(MXFP4, EveryScaleIsItsPowerOfTwo) {
+  for (int e = 0; e < 256; ++e)
+    EXPECT_EQ(mxfp4_scale(static_cast<uint8_t>(e)), std::ldexp(1.0f, e - 128)) << e;
+}
+
+// A neighbour of the usual power is taken where it is nearer: 7.9 alone would be 6 of the usual one.
+TEST(MXFP4, ChoosesThePowerOfTheLeastError) {
+  std::array<float, 32> values{};
+  values[3] = 7.9f;
+  BlockMXFP4 written;
+  mxfp4_quantize(values.data(), reinterpret_cast<std::byte*>(&written), 32);
+  EXPECT_EQ(written.e, 128);
+  mxfp4_dequantize(bytes_of(written), values.data(), 32);
+  EXPECT_EQ(values[3], 8.0f);
 }
 
 TEST(Q8_0, HandBlockBothWays) {

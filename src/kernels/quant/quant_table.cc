@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "kernels/quant/iq4_nl.h"
 #include "kernels/quant/iq4_xs.h"
+#include "kernels/quant/mxfp4.h"
 #include "kernels/quant/q2_k.h"
 #include "kernels/quant/q3_k.h"
 #include "kernels/quant/q4_0.h"
@@ -35,6 +36,7 @@ constexpr QuantType kTypes[] = {
     {DType::kQ6_K, 16, false, q6_k_dequantize, q6_k_quantize, q6_k_unpack},
     {DType::kIQ4_NL, 32, false, iq4_nl_dequantize, nullptr, iq4_nl_unpack},
     {DType::kIQ4_XS, 32, false, iq4_xs_dequantize, nullptr, iq4_xs_unpack},
+    {DType::kMXFP4, 32, false, mxfp4_dequantize, mxfp4_quantize, mxfp4_unpack},
 };
 
 const QuantType* find(DType dtype) {

@@ -40,7 +40,7 @@ TEST(QuantTable, PlainTypesAreNotQuantised) {
   EXPECT_DEATH(quant_type(DType::kF16), "F16 is not a quantised type");
 }
 
-// A block of random bytes. The f16 fields are small numbers, so that every value and its parts are normal
+// A block of random bytes. The scales are small numbers, so that every value and its parts are normal
 // floats.
 std::vector<std::byte> random_block(const QuantType& type, uint64_t seed) {
   const DTypeInfo& info = dtype_info(type.dtype);
@@ -65,6 +65,9 @@ std::vector<std::byte> random_block(const QuantType& type, uint64_t seed) {
     case DType::kQ4_K:
     case DType::kQ5_K:
       put(0, 1), put(2, 2);
+      break;
+    case DType::kMXFP4:
+      bytes[0] = static_cast<std::byte>(120 + seed % 16);
       break;
     default:
       put(0, 1);

@@ -54,10 +54,11 @@ double squared_distance(std::span<const float> a, std::span<const float> b) {
 }
 
 // The numbers that make the types differ: steps of q on one side of zero (or from the minimum up), and of the
-// integer scales; 0 where the scale is an f16 of its own.
+// integer scales; 0 where the scale is a float of its own, with this relative rounding.
 struct Grid {
   double q_steps;
   double scale_steps;
+  double rounding = 0x1p-11;
 };
 Grid grid_of(DType dtype) {
   switch (dtype) {
@@ -81,6 +82,8 @@ Grid grid_of(DType dtype) {
       return {31, 63};
     case DType::kQ6_K:
       return {32, 127};
+    case DType::kMXFP4:  // the widest step is a third of the largest value; 1.25 lies between 1 and 1.5
+      return {3, 0, 0.2};
     default:
       return {};
   }
@@ -190,7 +193,7 @@ TEST_P(Quantize, ConstantsStayWithinOneRoundingOfTheScale) {
   const double tiny = 0x1p-25 * grid.q_steps * std::max(1.0, grid.scale_steps + 1);
   for (const float c : {1.0f, -1.0f, 0.1f, -0.7f, 3.0f, 1000.0f})
     for (const float x : round_trip(GetParam(), std::vector<float>(kRow, c)))
-      ASSERT_LE(std::fabs(double{x} - c), std::max(std::fabs(c) * 0x1p-11, tiny)) << c;
+      ASSERT_LE(std::fabs(double{x} - c), std::max(std::fabs(c) * grid.rounding, tiny)) << c;
 }
 
 TEST_P(Quantize, LargestValuesSaturate) {
@@ -233,11 +236,12 @@ struct Golden {
   uint64_t hash;
 };
 constexpr Golden kGolden[] = {
-    {DType::kQ4_0, 0x23030d9c1ad88981}, {DType::kQ4_1, 0xdc70c3e5c1ac8ffc},
-    {DType::kQ5_0, 0x8edd4d239c5e79b6}, {DType::kQ5_1, 0xfe650d4b47483287},
-    {DType::kQ8_0, 0xd43dab50dead22ad}, {DType::kQ2_K, 0xb94175aae1603302},
-    {DType::kQ3_K, 0x8aa71bc1765fcc9b}, {DType::kQ4_K, 0xee066d946db23dd7},
-    {DType::kQ5_K, 0x3f29807e64a20848}, {DType::kQ6_K, 0x9d67f00b9b28fd03},
+    {DType::kQ4_0, 0x23030d9c1ad88981},  {DType::kQ4_1, 0xdc70c3e5c1ac8ffc},
+    {DType::kQ5_0, 0x8edd4d239c5e79b6},  {DType::kQ5_1, 0xfe650d4b47483287},
+    {DType::kQ8_0, 0xd43dab50dead22ad},  {DType::kQ2_K, 0xb94175aae1603302},
+    {DType::kQ3_K, 0x8aa71bc1765fcc9b},  {DType::kQ4_K, 0xee066d946db23dd7},
+    {DType::kQ5_K, 0x3f29807e64a20848},  {DType::kQ6_K, 0x9d67f00b9b28fd03},
+    {DType::kMXFP4, 0xe6051dd55f534b98},
 };
 
 TEST_P(Quantize, WritesTheSameBytesEverywhere) {

@@ -16,6 +16,7 @@ inline constexpr size_t kChunkBytes = kPanelRows * 4;  // 64
 inline constexpr size_t kNibbleSub = 4 * kChunkBytes;  // 32 columns of 4-bit values
 inline constexpr size_t kByteSub = 8 * kChunkBytes;    // 32 columns of 8-bit values
 inline constexpr size_t kScaleRow = kPanelRows * 2;    // 16 f16 scales
+inline constexpr size_t kPowerRow = kPanelRows;        // 16 exponents of scales
 // 32 columns of 5-bit values: nibbles, then 64 bytes of fifth bits (bit c of byte (row, j) belongs to chunk
 // c).
 inline constexpr size_t kFiveBitSub = kNibbleSub + kChunkBytes;

@@ -31,7 +31,6 @@ constexpr GgmlType kOtherTypes[] = {
     {36, "IQ4_NL_4_4 (removed from ggml)"},
     {37, "IQ4_NL_4_8 (removed from ggml)"},
     {38, "IQ4_NL_8_8 (removed from ggml)"},
-    {39, "MXFP4"},
 };
 
 }  // namespace

@@ -193,7 +193,8 @@ TEST_P(SharedType, AnyMembersGiveTheBitsOfOneMachine) {
 
 INSTANTIATE_TEST_SUITE_P(Types, SharedType,
                          ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_1, DType::kQ5_0,
-                                           DType::kQ5_1, DType::kQ2_K, DType::kQ4_K, DType::kQ6_K),
+                                           DType::kQ5_1, DType::kQ2_K, DType::kQ4_K, DType::kQ6_K,
+                                           DType::kMXFP4),
                          [](const auto& test) { return std::string(dtype_name(test.param)); });
 
 // Units of their own for heads, columns, experts and vocabulary, in another order than the members'.
