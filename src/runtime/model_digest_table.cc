@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -52,8 +53,7 @@ uint64_t model_digest(const ModelDigestRow& row) {
   model::RandomModelOptions options;
   options.architecture = row.architecture;
   options.vocabulary_size = kVocabulary;
-  const std::string_view name = row.architecture;  // of four layers of linear attention's models one attends
-  options.block_count = name.starts_with("qwen35") || name == "qwen3next" ? 4 : 3;
+  options.block_count = std::max(3u, model::random_architecture(row.architecture).layers - 1);
   options.feed_forward_length = 512;
   options.head_count_kv = 2;
   options.expert_count = 4;

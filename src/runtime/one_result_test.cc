@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/testing/test_name.h"
 #include "kernels/simd/target.h"
 #include "runtime/testing/models.h"
 #include "runtime/testing/plain_generate.h"
@@ -124,7 +125,7 @@ std::vector<std::string_view> architecture_names() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, OneResultArchitecture, ::testing::ValuesIn(architecture_names()),
-                         [](const auto& test) { return std::string(test.param); });
+                         [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 INSTANTIATE_TEST_SUITE_P(Types, OneResult,
                          ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,

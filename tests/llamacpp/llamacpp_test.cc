@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/test_name.h"
 #include "compare.h"
 #include "runtime/testing/models.h"
 
@@ -95,7 +96,7 @@ std::vector<std::string_view> architecture_names() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, LlamaCpp, ::testing::ValuesIn(architecture_names()),
-                         [](const auto& test) { return std::string(test.param); });
+                         [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 }  // namespace
 }  // namespace butterfly::runtime

@@ -1,6 +1,7 @@
 // Files that we write, read by llama.cpp: every type that `quantize` knows, and converted folders.
 #include <fmt/format.h>
 
+#include "base/testing/test_name.h"
 #include "compare.h"
 #include "model/formats/convert.h"
 #include "model/testing/hf_writer.h"
@@ -48,7 +49,7 @@ TEST_P(LlamaCppQuantised, EveryFileTypeIsReadAndAgrees) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, LlamaCppQuantised, ::testing::Values("llama", "mixtral", "phi3"),
-                         [](const auto& test) { return std::string(test.param); });
+                         [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 // Rows of 96 and 160 values: no K-quant divides them.
 TEST_F(LlamaCppFiles, TypesForRowsThatNoBlockDividesAreReadAndAgree) {

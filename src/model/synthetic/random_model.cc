@@ -23,27 +23,18 @@ constexpr RandomArchitecture kArchitectures[] = {
     {"qwen2", "qwen2", add_qwen2_metadata, plan_qwen2},
     {"qwen3", "qwen3", add_qwen3_metadata, plan_qwen3},
     {"qwen3moe", "qwen3moe", add_qwen3moe_metadata, plan_qwen3moe},
-    {"qwen35", "qwen35", add_qwen35_metadata, plan_qwen35},
-    {"qwen35moe", "qwen35moe", add_qwen35moe_metadata, plan_qwen35moe},
-    {"qwen3next", "qwen3next", add_qwen3next_metadata, plan_qwen3next},
+    {"qwen35", "qwen35", add_qwen35_metadata, plan_qwen35, 5},
+    {"qwen35moe", "qwen35moe", add_qwen35moe_metadata, plan_qwen35moe, 5},
+    {"qwen3next", "qwen3next", add_qwen3next_metadata, plan_qwen3next, 5},
     {"gpt2", "gpt2", add_gpt2_metadata, plan_gpt2},
     {"phi3", "phi3", add_phi3_metadata, plan_phi3},
     {"gemma2", "gemma2", add_gemma2_metadata, plan_gemma2},
-    {"gemma3", "gemma3", add_gemma3_metadata, plan_gemma3},
+    {"gemma3", "gemma3", add_gemma3_metadata, plan_gemma3, 7},
 };
 static_assert(covers_architectures(kArchitectures, &RandomArchitecture::architecture));
 
 // Values drawn and quantised at once: a few megabytes, and enough for every thread.
 constexpr size_t kChunkValues = size_t{1} << 19;
-
-const RandomArchitecture& find_architecture(std::string_view name) {
-  std::string known;
-  for (const RandomArchitecture& architecture : kArchitectures) {
-    if (architecture.name == name) return architecture;
-    known += known.empty() ? architecture.name : fmt::format(", {}", architecture.name);
-  }
-  fail(Errc::kUnsupported, "architecture '{}': expected one of {}", name, known);
-}
 
 // FNV-1a, so that a tensor's random numbers depend on its name and not on its place in the file.
 uint64_t stream_of(std::string_view name) {
@@ -112,9 +103,18 @@ void draw(const TensorPlan& plan, uint64_t seed, ThreadPool& threads, ByteSink& 
 
 std::span<const RandomArchitecture> random_architectures() { return kArchitectures; }
 
+const RandomArchitecture& random_architecture(std::string_view name) {
+  std::string known;
+  for (const RandomArchitecture& architecture : kArchitectures) {
+    if (architecture.name == name) return architecture;
+    known += known.empty() ? architecture.name : fmt::format(", {}", architecture.name);
+  }
+  fail(Errc::kUnsupported, "architecture '{}': expected one of {}", name, known);
+}
+
 void write_random_model(const std::filesystem::path& path, const RandomModelOptions& options,
                         const WriteProgress& progress) {
-  const RandomArchitecture& architecture = find_architecture(options.architecture);
+  const RandomArchitecture& architecture = random_architecture(options.architecture);
   Metadata metadata;
   metadata.set("general.architecture", std::string(architecture.architecture));
   // Not the architecture: llama.cpp takes some names as a sign of the vocabularies published with them.

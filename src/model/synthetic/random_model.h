@@ -54,8 +54,12 @@ struct RandomArchitecture {
   std::string_view architecture;  // as the file says
   AddMetadata* add_metadata;
   PlanTensors* plan;
+  uint32_t layers =
+      2;  // a small model's: enough that each kind of layer is among them, and one follows the last
 };
 std::span<const RandomArchitecture> random_architectures();
+// Throws Error kUnsupported that names those that exist.
+const RandomArchitecture& random_architecture(std::string_view name);
 
 // Called with the bytes written so far and in all; may throw to stop.
 using WriteProgress = std::function<void(uint64_t done, uint64_t total)>;

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "base/testing/temp_dir.h"
+#include "base/testing/test_name.h"
 #include "runtime/chain/testing/inproc_chain.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/local_chain.h"
@@ -106,7 +107,7 @@ std::vector<std::string_view> architecture_names() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, ChainArchitecture, ::testing::ValuesIn(architecture_names()),
-                         [](const auto& test) { return std::string(test.param); });
+                         [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 constexpr size_t kRequests = 16;
 
@@ -152,7 +153,7 @@ Texts run_chain(InprocChain& chain, const EngineOptions& options,
 // Layers that keep all positions, a window, a recurrent state.
 class ChainKinds : public ::testing::TestWithParam<std::string_view> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, ChainKinds, ::testing::Values("llama", "gemma3", "qwen35", "qwen3next"),
-                         [](const auto& test) { return std::string(test.param); });
+                         [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 TEST_P(ChainKinds, SixteenRequestsHaveTheBitsOfOneMachine) {
   ModelOnDisk model(GetParam());

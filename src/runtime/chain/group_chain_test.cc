@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/temp_dir.h"
+#include "base/testing/test_name.h"
 #include "runtime/chain/testing/inproc_groups.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/local_engine.h"
@@ -66,7 +67,7 @@ std::vector<Bits> run_whole(const std::filesystem::path& path) {
 
 class GroupKinds : public ::testing::TestWithParam<std::string_view> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, GroupKinds, ::testing::Values("llama", "gemma3", "qwen35moe"),
-                         [](const auto& test) { return std::string(test.param); });
+                         [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 TEST_P(GroupKinds, RequestsHaveTheBitsOfOneMachine) {
   const ModelOnDisk model(GetParam());

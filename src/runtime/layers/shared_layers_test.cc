@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "base/testing/temp_dir.h"
+#include "base/testing/test_name.h"
 #include "model/arch/decoder.h"
 #include "model/formats/gguf_writer.h"
 #include "runtime/testing/inproc_exchange.h"
@@ -179,7 +180,7 @@ std::vector<std::string_view> architecture_names() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, SharedArchitecture, ::testing::ValuesIn(architecture_names()),
-                         [](const auto& test) { return std::string(test.param); });
+                         [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 class SharedType : public ::testing::TestWithParam<DType> {};
 

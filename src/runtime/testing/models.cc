@@ -26,8 +26,7 @@ model::RandomModelOptions small_options(std::string_view architecture, DType typ
   options.architecture = architecture;
   options.vocabulary_size = 320;
   options.embedding_length = 256;
-  const bool has_linear_attention = architecture.starts_with("qwen35") || architecture == "qwen3next";
-  options.block_count = architecture == "gemma3" ? 7 : has_linear_attention ? 5 : 2;
+  options.block_count = model::random_architecture(architecture).layers;
   options.feed_forward_length = 512;
   options.head_count = 8;
   options.head_count_kv = 2;

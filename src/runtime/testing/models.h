@@ -40,8 +40,8 @@ struct Loaded {
                           .progress = {}})) {}
 };
 
-// Sizes for tests: a vocabulary of 320, two layers (gemma3: seven, qwen35: five, so that one sees
-// everything), four query heads for each KV head.
+// Sizes for tests: a vocabulary of 320, as many layers as its architecture needs, four query heads for each
+// KV head.
 model::RandomModelOptions small_options(std::string_view architecture, DType type);
 
 // A random model of small_options() in a temporary file, loaded. The file is gone when this dies.
