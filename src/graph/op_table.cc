@@ -12,7 +12,7 @@ extern const OpType kAddBiasOp, kAddOp, kAddScaledOp, kApplyOp, kAvgPool2dGradOp
     kMoeCombineOp, kMoeRouteOp, kMseOp, kMulOp, kQuantizeRowsOp, kReluGradOp, kReluOp, kRmsNormGradOp,
     kRmsNormOp, kRopeOp, kRopeRotationsBackOp, kRopeRotationsOp, kScaleOp, kScatterRowsAddOp, kScatterRowsOp,
     kSelectRowsOp, kSiluGradOp, kSiluOp, kSoftCapGradOp, kSoftCapOp, kSoftmaxGradOp, kSoftmaxOp,
-    kSwigluGradOp, kSwigluOp;
+    kSwigluClampedOp, kSwigluGradOp, kSwigluOp;
 
 namespace {
 
@@ -85,6 +85,7 @@ constexpr const OpType* kOps[] = {
     &kSoftCapOp,
     &kSoftmaxGradOp,
     &kSoftmaxOp,
+    &kSwigluClampedOp,
     &kSwigluGradOp,
     &kSwigluOp,
 };

@@ -44,6 +44,8 @@ ValueId silu(Graph& g, ValueId x, std::string name);
 ValueId gelu(Graph& g, ValueId x, std::string name);  // tanh form
 // silu(gate) * up
 ValueId swiglu(Graph& g, ValueId gate, ValueId up, std::string name);
+// kernels/elementwise/activation.h
+ValueId swiglu_clamped(Graph& g, ValueId gate, ValueId up, std::string name);
 // gelu(gate) * up
 ValueId geglu(Graph& g, ValueId gate, ValueId up, std::string name);
 
@@ -87,8 +89,8 @@ MoeRoute moe_route(Graph& g, ValueId logits, const RouteOptions& options, const 
                    std::string name);
 // The row of every place: [rows * used, cols], of any element type.
 ValueId gather_slots(Graph& g, ValueId x, const MoeRoute& route, std::string name);
-// Every place times the matrix of its expert, for one or several matrices of one kind. Rows of experts that
-// are not here are left as they are.
+// Every place times the matrix of its expert, plus its bias, for one or several matrices of one kind. Rows of
+// experts that are not here are left as they are.
 std::vector<ValueId> expert_matmul(Graph& g, ValueId x, const MoeRoute& route,
                                    std::span<const ExpertParameter* const> weights, std::string name,
                                    size_t shard_unit = 0);
@@ -128,6 +130,7 @@ struct AttentionShape {
   size_t kv_heads;
   size_t head_dim;
   kernels::AttentionParams params;
+  const Parameter* sinks = nullptr;  // AttentionQuery::sink of each head that is here; null: none
   // Where only some query heads are here: those of one KV head in the whole layer (0: heads / kv_heads), and
   // how many of the first KV head's are elsewhere.
   size_t group = 0;

@@ -27,6 +27,7 @@ struct ExpertParameter {
   std::string name;
   std::vector<kernels::PackedMatrix> experts;
   size_t first = 0;  // number of the first one that is here: the others may be elsewhere
+  Tensor bias = {};  // [experts that are here, rows of a matrix], floats; may be empty
 };
 
 }  // namespace butterfly::graph

@@ -19,7 +19,9 @@ ValueId Attention::build(Builder& b, ValueId x, ValueId rotations) const {
   if (gated) std::tie(queries, gates) = graph::halves(g, queries, shape.head_dim, name + ".q_halves");
   queries = placed(queries, q_norm, ".q_rope");
   const ValueId keys = placed(qkv[1], k_norm, ".k_rope");
-  ValueId seen = b.attention(queries, keys, qkv[2], shape, name + ".attention");
+  graph::AttentionShape with_sinks = shape;
+  if (sinks) with_sinks.sinks = &sinks;
+  ValueId seen = b.attention(queries, keys, qkv[2], with_sinks, name + ".attention");
   if (gated) seen = graph::gate(g, seen, gates, name + ".gate");
   if (!out.owners) return out.build(b, seen);
   const size_t here = out.owners.columns().count();

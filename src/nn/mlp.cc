@@ -5,8 +5,9 @@
 namespace butterfly::nn {
 
 ValueId build_gated(Builder& b, Activation activation, ValueId gate, ValueId up, const std::string& name) {
-  return activation == Activation::kSilu ? graph::swiglu(b.graph(), gate, up, name + ".swiglu")
-                                         : graph::geglu(b.graph(), gate, up, name + ".geglu");
+  if (activation == Activation::kGelu) return graph::geglu(b.graph(), gate, up, name + ".geglu");
+  const bool clamped = activation == Activation::kClampedSilu;
+  return (clamped ? graph::swiglu_clamped : graph::swiglu)(b.graph(), gate, up, name + ".swiglu");
 }
 
 ValueId Mlp::build_hidden(Builder& b, ValueId x) const {

@@ -4,7 +4,7 @@
 
 namespace butterfly::nn {
 
-enum class Activation { kSilu, kGelu };  // gelu in its tanh form
+enum class Activation { kSilu, kGelu, kClampedSilu };  // gelu in its tanh form; kernels::swiglu_clamped()
 
 struct Mlp {
   Activation activation = Activation::kSilu;

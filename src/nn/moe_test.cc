@@ -36,6 +36,7 @@ struct Fixture {
   Moe moe;
   std::vector<float> router;
   std::vector<std::vector<float>> gate, up, down;
+  std::vector<float> gate_bias, up_bias, down_bias;  // [experts, outputs]; empty: none
 
   explicit Fixture(DType type, bool equal_router = false) {
     router = equal_router ? std::vector<float>(kExperts * kDim, 0.0f) : draw(kExperts * kDim, 1);
@@ -51,6 +52,19 @@ struct Fixture {
       moe.up.experts.push_back(pack(type, kFf, kDim, up[e]));
       moe.down.experts.push_back(pack(type, kDim, kFf, down[e]));
     }
+  }
+
+  // Biases, and gates that are clamped, as in gpt-oss.
+  void add_biases() {
+    const auto tensor = [](const std::vector<float>& values) {
+      Tensor to = Tensor::zeros(DType::kF32, {kExperts, static_cast<int64_t>(values.size() / kExperts)});
+      std::copy(values.begin(), values.end(), to.data<float>());
+      return to;
+    };
+    moe.gate.bias = tensor(gate_bias = draw(kExperts * kFf, 50));
+    moe.up.bias = tensor(up_bias = draw(kExperts * kFf, 51));
+    moe.down.bias = tensor(down_bias = draw(kExperts * kDim, 52));
+    moe.activation = Activation::kClampedSilu;
   }
 
   // Outputs of rows `first`, `first` + 1, ... of a fixed sequence of inputs.
@@ -93,8 +107,17 @@ struct Fixture {
       const size_t e = order[s];
       auto hidden = product(gate[e], x, kFf);
       const auto other = product(up[e], x, kFf);
-      for (size_t i = 0; i < kFf; ++i) hidden[i] *= other[i] / (1 + std::exp(-hidden[i]));
-      const auto out = product(down[e], hidden, kDim);
+      for (size_t i = 0; i < kFf; ++i) {
+        if (gate_bias.empty()) {
+          hidden[i] *= other[i] / (1 + std::exp(-hidden[i]));
+        } else {
+          const double open = std::min(7.0, hidden[i] + gate_bias[e * kFf + i]);
+          const double value = std::clamp(other[i] + up_bias[e * kFf + i], -7.0, 7.0);
+          hidden[i] = open / (1 + std::exp(-1.702 * open)) * (value + 1);
+        }
+      }
+      auto out = product(down[e], hidden, kDim);
+      for (size_t i = 0; i < kDim && !down_bias.empty(); ++i) out[i] += down_bias[e * kDim + i];
       for (size_t i = 0; i < kDim; ++i) y[i] += p[e] / total / chosen * 1.5 * out[i];
     }
     return y;
@@ -110,6 +133,16 @@ TEST(Moe, EqualsPlainArithmetic) {
       for (size_t i = 0; i < kDim; ++i)
         ASSERT_NEAR(outputs[row * kDim + i], want[i], 1e-4) << row << " " << i;
     }
+  }
+}
+
+TEST(Moe, BiasesBelongToTheirExperts) {
+  Fixture fixture(DType::kF32);
+  fixture.add_biases();
+  const auto outputs = fixture.outputs(0, 9, 2);
+  for (size_t row = 0; row < 9; ++row) {
+    const auto want = fixture.reference(row);
+    for (size_t i = 0; i < kDim; ++i) ASSERT_NEAR(outputs[row * kDim + i], want[i], 1e-4) << row << " " << i;
   }
 }
 

@@ -101,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(
         Class{"qwen35", "Qwen3_5ForConditionalGeneration", 2, false, "model.language_model."},
         Class{"qwen35moe", "Qwen3_5MoeForConditionalGeneration", 2, false, "model.language_model."},
         Class{"qwen35moe", "Qwen3_5MoeForCausalLM", 1, false},
-        Class{"qwen3next", "Qwen3NextForCausalLM", 2, false}, Class{"gpt2", "GPT2LMHeadModel", 1, true, ""},
+        Class{"qwen3next", "Qwen3NextForCausalLM", 2, false}, Class{"gpt-oss", "GptOssForCausalLM", 2, false},
+        Class{"gpt2", "GPT2LMHeadModel", 1, true, ""},
         Class{"gpt2", "GPT2LMHeadModel", 2, true, "transformer."}),
     [](const auto& test) {
       return fmt::format("{}_{}_{}", test.param.class_name, test.param.shards, test.index);

@@ -26,7 +26,7 @@ constexpr ModelDigestRow kRows[] = {
     {"qwen35", DType::kF16, DType::kF16},     {"qwen35moe", DType::kQ8_0, DType::kF16},
     {"qwen3next", DType::kQ4_0, DType::kF32}, {"gpt2", DType::kF16, DType::kF16},
     {"phi3", DType::kQ4_0, DType::kQ8_0},     {"gemma2", DType::kQ4_K, DType::kF16},
-    {"gemma3", DType::kQ8_0, DType::kF32},
+    {"gemma3", DType::kQ8_0, DType::kF32},    {"gpt-oss", DType::kMXFP4, DType::kF16},
 };
 static_assert(model::covers_architectures(kRows, &ModelDigestRow::architecture));
 

@@ -16,6 +16,8 @@ std::vector<ValueType> infer(const Graph& g, const Node& node) {
   expect_equal(node, "query columns", shape.heads * shape.head_dim, g.type(node.inputs[0]).cols());
   expect_equal(node, "key columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[1]).cols());
   expect_equal(node, "value columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[2]).cols());
+  if (shape.sinks != nullptr)
+    expect_equal(node, "sinks", shape.heads, static_cast<size_t>(shape.sinks->value.count()));
   if (shape.group == 0)
     expect_equal(node, "heads beyond whole groups", 0,
                  shape.kv_heads == 0 ? 1 : shape.heads % shape.kv_heads);
@@ -82,12 +84,14 @@ void attend_run(const Node& node, const RunContext& run, const RowRun& rows, siz
   const KvLayer& layer = kv.layers[shape.layer];
   const kernels::KvPages pages{layer.head_base(kv_head), layer.page_stride,
                                kv.pages(layer, kv.rows[rows.begin].sequence).data()};
+  constexpr float kNoSink = -std::numeric_limits<float>::infinity();
+  const float* sinks = shape.sinks == nullptr ? nullptr : shape.sinks->value.data<float>();
   AttentionQuery queries[kQueriesMax];
   size_t count = 0;
   for (size_t row = rows.begin; row < rows.end; ++row)
     for (size_t head = heads.begin; head < heads.end; ++head) {
       const size_t at = row * cols + head * shape.head_dim;
-      queries[count++] = {q + at, out + at, kv.rows[row].position};
+      queries[count++] = {q + at, out + at, kv.rows[row].position, sinks == nullptr ? kNoSink : sinks[head]};
       if (count == kQueriesMax || (row + 1 == rows.end && head + 1 == heads.end)) {
         kernels::attend(layer.layout, shape.params, pages, queries, count, scratch_bytes);
         count = 0;

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "graph/ops/op_util.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
 
 namespace butterfly::graph {
@@ -57,6 +58,12 @@ std::vector<ValueType> infer(const Graph& g, const Node& node) {
                  weight->experts.size());
     expect_equal(node, "columns", weight->experts[0].cols(), x.cols());
     expect_elem(g, node, node.inputs[0], elem_of(weight->experts[0].act()));
+    if (weight->bias) {
+      expect_equal(node, "experts with a bias", weight->experts.size(),
+                   static_cast<size_t>(weight->bias.size(0)));
+      expect_equal(node, "columns of biases", weight->experts[0].rows(),
+                   static_cast<size_t>(weight->bias.size(1)));
+    }
     outputs.push_back(floats(x.rows(), weight->experts[0].rows()));
   }
   return outputs;
@@ -72,6 +79,14 @@ Cost cost(const Graph& g, const Node& node, const CostContext&) {
     cost.weight_bytes += one.bytes() * std::min(rows, weight->experts.size());
   }
   return cost;
+}
+
+// To columns [begin, end) of `rows` rows of expert `e`.
+void add_bias(const Tensor& bias, size_t e, float* y, size_t rows, size_t begin, size_t end) {
+  const auto cols = static_cast<size_t>(bias.size(1));
+  const float* from = bias.data<float>() + e * cols;
+  for (size_t row = 0; row < rows; ++row)
+    kernels::add(y + row * cols + begin, from + begin, y + row * cols + begin, end - begin);
 }
 
 // Panels of all asked experts, matrix by matrix, stand in one line that the threads share.
@@ -94,10 +109,14 @@ void forward(const Node& node, const RunContext& run) {
       for (size_t i = 0; i < weights.size(); ++i) {
         const PackedMatrix& w = weights[i]->experts[e];
         const size_t from = std::max(begin, first), to = std::min(end, first + w.panels());
-        if (from < to)
+        if (from < to) {
           kernels::matmul_shards(w, attrs.cuts, run.raw(node.inputs[0]) + row * x.row_bytes(), x.row_bytes(),
                                  rows_of(e), run.f32(node.outputs[i]) + row * w.rows(), w.rows(), 0,
                                  (from - first) * kPanelRows, std::min((to - first) * kPanelRows, w.rows()));
+          if (weights[i]->bias)
+            add_bias(weights[i]->bias, e, run.f32(node.outputs[i]) + row * w.rows(), rows_of(e),
+                     (from - first) * kPanelRows, std::min((to - first) * kPanelRows, w.rows()));
+        }
         first += w.panels();
       }
     }

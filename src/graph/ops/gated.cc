@@ -1,4 +1,4 @@
-// Gated activations: silu(gate) * up and gelu(gate) * up.
+// Gated activations: silu(gate) * up, clamped or not, and gelu(gate) * up.
 #include "graph/ops/grad_ops.h"
 #include "kernels/elementwise/activation.h"
 
@@ -42,13 +42,21 @@ void backward(GradientBuilder& b, const Node& node) {
 
 extern const OpType kSwigluOp;
 extern const OpType kGegluOp;
+extern const OpType kSwigluClampedOp;
 const OpType kSwigluOp{
     "swiglu", infer, cost_swiglu, nullptr, 0, forward<kernels::swiglu>, nullptr, backward<swiglu_grad>};
 const OpType kGegluOp{
     "geglu", infer, cost_geglu, nullptr, 0, forward<kernels::geglu>, nullptr, backward<geglu_grad>};
 
+const OpType kSwigluClampedOp{"swiglu_clamped", infer, cost_swiglu,
+                              nullptr,          0,     forward<kernels::swiglu_clamped>};
+
 ValueId swiglu(Graph& g, ValueId gate, ValueId up, std::string name) {
   return g.add(kSwigluOp, {gate, up}, nullptr, std::move(name))[0];
+}
+
+ValueId swiglu_clamped(Graph& g, ValueId gate, ValueId up, std::string name) {
+  return g.add(kSwigluClampedOp, {gate, up}, nullptr, std::move(name))[0];
 }
 
 ValueId geglu(Graph& g, ValueId gate, ValueId up, std::string name) {

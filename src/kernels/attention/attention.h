@@ -1,5 +1,6 @@
 // Attention of queries over the pages of one KV head. What a query computes, exactly:
 //
+//   m = -infinity, l = 0; with a sink m = sink, l = 1
 //   for each page from the one that holds its first visible position, in order:
 //     s[j] = chain of FMAs of (q * scale) with key j (integer products for Q8_0), soft-capped if wanted
 //     m' = max(m, max s), p[j] = exp(s[j] - m'), c = exp(m - m')
@@ -10,6 +11,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/attention/kv_page.h"
 
@@ -27,6 +29,9 @@ struct AttentionQuery {
   const float* q;
   float* out;
   size_t position;
+  // Score of a key without a value that the query sees too (gpt-oss: one number per head); minus infinity:
+  // none.
+  float sink = -std::numeric_limits<float>::infinity();
 };
 
 // The pages of one sequence for one layer and KV head: page b is at base + page_ids[b] * stride.

@@ -42,6 +42,8 @@ void begin_attention(const KvLayout& layout, const AttentionParams& params, cons
   for (size_t m = 0; m < count; ++m) {
     AttentionState& state = states[m];
     state = AttentionState{};
+    state.max = queries[m].sink;
+    state.sum = queries[m].sink == AttentionState{}.max ? 0.0f : 1.0f;
     state.q = reinterpret_cast<float*>(scratch);
     state.o = reinterpret_cast<float*>(scratch + floats_bytes(layout));
     state.q8 = scratch + 2 * floats_bytes(layout);

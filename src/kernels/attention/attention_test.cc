@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "base/rng.h"
@@ -20,7 +21,12 @@ struct Case {
   size_t head_dim;
   size_t length;
   AttentionParams params;
+  bool sinks = false;  // by position, so that queries of a call have several
 };
+
+float sink_of(const Case& c, size_t position) {
+  return c.sinks ? 0.5f * static_cast<float>(position % 5) - 1.0f : -std::numeric_limits<float>::infinity();
+}
 
 // A filled cache with its pages in a scrambled order.
 struct Cache {
@@ -63,7 +69,7 @@ std::vector<uint32_t> run(const Case& c, const Cache& cache, const std::vector<s
     for (size_t k = 0; k < c.head_dim; ++k) q[i * c.head_dim + k] = random_normal(2, positions[i], k);
   std::vector<AttentionQuery> queries;
   for (size_t i = 0; i < positions.size(); ++i)
-    queries.push_back({&q[i * c.head_dim], &out[i * c.head_dim], positions[i]});
+    queries.push_back({&q[i * c.head_dim], &out[i * c.head_dim], positions[i], sink_of(c, positions[i])});
   const Buffer scratch = Buffer::allocate(attention_scratch_bytes(cache.layout));
   for (size_t i = 0; i < queries.size(); i += batch)
     attend_fn(cache.layout, c.params, cache.pages(), &queries[i], std::min(batch, queries.size() - i),
@@ -80,7 +86,9 @@ std::vector<Case> cases() {
       for (size_t length : {1, 31, 32, 33, 100})
         for (const AttentionParams& params :
              {AttentionParams{0.2f, 0, 0}, AttentionParams{0.2f, 5.0f, 0}, AttentionParams{0.2f, 0, 40}})
-          if (kv_why_not({dtype, head_dim}) == nullptr) all.push_back({dtype, head_dim, length, params});
+          for (bool sinks : {false, true})
+            if (kv_why_not({dtype, head_dim}) == nullptr)
+              all.push_back({dtype, head_dim, length, params, sinks});
   return all;
 }
 
@@ -96,7 +104,8 @@ TEST(Attention, EveryTargetEqualsThePlainLoopsAndBatchingChangesNothing) {
       for (size_t batch : {1, 2, 3, 4, 5, 6, 7, 8, 22})  // every size of a group, and halves made wide
         ASSERT_EQ(run(c, cache, positions, batch, attend), want)
             << target << " " << dtype_name(c.dtype) << " dim " << c.head_dim << " length " << c.length
-            << " batch " << batch << " cap " << c.params.soft_cap << " window " << c.params.window;
+            << " batch " << batch << " sinks " << c.sinks << " cap " << c.params.soft_cap << " window "
+            << c.params.window;
     });
   }
 }
@@ -108,7 +117,8 @@ TEST(Attention, IsSoftmaxOfTheScores) {
     const auto bits = run(c, cache, {c.length - 1}, 1, attend);
     std::vector<double> scores;
     const size_t first = c.params.window == 0 || c.length <= c.params.window ? 0 : c.length - c.params.window;
-    double max = -1e300, total = 0;
+    const double sink = sink_of(c, c.length - 1);
+    double max = std::max(-1e300, sink), total = 0;
     for (size_t j = first; j < c.length; ++j) {
       double s = 0;
       for (size_t k = 0; k < 64; ++k)
@@ -118,6 +128,7 @@ TEST(Attention, IsSoftmaxOfTheScores) {
       max = std::max(max, s);
     }
     for (double& s : scores) total += s = std::exp(s - max);
+    total += std::exp(sink - max);  // a key that is seen, and has no value
     const double tolerance = c.dtype == DType::kF32 ? 1e-5 : c.dtype == DType::kF16 ? 5e-3 : 5e-2;
     for (size_t k = 0; k < 64; ++k) {
       double want = 0;

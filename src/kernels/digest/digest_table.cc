@@ -218,7 +218,7 @@ void attentions(Digest& digest) {
         const auto q = random_floats(3 * head_dim, 5);
         std::vector<float> out(q.size());
         const AttentionQuery queries[] = {{&q[0], &out[0], 0},
-                                          {&q[head_dim], &out[head_dim], 40},
+                                          {&q[head_dim], &out[head_dim], 40, 0.5f},
                                           {&q[2 * head_dim], &out[2 * head_dim], kLength - 1}};
         attend(layout, params, {cache.data(), layout.page_bytes(), ids}, queries, 3, scratch.data());
         digest.add(out);
@@ -293,6 +293,7 @@ constexpr DigestRow kDigests[] = {
     {"soft_cap", unary<soft_cap_row>},
     {"swiglu", binary<swiglu>},
     {"geglu", binary<geglu>},
+    {"swiglu_clamped", binary<swiglu_clamped>},
     {"add", binary<add>},
     {"sub", binary<sub>},
     {"mul", binary<mul>},

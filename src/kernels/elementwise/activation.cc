@@ -21,6 +21,9 @@ void swiglu(const float* gate, const float* up, float* out, size_t count) {
   ref::swiglu(gate, up, out, count);
 }
 void geglu(const float* gate, const float* up, float* out, size_t count) { ref::geglu(gate, up, out, count); }
+void swiglu_clamped(const float* gate, const float* up, float* out, size_t count) {
+  ref::swiglu_clamped(gate, up, out, count);
+}
 
 #else
 
@@ -48,6 +51,17 @@ void swiglu(const float* gate, const float* up, float* out, size_t count) {
 void geglu(const float* gate, const float* up, float* out, size_t count) {
   Map([](VF g, VF u) HWY_ATTR { return hn::Mul(Gelu(g), u); }, out, count, gate, up);
 }
+void swiglu_clamped(const float* gate, const float* up, float* out, size_t count) {
+  Map(
+      [](VF gate_value, VF up_value) HWY_ATTR {
+        const DF d;
+        const VF g = ClampAbove(gate_value, kSwigluLimit);
+        const VF u = ClampBelow(ClampAbove(up_value, kSwigluLimit), -kSwigluLimit);
+        const VF opened = hn::Mul(g, Sigmoid(hn::Mul(hn::Set(d, kSwigluSlope), g)));
+        return hn::Mul(opened, hn::Add(u, hn::Set(d, 1.0f)));
+      },
+      out, count, gate, up);
+}
 
 #endif
 
@@ -65,6 +79,7 @@ HWY_EXPORT(gelu);
 HWY_EXPORT(gelu_erf);
 HWY_EXPORT(swiglu);
 HWY_EXPORT(geglu);
+HWY_EXPORT(swiglu_clamped);
 }  // namespace
 
 void relu(const float* a, float* out, size_t count) { HWY_DYNAMIC_DISPATCH(relu)(a, out, count); }
@@ -78,6 +93,9 @@ void swiglu(const float* gate, const float* up, float* out, size_t count) {
 }
 void geglu(const float* gate, const float* up, float* out, size_t count) {
   HWY_DYNAMIC_DISPATCH(geglu)(gate, up, out, count);
+}
+void swiglu_clamped(const float* gate, const float* up, float* out, size_t count) {
+  HWY_DYNAMIC_DISPATCH(swiglu_clamped)(gate, up, out, count);
 }
 
 }  // namespace butterfly::kernels

@@ -34,6 +34,11 @@ TEST(Activation, HandValues) {
   EXPECT_NEAR(out[1], 8.8079708, 1e-6);
   ref::geglu(x, up, out, 2);
   EXPECT_NEAR(out[1], 9.77298845, 1e-6);
+  // Gates above 7 count as 7, values beyond 7 as 7: 7 * sigmoid(11.914) * 8, -1 * sigmoid(-1.702) * -6.
+  const float gates[] = {9.0f, -1.0f}, ups[] = {100.0f, -30.0f};
+  ref::swiglu_clamped(gates, ups, out, 2);
+  EXPECT_NEAR(out[0], 55.999626, 1e-5);
+  EXPECT_NEAR(out[1], 0.9252254, 1e-6);
   const float nan = NAN;
   ref::relu(&nan, out, 1);
   EXPECT_TRUE(std::isnan(out[0]));
@@ -72,6 +77,7 @@ TEST(Activation, EveryTargetIsThePlainLoop) {
   expect_same<Unary>("gelu_erf", gelu_erf, ref::gelu_erf);
   expect_same<Gated>("swiglu", swiglu, ref::swiglu);
   expect_same<Gated>("geglu", geglu, ref::geglu);
+  expect_same<Gated>("swiglu_clamped", swiglu_clamped, ref::swiglu_clamped);
 }
 
 }  // namespace

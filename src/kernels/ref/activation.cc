@@ -27,5 +27,13 @@ void swiglu(const float* gate, const float* up, float* out, size_t count) {
 void geglu(const float* gate, const float* up, float* out, size_t count) {
   for (size_t i = 0; i < count; ++i) out[i] = gelu_f32(gate[i]) * up[i];
 }
+void swiglu_clamped(const float* gate, const float* up, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const float g = gate[i] > kSwigluLimit ? kSwigluLimit : gate[i];
+    const float low = up[i] > kSwigluLimit ? kSwigluLimit : up[i];
+    const float u = low < -kSwigluLimit ? -kSwigluLimit : low;
+    out[i] = g * sigmoid_f32(kSwigluSlope * g) * (u + 1.0f);
+  }
+}
 
 }  // namespace butterfly::kernels::ref

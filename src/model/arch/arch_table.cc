@@ -17,6 +17,7 @@ constexpr Architecture kArchitectures[] = {
     {"qwen35moe", "Qwen 3.5 and 3.6 with experts", load_qwen35moe, qwen35_states},
     {"qwen3next", "Qwen3-Next", load_qwen35moe, qwen35_states},
     {"gpt2", "GPT-2", load_gpt2, full_states},
+    {"gpt-oss", "gpt-oss", load_gpt_oss, gpt_oss_states},
     {"phi3", "Phi 3 and 4", load_phi3, window_states},
     {"gemma2", "Gemma 2", load_gemma2, gemma2_states},
     {"gemma3", "Gemma 3, text", load_gemma3, gemma3_states},

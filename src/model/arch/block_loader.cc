@@ -87,6 +87,12 @@ nn::Attention BlockLoader::attention(kernels::RopeLayout layout, bool gated) con
       .rope_layout = layout,
       .name = prefix_ + "attn",
   };
+  const std::string sinks = prefix_ + "attn_sinks.weight";
+  if (weights_.has(sinks)) {
+    attention.sinks = weights_.vector(sinks, c.heads);
+    attention.sinks.value = attention.sinks.value.slice(0, static_cast<int64_t>(part.heads.begin),
+                                                        static_cast<int64_t>(part.heads.end));
+  }
   const MemberRange q{part.heads.begin * q_head, part.heads.end * q_head};
   const MemberRange kv{part.kv_heads.begin * c.head_dim, part.kv_heads.end * c.head_dim};
   if (weights_.has(prefix_ + "attn_qkv.weight")) {

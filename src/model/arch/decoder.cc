@@ -57,7 +57,10 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
   if (!first() || !last()) fail(Errc::kUnsupported, "training needs all layers of the model");
   if (logit_cap > 0) fail(Errc::kUnsupported, "training: models that cap their logits cannot be trained yet");
   for (const nn::TransformerBlock& block : blocks)
-    if (block.delta_net) fail(Errc::kUnsupported, "training: recurrent layers cannot be trained yet");
+    if (block.delta_net)
+      fail(Errc::kUnsupported, "training: recurrent layers cannot be trained yet");
+    else if (block.attention.sinks)
+      fail(Errc::kUnsupported, "training: attention with sinks cannot be trained yet");
   if (!head.adapters.empty()) fail(Errc::kUnsupported, "training: adapters of the output layer");
   const auto n = static_cast<int64_t>(shape.sequences * shape.length);
   TrainingValues values;

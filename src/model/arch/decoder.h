@@ -61,7 +61,7 @@ class BlockLoader {
   // The same where a group may share it by units of `kind`: with owners, and this member's columns.
   nn::Linear row_parallel(const char* name, size_t out, size_t in, UnitRange LayerShare::*kind) const;
 
-  // Projections (fused as attn_qkv or apart; biases where the file has them) and plain scaling by
+  // Projections (fused as attn_qkv or apart; biases and sinks where the file has them) and plain scaling by
   // 1 / sqrt(head_dim), over the window that the layer's state has. `gated`: attn_q has each head's gates
   // behind its queries.
   nn::Attention attention(kernels::RopeLayout layout, bool gated = false) const;

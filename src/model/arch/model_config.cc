@@ -63,6 +63,34 @@ std::vector<LayerState> window_states(const ModelFile& file, const ModelConfig& 
   return states;
 }
 
+std::vector<LayerState> pattern_states(const ModelFile& file, const ModelConfig& config, size_t window,
+                                       size_t period) {
+  const ConfigKeys keys(file);
+  const size_t layers = config.layers;
+  if (keys.has("attention.sliding_window"))
+    window = keys.optional_size("attention.sliding_window", UINT32_MAX);
+  std::vector<bool> is_local;
+  const std::string name = keys.key("attention.sliding_window_pattern");
+  const MetaValue* pattern = file.metadata().find(name);
+  if (pattern != nullptr && std::holds_alternative<MetaArray>(*pattern)) {
+    const auto* flags = std::get_if<std::vector<uint8_t>>(&std::get<MetaArray>(*pattern).elements);
+    if (flags == nullptr || flags->size() != layers)
+      fail(Errc::kCorrupt, "{}: key {}: expected {} booleans, found {}", file.path().string(), name, layers,
+           meta_type_text(*pattern));
+    is_local.assign(flags->begin(), flags->end());
+  } else {
+    period = keys.size_or("attention.sliding_window_pattern", period, kLayersMax);
+    for (size_t layer = 0; layer < layers; ++layer) is_local.push_back(layer % period + 1 < period);
+  }
+  std::vector<LayerState> states = full_states(file, config);
+  for (size_t layer = 0; layer < layers; ++layer)
+    if (window > 0 && is_local[layer]) {
+      states[layer].kind = StateKind::kWindow;
+      states[layer].window = window;
+    }
+  return states;
+}
+
 ModelConfig read_config(const ModelFile& file, size_t run_context) {
   ModelConfig config;
   config.architecture = file.architecture();

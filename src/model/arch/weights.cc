@@ -191,6 +191,9 @@ graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t exp
     if (packed.dtype() != parameter.experts[0].dtype())
       fail(Errc::kUnsupported, "{}: experts of {} have types {} and {}, expected one type",
            file_.path().string(), stem, dtype_name(parameter.experts[0].dtype()), dtype_name(packed.dtype()));
+  if (const std::string bias = stem + "_exps.bias"; has(bias) && here.count() > 0)
+    parameter.bias = floats(bias, {static_cast<int64_t>(experts), rows})
+                         .value.slice(0, static_cast<int64_t>(here.begin), static_cast<int64_t>(here.end));
   return parameter;
 }
 
@@ -250,17 +253,22 @@ void WeightLoader::refuse_scales() const {
 }
 
 graph::Parameter WeightLoader::vector(const std::string& name, size_t count) {
-  const Tensor values = tensor(name, {static_cast<int64_t>(count)});
+  return floats(name, {static_cast<int64_t>(count)});
+}
+
+graph::Parameter WeightLoader::floats(const std::string& name, const Shape& shape) {
+  const Tensor values = tensor(name, shape);
   if (training_) return {.name = name, .value = values, .trainable = true};
   const DType dtype = values.dtype();
   if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16)
     fail(Errc::kUnsupported, "{}: tensor {}: expected type F32, F16 or BF16, found {}", file_.path().string(),
          name, dtype_name(dtype));
-  Tensor floats = Tensor::zeros(DType::kF32, values.shape());
-  MappedFile::guard([&] { kernels::to_float(dtype, values.raw(), floats.data<float>(), count); });
+  Tensor to = Tensor::zeros(DType::kF32, values.shape());
+  MappedFile::guard(
+      [&] { kernels::to_float(dtype, values.raw(), to.data<float>(), static_cast<size_t>(shape.count())); });
   loaded(values);
-  resident_bytes_ += floats.bytes();
-  return {.name = name, .value = floats, .packed = {}};
+  resident_bytes_ += to.bytes();
+  return {.name = name, .value = to, .packed = {}};
 }
 
 graph::Parameter WeightLoader::optional_vector(const std::string& name, size_t count) {

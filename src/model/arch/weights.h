@@ -78,7 +78,8 @@ class WeightLoader {
                                        size_t in) {
     return fused_linear(stem, std::span<const FusedPart>(parts.begin(), parts.size()), in);
   }
-  // `stem`_exps.weight [experts, out, in], or `stem`.N.weight [out, in] for each expert: those of `here`.
+  // `stem`_exps.weight [experts, out, in], or `stem`.N.weight [out, in] for each expert: those of `here`; and
+  // `stem`_exps.bias [experts, out] where the file has it.
   graph::ExpertParameter experts(const std::string& stem, size_t experts, size_t out, size_t in,
                                  MemberRange here);
   // Experts whose gates and outputs are in one matrix `name` [experts, 2 * out, in], gates first.
@@ -109,6 +110,8 @@ class WeightLoader {
   uint64_t resident_bytes() const { return resident_bytes_; }  // of all that was loaded, as layers hold it
 
  private:
+  // Of any shape, as floats.
+  graph::Parameter floats(const std::string& name, const Shape& shape);
   void loaded(const Tensor& tensor);
   // The file's tensor, or its master.
   Tensor tensor(const std::string& name, const Shape& shape);

@@ -35,6 +35,15 @@ enum class HfValues {
   kDeltaQkvOfAll,
   kDeltaGateOfAll,
   kOneRow,  // [1, columns] to [columns]
+  // Experts in one tensor (hf_experts.h). A gate's rule stands before the output's, for the same tensor.
+  kExpertsGate,  // [experts, columns, 2 * rows] to [experts, rows, columns], every second one
+  kExpertsUp,
+  kExpertsDown,  // [experts, columns, rows] to [experts, rows, columns]
+  kExpertsGateBias,
+  kExpertsUpBias,
+  kMxfp4Gate,  // "..._blocks", with "..._scales" beside it
+  kMxfp4Up,
+  kMxfp4Down,
 };
 
 // Names without the prefixes "model.", "transformer." and "language_model."; # stands for the layer's number,
@@ -65,10 +74,16 @@ std::span<const HfArchitecture> hf_architectures();
 // The row for a config.json. Throws Error kUnsupported that names what was found and what exists.
 const HfArchitecture& hf_architecture_of(const JsonObject& config);
 
+// Whether the rule behind one with these values is for the same tensor too.
+constexpr bool has_second_rule(HfValues values) {
+  return values == HfValues::kDeltaQkvOfAll || values == HfValues::kExpertsGate ||
+         values == HfValues::kExpertsGateBias || values == HfValues::kMxfp4Gate;
+}
+
 // The readers of config.json, one per family: Mistral's is Mixtral's too, Qwen 3's reads experts, Gemma's is
 // for 2 and 3.
-ReadHfConfig read_gemma_config, read_gpt2_config, read_llama_config, read_mistral_config, read_phi3_config,
-    read_qwen2_config, read_qwen3_config, read_qwen35_config;
+ReadHfConfig read_gemma_config, read_gpt2_config, read_gpt_oss_config, read_llama_config, read_mistral_config,
+    read_phi3_config, read_qwen2_config, read_qwen3_config, read_qwen35_config;
 
 // rope.freq_base and rope.scaling.*, and the tensors of per-pair factors (llama3, longrope). `rotated` is the
 // number of values of a head that are rotated.

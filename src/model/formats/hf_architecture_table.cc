@@ -97,6 +97,27 @@ constexpr HfRule kSharedExpert[] = {
     {"layers.#.mlp.shared_expert.down_proj.weight", "blk.#.ffn_down_shexp.weight"},
 };
 
+constexpr HfRule kGptOss[] = {
+    {"norm.weight", "output_norm.weight"},
+    {"layers.#.input_layernorm.weight", "blk.#.attn_norm.weight"},
+    {"layers.#.post_attention_layernorm.weight", "blk.#.post_attention_norm.weight"},
+    {"layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias"},
+    {"layers.#.self_attn.sinks", "blk.#.attn_sinks.weight"},
+    {"layers.#.mlp.router.weight", "blk.#.ffn_gate_inp.weight"},
+    {"layers.#.mlp.router.bias", "blk.#.ffn_gate_inp.bias"},
+    {"layers.#.mlp.experts.gate_up_proj", "blk.#.ffn_gate_exps.weight", kExpertsGate},
+    {"layers.#.mlp.experts.gate_up_proj", "blk.#.ffn_up_exps.weight", kExpertsUp},
+    {"layers.#.mlp.experts.gate_up_proj_blocks", "blk.#.ffn_gate_exps.weight", kMxfp4Gate},
+    {"layers.#.mlp.experts.gate_up_proj_blocks", "blk.#.ffn_up_exps.weight", kMxfp4Up},
+    {"layers.#.mlp.experts.gate_up_proj_scales", "", kIgnore},  // read with the blocks
+    {"layers.#.mlp.experts.gate_up_proj_bias", "blk.#.ffn_gate_exps.bias", kExpertsGateBias},
+    {"layers.#.mlp.experts.gate_up_proj_bias", "blk.#.ffn_up_exps.bias", kExpertsUpBias},
+    {"layers.#.mlp.experts.down_proj", "blk.#.ffn_down_exps.weight", kExpertsDown},
+    {"layers.#.mlp.experts.down_proj_blocks", "blk.#.ffn_down_exps.weight", kMxfp4Down},
+    {"layers.#.mlp.experts.down_proj_scales", "", kIgnore},
+    {"layers.#.mlp.experts.down_proj_bias", "blk.#.ffn_down_exps.bias"},
+};
+
 constexpr HfRule kPhi3[] = {
     {"layers.#.self_attn.qkv_proj.weight", "blk.#.attn_qkv.weight"},
     {"layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight"},
@@ -180,6 +201,7 @@ constexpr HfArchitecture kArchitectures[] = {
      read_qwen35_config,
      {kEnds, kDeltaNet, kHalfSplitAttention, kQwenExperts, kSharedExpert},
      false},
+    {"GptOssForCausalLM", "gpt-oss", read_gpt_oss_config, {kEnds, kGptOss, kHalfSplitAttention}, false},
     {"Phi3ForCausalLM", "phi3", read_phi3_config, {kEnds, kPhi3, kPreNorms}, false},
     {"Gemma2ForCausalLM", "gemma2", read_gemma_config, {kEnds, kGemma, kHalfSplitAttention}, true},
     {"Gemma3ForCausalLM", "gemma3", read_gemma_config, {kEnds, kGemma, kHalfSplitAttention}, true},

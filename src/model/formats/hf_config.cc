@@ -51,6 +51,20 @@ uint32_t read_transformer(const JsonObject& config, const std::string& arch, HfC
   return head_dim;
 }
 
+// Which layers see a window, where that is not what every reader takes for granted: all but each `usual`-th.
+void set_pattern(const JsonObject& config, Keys& keys, uint32_t usual) {
+  const uint32_t period = config.u32_or("sliding_window_pattern", usual);
+  if (period != usual) keys.set("attention.sliding_window_pattern", period);
+  if (!config.has("layer_types")) return;
+  std::vector<uint8_t> local;
+  bool as_usual = true;
+  for (const std::string& type : config.strings("layer_types")) {
+    local.push_back(type == "sliding_attention");
+    as_usual = as_usual && local.back() == (local.size() % usual != 0);
+  }
+  if (!as_usual) keys.set("attention.sliding_window_pattern", MetaArray{MetaType::kBool, std::move(local)});
+}
+
 void expect_activation(const JsonObject& config, std::string_view key,
                        std::initializer_list<std::string_view> known) {
   if (!config.has(key)) return;
@@ -179,6 +193,21 @@ void read_qwen35_config(const JsonObject& config, const std::string& arch, HfCon
   read_qwen35_text(JsonObject(*text, config.file(), "text_config: "), arch, to);
 }
 
+void read_gpt_oss_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  expect_activation(config, "hidden_act", {"silu"});
+  const uint32_t head_dim = read_transformer(config, arch, to);
+  Keys keys(to.metadata, arch);
+  keys.set("rope.dimension_count", head_dim);
+  keys.set("attention.sliding_window", config.u32("sliding_window"));
+  set_pattern(config, keys, 2);
+  keys.set("expert_count", config.u32("num_local_experts"));
+  keys.set("expert_used_count", config.u32("num_experts_per_tok"));
+  keys.set("expert_feed_forward_length", config.u32("intermediate_size"));
+  if (config.has("swiglu_limit") && config.number("swiglu_limit") != 7.0)
+    config.mismatch("swiglu_limit", "7");
+  read_rope_config(config, arch, head_dim, 150000, to);
+}
+
 void read_phi3_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
   expect_activation(config, "hidden_act", {"silu"});
   const uint32_t head_dim = read_transformer(config, arch, to);
@@ -215,21 +244,6 @@ void expect_known_scale(const JsonObject& config, uint32_t head_dim, uint32_t la
     config.mismatch("query_pre_attn_scalar", std::to_string(expected));
 }
 
-// Which layers see a window, where that is not what every reader takes for granted: all but each sixth.
-void set_gemma3_pattern(const JsonObject& config, Keys& keys) {
-  constexpr uint32_t kUsual = 6;
-  const uint32_t period = config.u32_or("sliding_window_pattern", kUsual);
-  if (period != kUsual) keys.set("attention.sliding_window_pattern", period);
-  if (!config.has("layer_types")) return;
-  std::vector<uint8_t> local;
-  bool usual = true;
-  for (const std::string& type : config.strings("layer_types")) {
-    local.push_back(type == "sliding_attention");
-    usual = usual && local.back() == (local.size() % kUsual != 0);
-  }
-  if (!usual) keys.set("attention.sliding_window_pattern", MetaArray{MetaType::kBool, std::move(local)});
-}
-
 void read_gemma_text(const JsonObject& config, const std::string& arch, HfConfig& to) {
   const bool third = arch == "gemma3";
   expect_activation(config, "hidden_activation", {"gelu_pytorch_tanh"});
@@ -239,7 +253,7 @@ void read_gemma_text(const JsonObject& config, const std::string& arch, HfConfig
   keys.set("attention.key_length", head_dim);
   keys.set("attention.value_length", head_dim);
   keys.set("attention.sliding_window", config.u32_or("sliding_window", 4096));
-  if (third) set_gemma3_pattern(config, keys);
+  if (third) set_pattern(config, keys, 6);
   if (config.has("attn_logit_softcapping"))
     keys.set("attn_logit_softcapping", config.f32("attn_logit_softcapping"));
   if (config.has("final_logit_softcapping"))

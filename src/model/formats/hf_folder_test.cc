@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "kernels/quant/quant.h"
 #include "model/formats/hf_architecture.h"
 #include "model/testing/hf_test_folder.h"
 
@@ -189,6 +190,42 @@ TEST(HfFolder, ExpertsAreStacked) {
   tensors[2] = {expert(1), {6, 9}};
   write_model(dir, config, tensors);
   EXPECT_THAT(open_error(dir.path()), HasSubstr("expected [6, 8] of F32 as expert 0, found shape [6, 9]"));
+}
+
+// Nibbles and scales in two tensors, gates and outputs by turns.
+TEST(HfFolder, GptOssExpertsAreMxfp4) {
+  TempDir dir;
+  nlohmann::json config = tiny_config("GptOssForCausalLM");
+  config.update({{"num_local_experts", 2}, {"num_experts_per_tok", 1}, {"sliding_window", 8}});
+  const std::string place = "model.layers.0.mlp.experts.gate_up_proj_";
+  const std::vector<HfTestTensor> tensors = {{place + "blocks", {2, 4, 3, 16}},
+                                             {place + "scales", {2, 4, 3}}};
+  write_model(dir, config, tensors, "U8");
+  const ModelFile file = open_model(dir.path());
+  EXPECT_EQ(file.metadata().u32("gpt-oss.attention.sliding_window"), 8u);
+  for (const size_t turn : {0, 1}) {
+    const Tensor tensor =
+        file.tensor(turn == 0 ? "blk.0.ffn_gate_exps.weight" : "blk.0.ffn_up_exps.weight", {2, 2, 96});
+    ASSERT_EQ(tensor.dtype(), DType::kMXFP4);
+    std::vector<float> values(2 * 2 * 96);
+    kernels::to_float(DType::kMXFP4, tensor.raw(), values.data(), values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t row = i / 96, column = i % 96;                                 // of both experts
+      const size_t block = (row / 2 * 4 + row % 2 * 2 + turn) * 3 + column / 32;  // in the file
+      const auto both = static_cast<uint8_t>(7 * (block * 16 + column % 32 / 2));
+      const uint8_t code = column % 2 == 0 ? both & 15 : both >> 4;
+      const auto exponent = static_cast<uint8_t>(31 + 7 * block);
+      constexpr float kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+      const float want = std::ldexp(code < 8 ? kValues[code] : -kValues[code - 8], exponent - 127);
+      ASSERT_EQ(values[i], want) << i;
+    }
+  }
+  write_model(dir, config, {tensors[0]}, "U8");
+  EXPECT_THAT(open_error(dir.path()), HasSubstr("gate_up_proj_blocks: its scales are missing"));
+  write_model(dir, config, {tensors[0], {place + "scales", {2, 4, 2}}}, "U8");
+  EXPECT_THAT(open_error(dir.path()), HasSubstr("gate_up_proj_scales: expected U8 of shape [2, 4, 3]"));
+  write_model(dir, config, {{place + "blocks", {2, 3, 3, 16}}, {place + "scales", {2, 3, 3}}}, "U8");
+  EXPECT_THAT(open_error(dir.path()), HasSubstr("expected U8 of shape [experts, rows, blocks, 16]"));
 }
 
 TEST(HfFolder, MixtralIsALlamaWithExperts) {

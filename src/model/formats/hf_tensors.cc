@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "model/formats/hf_values.h"
+#include "model/formats/hf_experts.h"
 
 namespace butterfly::model {
 namespace {
@@ -100,10 +100,11 @@ class Mapper {
     if (!match.rule)
       fail(Errc::kUnsupported, "{}: tensor {}: expected a name of {}, found one it has not", shard->name(),
            printable(info.name), architecture_.class_name);
-    if (match.rule->values == HfValues::kIgnore) return;
     const HfSource source{shard, info};
+    if (name.ends_with(kScales)) scales_.emplace(info.name, source);
+    if (match.rule->values == HfValues::kIgnore) return;
     add(source, match);
-    if (match.rule->values != HfValues::kDeltaQkvOfAll) return;
+    if (!has_second_rule(match.rule->values)) return;
     ++match.rule;
     ++match.order;
     add(source, match);
@@ -122,8 +123,12 @@ class Mapper {
   std::vector<NamedTensor> take() {
     settle_output();
     std::map<Key, NamedTensor> sorted;
-    for (const auto& [key, single] : singles_)
-      sorted.emplace(key, hf_tensor(key.name, single.first, single.second, heads(single.second)));
+    for (const auto& [key, single] : singles_) {
+      const auto& [source, values] = single;
+      sorted.emplace(key, values >= HfValues::kExpertsGate
+                              ? hf_experts(key.name, source, scales_of(source), values)
+                              : hf_tensor(key.name, source, values, heads(values)));
+    }
     for (const auto& [key, experts] : experts_) sorted.emplace(key, stack(key.name, experts));
     std::vector<NamedTensor> tensors;
     for (auto& [key, tensor] : sorted) tensors.push_back(std::move(tensor));
@@ -131,6 +136,16 @@ class Mapper {
   }
 
  private:
+  static constexpr std::string_view kScales = "_scales", kBlocks = "_blocks";
+  // What belongs to "..._blocks"; null: there is none.
+  const HfSource* scales_of(const HfSource& blocks) const {
+    std::string name = blocks.info.name;
+    if (!name.ends_with(kBlocks)) return nullptr;
+    name.replace(name.size() - kBlocks.size(), kBlocks.size(), kScales);
+    const auto at = scales_.find(name);
+    return at == scales_.end() ? nullptr : &at->second;
+  }
+
   // Embedding first, then block by block, the head last.
   struct Key {
     uint32_t rank;
@@ -195,6 +210,7 @@ class Mapper {
   bool tied_;
   std::map<Key, std::pair<HfSource, HfValues>> singles_;
   std::map<Key, std::map<uint32_t, HfSource>> experts_;
+  std::map<std::string, HfSource> scales_;  // by name
 };
 
 }  // namespace

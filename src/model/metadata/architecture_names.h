@@ -11,8 +11,8 @@
 namespace butterfly::model {
 
 inline constexpr std::string_view kArchitectureNames[] = {
-    "llama",     "qwen2", "qwen3", "qwen3moe", "qwen35", "qwen35moe",
-    "qwen3next", "gpt2",  "phi3",  "gemma2",   "gemma3",
+    "llama",     "qwen2", "qwen3",   "qwen3moe", "qwen35", "qwen35moe",
+    "qwen3next", "gpt2",  "gpt-oss", "phi3",     "gemma2", "gemma3",
 };
 
 // Whether `rows` name every architecture at least once in `name`, and nothing else.

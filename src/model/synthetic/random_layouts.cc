@@ -66,15 +66,15 @@ void LayoutBuilder::attention(const std::string& block) {
   matrix(block + "attn_output.weight", size.dim, size.q_dim, size.residual * size.from_q);
 }
 
-void LayoutBuilder::gated_mlp(const std::string& block) {
-  norm(block + "ffn_norm.weight", size.dim);
+void LayoutBuilder::gated_mlp(const std::string& block, const char* norm_name) {
+  norm(block + norm_name + ".weight", size.dim);
   matrix(block + "ffn_gate.weight", size.hidden, size.dim, size.from_dim);
   matrix(block + "ffn_up.weight", size.hidden, size.dim, size.from_dim);
   matrix(block + "ffn_down.weight", size.dim, size.hidden, size.residual * size.from_hidden);
 }
 
-void LayoutBuilder::moe(const std::string& block) {
-  norm(block + "ffn_norm.weight", size.dim);
+void LayoutBuilder::moe(const std::string& block, const char* norm_name) {
+  norm(block + norm_name + ".weight", size.dim);
   plan.push_back({block + "ffn_gate_inp.weight", Shape{options.expert_count, size.dim}, DType::kF32, 0.0f,
                   2 * size.from_dim});
   experts(block + "ffn_gate_exps.weight", size.hidden, size.dim, size.from_dim);

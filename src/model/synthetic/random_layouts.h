@@ -44,10 +44,10 @@ class LayoutBuilder {
   void output();
   // attn_norm, attn_q, attn_k, attn_v, attn_output.
   void attention(const std::string& block);
-  // ffn_norm, ffn_gate, ffn_up, ffn_down.
-  void gated_mlp(const std::string& block);
-  // ffn_norm, ffn_gate_inp, ffn_{gate,up,down}_exps.
-  void moe(const std::string& block);
+  // The norm in front, ffn_gate, ffn_up, ffn_down.
+  void gated_mlp(const std::string& block, const char* norm_name = "ffn_norm");
+  // The norm in front, ffn_gate_inp, ffn_{gate,up,down}_exps.
+  void moe(const std::string& block, const char* norm_name = "ffn_norm");
 
   const RandomModelOptions& options;
   const RandomSizes size;
@@ -66,10 +66,11 @@ void for_each_block(const RandomModelOptions& options, F&& fn) {
 }
 
 // The rows' functions.
-AddMetadata add_gemma2_metadata, add_gemma3_metadata, add_gpt2_metadata, add_llama_metadata,
-    add_llama3_metadata, add_mixtral_metadata, add_phi3_metadata, add_qwen2_metadata, add_qwen3_metadata,
-    add_qwen3moe_metadata, add_qwen35_metadata, add_qwen35moe_metadata, add_qwen3next_metadata;
-PlanTensors plan_gemma2, plan_gemma3, plan_gpt2, plan_llama, plan_llama3, plan_mixtral, plan_phi3, plan_qwen2,
-    plan_qwen3, plan_qwen3moe, plan_qwen35, plan_qwen35moe, plan_qwen3next;
+AddMetadata add_gemma2_metadata, add_gemma3_metadata, add_gpt2_metadata, add_gpt_oss_metadata,
+    add_llama_metadata, add_llama3_metadata, add_mixtral_metadata, add_phi3_metadata, add_qwen2_metadata,
+    add_qwen3_metadata, add_qwen3moe_metadata, add_qwen35_metadata, add_qwen35moe_metadata,
+    add_qwen3next_metadata;
+PlanTensors plan_gemma2, plan_gemma3, plan_gpt2, plan_gpt_oss, plan_llama, plan_llama3, plan_mixtral,
+    plan_phi3, plan_qwen2, plan_qwen3, plan_qwen3moe, plan_qwen35, plan_qwen35moe, plan_qwen3next;
 
 }  // namespace butterfly::model

@@ -27,6 +27,7 @@ constexpr RandomArchitecture kArchitectures[] = {
     {"qwen35moe", "qwen35moe", add_qwen35moe_metadata, plan_qwen35moe, 5},
     {"qwen3next", "qwen3next", add_qwen3next_metadata, plan_qwen3next, 5},
     {"gpt2", "gpt2", add_gpt2_metadata, plan_gpt2},
+    {"gpt-oss", "gpt-oss", add_gpt_oss_metadata, plan_gpt_oss},
     {"phi3", "phi3", add_phi3_metadata, plan_phi3},
     {"gemma2", "gemma2", add_gemma2_metadata, plan_gemma2},
     {"gemma3", "gemma3", add_gemma3_metadata, plan_gemma3, 7},

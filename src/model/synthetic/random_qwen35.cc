@@ -80,12 +80,6 @@ void gated_attention(LayoutBuilder& to, const std::string& block) {
   to.norm(block + "attn_k_norm.weight", to.size.head_dim);
 }
 
-// The norm in front has another name than in most models.
-void rename_norm(LayoutBuilder& to, const std::string& block) {
-  for (TensorPlan& tensor : to.plan)
-    if (tensor.name == block + "ffn_norm.weight") tensor.name = block + "post_attention_norm.weight";
-}
-
 void shared_expert(LayoutBuilder& to, const std::string& block) {
   floats(to, block + "ffn_gate_inp_shexp.weight", Shape{to.size.dim}, 0, to.size.from_dim);
   to.matrix(block + "ffn_gate_shexp.weight", to.size.hidden, to.size.dim, to.size.from_dim);
@@ -105,12 +99,11 @@ std::vector<TensorPlan> plan(const RandomModelOptions& o, bool experts, bool fus
       delta_net(to, block, fused);
     }
     if (experts) {
-      to.moe(block);
+      to.moe(block, "post_attention_norm");
       shared_expert(to, block);
     } else {
-      to.gated_mlp(block);
+      to.gated_mlp(block, "post_attention_norm");
     }
-    rename_norm(to, block);
   });
   to.output();
   return std::move(to.plan);

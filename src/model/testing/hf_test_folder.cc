@@ -9,7 +9,7 @@ namespace butterfly::model::testing {
 std::string safetensors_bytes(const std::vector<HfTestTensor>& tensors, const std::string& type) {
   nlohmann::ordered_json header;
   std::string data;
-  const size_t value_bytes = type == "F32" ? 4 : 2;
+  const size_t value_bytes = type == "F32" ? 4 : type == "U8" ? 1 : 2;
   for (size_t t = 0; t < tensors.size(); ++t) {
     size_t count = 1;
     for (const int64_t size : tensors[t].sizes) count *= static_cast<size_t>(size);
@@ -18,6 +18,7 @@ std::string safetensors_bytes(const std::vector<HfTestTensor>& tensors, const st
       const float value = static_cast<float>(t) + static_cast<float>(i) / 1024;
       char bytes[4];
       std::memcpy(bytes, &value, 4);
+      if (type == "U8") bytes[3] = static_cast<char>(31 * t + 7 * i);
       data.append(bytes + 4 - value_bytes, value_bytes);
     }
     header[tensors[t].name] = {

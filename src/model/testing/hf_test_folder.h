@@ -16,7 +16,7 @@ struct HfTestTensor {
 };
 
 // The bytes of a safetensors file. Value i of tensor t is t + i / 1024, exact in F32; BF16 and F16 get its
-// upper bits.
+// upper bits, U8 the byte 31 t + 7 i.
 std::string safetensors_bytes(const std::vector<HfTestTensor>& tensors, const std::string& type = "F32");
 
 // config.json of a tiny model of this class.

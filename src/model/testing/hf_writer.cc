@@ -138,6 +138,9 @@ const Names kDeltaNames = {{"attn_qkv", "linear_attn.in_proj_qkv"},
                            {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
                            {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
                            {"ffn_down_shexp", "mlp.shared_expert.down_proj"}};
+const Names kGptOssNames = {{"attn_sinks", "self_attn.sinks"},
+                            {"post_attention_norm", "post_attention_layernorm"},
+                            {"ffn_gate_inp", "mlp.router"}};
 const Names kPhi3Names = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 const Names kGemmaNames = {{"post_attention_norm", "post_attention_layernorm"},
                            {"ffn_norm", "pre_feedforward_layernorm"},
@@ -150,7 +153,7 @@ std::string name_in_block(const std::string& class_name, const std::string& part
   const std::pair<const char*, const Names*> own[] = {
       {"Qwen3_5", &kDeltaNames},    {"Qwen3Next", &kDeltaNames}, {"Mixtral", &kMixtralNames},
       {"Qwen3Moe", &kQwenMoeNames}, {"Phi3", &kPhi3Names},       {"Gemma", &kGemmaNames},
-      {"GPT2", &kGpt2Names},        {"", &kLlamaNames}};
+      {"GPT2", &kGpt2Names},        {"GptOss", &kGptOssNames},   {"", &kLlamaNames}};
   for (const auto& [prefix, names] : own)
     if (class_name.starts_with(prefix))
       if (const auto at = names->find(part); at != names->end()) return at->second;
@@ -292,10 +295,34 @@ class Writer {
     return false;
   }
 
+  // Experts in one tensor: gates and outputs by turns, matrices the other way round.
+  bool add_gpt_oss_experts(const std::string& number, const std::string& part, const std::string& ending,
+                           const Values& values, Weights& all) const {
+    if (!part.ends_with("_exps")) return false;
+    const bool down = part == "ffn_down_exps", bias = ending == ".bias";
+    const size_t rows = static_cast<size_t>(values.sizes[1]),
+                 columns = bias ? 1 : static_cast<size_t>(values.sizes[2]);
+    const size_t step = down ? 1 : 2, first = part == "ffn_up_exps" ? 1 : 0;
+    Values& to = all[options_.prefix + "layers." + number + ".mlp.experts." +
+                     (down ? "down_proj" : "gate_up_proj") + (bias ? "_bias" : "")];
+    const auto wide = static_cast<int64_t>(step * rows);
+    to.sizes = bias ? std::vector<int64_t>{values.sizes[0], wide}
+                    : std::vector<int64_t>{values.sizes[0], values.sizes[2], wide};
+    to.floats.resize(values.floats.size() * step);
+    for (size_t e = 0; e < static_cast<size_t>(values.sizes[0]); ++e)
+      for (size_t row = 0; row < rows; ++row)
+        for (size_t column = 0; column < columns; ++column)
+          to.floats[(e * columns + column) * step * rows + first + row * step] =
+              values.floats[(e * rows + row) * columns + column];
+    return true;
+  }
+
   void add_rope(Json& json) const {
     if (has("rope.scaling.type"))
       json["rope_scaling"] = {{"rope_type", from_.metadata().string(arch_ + ".rope.scaling.type")},
                               {"factor", number("rope.scaling.factor")}};
+    if (has("rope.scaling.original_context_length") && has("rope.scaling.type"))
+      json["rope_scaling"]["original_max_position_embeddings"] = key("rope.scaling.original_context_length");
     if (!from_.has("rope_factors_long.weight")) return;
     json["original_max_position_embeddings"] = key("rope.scaling.original_context_length");
     json["rope_scaling"] = {{"type", "longrope"},
@@ -326,6 +353,7 @@ class Writer {
     const size_t dot = stem.find('.', 4);  // behind "blk.N"
     const std::string number = stem.substr(4, dot - 4), part = stem.substr(dot + 1);
     if (delta() && add_delta_part(number, part, values, all)) return;
+    if (arch_ == "gpt-oss" && add_gpt_oss_experts(number, part, ending, values, all)) return;
     const std::string name = options_.prefix + (arch_ == "gpt2" ? "h." : "layers.") + number + "." +
                              name_in_block(options_.class_name, part) + ending;
     if (const size_t at = name.find('@'); at != std::string::npos) {
@@ -338,7 +366,7 @@ class Writer {
       values = halves_of_heads(values, key("attention.head_count_kv"));
     if (arch_ == "gpt2" && values.sizes.size() == 2) values = transposed(values);
     if (arch_.starts_with("gemma") && part.ends_with("norm")) values = less_one(std::move(values));
-    all[name] = std::move(values);
+    all[part == "attn_sinks" ? name.substr(0, name.rfind('.')) : name] = std::move(values);
   }
 
   const ModelFile& from_;
