@@ -15,6 +15,8 @@ struct Attention {
   // Where a group shares the layer (`out` has owners): the heads that reach into this member's columns of
   // `out`, and their keys and values; all of them empty if it has none.
   graph::AttentionShape shape;
+  // Where norms are over all heads of a row: the columns that are this member's; none: all.
+  graph::MemberRange q_columns = {}, k_columns = {};
   Parameter sinks = {};       // one score per head that is here (AttentionQuery::sink); may be empty
   size_t columns_before = 0;  // of the first head, which are another member's
   kernels::RopeLayout rope_layout = kernels::RopeLayout::kInterleaved;

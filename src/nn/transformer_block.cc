@@ -1,19 +1,25 @@
 #include "nn/transformer_block.h"
 
 namespace butterfly::nn {
+namespace {
+
+ValueId normed(Builder& b, const Norm& norm, ValueId x) { return norm ? norm.build(b, x) : x; }
+
+}  // namespace
 
 ValueId TransformerBlock::build(Builder& b, ValueId x, ValueId rotations) const {
-  Graph& g = b.graph();
-  const ValueId normed = attention_norm.build(b, x);
-  const std::string& mixer = delta_net ? delta_net->name : attention.name;
-  ValueId delta = delta_net ? delta_net->build(b, normed) : attention.build(b, normed, rotations);
-  if (attention_post_norm) delta = attention_post_norm.build(b, delta);
-  delta = b.dropout(delta, mixer);
-  x = graph::add(g, delta, x, mixer + ".residual");
-  delta = std::visit([&](const auto& part) { return part.build(b, mlp_norm.build(b, x)); }, mlp);
-  if (mlp_post_norm) delta = mlp_post_norm.build(b, delta);
+  const auto added = [&](ValueId to, ValueId delta, const std::string& part) {
+    delta = b.dropout(delta, part);
+    const std::string name = part + ".residual";
+    return residual_scale == 1 ? graph::add(b.graph(), delta, to, name)
+                               : graph::add_scaled(b.graph(), to, delta, residual_scale, name);
+  };
+  const ValueId seen = normed(b, attention_norm, x);
+  ValueId delta = delta_net ? delta_net->build(b, seen) : attention.build(b, seen, rotations);
+  x = added(x, normed(b, attention_post_norm, delta), delta_net ? delta_net->name : attention.name);
+  delta = std::visit([&](const auto& part) { return part.build(b, normed(b, mlp_norm, x)); }, mlp);
   const std::string& name = std::visit([](const auto& part) -> const std::string& { return part.name; }, mlp);
-  return graph::add(g, b.dropout(delta, name), x, name + ".residual");
+  return added(x, normed(b, mlp_post_norm, delta), name);
 }
 
 }  // namespace butterfly::nn

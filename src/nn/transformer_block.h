@@ -1,4 +1,4 @@
-// A pre-norm transformer block: attention and feed-forward, each added to its input.
+// A transformer block: attention and feed-forward, each added to its input, with norms before or behind them.
 #pragma once
 #include <optional>
 #include <variant>
@@ -10,13 +10,14 @@
 namespace butterfly::nn {
 
 struct TransformerBlock {
-  Norm attention_norm;
+  Norm attention_norm;  // may be empty, as all of them
   Attention attention;
   std::optional<DeltaNet> delta_net;  // in the place of attention
-  Norm attention_post_norm;           // of what attention adds; may be empty
+  Norm attention_post_norm;           // of what attention adds
   Norm mlp_norm;
   std::variant<Mlp, Moe> mlp;
-  Norm mlp_post_norm;  // of what the feed-forward part adds; may be empty
+  Norm mlp_post_norm;        // of what the feed-forward part adds
+  float residual_scale = 1;  // of what either adds
 
   // `rotations` as for Attention::build.
   ValueId build(Builder& b, ValueId x, ValueId rotations) const;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "model/arch/config_keys.h"
@@ -19,13 +20,6 @@ BlockLoader::BlockLoader(const Decoder& decoder, WeightLoader& weights, size_t l
 nn::Norm BlockLoader::norm(const char* name, nn::NormKind kind) const {
   return {kind, weights_.vector(prefix_ + name + ".weight", config_.dim),
           weights_.optional_vector(prefix_ + name + ".bias", config_.dim), config_.norm_eps};
-}
-
-nn::Norm BlockLoader::head_norm(const char* name) const {
-  return {nn::NormKind::kRms,
-          weights_.vector(prefix_ + name + ".weight", config_.head_dim),
-          {},
-          config_.norm_eps};
 }
 
 nn::Linear BlockLoader::linear(const char* name, size_t out, size_t in) const {
@@ -58,10 +52,25 @@ nn::Linear BlockLoader::rows(const char* name, size_t out, size_t in, MemberRang
   return weights_.fused_linear(prefix_ + name, {{out, here}}, in)[0];
 }
 
-nn::Attention BlockLoader::attention(kernels::RopeLayout layout, bool gated) const {
+void BlockLoader::add_norms(nn::Attention& attention, AttentionNorms norms) const {
+  const ModelConfig& c = config_;
+  const auto norm = [&](const char* name, size_t columns) {
+    return nn::Norm{nn::NormKind::kRms, weights_.vector(prefix_ + name + ".weight", columns), {}, c.norm_eps};
+  };
+  const bool rows = norms == AttentionNorms::kRows;
+  const auto there = [&](const char* name) {
+    return norms != AttentionNorms::kNone &&
+           (norms != AttentionNorms::kHeadsOrNone || weights_.has(prefix_ + name + ".weight"));
+  };
+  if (there("attn_q_norm")) attention.q_norm = norm("attn_q_norm", rows ? c.heads * c.head_dim : c.head_dim);
+  if (there("attn_k_norm"))
+    attention.k_norm = norm("attn_k_norm", rows ? c.kv_heads * c.head_dim : c.head_dim);
+}
+
+nn::Attention BlockLoader::attention(const AttentionStyle& style) const {
   const ModelConfig& c = config_;
   const size_t kv_cols = c.kv_heads * c.head_dim;
-  const size_t q_head = gated ? 2 * c.head_dim : c.head_dim, q_cols = c.heads * q_head;
+  const size_t q_head = style.gated ? 2 * c.head_dim : c.head_dim, q_cols = c.heads * q_head;
   nn::Linear out = row_parallel("attn_output", c.dim, c.heads * c.head_dim, &LayerShare::heads);
   AttentionPart part{.heads = {0, c.heads}, .kv_heads = {0, c.kv_heads}};
   if (out.owners) part = attention_part(c, out.owners);
@@ -71,39 +80,46 @@ nn::Attention BlockLoader::attention(kernels::RopeLayout layout, bool gated) con
       .k = {},
       .v = {},
       .out = std::move(out),
-      .gated = gated,
+      .gated = style.gated,
       .q_norm = {},
       .k_norm = {},
       .shape = {.layer = index_,
                 .heads = part.heads.count(),
                 .kv_heads = part.kv_heads.count(),
                 .head_dim = c.head_dim,
-                .params = {.scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
+                .params = {.scale = style.scale > 0 ? style.scale
+                                                    : 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
                            .soft_cap = 0,
                            .window = state_.window},
                 .group = group,
                 .heads_before = part.heads.begin - part.kv_heads.begin * group},
       .columns_before = part.columns_before,
-      .rope_layout = layout,
+      .rope_layout = style.layout,
       .name = prefix_ + "attn",
   };
-  const std::string sinks = prefix_ + "attn_sinks.weight";
-  if (weights_.has(sinks)) {
-    attention.sinks = weights_.vector(sinks, c.heads);
+  add_norms(attention, style.norms);
+  if (style.sinks) {
+    attention.sinks = weights_.vector(prefix_ + "attn_sinks.weight", c.heads);
     attention.sinks.value = attention.sinks.value.slice(0, static_cast<int64_t>(part.heads.begin),
                                                         static_cast<int64_t>(part.heads.end));
   }
-  const MemberRange q{part.heads.begin * q_head, part.heads.end * q_head};
+  MemberRange q{part.heads.begin * q_head, part.heads.end * q_head};
   const MemberRange kv{part.kv_heads.begin * c.head_dim, part.kv_heads.end * c.head_dim};
+  MemberRange k = kv;
+  if (style.norms == AttentionNorms::kRows && part.heads.count() > 0) {
+    // A norm over all heads needs all of them: every member computes those, and goes on with its own.
+    attention.q_columns = std::exchange(q, {0, q_cols});
+    attention.k_columns = std::exchange(k, {0, kv_cols});
+  }
   if (weights_.has(prefix_ + "attn_qkv.weight")) {
     auto parts =
-        weights_.fused_linear(prefix_ + "attn_qkv", {{q_cols, q}, {kv_cols, kv}, {kv_cols, kv}}, c.dim);
+        weights_.fused_linear(prefix_ + "attn_qkv", {{q_cols, q}, {kv_cols, k}, {kv_cols, kv}}, c.dim);
     attention.q = std::move(parts[0]);
     attention.k = std::move(parts[1]);
     attention.v = std::move(parts[2]);
   } else {
     attention.q = rows("attn_q", q_cols, c.dim, q);
-    attention.k = rows("attn_k", kv_cols, c.dim, kv);
+    attention.k = rows("attn_k", kv_cols, c.dim, k);
     attention.v = rows("attn_v", kv_cols, c.dim, kv);
   }
   return attention;

@@ -26,6 +26,20 @@ Decoder::Decoder(const ModelConfig& model_config, WeightLoader& weights, LayerRa
   }
 }
 
+void Decoder::add_rope(const kernels::RopeParams& params, const ModelFile& file) {
+  try {
+    ropes.emplace_back(params);
+  } catch (const Error& error) {
+    fail(Errc::kCorrupt, "{}: {}", file.path().string(), error.what());
+  }
+}
+
+void Decoder::add_window_rope(const kernels::RopeParams& params, const ModelFile& file) {
+  add_rope(params, file);
+  for (size_t layer = range.begin; layer < range.end; ++layer)
+    rope_of_block.push_back(config.states[layer].kind == StateKind::kWindow ? ropes.size() - 1 : 0);
+}
+
 graph::ValueId Decoder::build_embedding(nn::Builder& b, graph::ValueId tokens,
                                         graph::ValueId row_positions) const {
   graph::Graph& g = b.graph();
@@ -46,9 +60,10 @@ graph::ValueId Decoder::build_blocks(nn::Builder& b, graph::ValueId x, graph::Va
   std::vector<graph::ValueId> rotations;
   for (const kernels::Rope& rope : ropes)
     rotations.push_back(graph::rope_rotations(b.graph(), row_positions, rope, "rope_rotations"));
-  for (size_t i = begin; i < end; ++i)
-    x = blocks[i].build(
-        b, x, rotations.empty() ? graph::ValueId{} : rotations[rope_of_block.empty() ? 0 : rope_of_block[i]]);
+  for (size_t i = begin; i < end; ++i) {
+    const size_t rope = rope_of_block.empty() ? 0 : rope_of_block[i];
+    x = blocks[i].build(b, x, rope < rotations.size() ? rotations[rope] : graph::ValueId{});
+  }
   return x;
 }
 

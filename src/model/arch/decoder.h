@@ -19,6 +19,10 @@ struct Decoder : Network {
   StageValues build(graph::Graph& graph, size_t rows, size_t output_rows, size_t normed_rows) const override;
   StageValues build_part(graph::Graph& graph, size_t rows, const LayerRange& part) const override;
   TrainingValues build_training(graph::Graph& graph, const TrainingShape& shape) const override;
+  // Errors name the file.
+  void add_rope(const kernels::RopeParams& params, const ModelFile& file);
+  // A second rope, for the blocks that see a window; the others keep the first.
+  void add_window_rope(const kernels::RopeParams& params, const ModelFile& file);
   bool first() const { return range.has_embedding(); }
   bool last() const { return range.has_head(config.layers); }
 
@@ -30,7 +34,8 @@ struct Decoder : Network {
   graph::Parameter positions;        // [positions, dim]: learned, added to the embedding; may be empty
   std::vector<kernels::Rope> ropes;  // empty: no rotations
   std::vector<nn::TransformerBlock> blocks;
-  std::vector<size_t> rope_of_block;  // index into `ropes`; empty: all use the first
+  static constexpr size_t kNoRope = static_cast<size_t>(-1);
+  std::vector<size_t> rope_of_block;  // index into `ropes`, or kNoRope; empty: all use the first
   nn::Norm norm;
   nn::Linear head;
   float logit_cap = 0;  // 0: none
@@ -48,23 +53,38 @@ struct Decoder : Network {
                               size_t end) const;
 };
 
+// Queries and keys before they are rotated.
+enum class AttentionNorms {
+  kNone,
+  kHeads,        // attn_q_norm and attn_k_norm, one weight per value of a head
+  kHeadsOrNone,  // where the file has them
+  kRows,         // one weight per column: all heads of a row together
+};
+
+// How attention differs from Llama's.
+struct AttentionStyle {
+  kernels::RopeLayout layout = kernels::RopeLayout::kInterleaved;
+  AttentionNorms norms = AttentionNorms::kNone;
+  bool gated = false;  // attn_q has each head's gates behind its queries
+  bool sinks = false;  // attn_sinks, one per head
+  float scale = 0;     // of scores; 0: 1 / sqrt(head_dim)
+};
+
 // Layers of block `layer` of the file, under llama.cpp's names without "blk.N.". Lives while a model loads.
 class BlockLoader {
  public:
   BlockLoader(const Decoder& decoder, WeightLoader& weights, size_t layer);
 
   nn::Norm norm(const char* name, nn::NormKind kind = nn::NormKind::kRms) const;
-  nn::Norm head_norm(const char* name) const;  // one weight per value of a head
   nn::Linear linear(const char* name, size_t out, size_t in) const;
   // One that is summed by logical shards: the output of attention of either kind, and every down.
   nn::Linear row_parallel(const char* name, size_t out, size_t in) const;
   // The same where a group may share it by units of `kind`: with owners, and this member's columns.
   nn::Linear row_parallel(const char* name, size_t out, size_t in, UnitRange LayerShare::*kind) const;
 
-  // Projections (fused as attn_qkv or apart; biases and sinks where the file has them) and plain scaling by
-  // 1 / sqrt(head_dim), over the window that the layer's state has. `gated`: attn_q has each head's gates
-  // behind its queries.
-  nn::Attention attention(kernels::RopeLayout layout, bool gated = false) const;
+  // Projections (fused as attn_qkv or apart; biases where the file has them), over the window that the
+  // layer's state has.
+  nn::Attention attention(const AttentionStyle& style) const;
   // attn_qkv, attn_gate and the ssm_ tensors: linear attention of this shape.
   nn::DeltaNet delta_net(const graph::GatedDeltaShape& shape, size_t taps) const;
   // ffn_gate, ffn_up, ffn_down.
@@ -80,6 +100,7 @@ class BlockLoader {
   void add_shared_expert(nn::Moe& moe, size_t ff) const;
 
  private:
+  void add_norms(nn::Attention& attention, AttentionNorms norms) const;
   // Rows of gate and up that belong to this member's columns of `down`, of `ff` in all.
   static MemberRange hidden_rows(const nn::Linear& down, size_t ff);
   nn::Linear rows(const char* name, size_t out, size_t in, MemberRange here) const;

@@ -5,8 +5,7 @@
 
 namespace butterfly::model {
 
-// A decoder without ropes and caps, whose blocks attend by `query_scale`. Head norms are read where the file
-// has them.
+// A decoder without ropes and caps.
 std::unique_ptr<Decoder> load_gemma(const ModelConfig& config, WeightLoader& weights, LayerRange range);
 
 }  // namespace butterfly::model

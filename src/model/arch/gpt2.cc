@@ -11,7 +11,7 @@ std::unique_ptr<Network> load_gpt2(const ModelConfig& config, WeightLoader& weig
     const BlockLoader from(*decoder, weights, layer);
     nn::TransformerBlock block;
     block.attention_norm = from.norm("attn_norm", nn::NormKind::kLayer);
-    block.attention = from.attention(kernels::RopeLayout::kInterleaved);  // no rotations are built
+    block.attention = from.attention({});  // no rotations are built
     block.mlp_norm = from.norm("ffn_norm", nn::NormKind::kLayer);
     block.mlp = from.plain_mlp();
     decoder->blocks.push_back(std::move(block));

@@ -9,7 +9,7 @@
 #include "kernels/recurrent/causal_conv.h"
 #include "kernels/recurrent/gated_delta.h"
 #include "model/arch/config_keys.h"
-#include "model/arch/decoder.h"
+#include "model/arch/llama_like.h"
 
 namespace butterfly::model {
 namespace {
@@ -71,9 +71,12 @@ template <typename F>
 std::unique_ptr<Network> load_hybrid(const ModelConfig& config, WeightLoader& weights, LayerRange range,
                                      F&& feed_forward) {
   const DeltaNetConfig net = read_delta_net(weights.file());
-  const float scale = ConfigKeys(weights.file()).f32_or("attention.scale", 0);
+  const AttentionStyle style{.layout = kernels::RopeLayout::kHalfSplit,
+                             .norms = AttentionNorms::kHeads,
+                             .gated = true,
+                             .scale = ConfigKeys(weights.file()).f32_or("attention.scale", 0)};
   auto decoder = std::make_unique<Decoder>(config, weights, range);
-  decoder->ropes.emplace_back(config.rope);
+  decoder->add_rope(config.rope, weights.file());
   for (size_t layer = range.begin; layer < range.end; ++layer) {
     const BlockLoader from(*decoder, weights, layer);
     nn::TransformerBlock block;
@@ -81,10 +84,7 @@ std::unique_ptr<Network> load_hybrid(const ModelConfig& config, WeightLoader& we
     if (config.states[layer].kind == StateKind::kRecurrent) {
       block.delta_net = from.delta_net(net.shape, net.taps);
     } else {
-      block.attention = from.attention(kernels::RopeLayout::kHalfSplit, true);
-      block.attention.q_norm = from.head_norm("attn_q_norm");
-      block.attention.k_norm = from.head_norm("attn_k_norm");
-      if (scale > 0) block.attention.shape.params.scale = scale;
+      block.attention = from.attention(style);
     }
     block.mlp_norm = from.norm("post_attention_norm");
     block.mlp = feed_forward(from);
@@ -115,8 +115,7 @@ std::unique_ptr<Network> load_qwen35(const ModelConfig& config, WeightLoader& we
 
 std::unique_ptr<Network> load_qwen35moe(const ModelConfig& config, WeightLoader& weights, LayerRange range) {
   const ConfigKeys keys(weights.file());
-  const size_t ff =
-      keys.size_or("expert_feed_forward_length", config.ff / keys.size("expert_used_count", 65536), kSizeMax);
+  const size_t ff = expert_columns(weights.file(), config);
   const size_t shared = keys.size_or("expert_shared_feed_forward_length", config.ff, kSizeMax);
   return load_hybrid(config, weights, range, [&](const BlockLoader& from) {
     nn::Moe moe = from.moe(ff);
