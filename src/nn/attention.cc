@@ -4,23 +4,23 @@
 
 namespace butterfly::nn {
 
-ValueId Attention::build(Builder& b, ValueId x, ValueId rotations) const {
+ValueId Attention::build(Builder& b, ValueId x, const Rotations& rotations) const {
   Graph& g = b.graph();
   const size_t rows = g.type(x).rows();
   if (out.owners && shape.heads == 0) return out.build_shared(b, {}, rows);
   const Linear* projections[] = {&q, &k, &v};
   const auto qkv = build_linears(b, x, projections);
-  const auto placed = [&](ValueId heads, const Norm& norm, graph::MemberRange mine, const char* suffix) {
+  const auto placed = [&](ValueId heads, const Norm& norm, graph::MemberRange mine, ValueId by,
+                          const char* suffix) {
     if (norm) heads = norm.build(b, heads);
     if (mine.count() > 0 && mine.count() != g.type(heads).cols())
       heads = graph::columns(g, heads, mine.begin, mine.count(), name + suffix + ".columns");
-    return rotations.valid() ? graph::rope(g, heads, rotations, rope_layout, shape.head_dim, name + suffix)
-                             : heads;
+    return by.valid() ? graph::rope(g, heads, by, rope_layout, shape.head_dim, name + suffix) : heads;
   };
   ValueId queries = qkv[0], gates;
   if (gated) std::tie(queries, gates) = graph::halves(g, queries, shape.head_dim, name + ".q_halves");
-  queries = placed(queries, q_norm, q_columns, ".q_rope");
-  const ValueId keys = placed(qkv[1], k_norm, k_columns, ".k_rope");
+  queries = placed(queries, q_norm, q_columns, rotations.queries, ".q_rope");
+  const ValueId keys = placed(qkv[1], k_norm, k_columns, rotations.keys, ".k_rope");
   graph::AttentionShape with_sinks = shape;
   if (sinks) with_sinks.sinks = &sinks;
   ValueId seen = b.attention(queries, keys, qkv[2], with_sinks, name + ".attention");

@@ -8,6 +8,11 @@
 
 namespace butterfly::nn {
 
+// The rope rotations of the rows' positions; invalid: not rotated.
+struct Rotations {
+  ValueId queries, keys;
+};
+
 struct Attention {
   Linear q, k, v, out;
   bool gated = false;   // q gives for each head its query, then what its output is gated by
@@ -22,8 +27,7 @@ struct Attention {
   kernels::RopeLayout rope_layout = kernels::RopeLayout::kInterleaved;
   std::string name;
 
-  // `rotations`: the rope rotations of the rows' positions; invalid: queries and keys are not rotated.
-  ValueId build(Builder& b, ValueId x, ValueId rotations) const;
+  ValueId build(Builder& b, ValueId x, const Rotations& rotations) const;
 };
 
 }  // namespace butterfly::nn

@@ -238,7 +238,8 @@ struct BlockRun {
       Builder b(g);
       const ValueId x = g.input("x", {Elem::kF32, {static_cast<int64_t>(rows), kDim}});
       const ValueId positions = g.input("positions", {Elem::kI32, {static_cast<int64_t>(rows)}});
-      const ValueId y = block.build(b, x, graph::rope_rotations(g, positions, rope, "rotations"));
+      const ValueId rotations = graph::rope_rotations(g, positions, rope, "rotations");
+      const ValueId y = block.build(b, x, {.queries = rotations, .keys = rotations});
       g.mark_output(y);
       Executor run(std::move(g), arena, pool);
       std::vector<KvRow> kv_rows;

@@ -7,7 +7,7 @@ ValueId normed(Builder& b, const Norm& norm, ValueId x) { return norm ? norm.bui
 
 }  // namespace
 
-ValueId TransformerBlock::build(Builder& b, ValueId x, ValueId rotations) const {
+ValueId TransformerBlock::build(Builder& b, ValueId x, const Rotations& rotations) const {
   const auto added = [&](ValueId to, ValueId delta, const std::string& part) {
     delta = b.dropout(delta, part);
     const std::string name = part + ".residual";

@@ -19,8 +19,7 @@ struct TransformerBlock {
   Norm mlp_post_norm;        // of what the feed-forward part adds
   float residual_scale = 1;  // of what either adds
 
-  // `rotations` as for Attention::build.
-  ValueId build(Builder& b, ValueId x, ValueId rotations) const;
+  ValueId build(Builder& b, ValueId x, const Rotations& rotations) const;
 };
 
 }  // namespace butterfly::nn

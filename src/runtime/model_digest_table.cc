@@ -17,16 +17,21 @@ namespace {
 
 // Each kind of matrix product once, and the layouts that differ in attention, norms, gates and experts.
 constexpr ModelDigestRow kRows[] = {
-    {"llama", DType::kF32, DType::kF32},      {"llama", DType::kF16, DType::kF16},
-    {"llama", DType::kBF16, DType::kF16},     {"llama", DType::kQ8_0, DType::kQ8_0},
-    {"llama", DType::kQ4_0, DType::kF16},     {"llama", DType::kQ4_K, DType::kQ8_0},
-    {"llama", DType::kQ5_K, DType::kF16},     {"llama", DType::kQ6_K, DType::kF32},
-    {"llama", DType::kQ5_0, DType::kF16},     {"qwen2", DType::kQ8_0, DType::kF16},
-    {"qwen3", DType::kQ4_K, DType::kF16},     {"qwen3moe", DType::kQ4_0, DType::kF16},
-    {"qwen35", DType::kF16, DType::kF16},     {"qwen35moe", DType::kQ8_0, DType::kF16},
-    {"qwen3next", DType::kQ4_0, DType::kF32}, {"gpt2", DType::kF16, DType::kF16},
-    {"phi3", DType::kQ4_0, DType::kQ8_0},     {"gemma2", DType::kQ4_K, DType::kF16},
-    {"gemma3", DType::kQ8_0, DType::kF32},    {"gpt-oss", DType::kMXFP4, DType::kF16},
+    {"llama", DType::kF32, DType::kF32},        {"llama", DType::kF16, DType::kF16},
+    {"llama", DType::kBF16, DType::kF16},       {"llama", DType::kQ8_0, DType::kQ8_0},
+    {"llama", DType::kQ4_0, DType::kF16},       {"llama", DType::kQ4_K, DType::kQ8_0},
+    {"llama", DType::kQ5_K, DType::kF16},       {"llama", DType::kQ6_K, DType::kF32},
+    {"llama", DType::kQ5_0, DType::kF16},       {"qwen2", DType::kQ8_0, DType::kF16},
+    {"qwen3", DType::kQ4_K, DType::kF16},       {"qwen3moe", DType::kQ4_0, DType::kF16},
+    {"qwen35", DType::kF16, DType::kF16},       {"qwen35moe", DType::kQ8_0, DType::kF16},
+    {"qwen3next", DType::kQ4_0, DType::kF32},   {"gpt2", DType::kF16, DType::kF16},
+    {"phi3", DType::kQ4_0, DType::kQ8_0},       {"gemma2", DType::kQ4_K, DType::kF16},
+    {"gemma3", DType::kQ8_0, DType::kF32},      {"gpt-oss", DType::kMXFP4, DType::kF16},
+    {"mistral3", DType::kQ4_K, DType::kF16},    {"smollm3", DType::kQ8_0, DType::kF16},
+    {"granite", DType::kF16, DType::kF16},      {"granitemoe", DType::kQ8_0, DType::kF16},
+    {"olmo2", DType::kQ4_0, DType::kF16},       {"glm4moe", DType::kQ8_0, DType::kF32},
+    {"minimax-m2", DType::kMXFP4, DType::kF16}, {"qwen3vl", DType::kF32, DType::kF32},
+    {"qwen3vlmoe", DType::kF16, DType::kF16},
 };
 static_assert(model::covers_architectures(kRows, &ModelDigestRow::architecture));
 

@@ -76,8 +76,8 @@ CommandBody setup_make_model(CLI::App& app) {
   size("--heads", model.head_count, "Attention heads");
   add_option(app, "--kv-heads", options->kv_heads, "Key and value heads (default: --heads)").type_name("N");
   size("--head-size", model.head_length, "Values of a head; 0: --dim / --heads");
-  size("--window", model.sliding_window, "Positions that local layers see (gemma2, gemma3)");
-  size("--experts", model.expert_count, "Experts of a layer (mixtral, qwen3moe, qwen35moe, qwen3next)");
+  size("--window", model.sliding_window, "Positions that local layers see, where an architecture has such");
+  size("--experts", model.expert_count, "Experts of a layer, where an architecture has them");
   size("--experts-used", model.expert_used_count, "Experts per token");
   size("--vocab", model.vocabulary_size, "Tokens in the made-up vocabulary");
   size("--context", model.context_length, "Context length");

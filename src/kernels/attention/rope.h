@@ -43,6 +43,8 @@ struct RopeParams {
   double beta_slow = 1;         // yarn: pairs that rotate less often are interpolated fully
   double low_freq_factor = 1;   // llama3
   double high_freq_factor = 4;  // llama3
+  // Magnitude times 1 + growth * ln(1 + floor(position / original_context)): Mistral 3's queries. 0: none.
+  double growth = 0;
   // One divisor per pair, as GGUF's rope_freqs.weight; empty: none, or llama3's computed ones.
   std::vector<float> freq_factors = {};
 };
@@ -67,6 +69,7 @@ class Rope {
  private:
   size_t head_dim_;
   double magnitude_;
+  double growth_, growth_length_;
   std::vector<double> frequencies_;
 };
 

@@ -19,10 +19,11 @@ void validate(const RopeParams& p, size_t rotated) {
     fail(Errc::kInvalidArgument, "[rope] base {} must be above 1", p.base);
   if (!(p.factor > 0) || std::isinf(p.factor))
     fail(Errc::kInvalidArgument, "[rope] scaling factor {} must be positive", p.factor);
+  if (!std::isfinite(p.growth)) fail(Errc::kInvalidArgument, "[rope] growth {} must be a number", p.growth);
   if (p.scaling == RopeScaling::kNtk && rotated <= 2)
     fail(Errc::kInvalidArgument, "[rope] ntk scaling needs more than 2 rotated values");
-  const bool by_context =
-      p.scaling == RopeScaling::kYarn || (p.scaling == RopeScaling::kLlama3 && p.freq_factors.empty());
+  const bool by_context = p.growth != 0 || p.scaling == RopeScaling::kYarn ||
+                          (p.scaling == RopeScaling::kLlama3 && p.freq_factors.empty());
   if (by_context && !(p.original_context > 0))
     fail(Errc::kInvalidArgument, "[rope] this scaling needs the original context length, found {}",
          p.original_context);
@@ -88,7 +89,11 @@ RopeScaling rope_scaling_by_name(std::string_view name) {
   fail(Errc::kInvalidArgument, "rope scaling {}: expected none, linear, ntk, yarn or llama3", name);
 }
 
-Rope::Rope(const RopeParams& p) : head_dim_(p.head_dim), magnitude_(p.attn_factor) {
+Rope::Rope(const RopeParams& p)
+    : head_dim_(p.head_dim),
+      magnitude_(p.attn_factor),
+      growth_(p.growth),
+      growth_length_(p.original_context) {
   const size_t rotated = p.rotated == 0 ? p.head_dim : p.rotated;
   validate(p, rotated);
   const auto dims = static_cast<double>(rotated);
@@ -114,11 +119,13 @@ Rope::Rope(const RopeParams& p) : head_dim_(p.head_dim), magnitude_(p.attn_facto
 
 void Rope::rotations(int64_t position, float* rotations) const {
   const auto at = static_cast<double>(position);
+  double magnitude = magnitude_;
+  if (growth_ != 0) magnitude *= 1 + growth_ * log_f64(1 + std::floor(at / growth_length_));
   for (size_t i = 0; i < pairs(); ++i) {
     double sine = 0, cosine = 0;
     sincos_f64(at * frequencies_[i], &sine, &cosine);
-    rotations[i] = static_cast<float>(cosine * magnitude_);
-    rotations[pairs() + i] = static_cast<float>(sine * magnitude_);
+    rotations[i] = static_cast<float>(cosine * magnitude);
+    rotations[pairs() + i] = static_cast<float>(sine * magnitude);
   }
 }
 

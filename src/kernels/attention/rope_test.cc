@@ -219,5 +219,19 @@ TEST(Rope, EveryTargetIsThePlainLoop) {
   });
 }
 
+// Mistral 3's queries: longer by 1 + growth * ln(1 + floor(position / original context)).
+TEST(Rope, MagnitudeGrowsWithThePosition) {
+  const Rope plain({.head_dim = 8}), grows({.head_dim = 8, .original_context = 10, .growth = 0.5});
+  for (const int64_t position : {0, 9, 10, 25, 100}) {
+    const double factor = 1 + 0.5 * std::log(1 + std::floor(static_cast<double>(position) / 10));
+    std::vector<float> a(plain.rotation_floats()), b(a.size());
+    plain.rotations(position, a.data());
+    grows.rotations(position, b.data());
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(b[i], a[i] * factor, 1e-6) << position << " " << i;
+  }
+  EXPECT_THROW(Rope({.head_dim = 8, .growth = 0.5}), Error);  // no original context
+  EXPECT_THROW(Rope({.head_dim = 8, .original_context = 10, .growth = NAN}), Error);
+}
+
 }  // namespace
 }  // namespace butterfly::kernels

@@ -13,6 +13,8 @@ constexpr Architecture kArchitectures[] = {
     {"qwen2", "Qwen 2 and 2.5", load_qwen2, full_states},
     {"qwen3", "Qwen 3", load_qwen3, full_states},
     {"qwen3moe", "Qwen 3 with experts", load_qwen3moe, full_states},
+    {"qwen3vl", "Qwen 3 VL, text", load_qwen3, full_states},
+    {"qwen3vlmoe", "Qwen 3 VL with experts, text", load_qwen3moe, full_states},
     {"qwen35", "Qwen 3.5 and 3.6", load_qwen35, qwen35_states},
     {"qwen35moe", "Qwen 3.5 and 3.6 with experts", load_qwen35moe, qwen35_states},
     {"qwen3next", "Qwen3-Next", load_qwen35moe, qwen35_states},
@@ -20,6 +22,13 @@ constexpr Architecture kArchitectures[] = {
     {"gpt-oss", "gpt-oss", load_gpt_oss, gpt_oss_states},
     {"phi3", "Phi 3 and 4", load_phi3, window_states},
     {"gemma2", "Gemma 2", load_gemma2, gemma2_states},
+    {"mistral3", "Mistral 3 and Ministral 3, text", load_mistral3, window_states},
+    {"smollm3", "SmolLM 3", load_smollm3, full_states},
+    {"granite", "Granite 3 and 4", load_granite, full_states},
+    {"granitemoe", "Granite 3 and 4 with experts", load_granite, full_states},
+    {"olmo2", "OLMo 2 and 3", load_olmo2, olmo2_states},
+    {"glm4moe", "GLM 4.5 to 4.7", load_glm4moe, full_states},
+    {"minimax-m2", "MiniMax M2", load_minimax_m2, full_states},
     {"gemma3", "Gemma 3, text", load_gemma3, gemma3_states},
 };
 static_assert(covers_architectures(kArchitectures, &Architecture::name));

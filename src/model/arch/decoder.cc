@@ -62,7 +62,10 @@ graph::ValueId Decoder::build_blocks(nn::Builder& b, graph::ValueId x, graph::Va
     rotations.push_back(graph::rope_rotations(b.graph(), row_positions, rope, "rope_rotations"));
   for (size_t i = begin; i < end; ++i) {
     const size_t rope = rope_of_block.empty() ? 0 : rope_of_block[i];
-    x = blocks[i].build(b, x, rope < rotations.size() ? rotations[rope] : graph::ValueId{});
+    const auto of = [&](size_t index) {
+      return index < rotations.size() ? rotations[index] : graph::ValueId{};
+    };
+    x = blocks[i].build(b, x, {.queries = of(query_rope == kNoRope ? rope : query_rope), .keys = of(rope)});
   }
   return x;
 }
@@ -87,6 +90,7 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
   nn::Builder b(g, {shape.length, shape.dropout, values.dropout_key, values.positions});
   graph::ValueId x = build_embedding(b, values.tokens, values.positions);
   x = norm.build(b, build_blocks(b, x, values.positions, 0, blocks.size()));
+  if (logit_scale != 1) x = graph::scale(g, x, logit_scale, "logit_scale");
   values.loss = graph::linear_cross_entropy(g, x, head.weight, values.targets, values.factor, shape.gradients,
                                             head.weight.name);
   g.mark_output(values.loss.loss);
@@ -100,6 +104,8 @@ graph::ValueId Decoder::build_head(nn::Builder& b, graph::ValueId x) const {
   const size_t rows = g.type(x).rows();
   graph::ValueId logits;
   if (head.weight) {
+    // What the head reads is scaled, and not what it gives: so a loss over parts of the logits can be, too.
+    if (logit_scale != 1) x = graph::scale(g, x, logit_scale, "logit_scale");
     logits = head.build(b, x);
     if (logit_cap > 0) logits = graph::soft_cap(g, logits, logit_cap, "logit_cap");
   }

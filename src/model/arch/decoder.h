@@ -36,8 +36,10 @@ struct Decoder : Network {
   std::vector<nn::TransformerBlock> blocks;
   static constexpr size_t kNoRope = static_cast<size_t>(-1);
   std::vector<size_t> rope_of_block;  // index into `ropes`, or kNoRope; empty: all use the first
+  size_t query_rope = kNoRope;        // queries have a rope of their own in all blocks; kNoRope: the block's
   nn::Norm norm;
   nn::Linear head;
+  float logit_scale = 1;
   float logit_cap = 0;  // 0: none
   // Where a group shares the layers: rows of the head by member, and who this one is. The first member gets
   // the logits.

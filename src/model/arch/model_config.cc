@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/math/math.h"
 #include "model/arch/config_keys.h"
 #include "model/arch/network.h"
 
@@ -27,12 +28,21 @@ kernels::RopeParams read_rope(const ModelFile& file, const ConfigKeys& keys, con
   rope.base = keys.f32_or("rope.freq_base", 10000.0f);
   // Without a type a factor is linear. "longrope" has factors per pair, and at most a linear one besides.
   const std::string scaling = keys.string_or("rope.scaling.type", "linear");
-  rope.scaling = kernels::rope_scaling_by_name(scaling == "longrope" ? "linear" : scaling);
+  try {
+    rope.scaling = kernels::rope_scaling_by_name(scaling == "longrope" ? "linear" : scaling);
+  } catch (const Error& error) {
+    fail(Errc::kUnsupported, "{}: key {}: {}", file.path().string(), keys.key("rope.scaling.type"),
+         error.what());
+  }
   const float factor = keys.f32_or("rope.scaling.factor", keys.f32_or("rope.scale_linear", 1.0f));
   rope.factor = factor == 0 ? 1.0f : factor;
   rope.original_context = static_cast<double>(
       keys.size_or("rope.scaling.original_context_length", config.context, kSizeMax * 64));
   rope.attn_factor = keys.f32_or("rope.scaling.attn_factor", 1.0f);
+  // A magnitude of its own instead of YaRN's 1 + 0.1 ln(factor): 1 if this is 1.
+  const double multiplier = keys.f32_or("rope.scaling.yarn_log_multiplier", 0);
+  if (multiplier > 0 && rope.scaling == kernels::RopeScaling::kYarn && rope.factor > 1)
+    rope.attn_factor /= 1 + 0.1 * multiplier * kernels::log_f64(rope.factor);
   rope.ext_factor = keys.f32_or("rope.scaling.yarn_ext_factor", 1.0f);
   rope.beta_fast = keys.f32_or("rope.scaling.yarn_beta_fast", 32.0f);
   rope.beta_slow = keys.f32_or("rope.scaling.yarn_beta_slow", 1.0f);

@@ -38,12 +38,16 @@ enum class HfValues {
   // Experts in one tensor (hf_experts.h). A gate's rule stands before the output's, for the same tensor.
   kExpertsGate,  // [experts, columns, 2 * rows] to [experts, rows, columns], every second one
   kExpertsUp,
+  kExpertsGateHalf,  // the same, but the first and the second half of the rows
+  kExpertsUpHalf,
   kExpertsDown,  // [experts, columns, rows] to [experts, rows, columns]
   kExpertsGateBias,
   kExpertsUpBias,
   kMxfp4Gate,  // "..._blocks", with "..._scales" beside it
   kMxfp4Up,
   kMxfp4Down,
+  kFirstRows,  // [(experts,) 2 * rows, columns] to [(experts,) rows, columns]: one half
+  kSecondRows,
 };
 
 // Names without the prefixes "model.", "transformer." and "language_model."; # stands for the layer's number,
@@ -67,7 +71,8 @@ struct HfArchitecture {
   std::string_view gguf_name;   // general.architecture
   ReadHfConfig* read_config;
   std::array<std::span<const HfRule>, 5> rules;
-  bool tied;  // whether output and embedding share a matrix when config.json does not say
+  bool tied;                 // whether output and embedding share a matrix when config.json does not say
+  bool more_layers = false;  // layers behind the last that config.json counts guess further ahead: left out
 };
 
 std::span<const HfArchitecture> hf_architectures();
@@ -77,13 +82,16 @@ const HfArchitecture& hf_architecture_of(const JsonObject& config);
 // Whether the rule behind one with these values is for the same tensor too.
 constexpr bool has_second_rule(HfValues values) {
   return values == HfValues::kDeltaQkvOfAll || values == HfValues::kExpertsGate ||
-         values == HfValues::kExpertsGateBias || values == HfValues::kMxfp4Gate;
+         values == HfValues::kExpertsGateHalf || values == HfValues::kExpertsGateBias ||
+         values == HfValues::kMxfp4Gate || values == HfValues::kFirstRows;
 }
 
 // The readers of config.json, one per family: Mistral's is Mixtral's too, Qwen 3's reads experts, Gemma's is
 // for 2 and 3.
-ReadHfConfig read_gemma_config, read_gpt2_config, read_gpt_oss_config, read_llama_config, read_mistral_config,
-    read_phi3_config, read_qwen2_config, read_qwen3_config, read_qwen35_config;
+ReadHfConfig read_gemma_config, read_glm4moe_config, read_gpt2_config, read_gpt_oss_config,
+    read_granite_config, read_llama_config, read_minimax_config, read_mistral_config, read_mistral3_config,
+    read_olmo2_config, read_phi3_config, read_qwen2_config, read_qwen3_config, read_qwen3vl_config,
+    read_qwen35_config, read_smollm3_config;
 
 // rope.freq_base and rope.scaling.*, and the tensors of per-pair factors (llama3, longrope). `rotated` is the
 // number of values of a head that are rotated.

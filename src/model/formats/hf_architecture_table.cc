@@ -118,6 +118,41 @@ constexpr HfRule kGptOss[] = {
     {"layers.#.mlp.experts.down_proj_bias", "blk.#.ffn_down_exps.bias"},
 };
 
+// The gates of an expert below one another, then its outputs.
+constexpr HfRule kGraniteExperts[] = {
+    {"layers.#.block_sparse_moe.router.layer.weight", "blk.#.ffn_gate_inp.weight"},
+    {"layers.#.block_sparse_moe.input_linear.weight", "blk.#.ffn_gate_exps.weight", kFirstRows},
+    {"layers.#.block_sparse_moe.input_linear.weight", "blk.#.ffn_up_exps.weight", kSecondRows},
+    {"layers.#.block_sparse_moe.output_linear.weight", "blk.#.ffn_down_exps.weight"},
+    {"layers.#.shared_mlp.input_linear.weight", "blk.#.ffn_gate_shexp.weight", kFirstRows},
+    {"layers.#.shared_mlp.input_linear.weight", "blk.#.ffn_up_shexp.weight", kSecondRows},
+    {"layers.#.shared_mlp.output_linear.weight", "blk.#.ffn_down_shexp.weight"},
+};
+
+constexpr HfRule kOlmo2[] = {
+    {"layers.#.post_attention_layernorm.weight", "blk.#.post_attention_norm.weight"},
+    {"layers.#.post_feedforward_layernorm.weight", "blk.#.post_ffw_norm.weight"},
+};
+
+constexpr HfRule kGlm4Moe[] = {
+    {"layers.#.post_attention_layernorm.weight", "blk.#.post_attention_norm.weight"},
+    {"layers.#.mlp.gate.e_score_correction_bias", "blk.#.exp_probs_b.bias"},
+    {"layers.#.mlp.shared_experts.gate_proj.weight", "blk.#.ffn_gate_shexp.weight"},
+    {"layers.#.mlp.shared_experts.up_proj.weight", "blk.#.ffn_up_shexp.weight"},
+    {"layers.#.mlp.shared_experts.down_proj.weight", "blk.#.ffn_down_shexp.weight"},
+};
+
+constexpr HfRule kMiniMax[] = {
+    {"layers.#.block_sparse_moe.e_score_correction_bias", "blk.#.exp_probs_b.bias"},
+};
+
+constexpr HfRule kQwenVlExperts[] = {
+    {"layers.#.mlp.gate.weight", "blk.#.ffn_gate_inp.weight"},
+    {"layers.#.mlp.experts.gate_up_proj", "blk.#.ffn_gate_exps.weight", kExpertsGateHalf},
+    {"layers.#.mlp.experts.gate_up_proj", "blk.#.ffn_up_exps.weight", kExpertsUpHalf},
+    {"layers.#.mlp.experts.down_proj", "blk.#.ffn_down_exps.weight", kExpertsDown},
+};
+
 constexpr HfRule kPhi3[] = {
     {"layers.#.self_attn.qkv_proj.weight", "blk.#.attn_qkv.weight"},
     {"layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight"},
@@ -176,6 +211,48 @@ constexpr HfArchitecture kArchitectures[] = {
      read_qwen3_config,
      {kEnds, kHalfSplitAttention, kPreNorms, kQwenExperts},
      false},
+    {"Qwen3VLForConditionalGeneration",
+     "qwen3vl",
+     read_qwen3vl_config,
+     {kEnds, kHalfSplitAttention, kPreNorms},
+     false},
+    {"Qwen3VLMoeForConditionalGeneration",
+     "qwen3vlmoe",
+     read_qwen3vl_config,
+     {kEnds, kHalfSplitAttention, kPreNorms, kQwenVlExperts},
+     false},
+    {"Mistral3ForConditionalGeneration",
+     "mistral3",
+     read_mistral3_config,
+     {kEnds, kLlamaAttention, kPreNorms},
+     false},
+    {"Ministral3ForCausalLM", "mistral3", read_mistral3_config, {kEnds, kLlamaAttention, kPreNorms}, false},
+    {"SmolLM3ForCausalLM", "smollm3", read_smollm3_config, {kEnds, kLlamaAttention, kPreNorms}, true},
+    {"GraniteForCausalLM", "granite", read_granite_config, {kEnds, kLlamaAttention, kPreNorms}, false},
+    {"GraniteMoeForCausalLM",
+     "granitemoe",
+     read_granite_config,
+     {kEnds, kLlamaAttention, kPreNorms, kGraniteExperts},
+     false},
+    {"GraniteMoeSharedForCausalLM",
+     "granitemoe",
+     read_granite_config,
+     {kEnds, kLlamaAttention, kPreNorms, kGraniteExperts},
+     false},
+    {"Olmo2ForCausalLM", "olmo2", read_olmo2_config, {kEnds, kOlmo2, kHalfSplitAttention, kPreNorms}, false},
+    {"Olmo3ForCausalLM", "olmo2", read_olmo2_config, {kEnds, kOlmo2, kHalfSplitAttention, kPreNorms}, false},
+    {"Glm4MoeForCausalLM",
+     "glm4moe",
+     read_glm4moe_config,
+     {kEnds, kGlm4Moe, kHalfSplitAttention, kPreNorms, kQwenExperts},
+     false,
+     true},
+    {"MiniMaxM2ForCausalLM",
+     "minimax-m2",
+     read_minimax_config,
+     {kEnds, kMiniMax, kHalfSplitAttention, kPreNorms, kMixtralExperts},
+     false,
+     true},
     {"Qwen3_5ForCausalLM",
      "qwen35",
      read_qwen35_config,

@@ -1,5 +1,6 @@
 // Readers of config.json: Hugging Face's numbers under GGUF's keys.
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "model/formats/hf_architecture.h"
@@ -65,6 +66,41 @@ void set_pattern(const JsonObject& config, Keys& keys, uint32_t usual) {
   if (!as_usual) keys.set("attention.sliding_window_pattern", MetaArray{MetaType::kBool, std::move(local)});
 }
 
+// The text part of a multimodal model's settings, or all of them.
+template <typename F>
+void with_text_config(const JsonObject& config, F&& read) {
+  const nlohmann::json* text = config.find("text_config");
+  if (text == nullptr || !text->is_object()) return read(config);
+  read(JsonObject(*text, config.file(), "text_config: "));
+}
+
+// The first of these that has `key`: rope settings have moved between them.
+std::optional<double> rope_number(const JsonObject& config, std::string_view key) {
+  for (const char* place : {"rope_parameters", "rope_scaling"})
+    if (const auto settings = config.object(place); settings && settings->has(key))
+      return settings->number(key);
+  if (config.has(key)) return config.number(key);
+  return std::nullopt;
+}
+
+// Of the values of a head; `share` where config.json does not say.
+uint32_t rotated_part(const JsonObject& config, uint32_t head_dim, double share) {
+  share = rope_number(config, "partial_rotary_factor").value_or(share);
+  return static_cast<uint32_t>(std::clamp(share, 0.0, 1.0) * head_dim);
+}
+
+// Pairs of a head by time, height and width.
+void set_sections(const JsonObject& config, Keys& keys, std::vector<int32_t> usual) {
+  for (const char* place : {"rope_scaling", "rope_parameters"})
+    if (const auto settings = config.object(place); settings && settings->has("mrope_section")) {
+      usual.clear();
+      for (const float pairs : settings->numbers("mrope_section"))
+        usual.push_back(static_cast<int32_t>(pairs));
+    }
+  usual.resize(4, 0);
+  keys.set("rope.dimension_sections", i32_array(std::move(usual)));
+}
+
 void expect_activation(const JsonObject& config, std::string_view key,
                        std::initializer_list<std::string_view> known) {
   if (!config.has(key)) return;
@@ -118,7 +154,7 @@ void read_qwen3_config(const JsonObject& config, const std::string& arch, HfConf
   Keys keys(to.metadata, arch);
   keys.set("attention.key_length", head_dim);
   keys.set("attention.value_length", head_dim);
-  if (arch == "qwen3moe") {
+  if (arch == "qwen3moe" || arch == "qwen3vlmoe") {
     keys.set("expert_count", config.u32("num_experts"));
     keys.set("expert_used_count", config.u32("num_experts_per_tok"));
     keys.set("expert_feed_forward_length", config.u32("moe_intermediate_size"));
@@ -130,21 +166,11 @@ namespace {
 
 // The rotated part of a head, and how its pairs are shared out to time, height and width.
 void read_partial_rope(const JsonObject& config, const std::string& arch, uint32_t head_dim, HfConfig& to) {
-  const auto parameters = config.object("rope_parameters");
-  const JsonObject& place = parameters && parameters->has("partial_rotary_factor") ? *parameters : config;
-  const double share = place.has("partial_rotary_factor") ? place.number("partial_rotary_factor") : 0.25;
-  const auto rotated = static_cast<uint32_t>(std::clamp(share, 0.0, 1.0) * head_dim);
+  const uint32_t rotated = rotated_part(config, head_dim, 0.25);
   Keys keys(to.metadata, arch);
   keys.set("rope.dimension_count", rotated);
   if (arch != "qwen3next") {
-    std::vector<int32_t> sections = {11, 11, 10};
-    if (parameters && parameters->has("mrope_section")) {
-      sections.clear();
-      for (const float pairs : parameters->numbers("mrope_section"))
-        sections.push_back(static_cast<int32_t>(pairs));
-    }
-    sections.resize(4, 0);
-    keys.set("rope.dimension_sections", i32_array(std::move(sections)));
+    set_sections(config, keys, {11, 11, 10});
   }
   read_rope_config(config, arch, rotated, 10'000'000, to);
 }
@@ -188,9 +214,89 @@ void read_qwen35_text(const JsonObject& config, const std::string& arch, HfConfi
 }  // namespace
 
 void read_qwen35_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
-  const nlohmann::json* text = config.find("text_config");
-  if (text == nullptr || !text->is_object()) return read_qwen35_text(config, arch, to);
-  read_qwen35_text(JsonObject(*text, config.file(), "text_config: "), arch, to);
+  with_text_config(config, [&](const JsonObject& text) { read_qwen35_text(text, arch, to); });
+}
+
+void read_qwen3vl_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  with_text_config(config, [&](const JsonObject& text) {
+    read_qwen3_config(text, arch, to);
+    Keys keys(to.metadata, arch);
+    set_sections(text, keys, {24, 20, 20});
+  });
+}
+
+void read_mistral3_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  with_text_config(config, [&](const JsonObject& text) {
+    read_mistral_config(text, arch, to);
+    Keys keys(to.metadata, arch);
+    if (const auto scale = rope_number(text, "llama_4_scaling_beta"))
+      keys.set("attention.temperature_scale", static_cast<float>(*scale));
+    if (const auto all = rope_number(text, "mscale_all_dim"))
+      keys.set("rope.scaling.yarn_log_multiplier", static_cast<float>(*all));
+  });
+}
+
+void read_smollm3_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  expect_no_window(config);
+  read_llama_config(config, arch, to);
+  if (!config.has("no_rope_layers")) return;
+  // GGUF has no key for them.
+  size_t layer = 0;
+  for (const float rotated : config.numbers("no_rope_layers"))
+    if ((rotated != 0) != (++layer % 4 != 0)) config.mismatch("no_rope_layers", "0 for every fourth layer");
+}
+
+void read_granite_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  read_llama_config(config, arch, to);
+  Keys keys(to.metadata, arch);
+  constexpr std::pair<const char*, const char*> kScales[] = {{"attention_multiplier", "attention.scale"},
+                                                             {"embedding_multiplier", "embedding_scale"},
+                                                             {"residual_multiplier", "residual_scale"},
+                                                             {"logits_scaling", "logit_scale"}};
+  for (const auto& [from, name] : kScales)
+    if (config.has(from)) keys.set(name, config.f32(from));
+  if (arch == "granitemoe" && config.has("shared_intermediate_size"))
+    keys.set("expert_shared_feed_forward_length", config.u32("shared_intermediate_size"));
+}
+
+void read_olmo2_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  read_llama_config(config, arch, to);
+  if (!config.has("sliding_window")) return;
+  Keys keys(to.metadata, arch);
+  keys.set("attention.sliding_window", config.u32("sliding_window"));
+  set_pattern(config, keys, 4);
+}
+
+void read_glm4moe_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  expect_activation(config, "hidden_act", {"silu"});
+  const uint32_t head_dim = read_transformer(config, arch, to), rotated = rotated_part(config, head_dim, 0.5);
+  Keys keys(to.metadata, arch);
+  keys.set("rope.dimension_count", rotated);
+  keys.set("expert_count", config.u32("n_routed_experts"));
+  keys.set("expert_used_count", config.u32("num_experts_per_tok"));
+  keys.set("expert_feed_forward_length", config.u32("moe_intermediate_size"));
+  keys.set("expert_shared_count", config.u32_or("n_shared_experts", 1));
+  keys.set("leading_dense_block_count", config.u32_or("first_k_dense_replace", 1));
+  keys.set("expert_gating_func", uint32_t{2});
+  keys.set("expert_weights_norm", config.boolean_or("norm_topk_prob", true));
+  keys.set("expert_weights_scale", config.f32_or("routed_scaling_factor", 1.0f));
+  if (config.u32_or("n_group", 1) != 1) config.mismatch("n_group", "1");
+  read_rope_config(config, arch, rotated, 1'000'000, to);
+}
+
+void read_minimax_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  expect_activation(config, "hidden_act", {"silu"});
+  expect_activation(config, "scoring_func", {"sigmoid"});
+  const uint32_t head_dim = read_transformer(config, arch, to);
+  const uint32_t rotated =
+      config.has("rotary_dim") ? config.u32("rotary_dim") : rotated_part(config, head_dim, 0.5);
+  Keys keys(to.metadata, arch);
+  keys.set("rope.dimension_count", rotated);
+  keys.set("expert_count", config.u32("num_local_experts"));
+  keys.set("expert_used_count", config.u32("num_experts_per_tok"));
+  keys.set("expert_feed_forward_length", config.u32("intermediate_size"));
+  keys.set("expert_gating_func", uint32_t{2});
+  read_rope_config(config, arch, rotated, 5'000'000, to);
 }
 
 void read_gpt_oss_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
@@ -211,10 +317,7 @@ void read_gpt_oss_config(const JsonObject& config, const std::string& arch, HfCo
 void read_phi3_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
   expect_activation(config, "hidden_act", {"silu"});
   const uint32_t head_dim = read_transformer(config, arch, to);
-  const auto parameters = config.object("rope_parameters");
-  const JsonObject& place = parameters && parameters->has("partial_rotary_factor") ? *parameters : config;
-  const double share = place.has("partial_rotary_factor") ? place.number("partial_rotary_factor") : 1;
-  const auto rotated = static_cast<uint32_t>(std::clamp(share, 0.0, 1.0) * head_dim);
+  const uint32_t rotated = rotated_part(config, head_dim, 1);
   Keys keys(to.metadata, arch);
   keys.set("rope.dimension_count", rotated);
   keys.set("rope.scaling.original_context_length",

@@ -14,22 +14,35 @@ namespace {
 
 using kernels::BlockMXFP4;
 
-// Which rows of the file become the tensor's: all, or every second one.
+// Which rows of the file become the tensor's: all, every second one, or one half.
 struct Turns {
-  int64_t first, step;
+  int64_t parts = 1;    // tensors that share the file's rows
+  int64_t part = 0;     // which of them this is
+  bool halves = false;  // each has its rows side by side
+  int64_t rows(int64_t file_rows) const { return file_rows / parts; }
+  // Row of the file that becomes row `row`.
+  int64_t at(int64_t row, int64_t file_rows) const {
+    return halves ? part * rows(file_rows) + row : row * parts + part;
+  }
 };
 Turns turns_of(HfValues values) {
   switch (values) {
     case HfValues::kExpertsGate:
     case HfValues::kExpertsGateBias:
     case HfValues::kMxfp4Gate:
-      return {0, 2};
+      return {.parts = 2, .part = 0};
     case HfValues::kExpertsUp:
     case HfValues::kExpertsUpBias:
     case HfValues::kMxfp4Up:
-      return {1, 2};
+      return {.parts = 2, .part = 1};
+    case HfValues::kExpertsGateHalf:
+    case HfValues::kFirstRows:
+      return {.parts = 2, .part = 0, .halves = true};
+    case HfValues::kExpertsUpHalf:
+    case HfValues::kSecondRows:
+      return {.parts = 2, .part = 1, .halves = true};
     default:
-      return {0, 1};
+      return {};
   }
 }
 
@@ -50,8 +63,7 @@ Tensor turned(const HfSource& source, const Turns& turns, const Shape& shape) {
     for (int64_t e = 0; e < shape[0]; ++e)
       for (int64_t row = 0; row < shape[1]; ++row)
         for (int64_t column = 0; column < in; ++column, out += size)
-          std::memcpy(out,
-                      from.raw() + ((e * in + column) * file_rows + turns.first + row * turns.step) * size,
+          std::memcpy(out, from.raw() + ((e * in + column) * file_rows + turns.at(row, file_rows)) * size,
                       size);
   });
   return to;
@@ -67,7 +79,25 @@ Tensor biases(const HfSource& source, const Turns& turns, const Shape& shape) {
     std::byte* out = to.raw();
     for (int64_t e = 0; e < shape[0]; ++e)
       for (int64_t row = 0; row < shape[1]; ++row, out += size)
-        std::memcpy(out, from.raw() + (e * file_rows + turns.first + row * turns.step) * size, size);
+        std::memcpy(out, from.raw() + (e * file_rows + turns.at(row, file_rows)) * size, size);
+  });
+  return to;
+}
+
+// [.., rows of the file, columns] to [.., rows, columns].
+Tensor rows_of(const HfSource& source, const Turns& turns, const Shape& shape) {
+  const Tensor from = source.file->tensor(source.info);
+  Tensor to = Tensor::zeros(from.dtype(), shape);
+  const size_t axis = shape.rank() - 2;
+  const int64_t file_rows = from.size(axis), rows = shape[axis];
+  const size_t row_bytes = static_cast<size_t>(shape[axis + 1]) * dtype_info(from.dtype()).block_bytes;
+  MappedFile::guard([&] {
+    std::byte* out = to.raw();
+    for (int64_t e = 0; e < (axis == 0 ? 1 : shape[0]); ++e)
+      for (int64_t row = 0; row < rows; ++row, out += row_bytes)
+        std::memcpy(out,
+                    from.raw() + static_cast<size_t>(e * file_rows + turns.at(row, file_rows)) * row_bytes,
+                    row_bytes);
   });
   return to;
 }
@@ -93,7 +123,7 @@ Tensor mxfp4(const HfSource& source, const HfSource& scales, const Turns& turns,
     for (int64_t e = 0; e < shape[0]; ++e)
       for (int64_t row = 0; row < shape[1]; ++row)
         for (int64_t b = 0; b < blocks; ++b, out += sizeof(BlockMXFP4)) {
-          const int64_t at = (e * file_rows + turns.first + row * turns.step) * blocks + b;
+          const int64_t at = (e * file_rows + turns.at(row, file_rows)) * blocks + b;
           const BlockMXFP4 block = block_of(from + at * 16, e_of[at]);
           std::memcpy(out, &block, sizeof block);
         }
@@ -106,12 +136,12 @@ NamedTensor mxfp4_experts(std::string name, const HfSource& source, const HfSour
   const Shape nibbles = source.info.shape(), exponents = scales.info.shape();
   expect(source,
          source.info.dtype == DType::kU8 && nibbles.rank() == 4 && nibbles[3] == 16 &&
-             nibbles[1] % turns.step == 0,
+             nibbles[1] % turns.parts == 0,
          "U8 of shape [experts, rows, blocks, 16]");
   expect(scales, scales.info.dtype == DType::kU8 && exponents == Shape{nibbles[0], nibbles[1], nibbles[2]},
          fmt::format("U8 of shape {}", Shape{nibbles[0], nibbles[1], nibbles[2]}.to_string()));
   expect(source, nibbles[2] <= (int64_t{1} << 40), "fewer blocks");
-  const Shape shape{nibbles[0], nibbles[1] / turns.step, nibbles[2] * 32};
+  const Shape shape{nibbles[0], nibbles[1] / turns.parts, nibbles[2] * 32};
   expect(source, shape.checked_count().has_value(), "a stack that fits into 63 bits");
   return NamedTensor(std::move(name), DType::kMXFP4, shape,
                      [source, scales, turns, shape] { return mxfp4(source, scales, turns, shape); });
@@ -128,19 +158,30 @@ NamedTensor hf_experts(std::string name, const HfSource& source, const HfSource*
     return mxfp4_experts(std::move(name), source, *scales, turns);
   }
   const Shape found = source.info.shape();
+  if (values == HfValues::kFirstRows || values == HfValues::kSecondRows) {
+    const size_t rank = found.rank();
+    expect(source,
+           source.info.dtype && is_float(*source.info.dtype) && (rank == 2 || rank == 3) &&
+               found[rank - 2] % turns.parts == 0,
+           "F32, F16 or BF16 of an even number of rows");
+    const int64_t rows = turns.rows(found[rank - 2]);
+    const Shape shape = rank == 2 ? Shape{rows, found[1]} : Shape{found[0], rows, found[2]};
+    return NamedTensor(std::move(name), *source.info.dtype, shape,
+                       [source, turns, shape] { return rows_of(source, turns, shape); });
+  }
   const bool bias = values == HfValues::kExpertsGateBias || values == HfValues::kExpertsUpBias;
   const size_t rank = bias ? 2 : 3;
   expect(source,
          source.info.dtype && is_float(*source.info.dtype) && found.rank() == rank &&
-             found[rank - 1] % turns.step == 0,
+             found[rank - 1] % turns.parts == 0,
          bias ? "F32, F16 or BF16 of shape [experts, 2 * columns]"
               : "F32, F16 or BF16 of shape [experts, columns, rows]");
   if (bias) {
-    const Shape shape{found[0], found[1] / turns.step};
+    const Shape shape{found[0], found[1] / turns.parts};
     return NamedTensor(std::move(name), *source.info.dtype, shape,
                        [source, turns, shape] { return biases(source, turns, shape); });
   }
-  const Shape shape{found[0], found[2] / turns.step, found[1]};
+  const Shape shape{found[0], found[2] / turns.parts, found[1]};
   return NamedTensor(std::move(name), *source.info.dtype, shape,
                      [source, turns, shape] { return turned(source, turns, shape); });
 }

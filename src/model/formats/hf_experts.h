@@ -1,5 +1,5 @@
-// Experts as gpt-oss has them in its folders: all in one tensor, gates and outputs by turns, and matrices
-// either as floats the other way round or as MXFP4 in two tensors, nibbles and scales.
+// Experts in one tensor, as some folders have them: gates and outputs by turns or in halves, and matrices
+// as they are, the other way round, or as MXFP4 in two tensors, nibbles and scales.
 #pragma once
 #include "model/formats/hf_values.h"
 

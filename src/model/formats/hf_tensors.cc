@@ -95,7 +95,7 @@ class Mapper {
 
   void add(const std::shared_ptr<const SafetensorsFile>& shard, const SafetensorsTensor& info) {
     const std::string_view name = without_prefixes(info.name);
-    if (other_modality(name) || guesses_ahead(name)) return;
+    if (other_modality(name) || guesses_ahead(name) || is_behind_the_last(name)) return;
     Match match = find_rule(architecture_, name);
     if (!match.rule)
       fail(Errc::kUnsupported, "{}: tensor {}: expected a name of {}, found one it has not", shard->name(),
@@ -136,6 +136,15 @@ class Mapper {
   }
 
  private:
+  // A layer that guesses further ahead.
+  bool is_behind_the_last(std::string_view name) const {
+    constexpr std::string_view kLayers = "layers.";
+    if (!architecture_.more_layers || !name.starts_with(kLayers)) return false;
+    name.remove_prefix(kLayers.size());
+    const auto layer = take_number(name);
+    return layer && *layer >= metadata_.u32(std::string(architecture_.gguf_name) + ".block_count");
+  }
+
   static constexpr std::string_view kScales = "_scales", kBlocks = "_blocks";
   // What belongs to "..._blocks"; null: there is none.
   const HfSource* scales_of(const HfSource& blocks) const {

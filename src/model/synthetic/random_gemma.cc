@@ -51,10 +51,7 @@ void add_gemma3_metadata(const RandomModelOptions& o, Metadata& metadata) {
 }
 
 std::vector<TensorPlan> plan_gemma3(const RandomModelOptions& o) {
-  return plan_gemma(o, [](LayoutBuilder& to, const std::string& block) {
-    to.norm(block + "attn_q_norm.weight", to.size.head_dim);
-    to.norm(block + "attn_k_norm.weight", to.size.head_dim);
-  });
+  return plan_gemma(o, [](LayoutBuilder& to, const std::string& block) { to.head_norms(block); });
 }
 
 }  // namespace butterfly::model

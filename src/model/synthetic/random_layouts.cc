@@ -82,6 +82,22 @@ void LayoutBuilder::moe(const std::string& block, const char* norm_name) {
   experts(block + "ffn_down_exps.weight", size.dim, size.hidden, size.residual * size.from_hidden);
 }
 
+void LayoutBuilder::shared_expert(const std::string& block) {
+  matrix(block + "ffn_gate_shexp.weight", size.hidden, size.dim, size.from_dim);
+  matrix(block + "ffn_up_shexp.weight", size.hidden, size.dim, size.from_dim);
+  matrix(block + "ffn_down_shexp.weight", size.dim, size.hidden, size.residual * size.from_hidden);
+}
+
+void LayoutBuilder::head_norms(const std::string& block) {
+  norm(block + "attn_q_norm.weight", size.head_dim);
+  norm(block + "attn_k_norm.weight", size.head_dim);
+}
+
+void LayoutBuilder::row_norms(const std::string& block) {
+  norm(block + "attn_q_norm.weight", size.q_dim);
+  norm(block + "attn_k_norm.weight", size.kv_dim);
+}
+
 void add_shared_metadata(const RandomModelOptions& o, const std::string& arch, Metadata& metadata) {
   check(o);
   metadata.set(arch + ".vocab_size", o.vocabulary_size);

@@ -49,6 +49,12 @@ class LayoutBuilder {
   // The norm in front, ffn_gate_inp, ffn_{gate,up,down}_exps.
   void moe(const std::string& block, const char* norm_name = "ffn_norm");
 
+  // ffn_{gate,up,down}_shexp, an expert that sees every row.
+  void shared_expert(const std::string& block);
+  // attn_q_norm and attn_k_norm, by the value of a head or by the column of a row.
+  void head_norms(const std::string& block);
+  void row_norms(const std::string& block);
+
   const RandomModelOptions& options;
   const RandomSizes size;
   std::vector<TensorPlan> plan;
@@ -66,11 +72,14 @@ void for_each_block(const RandomModelOptions& options, F&& fn) {
 }
 
 // The rows' functions.
-AddMetadata add_gemma2_metadata, add_gemma3_metadata, add_gpt2_metadata, add_gpt_oss_metadata,
-    add_llama_metadata, add_llama3_metadata, add_mixtral_metadata, add_phi3_metadata, add_qwen2_metadata,
-    add_qwen3_metadata, add_qwen3moe_metadata, add_qwen35_metadata, add_qwen35moe_metadata,
-    add_qwen3next_metadata;
-PlanTensors plan_gemma2, plan_gemma3, plan_gpt2, plan_gpt_oss, plan_llama, plan_llama3, plan_mixtral,
-    plan_phi3, plan_qwen2, plan_qwen3, plan_qwen3moe, plan_qwen35, plan_qwen35moe, plan_qwen3next;
+AddMetadata add_gemma2_metadata, add_gemma3_metadata, add_glm4moe_metadata, add_gpt2_metadata,
+    add_gpt_oss_metadata, add_granite_metadata, add_granitemoe_metadata, add_llama_metadata,
+    add_llama3_metadata, add_minimax_m2_metadata, add_mistral3_metadata, add_mixtral_metadata,
+    add_olmo2_metadata, add_phi3_metadata, add_qwen2_metadata, add_qwen3_metadata, add_qwen3moe_metadata,
+    add_qwen3vl_metadata, add_qwen3vlmoe_metadata, add_qwen35_metadata, add_qwen35moe_metadata,
+    add_qwen3next_metadata, add_smollm3_metadata;
+PlanTensors plan_gemma2, plan_gemma3, plan_glm4moe, plan_gpt2, plan_gpt_oss, plan_granite, plan_granitemoe,
+    plan_llama, plan_llama3, plan_minimax_m2, plan_mixtral, plan_olmo2, plan_phi3, plan_qwen2, plan_qwen3,
+    plan_qwen3moe, plan_qwen35, plan_qwen35moe, plan_qwen3next;
 
 }  // namespace butterfly::model

@@ -47,4 +47,18 @@ std::vector<TensorPlan> plan_mixtral(const RandomModelOptions& o) {
   return std::move(to.plan);
 }
 
+// The original context is short, so that short texts go beyond it.
+void add_mistral3_metadata(const RandomModelOptions& o, Metadata& metadata) {
+  add_rms_metadata(o, "mistral3", metadata);
+  metadata.set("mistral3.rope.scaling.type", std::string("yarn"));
+  metadata.set("mistral3.rope.scaling.factor", 16.0f);
+  metadata.set("mistral3.rope.scaling.original_context_length", o.context_length / 16 + 1);
+  metadata.set("mistral3.rope.scaling.yarn_log_multiplier", 1.0f);
+  metadata.set("mistral3.attention.temperature_scale", 0.1f);
+}
+
+void add_smollm3_metadata(const RandomModelOptions& o, Metadata& metadata) {
+  add_rms_metadata(o, "smollm3", metadata);
+}
+
 }  // namespace butterfly::model

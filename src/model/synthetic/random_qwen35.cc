@@ -76,16 +76,12 @@ void gated_attention(LayoutBuilder& to, const std::string& block) {
   to.matrix(block + "attn_k.weight", to.size.kv_dim, to.size.dim, to.size.from_dim);
   to.matrix(block + "attn_v.weight", to.size.kv_dim, to.size.dim, to.size.from_dim);
   to.matrix(block + "attn_output.weight", to.size.dim, to.size.q_dim, to.size.residual * to.size.from_q);
-  to.norm(block + "attn_q_norm.weight", to.size.head_dim);
-  to.norm(block + "attn_k_norm.weight", to.size.head_dim);
+  to.head_norms(block);
 }
 
 void shared_expert(LayoutBuilder& to, const std::string& block) {
   floats(to, block + "ffn_gate_inp_shexp.weight", Shape{to.size.dim}, 0, to.size.from_dim);
-  to.matrix(block + "ffn_gate_shexp.weight", to.size.hidden, to.size.dim, to.size.from_dim);
-  to.matrix(block + "ffn_up_shexp.weight", to.size.hidden, to.size.dim, to.size.from_dim);
-  to.matrix(block + "ffn_down_shexp.weight", to.size.dim, to.size.hidden,
-            to.size.residual * to.size.from_hidden);
+  to.shared_expert(block);
 }
 
 std::vector<TensorPlan> plan(const RandomModelOptions& o, bool experts, bool fused) {

@@ -141,6 +141,25 @@ const Names kDeltaNames = {{"attn_qkv", "linear_attn.in_proj_qkv"},
 const Names kGptOssNames = {{"attn_sinks", "self_attn.sinks"},
                             {"post_attention_norm", "post_attention_layernorm"},
                             {"ffn_gate_inp", "mlp.router"}};
+const Names kGraniteNames = {{"ffn_gate_inp", "block_sparse_moe.router.layer"},
+                             {"ffn_down_exps", "block_sparse_moe.output_linear"},
+                             {"ffn_down_shexp", "shared_mlp.output_linear"}};
+const Names kOlmoNames = {{"post_attention_norm", "post_attention_layernorm"},
+                          {"post_ffw_norm", "post_feedforward_layernorm"}};
+const Names kGlm4MoeNames = {{"post_attention_norm", "post_attention_layernorm"},
+                             {"exp_probs_b", "mlp.gate.e_score_correction_bias"},
+                             {"ffn_gate_inp", "mlp.gate"},
+                             {"ffn_gate_exps", "mlp.experts.@.gate_proj"},
+                             {"ffn_down_exps", "mlp.experts.@.down_proj"},
+                             {"ffn_up_exps", "mlp.experts.@.up_proj"},
+                             {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+                             {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+                             {"ffn_down_shexp", "mlp.shared_experts.down_proj"}};
+const Names kMiniMaxNames = {{"exp_probs_b", "block_sparse_moe.e_score_correction_bias"},
+                             {"ffn_gate_inp", "block_sparse_moe.gate"},
+                             {"ffn_gate_exps", "block_sparse_moe.experts.@.w1"},
+                             {"ffn_down_exps", "block_sparse_moe.experts.@.w2"},
+                             {"ffn_up_exps", "block_sparse_moe.experts.@.w3"}};
 const Names kPhi3Names = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 const Names kGemmaNames = {{"post_attention_norm", "post_attention_layernorm"},
                            {"ffn_norm", "pre_feedforward_layernorm"},
@@ -151,9 +170,11 @@ const Names kGpt2Names = {{"attn_norm", "ln_1"}, {"attn_qkv", "attn.c_attn"}, {"
 // Those of the class first, then those most classes share.
 std::string name_in_block(const std::string& class_name, const std::string& part) {
   const std::pair<const char*, const Names*> own[] = {
-      {"Qwen3_5", &kDeltaNames},    {"Qwen3Next", &kDeltaNames}, {"Mixtral", &kMixtralNames},
-      {"Qwen3Moe", &kQwenMoeNames}, {"Phi3", &kPhi3Names},       {"Gemma", &kGemmaNames},
-      {"GPT2", &kGpt2Names},        {"GptOss", &kGptOssNames},   {"", &kLlamaNames}};
+      {"Qwen3_5", &kDeltaNames},      {"Qwen3Next", &kDeltaNames}, {"Mixtral", &kMixtralNames},
+      {"Qwen3Moe", &kQwenMoeNames},   {"Phi3", &kPhi3Names},       {"Gemma", &kGemmaNames},
+      {"GPT2", &kGpt2Names},          {"GptOss", &kGptOssNames},   {"GraniteMoe", &kGraniteNames},
+      {"Olmo", &kOlmoNames},          {"Glm4Moe", &kGlm4MoeNames}, {"MiniMaxM2", &kMiniMaxNames},
+      {"Qwen3VLMoe", &kQwenMoeNames}, {"", &kLlamaNames}};
   for (const auto& [prefix, names] : own)
     if (class_name.starts_with(prefix))
       if (const auto at = names->find(part); at != names->end()) return at->second;
@@ -207,7 +228,13 @@ class Writer {
       json["final_logit_softcapping"] = number("final_logit_softcapping");
     }
     if (gemma) json["query_pre_attn_scalar"] = head_dim();
-    return json;
+    add_others(json);
+    if (!options_.class_name.ends_with("ForConditionalGeneration")) return json;
+    Json text = json;
+    text.erase("architectures");
+    return {{"architectures", json["architectures"]},
+            {"tie_word_embeddings", json["tie_word_embeddings"]},
+            {"text_config", text}};
   }
 
  private:
@@ -253,12 +280,39 @@ class Writer {
       rope["mrope_section"] = sections;
     }
     json["rope_parameters"] = rope;
-    if (!options_.class_name.ends_with("ForConditionalGeneration")) return;
-    Json text = json;
-    text.erase("architectures");
-    json = {{"architectures", json["architectures"]},
-            {"tie_word_embeddings", json["tie_word_embeddings"]},
-            {"text_config", text}};
+  }
+
+  // What single architectures have.
+  void add_others(Json& json) const {
+    constexpr std::pair<const char*, const char*> kNumbers[] = {
+        {"attention.scale", "attention_multiplier"},
+        {"embedding_scale", "embedding_multiplier"},
+        {"residual_scale", "residual_multiplier"},
+        {"logit_scale", "logits_scaling"},
+        {"expert_weights_scale", "routed_scaling_factor"}};
+    for (const auto& [name, to] : kNumbers)
+      if (has(name)) json[to] = number(name);
+    if (arch_ == "granitemoe") json["shared_intermediate_size"] = key("expert_shared_feed_forward_length");
+    if (arch_ == "minimax-m2") json["rotary_dim"] = key("rope.dimension_count");
+    if (arch_ == "mistral3") {
+      json["rope_scaling"]["mscale_all_dim"] = number("rope.scaling.yarn_log_multiplier");
+      json["rope_scaling"]["llama_4_scaling_beta"] = number("attention.temperature_scale");
+      json["rope_parameters"] = json["rope_scaling"];
+      json.erase("rope_scaling");
+    }
+    if (arch_.starts_with("qwen3vl")) {
+      auto sections = from_.metadata().i32s(arch_ + ".rope.dimension_sections");
+      sections.resize(3);
+      json["rope_scaling"] = {{"rope_type", "default"}, {"mrope_section", sections}};
+    }
+    if (arch_ != "glm4moe") return;
+    json.erase("num_local_experts");
+    json.update({{"n_routed_experts", key("expert_count")},
+                 {"n_shared_experts", key("expert_shared_count")},
+                 {"first_k_dense_replace", key("leading_dense_block_count")},
+                 {"norm_topk_prob", true},
+                 {"moe_intermediate_size", key("expert_feed_forward_length")},
+                 {"partial_rotary_factor", static_cast<double>(key("rope.dimension_count")) / head_dim()}});
   }
 
   // Values of linear attention; false: another part.
@@ -317,6 +371,36 @@ class Writer {
     return true;
   }
 
+  // Gates and outputs in one tensor, the first half of its rows and the second; the other way round in
+  // Qwen's.
+  bool add_halves(const std::string& number, const std::string& part, const Values& values,
+                  Weights& all) const {
+    const bool qwen = arch_ == "qwen3vlmoe", down = part == "ffn_down_exps";
+    const bool shared = part.ends_with("_shexp");
+    if (!(part.ends_with("_exps") || shared) || (!qwen && part.starts_with("ffn_down"))) return false;
+    if (arch_ != "granitemoe" && !qwen) return false;
+    const std::string place = options_.prefix + "layers." + number + ".";
+    const size_t experts = shared ? 1 : static_cast<size_t>(values.sizes[0]);
+    const size_t rows = static_cast<size_t>(values.sizes[shared ? 0 : 1]),
+                 columns = static_cast<size_t>(values.sizes.back());
+    const size_t parts = down ? 1 : 2, first = part.starts_with("ffn_up") ? rows : 0;
+    Values& to = all[place + (qwen     ? (down ? "mlp.experts.down_proj" : "mlp.experts.gate_up_proj")
+                              : shared ? "shared_mlp.input_linear.weight"
+                                       : "block_sparse_moe.input_linear.weight")];
+    const auto wide = static_cast<int64_t>(parts * rows);
+    to.sizes = qwen     ? std::vector<int64_t>{values.sizes[0], values.sizes[2], wide}
+               : shared ? std::vector<int64_t>{wide, values.sizes[1]}
+                        : std::vector<int64_t>{values.sizes[0], wide, values.sizes[2]};
+    to.floats.resize(values.floats.size() * parts);
+    for (size_t e = 0; e < experts; ++e)
+      for (size_t row = 0; row < rows; ++row)
+        for (size_t column = 0; column < columns; ++column)
+          to.floats[qwen ? (e * columns + column) * parts * rows + first + row
+                         : (e * parts * rows + first + row) * columns + column] =
+              values.floats[(e * rows + row) * columns + column];
+    return true;
+  }
+
   void add_rope(Json& json) const {
     if (has("rope.scaling.type"))
       json["rope_scaling"] = {{"rope_type", from_.metadata().string(arch_ + ".rope.scaling.type")},
@@ -354,6 +438,7 @@ class Writer {
     const std::string number = stem.substr(4, dot - 4), part = stem.substr(dot + 1);
     if (delta() && add_delta_part(number, part, values, all)) return;
     if (arch_ == "gpt-oss" && add_gpt_oss_experts(number, part, ending, values, all)) return;
+    if (add_halves(number, part, values, all)) return;
     const std::string name = options_.prefix + (arch_ == "gpt2" ? "h." : "layers.") + number + "." +
                              name_in_block(options_.class_name, part) + ending;
     if (const size_t at = name.find('@'); at != std::string::npos) {
@@ -361,12 +446,14 @@ class Writer {
         all[name.substr(0, at) + std::to_string(e) + name.substr(at + 1)] = expert_of(values, e);
       return;
     }
-    if (arch_ == "llama" && part == "attn_q") values = halves_of_heads(values, key("attention.head_count"));
-    if (arch_ == "llama" && part == "attn_k")
-      values = halves_of_heads(values, key("attention.head_count_kv"));
+    const bool pairs =
+        arch_ == "llama" || arch_ == "mistral3" || arch_ == "smollm3" || arch_.starts_with("granite");
+    if (pairs && part == "attn_q") values = halves_of_heads(values, key("attention.head_count"));
+    if (pairs && part == "attn_k") values = halves_of_heads(values, key("attention.head_count_kv"));
     if (arch_ == "gpt2" && values.sizes.size() == 2) values = transposed(values);
     if (arch_.starts_with("gemma") && part.ends_with("norm")) values = less_one(std::move(values));
-    all[part == "attn_sinks" ? name.substr(0, name.rfind('.')) : name] = std::move(values);
+    all[part == "attn_sinks" || part == "exp_probs_b" ? name.substr(0, name.rfind('.')) : name] =
+        std::move(values);
   }
 
   const ModelFile& from_;

@@ -1,0 +1,33 @@
+// Granite 3 and 4 without recurrent layers: as Llama, with scales of the embedding, the scores, what parts
+// add and the logits; dense, or with experts, and then perhaps one that sees every row.
+#include "base/error.h"
+#include "model/arch/config_keys.h"
+#include "model/arch/llama_like.h"
+
+namespace butterfly::model {
+
+std::unique_ptr<Network> load_granite(const ModelConfig& config, WeightLoader& weights, LayerRange range) {
+  const ConfigKeys keys(weights.file());
+  const auto scale = [&](const char* name) {  // 0 or no key: none
+    const float value = keys.f32_or(name, 0);
+    return value == 0 ? 1.0f : value;
+  };
+  LlamaStyle style{.attention = {.scale = keys.f32_or("attention.scale", 0)},
+                   .residual_scale = scale("residual_scale")};
+  const size_t shared = keys.optional_size("expert_shared_feed_forward_length", kSizeMax);
+  if (keys.optional_size("expert_count", 65536) > 0)
+    style.feed_forward = [&](const BlockLoader& from, size_t) {
+      nn::Moe moe = from.moe(config.ff);
+      if (shared > 0) from.add_shared_expert(moe, shared);
+      return moe;
+    };
+  auto decoder = load_llama_like(config, weights, range, style);
+  // Files use this key as a switch.
+  if (!weights.file().metadata().boolean_or(keys.key("rope.scaling.finetuned"), true))
+    decoder->rope_of_block.assign(range.end - range.begin, Decoder::kNoRope);
+  decoder->embedding_scale = scale("embedding_scale");
+  decoder->logit_scale = 1.0f / scale("logit_scale");
+  return decoder;
+}
+
+}  // namespace butterfly::model
