@@ -23,8 +23,9 @@ constexpr int32_t kVocabMax = 1 << 24;
 struct Header {
   uint32_t version = 0;
   uint64_t dim = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, vocab = 0, context = 0;
-  bool tied = true;  // the output matrix is the embedding
-  size_t bytes = 0;  // of the header itself
+  bool tied = true;    // the output matrix is the embedding
+  uint64_t group = 0;  // version 2: values that share a scale
+  size_t bytes = 0;    // of the header itself
 
   uint64_t head_dim() const { return dim / heads; }
   uint64_t kv_dim() const { return head_dim() * kv_heads; }
@@ -70,9 +71,8 @@ Parsed parse_header(std::span<const std::byte> head) {
   if (versioned) {
     std::memcpy(&h.version, head.data() + 4, sizeof h.version);
     at = 8;
-    if (h.version != 1) {
-      parsed.objection = fmt::format("version: expected 0 or 1, found {}{}", h.version,
-                                     h.version == 2 ? " (int8 weights, not supported)" : "");
+    if (h.version != 1 && h.version != 2) {
+      parsed.objection = fmt::format("version: expected 0 to 2, found {}", h.version);
       return parsed;
     }
   }
@@ -92,6 +92,15 @@ Parsed parse_header(std::span<const std::byte> head) {
   h.tied = versioned ? head[at + sizeof fields] != std::byte{0} : vocab > 0;
   if (versioned && vocab < 0)
     parsed.objection = fmt::format("vocab_size: expected at least 1, found {}", vocab);
+  if (h.version == 2) {
+    int32_t group = 0;
+    std::memcpy(&group, head.data() + at + sizeof fields + 1, sizeof group);
+    if (group < 1 || dim % group != 0 || hidden % group != 0)
+      parsed.objection = fmt::format("group_size: expected a divisor of dim {} and hidden_dim {}, found {}",
+                                     dim, hidden, group);
+    else
+      h.group = static_cast<uint64_t>(group);
+  }
   return parsed;
 }
 
@@ -103,21 +112,24 @@ class Layout {
     std::string name;
     Shape shape;
     uint64_t offset;
+    bool grouped = false;  // int8 values, then a float for each group of them
   };
 
   explicit Layout(const Header& header) : h_(header), at_(header.bytes) {
     if (h_.version == 0)
       legacy();
     else
-      version_1();
+      newer();
   }
   const std::vector<Part>& parts() const { return parts_; }
   uint64_t file_bytes() const { return at_; }
 
  private:
   void matrix(std::string name, uint64_t rows, uint64_t cols) {
-    parts_.push_back({std::move(name), Shape{static_cast<int64_t>(rows), static_cast<int64_t>(cols)}, at_});
-    at_ += rows * cols * sizeof(float);
+    const bool grouped = h_.version == 2;
+    parts_.push_back(
+        {std::move(name), Shape{static_cast<int64_t>(rows), static_cast<int64_t>(cols)}, at_, grouped});
+    at_ += grouped ? rows * cols + rows * cols / h_.group * sizeof(float) : rows * cols * sizeof(float);
   }
   void vector(std::string name, uint64_t size) {
     parts_.push_back({std::move(name), Shape{static_cast<int64_t>(size)}, at_});
@@ -151,7 +163,7 @@ class Layout {
     at_ += h_.context * h_.head_dim() * sizeof(float);  // RoPE tables, cos and sin: recomputed by us
     if (!h_.tied) matrix("output.weight", h_.vocab, h_.dim);
   }
-  void version_1() {
+  void newer() {
     layer_vectors("attn_norm");
     layer_vectors("ffn_norm");
     vector("output_norm.weight", h_.dim);
@@ -165,6 +177,21 @@ class Layout {
   uint64_t at_;
   std::vector<Part> parts_;
 };
+
+// Version 2's values as floats: exactly what its numbers say. GGUF's Q8_0 would round the scales.
+Tensor ungrouped(const std::shared_ptr<MappedFile>& mapping, const Layout::Part& part, uint64_t group) {
+  const auto count = static_cast<size_t>(part.shape.count());
+  Tensor to = Tensor::zeros(DType::kF32, part.shape);
+  MappedFile::guard([&] {
+    const std::byte* values = mapping->bytes().data() + part.offset;
+    for (size_t i = 0; i < count; ++i) {
+      float scale;
+      std::memcpy(&scale, values + count + i / group * sizeof scale, sizeof scale);
+      to.data<float>()[i] = scale * static_cast<float>(static_cast<int8_t>(values[i]));
+    }
+  });
+  return to;
+}
 
 Metadata make_metadata(const Header& h, const std::filesystem::path& path) {
   Metadata metadata(path.string());
@@ -226,7 +253,15 @@ ModelFile llama2c_open(const ModelSource& source, const OpenModelOptions& option
          layout.file_bytes(), mapping->bytes().size());
   std::vector<NamedTensor> tensors;
   tensors.reserve(layout.parts().size());
-  for (const auto& [name, shape, offset] : layout.parts()) {
+  for (const Layout::Part& part : layout.parts()) {
+    const auto& [name, shape, offset, grouped] = part;
+    if (grouped) {
+      NamedTensor tensor(name, DType::kF32, shape,
+                         [mapping, part, group = h.group] { return ungrouped(mapping, part, group); });
+      tensor.offset = offset;
+      tensors.push_back(std::move(tensor));
+      continue;
+    }
     const auto bytes = static_cast<size_t>(shape.count()) * sizeof(float);
     const auto from = static_cast<size_t>(offset);
     tensors.emplace_back(name, Tensor(Buffer::mapped(mapping, from, bytes), DType::kF32, shape), offset);

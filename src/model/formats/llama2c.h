@@ -1,4 +1,5 @@
-// llama2.c checkpoints (.bin, legacy version 0 and version 1, float32) and their tokenizer files.
+// llama2.c checkpoints (.bin: legacy version 0 and version 1 in float32, version 2 in int8) and their
+// tokenizer files.
 #pragma once
 #include <cstdint>
 #include <filesystem>

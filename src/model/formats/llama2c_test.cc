@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 
 #include "base/error.h"
 #include "base/testing/source_tree.h"
 #include "model/testing/gguf_test_bytes.h"
+#include "model/tokenizer/tokenizer.h"
 
 namespace butterfly::model {
 namespace {
@@ -95,10 +97,46 @@ TEST_F(Llama2c, Version1) {
   EXPECT_THAT(open_error(save("long.bin", raw)), HasSubstr("llama2.c version 1: expected"));
 }
 
+// Values count through all bytes; every group's scale is a power of two, so that products are exact.
+TEST_F(Llama2c, Version2IsInt8WithAScalePerGroup) {
+  constexpr int32_t kGroup = 4;
+  RawBytes raw;
+  fields(raw.put(uint32_t{0x616b3432}).put(int32_t{2}), 5).put(uint8_t{0}).put(kGroup).pad(256);
+  counting(raw, kNorms);
+  const auto grouped = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) raw.put(static_cast<int8_t>(i));
+    for (size_t g = 0; g < count / kGroup; ++g) raw.put(std::ldexp(1.0f, static_cast<int>(g % 20) - 10));
+  };
+  grouped(kEmbedding);
+  for (const size_t count : {8 * 8, 4 * 8, 4 * 8, 8 * 8, 12 * 8, 8 * 12, 12 * 8})
+    for (int layer = 0; layer < 2; ++layer) grouped(count);
+  grouped(kEmbedding);
+  const ModelFile model = open_model(save("v2.bin", raw));
+  EXPECT_EQ(model.format(), "llama2.c v2");
+  EXPECT_EQ(model.tensor("blk.1.ffn_norm.weight", {8}).data<float>()[0], 24.0f);
+  for (const char* name :
+       {"token_embd.weight", "blk.1.attn_k.weight", "blk.0.ffn_down.weight", "output.weight"}) {
+    const Tensor tensor = model.tensor(name);
+    ASSERT_EQ(tensor.dtype(), DType::kF32);
+    for (int64_t i = 0; i < tensor.count(); ++i)
+      ASSERT_EQ(tensor.data<float>()[i], static_cast<float>(static_cast<int8_t>(i)) *
+                                             std::ldexp(1.0f, static_cast<int>(i / kGroup % 20) - 10))
+          << name << " " << i;
+  }
+  raw.put(uint8_t{1});
+  EXPECT_THAT(open_error(save("long.bin", raw)), HasSubstr("llama2.c version 2: expected"));
+}
+
 TEST_F(Llama2c, BadHeaders) {
-  RawBytes version2;
-  fields(version2.put(uint32_t{0x616b3432}).put(int32_t{2}), 5).pad(256);
-  EXPECT_THAT(open_error(save("v2.bin", version2)), HasSubstr("found 2 (int8 weights, not supported)"));
+  RawBytes version3;
+  fields(version3.put(uint32_t{0x616b3432}).put(int32_t{3}), 5).pad(256);
+  EXPECT_THAT(open_error(save("v3.bin", version3)), HasSubstr("version: expected 0 to 2, found 3"));
+  for (const int32_t group : {0, -4, 3, 8}) {  // 8 columns and 12 divide into groups of 4
+    RawBytes version2;
+    fields(version2.put(uint32_t{0x616b3432}).put(int32_t{2}), 5).put(uint8_t{1}).put(group).pad(256);
+    EXPECT_THAT(open_error(save("v2.bin", version2)),
+                HasSubstr("group_size: expected a divisor of dim 8 and hidden_dim 12"));
+  }
   RawBytes shorter;
   counting(fields(shorter, 5), 3);
   EXPECT_THAT(open_error(save("short.bin", shorter)), HasSubstr("as version 0 its header asks for"));
@@ -138,6 +176,18 @@ TEST_F(Llama2c, TokenizerBesideTheModel) {
   EXPECT_THAT(open_error(folder_ / "m.bin", {save("wrong.bin", tokenizer_file(wrong))}),
               HasSubstr("piece 3 of 5: expected <0x00>, found <0x07>"));
   EXPECT_THAT(open_error(folder_ / "m.bin", {folder_ / "none.bin"}), HasSubstr("none.bin"));
+}
+
+// Characters only: no piece for a byte, so ids behind </s> are pieces like any other.
+TEST_F(Llama2c, VocabularyOfCharactersHasNoBytes) {
+  RawBytes model;
+  counting(fields(model, 5), kEmbedding + 2 * kLayerValues + kNorms + 6 * 4);
+  save("m.bin", model);
+  save("tokenizer.bin", tokenizer_file({"<unk>", "<s>", "</s>", " ", "a"}));
+  const ModelFile opened = open_model(folder_ / "m.bin");
+  const auto tokenizer = make_tokenizer(opened.metadata());
+  EXPECT_THAT(tokenizer->encode("aa"), ::testing::ElementsAre(1, 3, 4, 4));
+  EXPECT_THAT(tokenizer->encode("a\xc3\xa9z a"), ::testing::ElementsAre(1, 3, 4, 0, 3, 4));  // unknown, once
 }
 
 TEST_F(Llama2c, SameWeightsAsTheGguf) {

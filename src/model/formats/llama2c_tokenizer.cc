@@ -1,4 +1,5 @@
-// llama2.c's tokenizer.bin: the longest length, then for each piece its score, length and bytes.
+// llama2.c's tokenizer.bin: the longest length, then for each piece its score, length and bytes. Pieces 3 to
+// 258 stand for bytes, unless the vocabulary has none at all, as one of characters.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -27,7 +28,8 @@ std::string with_space_marks(std::string_view text) {
   return result;
 }
 
-bool is_byte_token(uint32_t id) { return id >= kFirstByteToken && id < kFirstByteToken + 256; }
+bool is_byte_place(uint32_t id) { return id >= kFirstByteToken && id < kFirstByteToken + 256; }
+bool looks_like_a_byte(std::string_view text) { return text.size() == 6 && text.starts_with("<0x"); }
 
 }  // namespace
 
@@ -38,6 +40,7 @@ void llama2c_parse_tokenizer(std::span<const std::byte> bytes, const std::string
   std::vector<std::string> tokens;
   std::vector<float> scores;
   std::vector<int32_t> types;
+  bool has_bytes = false;
   for (uint32_t id = 0; id < vocab_size; ++id) {
     in.set_place(fmt::format("piece {} of {}", id, vocab_size));
     scores.push_back(in.read<float>("score"));
@@ -45,12 +48,14 @@ void llama2c_parse_tokenizer(std::span<const std::byte> bytes, const std::string
     const auto length = in.read<uint32_t>("length");
     if (length > kPieceBytesMax) in.corrupt("length: expected at most {}, found {}", kPieceBytesMax, length);
     const std::string text = in.read_string(length, "bytes");
-    if (is_byte_token(id) && text != fmt::format("<0x{:02X}>", id - kFirstByteToken))
+    if (id == kFirstByteToken) has_bytes = looks_like_a_byte(text);
+    const bool byte = has_bytes && is_byte_place(id);
+    if (byte && text != fmt::format("<0x{:02X}>", id - kFirstByteToken))
       in.corrupt("expected <0x{:02X}>, found {}", id - kFirstByteToken, printable(text));
     tokens.push_back(id == 1 ? "<s>" : id == 2 ? "</s>" : with_space_marks(text));
     types.push_back(static_cast<int32_t>(id == 0                ? TokenType::kUnknown
                                          : id < kFirstByteToken ? TokenType::kControl
-                                         : is_byte_token(id)    ? TokenType::kByte
+                                         : byte                 ? TokenType::kByte
                                                                 : TokenType::kNormal));
   }
   in.set_place("end");
