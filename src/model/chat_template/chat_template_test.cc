@@ -64,6 +64,17 @@ TEST(ChatTemplate, ScopesAndNamespaces) {
   EXPECT_EQ(render("{% filter upper %}a{% endfilter %}"), "A");
 }
 
+// What Jinja2 3.1 gives.
+TEST(ChatTemplate, FiltersFindNothingInNone) {
+  EXPECT_EQ(render("{{ none | selectattr('a') | list }}{{ none | rejectattr('a') | list }}"), "[][]");
+  EXPECT_EQ(render("{{ none | select | list }}{{ none | reject('odd') | list }}"), "[][]");
+  EXPECT_EQ(render("{{ none | map('upper') | list }}{{ nobody | map(attribute='a') | list }}"), "[][]");
+}
+
+TEST(ChatTemplate, NumbersBehindADotAreItems) {
+  EXPECT_EQ(render("{% set x = [[1, 2], [3, 4]] %}{{ x.0.1 }} {{ x.1.0 + 0.5 }} {{ x[1].1 }}"), "2 3.5 4");
+}
+
 TEST(ChatTemplate, Loops) {
   EXPECT_EQ(render("{% for x in 'abc' %}{{ loop.index }}{{ loop.last }}{{ loop.previtem | default('-') }}"
                    "{{ loop.cycle('x', 'y') }} {% endfor %}"),

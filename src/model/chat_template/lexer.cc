@@ -214,6 +214,10 @@ class Lexer {
     };
     take_digits();
     TokenKind kind = TokenKind::kInteger;
+    if (!tokens_.empty() && tokens_.back().is_operator(".")) {  // x.0.1 is an item of an item
+      add(kind, digits);
+      return advance(i);
+    }
     if (peek(i) == '.' && is_digit(peek(i + 1))) {
       kind = TokenKind::kFloat;
       digits += peek(i++);

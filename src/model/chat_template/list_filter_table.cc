@@ -46,8 +46,10 @@ const std::string& name_argument(Args arguments, size_t index, const char* what)
   return arguments.positional[index].text();
 }
 
+// As in Jinja2 nothing is looked at where there is nothing: none, undefined, an empty list.
 Value map(Budget& budget, const Value& value, Args arguments) {
   Values result;
+  if (!value.truthy()) return make_list(budget, {}, ListKind::kIterator);
   if (arguments.positional.empty()) {
     const auto bound = arguments.bind("map", {"", "attribute", "default"});
     if (bound[1] == nullptr) fail(Errc::kInvalidArgument, "map needs the name of a filter or an attribute");
@@ -66,6 +68,7 @@ Value map(Budget& budget, const Value& value, Args arguments) {
 // select, reject, selectattr and rejectattr.
 template <bool keep, bool by_attribute>
 Value choose(Budget& budget, const Value& value, Args arguments) {
+  if (!value.truthy()) return make_list(budget, {}, ListKind::kIterator);
   constexpr size_t kTestAt = by_attribute ? 1 : 0;
   if (by_attribute && arguments.positional.empty())
     fail(Errc::kInvalidArgument, "selectattr needs an attribute");
