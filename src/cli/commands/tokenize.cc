@@ -61,7 +61,7 @@ int tokenize(const TokenizeOptions& options) {
   const model::ModelFile file = options.model.open();
   const auto tokenizer = model::make_tokenizer(file.metadata());
   model::EncodeOptions encode;
-  if (options.no_bos) encode.add_bos = false;
+  if (options.no_bos) encode.add_bos = encode.add_eos = false;
   encode.parse_special = options.special;
   const std::vector<int32_t> ids = tokenizer->encode(options.text.read(), encode);
 
@@ -82,7 +82,8 @@ CommandBody setup_tokenize(CLI::App& app) {
   options->model.add_to(app);
   options->text.add_to(app);
   add_flag(app, "--ids", options->ids, "Only the ids, on one line");
-  add_flag(app, "--no-bos", options->no_bos, "Leave out the beginning-of-text token the model asks for");
+  add_flag(app, "--no-bos", options->no_bos,
+           "Leave out the tokens the model asks for before and after a text");
   add_flag(app, "--special", options->special, "Control tokens written in the text (</s>) become their ids");
   add_json_flag(app, options->json);
   return [options] { return tokenize(*options); };

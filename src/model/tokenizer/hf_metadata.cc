@@ -41,6 +41,7 @@ void add_hf_metadata(HfTokenizer t, Metadata& metadata) {
   add_id("tokenizer.ggml.eos_token_id", t.eos);
   add_id("tokenizer.ggml.unknown_token_id", t.unknown);
   add_id("tokenizer.ggml.padding_token_id", t.padding);
+  if (t.model == "bert") add_id("tokenizer.ggml.cls_token_id", t.bos);
   add_id("tokenizer.ggml.seperator_token_id", t.separator);  // GGUF's spelling
   add_id("tokenizer.ggml.mask_token_id", t.mask);
 

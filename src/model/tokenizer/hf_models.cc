@@ -117,7 +117,7 @@ std::vector<uint8_t> from_base64(const std::string& text, const HfTokenizer& t) 
 void read_space_normalizer(const Json& part, HfTokenizer& t, SpaceRules& rules) {
   const std::string type = json_string(part, "type", t.source + ": normalizer");
   if (type == "Prepend" && json_string_or(part, "prepend", "") == kSpaceMark) {
-    rules.prefix = true;
+    rules.prefix = t.prepends_space = true;
   } else if (type == "Replace" && replaced_pattern(part) == " " &&
              json_string_or(part, "content", "") == kSpaceMark) {
     rules.escapes = true;

@@ -28,6 +28,7 @@ struct HfTokenizer {
   std::optional<bool> space_prefix, remove_extra_spaces, lowercase, strip_accents;
   std::optional<int32_t> bos, eos, unknown, padding, separator, mask;
   std::optional<bool> add_bos, add_eos;
+  bool prepends_space = false;  // a normalizer puts one before every text: before those of added tokens too
   std::string source;
 
   std::optional<int32_t> find(std::string_view text) const;

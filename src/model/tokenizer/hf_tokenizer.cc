@@ -44,6 +44,7 @@ void read_added_tokens(const Json& root, HfTokenizer& t) {
     if (json_flag(token, "lstrip", false)) flags |= kStripLeft;
     if (json_flag(token, "rstrip", false)) flags |= kStripRight;
     if (json_flag(token, "single_word", false)) flags |= kSingleWord;
+    if (t.prepends_space && json_flag(token, "normalized", false)) flags |= kAfterSpace;
     if (flags != 0 && t.flags.empty()) t.flags.resize(t.texts.size());
     if (!t.flags.empty()) {
       t.flags.resize(t.texts.size());

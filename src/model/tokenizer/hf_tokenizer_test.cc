@@ -71,6 +71,48 @@ TEST(HfTokenizer, UnigramAndWordPiece) {
   EXPECT_THAT(words->encode("AB b", {.add_bos = false, .add_eos = false}), ElementsAre(1, 2, 0));
 }
 
+// The normalizer gives "<u>" a space too, so it is found only behind one, which is then its own.
+TEST(HfTokenizer, NormalisedTokensAreFoundInTheNormalisedText) {
+  const auto json = [](const char* normalized) {
+    return std::string(
+               R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+      "model": {"type": "BPE", "unk_token": "<u>", "vocab": {"<u>": 0, "▁": 1, "a": 2, "▁a": 3}, "merges": [["▁", "a"]]},
+      "added_tokens": [{"id": 0, "content": "<u>", "special": true, "normalized": )") +
+           normalized + "}]}";
+  };
+  const auto t = tokenizer_from_json(json("true"));
+  const auto ids = [&](std::string_view text) {
+    return t->encode(text, {.add_bos = false, .parse_special = true});
+  };
+  EXPECT_THAT(ids("a <u> a"), ElementsAre(3, 0, 3));
+  EXPECT_THAT(ids("<u>a"), ElementsAre(0, 2));       // the text's own prefix is part of it
+  EXPECT_THAT(ids(" <u> a"), ElementsAre(1, 0, 3));  // one of two spaces
+  EXPECT_THAT(ids("a <u> <u>"), ElementsAre(3, 0, 0));
+  EXPECT_THAT(ids("a <u><u>a"), ElementsAre(3, 0, 0, 2));  // the second: letters nobody knows
+  EXPECT_THAT(ids("a<u>a"), ElementsAre(3, 0, 2));
+  // As found in the raw text: each stretch of text has a prefix of its own.
+  EXPECT_THAT(
+      tokenizer_from_json(json("false"))->encode("a <u> a", {.add_bos = false, .parse_special = true}),
+      ElementsAre(3, 1, 0, 1, 3));
+}
+
+// SentencePiece's model of characters: pieces (field 1) with text and type, trainer_spec (2) with
+// model_type 4.
+TEST(HfTokenizer, SentencePieceOfCharacters) {
+  const auto piece = [](std::string_view text, char type) {
+    const std::string body =
+        std::string("\x0a") + static_cast<char>(text.size()) + std::string(text) + "\x18" + type;
+    return std::string("\x0a") + static_cast<char>(body.size()) + body;
+  };
+  const std::string model = piece("<unk>", 2) + piece("<s>", 3) + piece("</s>", 3) +
+                            piece("\xe2\x96\x81", 1) + piece("a", 1) + piece("b", 1) +
+                            std::string("\x12\x02\x18\x04");
+  const auto t = tokenizer_from_sentencepiece(std::as_bytes(std::span(model)), "t.model");
+  EXPECT_THAT(t->encode("ab zza", {.add_bos = false, .add_eos = false}), ElementsAre(3, 4, 5, 3, 0, 4));
+  EXPECT_EQ(t->decode(std::vector<int32_t>{3, 4, 5}), "ab");
+}
+
 TEST(HfTokenizer, WhatIsNotSupportedIsNamed) {
   EXPECT_THAT(error_of("[1"), HasSubstr("t.json: expected JSON"));
   EXPECT_THAT(error_of("[]"), HasSubstr("expected an object with 'model'"));

@@ -190,19 +190,21 @@ void add_tokenizer_metadata_from_sentencepiece(std::span<const std::byte> bytes,
   HfTokenizer t;
   t.source = metadata.source();
   using Kind = SentencePieceModel::Kind;
-  if (model.kind != Kind::kBpe && model.kind != Kind::kUnigram)
-    fail(Errc::kUnsupported, "{}: trainer_spec.model_type: expected unigram (1) or BPE (2), found {}",
-         t.source, static_cast<int>(model.kind));
+  if (model.kind == Kind::kWord)
+    fail(Errc::kUnsupported,
+         "{}: trainer_spec.model_type: expected unigram (1), BPE (2) or characters (4), found {}", t.source,
+         static_cast<int>(model.kind));
   if (!model.escape_spaces || model.spaces_are_suffixes)
     fail(Errc::kUnsupported, "{}: expected spaces as U+2581 before words, found {}", t.source,
          model.spaces_are_suffixes ? "spaces after words" : "spaces as they are");
+  // Where all pieces are single characters there is one way to cut a text, which unigram finds.
   t.model = model.kind == Kind::kBpe ? "llama" : "t5";
   if (model.kind == Kind::kBpe && !model.charsmap.empty())
     fail(Errc::kUnsupported, "{}: normalizer_spec: not supported: a character map ({} bytes) before BPE",
          t.source, model.charsmap.size());
   t.charsmap = model.charsmap;
   t.space_prefix = model.add_dummy_prefix;
-  if (model.kind == Kind::kUnigram) t.remove_extra_spaces = model.remove_extra_spaces;
+  if (model.kind != Kind::kBpe) t.remove_extra_spaces = model.remove_extra_spaces;
   for (const SentencePieceModel::Piece& piece : model.pieces) {
     t.texts.push_back(piece.text);
     t.scores.push_back(piece.score);

@@ -49,6 +49,7 @@ void SpecialTokens::split(const Vocabulary& vocabulary, std::string_view text, c
   const TokenMatcher& matcher = control.parse ? all_ : user_defined_;
   ControlPlaces places(control);
   size_t done = 0, from = 0;
+  bool prefixed = true;  // what begins at `done` has a space before it that is not in the text
   while (from < text.size() && !matcher.empty()) {
     TokenMatcher::Match match = matcher.find(text, from);
     if (match.id < 0) break;
@@ -78,10 +79,21 @@ void SpecialTokens::split(const Vocabulary& vocabulary, std::string_view text, c
         continue;
       }
     }
+    bool rest_is_prefix = false;
+    if (flags & kAfterSpace) {
+      const bool space = begin > done && text[begin - 1] == ' ';
+      if (!space && !(begin == done && prefixed)) {
+        from = match.begin + 1;
+        continue;
+      }
+      if (space) --begin;
+      rest_is_prefix = space && begin == done && prefixed;  // the other space stays, alone
+    }
     if (flags & kStripLeft) begin -= white_space_at_end(text.substr(done, begin - done));
     if (flags & kStripRight) end += white_space_at_front(text.substr(end));
-    if (begin > done) plain(text.substr(done, begin - done));
+    if (begin > done || rest_is_prefix) plain(text.substr(done, begin - done));
     token(match.id);
+    prefixed = !(flags & kAfterSpace);
     done = from = end;
   }
   if (done < text.size()) plain(text.substr(done));
@@ -91,14 +103,15 @@ void SpecialTokens::split_prefixed(const Vocabulary& vocabulary, std::string_vie
                                    const ControlRule& control, bool space_prefix,
                                    FunctionRef<void(std::string_view, bool)> plain,
                                    std::vector<int32_t>& ids) const {
-  bool first = true;
+  bool first = true, inside = false;  // inside: the text in front was normalised together with this
   const auto stretch = [&](std::string_view part) {
-    plain(part, space_prefix && (first || !vocabulary.rules.prefix_first));
-    first = false;
+    plain(part, space_prefix && !inside && (first || !vocabulary.rules.prefix_first));
+    first = inside = false;
   };
   const auto token = [&](int32_t id) {
     ids.push_back(id);
     first = false;
+    inside = (vocabulary.flags_of(id) & kAfterSpace) != 0;
   };
   split(vocabulary, text, control, stretch, token);
 }

@@ -25,10 +25,12 @@ models = {
     "nfkc": dict(normalization_rule_name="nmt_nfkc"),
     "bytes": dict(byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False),
     "fold": dict(normalization_rule_name="nmt_nfkc_cf", add_dummy_prefix=False),
+    "characters": dict(model_type="char", character_coverage=0.999),
 }
 for name, options in models.items():
-    spm.SentencePieceTrainer.train(input=out + "/train.txt", model_prefix=out + "/" + name, vocab_size=2000,
-                                   model_type="unigram", minloglevel=2, hard_vocab_limit=False, **options)
+    options = dict(model_type="unigram", vocab_size=2000) | options
+    spm.SentencePieceTrainer.train(input=out + "/train.txt", model_prefix=out + "/" + name, minloglevel=2,
+                                   hard_vocab_limit=False, **options)
     model = spm.SentencePieceProcessor(model_file=out + "/" + name + ".model")
     with open(out + "/" + name + ".jsonl", "w") as f:
         for text in texts:
@@ -44,7 +46,7 @@ TEST(UnigramOracle, SentencePieceGivesTheSameIds) {
   const std::string command = "/usr/bin/python3 '" + (folder.path() / "oracle.py").string() + "' '" +
                               kData.string() + "' '" + folder.path().string() + "'";
   ASSERT_EQ(std::system(command.c_str()), 0);
-  for (const char* name : {"nfkc", "bytes", "fold"}) {
+  for (const char* name : {"nfkc", "bytes", "fold", "characters"}) {
     const auto file = MappedFile::open(folder.path() / (std::string(name) + ".model"));
     const auto tokenizer = tokenizer_from_sentencepiece(file->bytes());
     size_t checked = 0;

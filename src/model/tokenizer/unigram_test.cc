@@ -125,6 +125,10 @@ TEST(WordPiece, WordsAndTheirParts) {
   EXPECT_THAT(t->encode("[SEP]", {.add_bos = false, .add_eos = false}),
               ::testing::Not(::testing::Contains(1)));
   EXPECT_EQ(t->decode(std::vector<int32_t>{2, 3, 5, 4, 6, 7, 1}), "unaffable , cafe");
+  // Published files call [CLS] by its own key, and beside it perhaps something else BOS.
+  metadata.set("tokenizer.ggml.bos_token_id", uint32_t{0});
+  metadata.add("tokenizer.ggml.cls_token_id", uint32_t{2});
+  EXPECT_THAT(make_tokenizer(metadata)->encode("un"), ElementsAre(2, 3, 1));
   metadata.set("tokenizer.ggml.normalizer.lowercase", false);
   EXPECT_THAT(make_tokenizer(metadata)->encode("UN un", {.add_bos = false, .add_eos = false}),
               ElementsAre(0, 3));

@@ -64,8 +64,8 @@ std::vector<uint8_t> read_flags(const Metadata& metadata, size_t size) {
   check_size(metadata, kFlagsKey, numbers.size(), size);
   std::vector<uint8_t> flags(size);
   for (size_t i = 0; i < size; ++i) {
-    if (numbers[i] < 0 || numbers[i] > (kStripLeft | kStripRight | kSingleWord))
-      fail(Errc::kCorrupt, "{}: key {}: token {}: expected flags from 0 to 7, found {}", metadata.source(),
+    if (numbers[i] < 0 || numbers[i] > (kStripLeft | kStripRight | kSingleWord | kAfterSpace))
+      fail(Errc::kCorrupt, "{}: key {}: token {}: expected flags from 0 to 15, found {}", metadata.source(),
            kFlagsKey, i, numbers[i]);
     flags[i] = static_cast<uint8_t>(numbers[i]);
   }
@@ -113,6 +113,7 @@ Vocabulary Vocabulary::read(const Metadata& metadata) {
   v.eom = read_id(metadata, "tokenizer.ggml.eom_token_id", v.size());
   v.unknown = read_id(metadata, "tokenizer.ggml.unknown_token_id", v.size());
   v.padding = read_id(metadata, "tokenizer.ggml.padding_token_id", v.size());
+  v.cls = read_id(metadata, "tokenizer.ggml.cls_token_id", v.size());
   v.separator = read_id(metadata, "tokenizer.ggml.seperator_token_id", v.size());  // GGUF's spelling
   v.flags = read_flags(metadata, v.size());
   v.rules = read_rules(metadata);

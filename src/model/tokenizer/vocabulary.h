@@ -23,8 +23,10 @@ enum class TokenType : uint8_t {
   kByte = 6,  // <0x41>
 };
 
-// How a special token is found in a text; Hugging Face's lstrip, rstrip and single_word.
-enum TokenFlag : uint8_t { kStripLeft = 1, kStripRight = 2, kSingleWord = 4 };
+// How a special token is found in a text; Hugging Face's lstrip, rstrip and single_word. kAfterSpace: by its
+// normalised text, which begins with a space (normalized: true under a normalizer that prepends one): the
+// space in front of it, or the one before every text, is part of it, and without one it is plain text.
+enum TokenFlag : uint8_t { kStripLeft = 1, kStripRight = 2, kSingleWord = 4, kAfterSpace = 8 };
 
 // Rules of a tokenizer.json that GGUF's keys cannot say, kept in a key of our own so that a converted file
 // gives the same ids as the folder it came from. Files without the key follow llama.cpp.
@@ -43,7 +45,7 @@ struct Vocabulary {
   std::vector<std::string> texts;  // as in the file
   std::vector<float> scores;       // zeros when the file has none
   std::vector<TokenType> types;    // kNormal when the file has none
-  std::optional<int32_t> bos, eos, eot, eom, unknown, padding, separator;
+  std::optional<int32_t> bos, eos, eot, eom, unknown, padding, separator, cls;
   std::optional<bool> add_bos, add_eos, add_space_prefix;  // empty when the file does not say
   std::vector<uint8_t> flags;                              // of TokenFlag, one per token; empty: none set
   TokenizerRules rules;

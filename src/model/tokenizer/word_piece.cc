@@ -13,7 +13,9 @@ bool is_chinese(uint32_t c) {
          (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
-Vocabulary with_separator(Vocabulary v) {
+// [CLS] begins a text and [SEP] ends it, whatever else the file calls so.
+Vocabulary with_ends(Vocabulary v) {
+  if (v.cls) v.bos = v.cls;
   if (v.separator) v.eos = v.separator;
   return v;
 }
@@ -21,7 +23,7 @@ Vocabulary with_separator(Vocabulary v) {
 }  // namespace
 
 WordPieceTokenizer::WordPieceTokenizer(Vocabulary vocabulary, bool lowercase, bool strip_accents)
-    : Tokenizer(with_separator(std::move(vocabulary))),
+    : Tokenizer(with_ends(std::move(vocabulary))),
       lowercase_(lowercase),
       strip_accents_(strip_accents),
       special_(vocabulary_) {
