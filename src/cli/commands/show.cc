@@ -13,6 +13,7 @@
 #include "cli/console/options.h"
 #include "cli/models/model_input.h"
 #include "model/arch/model_config.h"
+#include "model/arch/why_not_run.h"
 
 namespace butterfly::cli {
 namespace {
@@ -96,6 +97,7 @@ void print_summary(const model::ModelFile& file) {
   } else {
     line("tokenizer", "none in the file");
   }
+  if (const std::string reason = model::why_not_run(file); !reason.empty()) line("cannot run", reason);
 }
 
 void print_metadata(const model::Metadata& metadata) {
@@ -172,6 +174,7 @@ Json json_of(const model::ModelFile& file, const ShowOptions& options) {
     json["tokenizer"] = std::visit(JsonOfValue{}, *kind);
   }
   if (const auto tokens = vocabulary_size(metadata)) json["vocabulary_size"] = *tokens;
+  if (const std::string reason = model::why_not_run(file); !reason.empty()) json["cannot_run"] = reason;
   if (options.metadata) {
     for (const auto& [key, value] : metadata.entries())
       json["metadata"][key] = std::visit(JsonOfValue{}, value);
