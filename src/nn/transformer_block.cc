@@ -15,8 +15,11 @@ ValueId TransformerBlock::build(Builder& b, ValueId x, const Rotations& rotation
                                : graph::add_scaled(b.graph(), to, delta, residual_scale, name);
   };
   const ValueId seen = normed(b, attention_norm, x);
-  ValueId delta = delta_net ? delta_net->build(b, seen) : attention.build(b, seen, rotations);
-  x = added(x, normed(b, attention_post_norm, delta), delta_net ? delta_net->name : attention.name);
+  ValueId delta = delta_net    ? delta_net->build(b, seen)
+                  : short_conv ? short_conv->build(b, seen)
+                               : attention.build(b, seen, rotations);
+  const std::string& mixer = delta_net ? delta_net->name : short_conv ? short_conv->name : attention.name;
+  x = added(x, normed(b, attention_post_norm, delta), mixer);
   delta = std::visit([&](const auto& part) { return part.build(b, normed(b, mlp_norm, x)); }, mlp);
   const std::string& name = std::visit([](const auto& part) -> const std::string& { return part.name; }, mlp);
   return added(x, normed(b, mlp_post_norm, delta), name);

@@ -106,6 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
         Class{"mistral3", "Mistral3ForConditionalGeneration", 2, false, "language_model.model."},
         Class{"granite", "GraniteForCausalLM", 1, true},
         Class{"granitemoe", "GraniteMoeSharedForCausalLM", 2, false},
+        Class{"lfm2", "Lfm2ForCausalLM", 1, true}, Class{"lfm2moe", "Lfm2MoeForCausalLM", 2, false},
         Class{"olmo2", "Olmo3ForCausalLM", 1, false}, Class{"glm4moe", "Glm4MoeForCausalLM", 1, false},
         Class{"minimax-m2", "MiniMaxM2ForCausalLM", 3, false},
         Class{"qwen3vl", "Qwen3VLForConditionalGeneration", 1, true, "model.language_model."},

@@ -31,7 +31,8 @@ constexpr ModelDigestRow kRows[] = {
     {"granite", DType::kF16, DType::kF16},      {"granitemoe", DType::kQ8_0, DType::kF16},
     {"olmo2", DType::kQ4_0, DType::kF16},       {"glm4moe", DType::kQ8_0, DType::kF32},
     {"minimax-m2", DType::kMXFP4, DType::kF16}, {"qwen3vl", DType::kF32, DType::kF32},
-    {"qwen3vlmoe", DType::kF16, DType::kF16},
+    {"qwen3vlmoe", DType::kF16, DType::kF16},   {"lfm2", DType::kQ4_0, DType::kF16},
+    {"lfm2moe", DType::kQ8_0, DType::kF16},
 };
 static_assert(model::covers_architectures(kRows, &ModelDigestRow::architecture));
 

@@ -29,6 +29,8 @@ constexpr Architecture kArchitectures[] = {
     {"olmo2", "OLMo 2 and 3", load_olmo2, olmo2_states},
     {"glm4moe", "GLM 4.5 to 4.7", load_glm4moe, full_states},
     {"minimax-m2", "MiniMax M2", load_minimax_m2, full_states},
+    {"lfm2", "LFM2", load_lfm2, lfm2_states},
+    {"lfm2moe", "LFM2 with experts", load_lfm2, lfm2_states},
     {"gemma3", "Gemma 3, text", load_gemma3, gemma3_states},
 };
 static_assert(covers_architectures(kArchitectures, &Architecture::name));

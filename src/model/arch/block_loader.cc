@@ -157,6 +157,20 @@ nn::Mlp BlockLoader::plain_mlp() const {
           .name = prefix_ + "ffn"};
 }
 
+nn::ShortConv BlockLoader::short_conv(size_t taps) const {
+  const size_t dim = config_.dim;
+  const MemberRange all{0, dim};
+  auto parts =
+      weights_.fused_linear(prefix_ + "shortconv.in_proj", {{dim, all}, {dim, all}, {dim, all}}, dim);
+  return {.b = std::move(parts[0]),
+          .c = std::move(parts[1]),
+          .x = std::move(parts[2]),
+          .conv = weights_.transposed(prefix_ + "shortconv.conv.weight", dim, taps),
+          .out = row_parallel("shortconv.out_proj", dim, dim),
+          .layer = index_,
+          .name = prefix_ + "shortconv"};
+}
+
 nn::DeltaNet BlockLoader::delta_net(const graph::GatedDeltaShape& shape, size_t taps) const {
   const size_t dim = config_.dim, values = shape.value_heads * shape.value_dim;
   const size_t channels = 2 * shape.key_heads * shape.key_dim + values;

@@ -16,6 +16,25 @@ size_t ConfigKeys::size_or(std::string_view name, uint64_t otherwise, uint64_t m
   return has(name) ? size(name, most) : otherwise;
 }
 
+std::vector<size_t> ConfigKeys::sizes(std::string_view name, size_t count, uint64_t most) const {
+  const Metadata& metadata = file_.metadata();
+  const MetaValue* value = metadata.find(key(name));
+  if (value == nullptr || !std::holds_alternative<MetaArray>(*value))
+    return std::vector<size_t>(count, optional_size(name, most));
+  const std::vector<int32_t> numbers = metadata.i32s(key(name));
+  if (numbers.size() < count)
+    fail(Errc::kCorrupt, "{}: key {}: expected {} numbers, found {}", file_.path().string(), key(name), count,
+         numbers.size());
+  std::vector<size_t> sizes;
+  for (size_t i = 0; i < count; ++i) {
+    if (numbers[i] < 0 || static_cast<uint64_t>(numbers[i]) > most)
+      fail(Errc::kCorrupt, "{}: key {}: number {}: expected 0 to {}, found {}", file_.path().string(),
+           key(name), i, most, numbers[i]);
+    sizes.push_back(static_cast<size_t>(numbers[i]));
+  }
+  return sizes;
+}
+
 size_t ConfigKeys::optional_size(std::string_view name, uint64_t most) const {
   return file_.metadata().u64_or(key(name), 0) == 0 ? 0 : size(name, most);
 }

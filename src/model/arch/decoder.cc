@@ -8,7 +8,7 @@
 namespace butterfly::model {
 
 Decoder::Decoder(const ModelConfig& model_config, WeightLoader& weights, LayerRange layers,
-                 nn::NormKind norm_kind)
+                 nn::NormKind norm_kind, const char* norm_name)
     : config(model_config), range(layers) {
   weights.refuse_scales();
   if (first()) {
@@ -17,8 +17,8 @@ Decoder::Decoder(const ModelConfig& model_config, WeightLoader& weights, LayerRa
   }
   blocks.reserve(range.end - range.begin);
   if (last()) {
-    norm = {norm_kind, weights.vector("output_norm.weight", config.dim),
-            weights.optional_vector("output_norm.bias", config.dim), config.norm_eps};
+    norm = {norm_kind, weights.vector(std::string(norm_name) + ".weight", config.dim),
+            weights.optional_vector(std::string(norm_name) + ".bias", config.dim), config.norm_eps};
     self = weights.group().self;
     if (weights.group()) head_owners = rows_of(weights.group(), &LayerShare::vocabulary, config.vocab);
     head = weights.head(config.vocab, config.dim,
@@ -75,7 +75,7 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
   if (!first() || !last()) fail(Errc::kUnsupported, "training needs all layers of the model");
   if (logit_cap > 0) fail(Errc::kUnsupported, "training: models that cap their logits cannot be trained yet");
   for (const nn::TransformerBlock& block : blocks)
-    if (block.delta_net)
+    if (block.recurrent())
       fail(Errc::kUnsupported, "training: recurrent layers cannot be trained yet");
     else if (block.attention.sinks)
       fail(Errc::kUnsupported, "training: attention with sinks cannot be trained yet");

@@ -12,9 +12,9 @@ namespace butterfly::model {
 // The network of a range of blocks. An architecture's file fills it.
 struct Decoder : Network {
   // Reads embedding, final norm and head as far as the range has them. Without a matrix of its own the head
-  // shares the embedding's. `norm_kind` is that of the final norm.
+  // shares the embedding's. `norm_kind` and name are those of the final norm.
   Decoder(const ModelConfig& config, WeightLoader& weights, LayerRange range,
-          nn::NormKind norm_kind = nn::NormKind::kRms);
+          nn::NormKind norm_kind = nn::NormKind::kRms, const char* norm_name = "output_norm");
 
   StageValues build(graph::Graph& graph, size_t rows, size_t output_rows, size_t normed_rows) const override;
   StageValues build_part(graph::Graph& graph, size_t rows, const LayerRange& part) const override;
@@ -89,6 +89,8 @@ class BlockLoader {
   nn::Attention attention(const AttentionStyle& style) const;
   // attn_qkv, attn_gate and the ssm_ tensors: linear attention of this shape.
   nn::DeltaNet delta_net(const graph::GatedDeltaShape& shape, size_t taps) const;
+  // shortconv.in_proj, conv and out_proj.
+  nn::ShortConv short_conv(size_t taps) const;
   // ffn_gate, ffn_up, ffn_down.
   nn::Mlp gated_mlp(nn::Activation activation) const;
   // ffn_up with the gate's rows in front of its own, ffn_down.

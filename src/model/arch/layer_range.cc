@@ -52,7 +52,9 @@ bool range_needs(const LayerRange& range, size_t layers, const ModelFile& file, 
   if (tensor.starts_with("token_embd."))
     return range.has_embedding() || (range.has_head(layers) && !file.has("output.weight"));
   if (tensor.starts_with("position_embd.")) return range.has_embedding();
-  if (tensor.starts_with("output.") || tensor.starts_with("output_norm.")) return range.has_head(layers);
+  // LFM2 calls its last norm by the name of the first.
+  for (const std::string_view head : {"output.", "output_norm.", "token_embd_norm."})
+    if (tensor.starts_with(head)) return range.has_head(layers);
   return true;
 }
 

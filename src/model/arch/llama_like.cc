@@ -6,14 +6,18 @@ namespace butterfly::model {
 
 std::unique_ptr<Decoder> load_llama_like(const ModelConfig& config, WeightLoader& weights, LayerRange range,
                                          const LlamaStyle& style) {
-  auto decoder = std::make_unique<Decoder>(config, weights, range);
+  auto decoder = std::make_unique<Decoder>(config, weights, range, nn::NormKind::kRms, style.output_norm);
   decoder->add_rope(config.rope, weights.file());
   for (size_t layer = range.begin; layer < range.end; ++layer) {
     const BlockLoader from(*decoder, weights, layer);
     const auto norm = [&](const char* name) { return name == nullptr ? nn::Norm{} : from.norm(name); };
     nn::TransformerBlock block;
     block.attention_norm = norm(style.attention_norm);
-    block.attention = from.attention(style.attention);
+    if (config.states[layer].kind == StateKind::kRecurrent) {
+      block.short_conv = from.short_conv(style.short_conv_taps);
+    } else {
+      block.attention = from.attention(style.attention);
+    }
     block.attention_post_norm = norm(style.attention_post_norm);
     block.mlp_norm = norm(style.mlp_norm);
     block.mlp = style.feed_forward ? style.feed_forward(from, layer)

@@ -17,6 +17,9 @@ struct LlamaStyle {
   const char* attention_post_norm = nullptr;
   const char* mlp_norm = "ffn_norm";
   const char* mlp_post_norm = nullptr;
+  const char* output_norm = "output_norm";
+  // Layers with a recurrent state are short convolutions of this many taps.
+  size_t short_conv_taps = 0;
   // Of what each part adds to its input.
   float residual_scale = 1;
   // Of block `layer`; empty: a gated part with silu.

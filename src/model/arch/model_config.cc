@@ -55,6 +55,22 @@ kernels::RopeParams read_rope(const ModelFile& file, const ConfigKeys& keys, con
   return rope;
 }
 
+// Where layers list theirs, those that have keys have all as many.
+size_t read_kv_heads(const ModelFile& file, const ConfigKeys& keys, const ModelConfig& config) {
+  constexpr const char* kName = "attention.head_count_kv";
+  if (!keys.has(kName)) return config.heads;
+  if (!std::holds_alternative<MetaArray>(*file.metadata().find(keys.key(kName))))
+    return keys.size(kName, config.heads);
+  size_t heads = 0;
+  for (const size_t count : keys.sizes(kName, config.layers, config.heads)) {
+    if (heads != 0 && count != 0 && count != heads)
+      fail(Errc::kUnsupported, "{}: key {}: layers with {} and {} KV heads in one model are not supported",
+           file.path().string(), keys.key(kName), heads, count);
+    if (count != 0) heads = count;
+  }
+  return heads == 0 ? config.heads : heads;  // 0: no layer here has any
+}
+
 }  // namespace
 
 std::vector<LayerState> full_states(const ModelFile&, const ModelConfig& config) {
@@ -114,7 +130,7 @@ ModelConfig read_config(const ModelFile& file, size_t run_context) {
   config.layers = blocks - ahead;
   config.dim = keys.size("embedding_length", kSizeMax);
   config.heads = keys.size("attention.head_count", config.dim);
-  config.kv_heads = keys.size_or("attention.head_count_kv", config.heads, config.heads);
+  config.kv_heads = read_kv_heads(file, keys, config);
   config.ff = keys.size(keys.has("feed_forward_length") || !keys.has("expert_feed_forward_length")
                             ? "feed_forward_length"
                             : "expert_feed_forward_length",

@@ -29,7 +29,7 @@ TEST(RowParallel, AttentionOutputAndFeedForwardDownOfEveryArchitectureAndNoOther
     ASSERT_EQ(decoder.blocks.size(), 2u) << row.name;
     EXPECT_FALSE(decoder.head.row_parallel) << row.name;
     for (const nn::TransformerBlock& block : decoder.blocks) {
-      const nn::Linear& out = block.delta_net ? block.delta_net->out : block.attention.out;
+      const nn::Linear& out = block.mixer_out();
       EXPECT_TRUE(out.row_parallel) << row.name;
       EXPECT_GT(out.shard_unit(), 0u) << row.name;
       for (const nn::Linear* layer : {&block.attention.q, &block.attention.k, &block.attention.v})

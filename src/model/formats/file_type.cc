@@ -109,6 +109,15 @@ uint32_t layer_of(std::string_view name) {
   return layer;
 }
 
+// One number, or a list by layer: then the largest.
+uint32_t kv_heads_of(const Metadata& metadata, const std::string& key, uint32_t otherwise) {
+  const MetaValue* value = metadata.find(key);
+  if (value == nullptr || !std::holds_alternative<MetaArray>(*value)) return metadata.u32_or(key, otherwise);
+  const std::vector<int32_t> numbers = metadata.i32s(key);
+  const int32_t most = numbers.empty() ? 0 : *std::max_element(numbers.begin(), numbers.end());
+  return most > 0 ? static_cast<uint32_t>(most) : otherwise;
+}
+
 // Facts of the model that the rules ask for.
 struct Model {
   uint32_t layers = 0;
@@ -123,7 +132,7 @@ struct Model {
     layers = metadata.u32_or(arch + ".block_count", 0);
     experts = metadata.u32_or(arch + ".expert_count", 0);
     const uint32_t heads = metadata.u32_or(arch + ".attention.head_count", 1);
-    const uint32_t kv_heads = metadata.u32_or(arch + ".attention.head_count_kv", heads);
+    const uint32_t kv_heads = kv_heads_of(metadata, arch + ".attention.head_count_kv", heads);
     if (kv_heads > 0) group = heads / kv_heads;
     is_70b = layers == 80 && ((arch == "llama" && heads != kv_heads) || arch == "qwen2");
     tied = !file.has("output.weight");

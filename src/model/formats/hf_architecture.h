@@ -34,7 +34,8 @@ enum class HfValues {
   // behind it is for the same tensor: the gates.
   kDeltaQkvOfAll,
   kDeltaGateOfAll,
-  kOneRow,  // [1, columns] to [columns]
+  kOneRow,    // [1, columns] to [columns]
+  kNoMiddle,  // [a, 1, b] to [a, b]
   // Experts in one tensor (hf_experts.h). A gate's rule stands before the output's, for the same tensor.
   kExpertsGate,  // [experts, columns, 2 * rows] to [experts, rows, columns], every second one
   kExpertsUp,
@@ -89,9 +90,9 @@ constexpr bool has_second_rule(HfValues values) {
 // The readers of config.json, one per family: Mistral's is Mixtral's too, Qwen 3's reads experts, Gemma's is
 // for 2 and 3.
 ReadHfConfig read_gemma_config, read_glm4moe_config, read_gpt2_config, read_gpt_oss_config,
-    read_granite_config, read_llama_config, read_minimax_config, read_mistral_config, read_mistral3_config,
-    read_olmo2_config, read_phi3_config, read_qwen2_config, read_qwen3_config, read_qwen3vl_config,
-    read_qwen35_config, read_smollm3_config;
+    read_granite_config, read_lfm2_config, read_llama_config, read_minimax_config, read_mistral_config,
+    read_mistral3_config, read_olmo2_config, read_phi3_config, read_qwen2_config, read_qwen3_config,
+    read_qwen3vl_config, read_qwen35_config, read_smollm3_config;
 
 // rope.freq_base and rope.scaling.*, and the tensors of per-pair factors (llama3, longrope). `rotated` is the
 // number of values of a head that are rotated.

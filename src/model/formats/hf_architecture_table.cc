@@ -146,6 +146,26 @@ constexpr HfRule kMiniMax[] = {
     {"layers.#.block_sparse_moe.e_score_correction_bias", "blk.#.exp_probs_b.bias"},
 };
 
+constexpr HfRule kLfm2[] = {
+    {"embedding_norm.weight", "token_embd_norm.weight"},
+    {"layers.#.operator_norm.weight", "blk.#.attn_norm.weight"},
+    {"layers.#.ffn_norm.weight", "blk.#.ffn_norm.weight"},
+    {"layers.#.self_attn.out_proj.weight", "blk.#.attn_output.weight"},
+    {"layers.#.self_attn.q_layernorm.weight", "blk.#.attn_q_norm.weight"},
+    {"layers.#.self_attn.k_layernorm.weight", "blk.#.attn_k_norm.weight"},
+    {"layers.#.conv.in_proj.weight", "blk.#.shortconv.in_proj.weight"},
+    {"layers.#.conv.conv.weight", "blk.#.shortconv.conv.weight", kNoMiddle},
+    {"layers.#.conv.out_proj.weight", "blk.#.shortconv.out_proj.weight"},
+    {"layers.#.feed_forward.w1.weight", "blk.#.ffn_gate.weight"},
+    {"layers.#.feed_forward.w2.weight", "blk.#.ffn_down.weight"},
+    {"layers.#.feed_forward.w3.weight", "blk.#.ffn_up.weight"},
+    {"layers.#.feed_forward.gate.weight", "blk.#.ffn_gate_inp.weight"},
+    {"layers.#.feed_forward.expert_bias", "blk.#.exp_probs_b.bias"},
+    {"layers.#.feed_forward.experts.@.w1.weight", "blk.#.ffn_gate_exps.weight", kExpert},
+    {"layers.#.feed_forward.experts.@.w2.weight", "blk.#.ffn_down_exps.weight", kExpert},
+    {"layers.#.feed_forward.experts.@.w3.weight", "blk.#.ffn_up_exps.weight", kExpert},
+};
+
 constexpr HfRule kQwenVlExperts[] = {
     {"layers.#.mlp.gate.weight", "blk.#.ffn_gate_inp.weight"},
     {"layers.#.mlp.experts.gate_up_proj", "blk.#.ffn_gate_exps.weight", kExpertsGateHalf},
@@ -279,6 +299,8 @@ constexpr HfArchitecture kArchitectures[] = {
      {kEnds, kDeltaNet, kHalfSplitAttention, kQwenExperts, kSharedExpert},
      false},
     {"GptOssForCausalLM", "gpt-oss", read_gpt_oss_config, {kEnds, kGptOss, kHalfSplitAttention}, false},
+    {"Lfm2ForCausalLM", "lfm2", read_lfm2_config, {kEnds, kLfm2, kHalfSplitAttention}, true},
+    {"Lfm2MoeForCausalLM", "lfm2moe", read_lfm2_config, {kEnds, kLfm2, kHalfSplitAttention}, true},
     {"Phi3ForCausalLM", "phi3", read_phi3_config, {kEnds, kPhi3, kPreNorms}, false},
     {"Gemma2ForCausalLM", "gemma2", read_gemma_config, {kEnds, kGemma, kHalfSplitAttention}, true},
     {"Gemma3ForCausalLM", "gemma3", read_gemma_config, {kEnds, kGemma, kHalfSplitAttention}, true},

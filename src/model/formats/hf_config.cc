@@ -40,11 +40,15 @@ uint32_t read_transformer(const JsonObject& config, const std::string& arch, HfC
   keys.set("embedding_length", config.u32("hidden_size"));
   keys.set("block_count", config.u32("num_hidden_layers"));
   // Where all layers have experts some leave it out.
-  keys.set("feed_forward_length", config.has("intermediate_size") ? config.u32("intermediate_size")
-                                                                  : config.u32("moe_intermediate_size"));
+  for (const char* name : {"intermediate_size", "block_ff_dim", "moe_intermediate_size"})
+    if (config.has(name) || std::string_view(name).starts_with("moe")) {
+      keys.set("feed_forward_length", config.u32(name));
+      break;
+    }
   keys.set("attention.head_count", heads);
   keys.set("attention.head_count_kv", config.u32_or("num_key_value_heads", heads));
-  keys.set("attention.layer_norm_rms_epsilon", config.f32("rms_norm_eps"));
+  keys.set("attention.layer_norm_rms_epsilon",
+           config.f32(config.has("norm_eps") && !config.has("rms_norm_eps") ? "norm_eps" : "rms_norm_eps"));
   if (config.has("head_dim")) {
     keys.set("attention.key_length", head_dim);
     keys.set("attention.value_length", head_dim);
@@ -297,6 +301,48 @@ void read_minimax_config(const JsonObject& config, const std::string& arch, HfCo
   keys.set("expert_feed_forward_length", config.u32("intermediate_size"));
   keys.set("expert_gating_func", uint32_t{2});
   read_rope_config(config, arch, rotated, 5'000'000, to);
+}
+
+namespace {
+
+// Liquid's files may give a size from which the real one follows.
+uint32_t lfm2_feed_forward(const JsonObject& config) {
+  const uint32_t given =
+      config.has("block_ff_dim") ? config.u32("block_ff_dim") : config.u32("intermediate_size");
+  if (!config.boolean_or("block_auto_adjust_ff_dim", false)) return given;
+  const double times = config.has("block_ffn_dim_multiplier") ? config.number("block_ffn_dim_multiplier") : 1;
+  const uint32_t multiple = config.u32_or("block_multiple_of", 256);
+  if (!(times > 0 && times < 1024)) config.mismatch("block_ffn_dim_multiplier", "a number from 0 to 1024");
+  if (multiple == 0 || multiple > 65536) config.mismatch("block_multiple_of", "1 to 65536");
+  const auto adjusted = static_cast<uint64_t>(times * static_cast<double>(uint64_t{2} * given / 3));
+  return static_cast<uint32_t>((adjusted + multiple - 1) / multiple * multiple);
+}
+
+}  // namespace
+
+void read_lfm2_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  const uint32_t head_dim = read_transformer(config, arch, to);
+  Keys keys(to.metadata, arch);
+  keys.set("rope.dimension_count", head_dim);
+  keys.set("shortconv.l_cache", config.u32("conv_L_cache"));
+  std::vector<int32_t> kv_heads;
+  for (const std::string& type : config.strings("layer_types"))
+    kv_heads.push_back(type == "full_attention" ? static_cast<int32_t>(config.u32("num_key_value_heads"))
+                                                : 0);
+  keys.set("attention.head_count_kv", i32_array(std::move(kv_heads)));
+  if (arch == "lfm2") {
+    keys.set("feed_forward_length", lfm2_feed_forward(config));
+  } else {
+    keys.set("expert_count", config.u32("num_experts"));
+    keys.set("expert_used_count", config.u32("num_experts_per_tok"));
+    keys.set("expert_feed_forward_length", config.u32("moe_intermediate_size"));
+    keys.set("leading_dense_block_count", config.u32_or("num_dense_layers", 0));
+    keys.set("expert_gating_func", uint32_t{2});
+    if (!config.boolean_or("norm_topk_prob", true)) config.mismatch("norm_topk_prob", "true");
+    if (config.has("routed_scaling_factor") && config.number("routed_scaling_factor") != 1)
+      keys.set("expert_weights_scale", config.f32("routed_scaling_factor"));
+  }
+  read_rope_config(config, arch, head_dim, 1'000'000, to);
 }
 
 void read_gpt_oss_config(const JsonObject& config, const std::string& arch, HfConfig& to) {

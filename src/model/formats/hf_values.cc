@@ -219,6 +219,11 @@ NamedTensor hf_tensor(std::string name, const HfSource& source, HfValues values,
         return delta_rows(source, values, heads, becomes);
       });
     }
+    case HfValues::kNoMiddle:
+      checked(shape.rank() == 3 && shape[1] == 1, "shape [channels, 1, taps]");
+      return NamedTensor(std::move(name), dtype, Shape{shape[0], shape[2]}, [source, shape] {
+        return load(source).reshape({shape[0], shape[2]});
+      });
     case HfValues::kOneRow:
       checked(shape.rank() == 2 && shape[0] == 1, "a matrix of one row");
       return NamedTensor(std::move(name), dtype, Shape{shape[1]},

@@ -73,13 +73,13 @@ void for_each_block(const RandomModelOptions& options, F&& fn) {
 
 // The rows' functions.
 AddMetadata add_gemma2_metadata, add_gemma3_metadata, add_glm4moe_metadata, add_gpt2_metadata,
-    add_gpt_oss_metadata, add_granite_metadata, add_granitemoe_metadata, add_llama_metadata,
-    add_llama3_metadata, add_minimax_m2_metadata, add_mistral3_metadata, add_mixtral_metadata,
-    add_olmo2_metadata, add_phi3_metadata, add_qwen2_metadata, add_qwen3_metadata, add_qwen3moe_metadata,
-    add_qwen3vl_metadata, add_qwen3vlmoe_metadata, add_qwen35_metadata, add_qwen35moe_metadata,
-    add_qwen3next_metadata, add_smollm3_metadata;
+    add_gpt_oss_metadata, add_granite_metadata, add_granitemoe_metadata, add_lfm2_metadata,
+    add_lfm2moe_metadata, add_llama_metadata, add_llama3_metadata, add_minimax_m2_metadata,
+    add_mistral3_metadata, add_mixtral_metadata, add_olmo2_metadata, add_phi3_metadata, add_qwen2_metadata,
+    add_qwen3_metadata, add_qwen3moe_metadata, add_qwen3vl_metadata, add_qwen3vlmoe_metadata,
+    add_qwen35_metadata, add_qwen35moe_metadata, add_qwen3next_metadata, add_smollm3_metadata;
 PlanTensors plan_gemma2, plan_gemma3, plan_glm4moe, plan_gpt2, plan_gpt_oss, plan_granite, plan_granitemoe,
-    plan_llama, plan_llama3, plan_minimax_m2, plan_mixtral, plan_olmo2, plan_phi3, plan_qwen2, plan_qwen3,
-    plan_qwen3moe, plan_qwen35, plan_qwen35moe, plan_qwen3next;
+    plan_lfm2, plan_lfm2moe, plan_llama, plan_llama3, plan_minimax_m2, plan_mixtral, plan_olmo2, plan_phi3,
+    plan_qwen2, plan_qwen3, plan_qwen3moe, plan_qwen35, plan_qwen35moe, plan_qwen3next;
 
 }  // namespace butterfly::model

@@ -35,6 +35,8 @@ constexpr RandomArchitecture kArchitectures[] = {
     {"olmo2", "olmo2", add_olmo2_metadata, plan_olmo2, 5},
     {"glm4moe", "glm4moe", add_glm4moe_metadata, plan_glm4moe, 3},
     {"minimax-m2", "minimax-m2", add_minimax_m2_metadata, plan_minimax_m2},
+    {"lfm2", "lfm2", add_lfm2_metadata, plan_lfm2, 5},
+    {"lfm2moe", "lfm2moe", add_lfm2moe_metadata, plan_lfm2moe, 5},
     {"gpt2", "gpt2", add_gpt2_metadata, plan_gpt2},
     {"gpt-oss", "gpt-oss", add_gpt_oss_metadata, plan_gpt_oss},
     {"phi3", "phi3", add_phi3_metadata, plan_phi3},

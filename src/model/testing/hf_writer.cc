@@ -160,6 +160,22 @@ const Names kMiniMaxNames = {{"exp_probs_b", "block_sparse_moe.e_score_correctio
                              {"ffn_gate_exps", "block_sparse_moe.experts.@.w1"},
                              {"ffn_down_exps", "block_sparse_moe.experts.@.w2"},
                              {"ffn_up_exps", "block_sparse_moe.experts.@.w3"}};
+const Names kLfm2Names = {{"attn_norm", "operator_norm"},
+                          {"ffn_norm", "ffn_norm"},
+                          {"attn_output", "self_attn.out_proj"},
+                          {"attn_q_norm", "self_attn.q_layernorm"},
+                          {"attn_k_norm", "self_attn.k_layernorm"},
+                          {"shortconv.in_proj", "conv.in_proj"},
+                          {"shortconv.conv", "conv.conv"},
+                          {"shortconv.out_proj", "conv.out_proj"},
+                          {"ffn_gate", "feed_forward.w1"},
+                          {"ffn_down", "feed_forward.w2"},
+                          {"ffn_up", "feed_forward.w3"},
+                          {"ffn_gate_inp", "feed_forward.gate"},
+                          {"exp_probs_b", "feed_forward.expert_bias"},
+                          {"ffn_gate_exps", "feed_forward.experts.@.w1"},
+                          {"ffn_down_exps", "feed_forward.experts.@.w2"},
+                          {"ffn_up_exps", "feed_forward.experts.@.w3"}};
 const Names kPhi3Names = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 const Names kGemmaNames = {{"post_attention_norm", "post_attention_layernorm"},
                            {"ffn_norm", "pre_feedforward_layernorm"},
@@ -170,11 +186,11 @@ const Names kGpt2Names = {{"attn_norm", "ln_1"}, {"attn_qkv", "attn.c_attn"}, {"
 // Those of the class first, then those most classes share.
 std::string name_in_block(const std::string& class_name, const std::string& part) {
   const std::pair<const char*, const Names*> own[] = {
-      {"Qwen3_5", &kDeltaNames},      {"Qwen3Next", &kDeltaNames}, {"Mixtral", &kMixtralNames},
-      {"Qwen3Moe", &kQwenMoeNames},   {"Phi3", &kPhi3Names},       {"Gemma", &kGemmaNames},
-      {"GPT2", &kGpt2Names},          {"GptOss", &kGptOssNames},   {"GraniteMoe", &kGraniteNames},
-      {"Olmo", &kOlmoNames},          {"Glm4Moe", &kGlm4MoeNames}, {"MiniMaxM2", &kMiniMaxNames},
-      {"Qwen3VLMoe", &kQwenMoeNames}, {"", &kLlamaNames}};
+      {"Qwen3_5", &kDeltaNames},     {"Qwen3Next", &kDeltaNames},    {"Mixtral", &kMixtralNames},
+      {"Qwen3Moe", &kQwenMoeNames},  {"Phi3", &kPhi3Names},          {"Gemma", &kGemmaNames},
+      {"GPT2", &kGpt2Names},         {"GptOss", &kGptOssNames},      {"GraniteMoe", &kGraniteNames},
+      {"Lfm2", &kLfm2Names},         {"Olmo", &kOlmoNames},          {"Glm4Moe", &kGlm4MoeNames},
+      {"MiniMaxM2", &kMiniMaxNames}, {"Qwen3VLMoe", &kQwenMoeNames}, {"", &kLlamaNames}};
   for (const auto& [prefix, names] : own)
     if (class_name.starts_with(prefix))
       if (const auto at = names->find(part); at != names->end()) return at->second;
@@ -211,7 +227,7 @@ class Writer {
     json.update({{"hidden_size", key("embedding_length")},
                  {"num_hidden_layers", key("block_count")},
                  {"num_attention_heads", key("attention.head_count")},
-                 {"num_key_value_heads", key("attention.head_count_kv")},
+                 {"num_key_value_heads", kv_heads()},
                  {"max_position_embeddings", key("context_length")},
                  {"intermediate_size", key("feed_forward_length")},
                  {"rms_norm_eps", number("attention.layer_norm_rms_epsilon")},
@@ -247,6 +263,12 @@ class Writer {
   uint32_t head_dim() const {
     return has("attention.key_length") ? key("attention.key_length")
                                        : key("embedding_length") / key("attention.head_count");
+  }
+
+  uint32_t kv_heads() const {
+    if (!arch_.starts_with("lfm2")) return key("attention.head_count_kv");
+    const auto heads = from_.metadata().i32s(arch_ + ".attention.head_count_kv");
+    return static_cast<uint32_t>(*std::max_element(heads.begin(), heads.end()));
   }
 
   void add_experts(Json& json) const {
@@ -293,6 +315,18 @@ class Writer {
     for (const auto& [name, to] : kNumbers)
       if (has(name)) json[to] = number(name);
     if (arch_ == "granitemoe") json["shared_intermediate_size"] = key("expert_shared_feed_forward_length");
+    if (arch_.starts_with("lfm2")) {
+      json["conv_L_cache"] = key("shortconv.l_cache");
+      for (const int32_t heads : from_.metadata().i32s(arch_ + ".attention.head_count_kv"))
+        json["layer_types"].push_back(heads == 0 ? "conv" : "full_attention");
+      json["norm_eps"] = json["rms_norm_eps"];
+      json.erase("rms_norm_eps");
+      if (arch_ == "lfm2moe") {
+        json["num_experts"] = key("expert_count");
+        json["moe_intermediate_size"] = key("expert_feed_forward_length");
+        json["num_dense_layers"] = key("leading_dense_block_count");
+      }
+    }
     if (arch_ == "minimax-m2") json["rotary_dim"] = key("rope.dimension_count");
     if (arch_ == "mistral3") {
       json["rope_scaling"]["mscale_all_dim"] = number("rope.scaling.yarn_log_multiplier");
@@ -423,6 +457,8 @@ class Writer {
     if (stem == "output") return (void)(all["lm_head.weight"] = std::move(values));
     if (stem == "token_embd") {
       all[options_.prefix + (gpt2 ? "wte" : "embed_tokens") + ending] = std::move(values);
+    } else if (stem == "token_embd_norm") {
+      all[options_.prefix + "embedding_norm" + ending] = std::move(values);
     } else if (stem == "position_embd") {
       all[options_.prefix + "wpe" + ending] = std::move(values);
     } else if (stem == "output_norm") {
@@ -448,6 +484,7 @@ class Writer {
     }
     const bool pairs =
         arch_ == "llama" || arch_ == "mistral3" || arch_ == "smollm3" || arch_.starts_with("granite");
+    if (part == "shortconv.conv") values.sizes = {values.sizes[0], 1, values.sizes[1]};
     if (pairs && part == "attn_q") values = halves_of_heads(values, key("attention.head_count"));
     if (pairs && part == "attn_k") values = halves_of_heads(values, key("attention.head_count_kv"));
     if (arch_ == "gpt2" && values.sizes.size() == 2) values = transposed(values);

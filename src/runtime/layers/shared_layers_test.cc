@@ -140,7 +140,7 @@ void expect_eight_shards(const LoadedModel& model) {
     return kernels::Shards(kernels::shard_unit(type), cols).count();
   };
   for (const nn::TransformerBlock& block : decoder.blocks) {
-    const nn::Linear& out = block.delta_net ? block.delta_net->out : block.attention.out;
+    const nn::Linear& out = block.mixer_out();
     EXPECT_EQ(shards(out.weight.packed.dtype(), out.in()), 8u);
     const auto* moe = std::get_if<nn::Moe>(&block.mlp);
     if (moe != nullptr) {
