@@ -15,7 +15,7 @@
 #include "model/formats/model_file.h"
 #include "train/corpus/corpus.h"
 #include "train/metrics.h"
-#include "train/tokenizer/tokenizer_trainer.h"
+#include "train/testing/tiny_runs.h"
 
 namespace butterfly::train {
 namespace {
@@ -23,43 +23,16 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 struct TrainRunTest : ::testing::Test {
-  TrainRunTest() {
-    write_corpus(dir / "corpus", {.seed = 1, .items = 300, .valid_items = 20, .question_items = 5});
-    BpeTrainer trainer({.vocabulary = 300, .special = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}});
-    trainer.add_text(read_file(dir / "corpus/train.jsonl"));
-    model::Metadata metadata;
-    metadata.set("general.architecture", std::string("llama"));
-    add_tokenizer_metadata(trainer.train(), {.bos = "", .eos = "<|endoftext|>", .padding = ""}, metadata);
-    model::GgufWriter(std::move(metadata)).write(dir / "tokenizer.gguf");
-  }
+  TrainRunTest() { testing::write_tiny_texts(dir); }
 
   TrainConfig config(const char* out) const {
-    TrainConfig c;
-    c.tokenizer = (dir / "tokenizer.gguf").string();
-    c.datasets = {(dir / "corpus/train.jsonl").string()};
+    TrainConfig c = testing::tiny_text_config(dir, out);
     c.test_datasets = {(dir / "corpus/valid.jsonl").string()};
-    c.model.hidden_size = 32;
-    c.model.intermediate_size = 64;
-    c.model.num_hidden_layers = 2;
-    c.model.num_attention_heads = 2;
-    c.model.max_position_embeddings = 64;
-    c.sequence_len = 32;
-    c.micro_batch_size = 2;
     c.gradient_accumulation_steps = 3;
     c.max_steps = 6;
-    c.learning_rate = 1e-2;
-    c.dropout = 0.1;
     c.save_steps = 2;
     c.eval_steps = 3;
-    c.threads = 1;
-    c.output_dir = (dir / out).string();
     return c;
   }
   // Stopped after each of these steps, started again each time.
@@ -80,24 +53,24 @@ TEST_F(TrainRunTest, TheModelFileIsTheSameHoweverItWasMade) {
   ASSERT_TRUE(plain.finished);
   EXPECT_EQ(plain.step, 6u);
   ASSERT_TRUE(plain.valid.has_value());
-  const std::string expected = read_file(plain.model);
+  const std::string expected = read_text_file(plain.model);
   EXPECT_GT(expected.size(), 10000u);
 
-  EXPECT_EQ(read_file(train(config("stopped"), {1, 3}).model), expected);
+  EXPECT_EQ(read_text_file(train(config("stopped"), {1, 3}).model), expected);
   TrainConfig other = config("workers");
   other.workers = 4;
   other.dataloader_num_workers = 0;
-  EXPECT_EQ(read_file(train(other).model), expected);
+  EXPECT_EQ(read_text_file(train(other).model), expected);
   other = config("prefetch");
   other.workers = 2;
   other.dataloader_num_workers = 3;
   other.dataloader_prefetch_factor = 2;
   other.gradient_checkpointing = true;
-  EXPECT_EQ(read_file(train(other, {4}).model), expected);
+  EXPECT_EQ(read_text_file(train(other, {4}).model), expected);
 
   other = config("seed");
   other.seed = 43;
-  EXPECT_NE(read_file(train(other).model), expected);
+  EXPECT_NE(read_text_file(train(other).model), expected);
 }
 
 // Each key of the optimizers reaches them, and a run with it goes on where it stopped.
@@ -139,11 +112,11 @@ TEST_F(TrainRunTest, KeysOfOptimizersDecideTheWeights) {
   for (const Case& each : kCases) {
     TrainConfig c = config(each.name);
     each.change(c);
-    const std::string whole = read_file(train(c).model);
+    const std::string whole = read_text_file(train(c).model);
     const auto [other, is_new] = made_by.emplace(whole, each.name);
     EXPECT_TRUE(is_new) << each.name << " gives what " << other->second << " gives";
     c.output_dir = (dir / (std::string(each.name) + "-stopped")).string();
-    EXPECT_TRUE(read_file(train(c, {2, 5}).model) == whole) << each.name;
+    EXPECT_TRUE(read_text_file(train(c, {2, 5}).model) == whole) << each.name;
   }
 }
 
@@ -151,20 +124,20 @@ TEST_F(TrainRunTest, UpdatesInTheBackwardPassAreAMatterOfMemory) {
   TrainConfig c = config("apart");
   c.gradient_accumulation_steps = 1;
   c.max_grad_norm = 0;
-  const std::string apart = read_file(train(c).model);
+  const std::string apart = read_text_file(train(c).model);
   c.output_dir = (dir / "within").string();
   c.update_in_backward = true;
-  EXPECT_TRUE(read_file(train(c).model) == apart);
+  EXPECT_TRUE(read_text_file(train(c).model) == apart);
   // It may change when a run goes on.
   c.output_dir = (dir / "both").string();
   TrainRun(c).run([](const RunProgress& p) { return p.step < 3; });
   c.update_in_backward = false;
-  EXPECT_TRUE(read_file(train(c).model) == apart);
+  EXPECT_TRUE(read_text_file(train(c).model) == apart);
 }
 
 TEST_F(TrainRunTest, CheckpointsFromBeforeAKeyGoOn) {
   TrainConfig c = config("out");
-  const std::string expected = read_file(train(config("plain")).model);
+  const std::string expected = read_text_file(train(config("plain")).model);
   TrainRun(c).run([](const RunProgress& p) { return p.step < 2; });
   CheckpointStore store(real_file_system(), dir / "out/checkpoints");
   auto loaded = store.load_latest();
@@ -174,7 +147,7 @@ TEST_F(TrainRunTest, CheckpointsFromBeforeAKeyGoOn) {
   std::vector<StatePart> parts;
   for (const auto& [name, bytes] : loaded->parts) parts.push_back({name, bytes});
   store.save(loaded->state, parts);
-  EXPECT_TRUE(read_file(train(c).model) == expected);
+  EXPECT_TRUE(read_text_file(train(c).model) == expected);
   c = config("out");
   c.max_steps = 7;  // the run is over; another one of it would be of other settings
   EXPECT_THROW(TrainRun{c}, Error);
@@ -189,7 +162,7 @@ TEST_F(TrainRunTest, LeavesMetricsAndAPlot) {
   EXPECT_LT(lines[5].loss, lines[0].loss);
   EXPECT_TRUE(lines[2].valid && lines[5].valid);
   EXPECT_EQ(*lines[5].valid, *result.valid);
-  EXPECT_THAT(read_file(dir / "out/loss.svg"), HasSubstr("validation"));
+  EXPECT_THAT(read_text_file(dir / "out/loss.svg"), HasSubstr("validation"));
 }
 
 TEST_F(TrainRunTest, ARunWithOtherSettingsIsNotContinued) {
@@ -271,7 +244,7 @@ TEST_F(TrainRunTest, OtherDataIsRefusedAndAnotherFolderIsNot) {
   moved.output_dir = (dir / "moved/data").string();
   EXPECT_EQ(TrainRun(moved).step(), 6u);
   // The same number of lines in another order.
-  std::istringstream lines(read_file(moved.datasets[0]));
+  std::istringstream lines(read_text_file(moved.datasets[0]));
   std::vector<std::string> all;
   for (std::string line; std::getline(lines, line);) all.insert(all.begin(), line);
   std::ofstream out(moved.datasets[0]);
@@ -296,7 +269,7 @@ TEST_F(TrainRunTest, ABaseModelWithFewerRowsThanTheTokenizerIsRefused) {
   TrainConfig c = config("first");
   const std::filesystem::path base = train(c).model;
   BpeTrainer trainer({.vocabulary = 320, .special = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}});
-  trainer.add_text(read_file(dir / "corpus/train.jsonl"));
+  trainer.add_text(read_text_file(dir / "corpus/train.jsonl"));
   model::Metadata metadata;
   metadata.set("general.architecture", std::string("llama"));
   add_tokenizer_metadata(trainer.train(), {.bos = "", .eos = "<|endoftext|>", .padding = ""}, metadata);

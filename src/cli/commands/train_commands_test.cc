@@ -19,6 +19,7 @@
 #include "cli/console/interrupt.h"
 #include "cli/program.h"
 #include "cli/testing/run_captured.h"
+#include "train/testing/tiny_runs.h"
 
 namespace butterfly::cli {
 namespace {
@@ -47,11 +48,7 @@ class TrainCommands : public ::testing::Test {
            "threads: 1\noutput_dir: out\n";
   }
   std::string path(const char* name) const { return (dir_ / name).string(); }
-  std::string bytes(const char* name) const {
-    std::ostringstream text;
-    text << std::ifstream(path(name), std::ios::binary).rdbuf();
-    return text.str();
-  }
+  std::string bytes(const char* name) const { return read_text_file(path(name)); }
 
   butterfly::testing::TempDir dir_;
 };
@@ -96,19 +93,7 @@ TEST_F(TrainCommands, AVocabularyCanBeATokenizerJson) {
 
 // Digits in the corners of a picture: the whole way of an image network through the commands.
 TEST_F(TrainCommands, ImagesFromIdxFilesToAccuracy) {
-  const auto header = [](std::initializer_list<uint32_t> dims) {
-    std::string text = {0, 0, 8, static_cast<char>(dims.size())};
-    for (const uint32_t dim : dims) text += {0, 0, static_cast<char>(dim >> 8), static_cast<char>(dim)};
-    return text;
-  };
-  std::string images = header({200, 4, 4}), labels = header({200});
-  for (uint32_t i = 0; i < 200; ++i) {
-    labels += static_cast<char>(i % 4);
-    for (uint32_t p = 0; p < 16; ++p)
-      images += static_cast<char>((p / 8 * 2 + p % 4 / 2 == i % 4 ? 200 : 20) + (i * 7 + p * 13) % 50);
-  }
-  dir_.write("some-images-idx3-ubyte", images);
-  dir_.write("some-labels-idx1-ubyte", labels);
+  train::testing::write_corner_images(dir_);
   dir_.write("net.toml",
              "input = [4, 4, 1]\n[[layer]]\ntype = 'conv2d'\nout = 4\nkernel = 2\nactivation = 'relu'\n"
              "[[layer]]\ntype = 'linear'\nout = 4\n");

@@ -10,6 +10,7 @@
 #include "model/formats/model_file.h"
 #include "train/data/text_file.h"
 #include "train/metrics.h"
+#include "train/testing/tiny_runs.h"
 #include "train/train_run.h"
 
 namespace butterfly::train {
@@ -55,12 +56,7 @@ type = "linear"
 out = 2
 )";
 
-std::string idx_header(std::initializer_list<uint32_t> dims) {
-  std::string text = {0, 0, 8, static_cast<char>(dims.size())};
-  for (const uint32_t dim : dims)
-    for (const int shift : {24, 16, 8, 0}) text += static_cast<char>(dim >> shift);
-  return text;
-}
+using testing::idx_header;
 
 // Noise; class 1 is brighter at the top, class 0 at the bottom.
 struct Pictures {
