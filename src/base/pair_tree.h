@@ -42,17 +42,29 @@ class PairTree {
   static PairNode neighbour(PairNode node) { return {node.level, node.index ^ 1}; }
   bool exists(PairNode node) const { return !range(node).empty(); }
 
-  // The highest node with the leaves of `node`, or more, that are all in `within`.
-  PairNode highest(PairNode node, const LeafRange& within) const {
-    while (!is_root(node) && within.contains(range(parent(node)))) node = parent(node);
+  // The highest node with the leaves of `node`, or more, that are all in `within`; not above `level_max`.
+  PairNode highest(PairNode node, const LeafRange& within, uint32_t level_max = kLevelsMax) const {
+    while (node.level < level_max && !is_root(node) && within.contains(range(parent(node))))
+      node = parent(node);
     return node;
   }
   // What whoever has the leaves of a range can sum up alone: the largest whole subtrees, from left to right.
-  std::vector<PairNode> subtrees(const LeafRange& of) const {
+  std::vector<PairNode> subtrees(const LeafRange& of, uint32_t level_max = kLevelsMax) const {
     std::vector<PairNode> nodes;
     for (size_t at = of.begin; at < of.end; at = range(nodes.back()).end)
-      nodes.push_back(highest({0, static_cast<uint32_t>(at)}, of));
+      nodes.push_back(highest({0, static_cast<uint32_t>(at)}, of, level_max));
     return nodes;
+  }
+
+  // The nodes of a level, side by side, are all leaves.
+  size_t count(uint32_t level) const {
+    return (leaves_ >> level) + ((leaves_ & ((size_t{1} << level) - 1)) == 0 ? 0 : 1);
+  }
+  // The lowest level with at most so many nodes (1 or more).
+  uint32_t level_of_at_most(size_t nodes) const {
+    uint32_t level = 0;
+    while (level < kLevelsMax && count(level) > nodes) ++level;
+    return level;
   }
 
  private:

@@ -34,6 +34,27 @@ TEST(PairTree, SubtreesOfCutsCoverTheTree) {
       }
 }
 
+TEST(PairTree, LevelsCutTheTreeIntoParts) {
+  using Nodes = std::vector<PairNode>;
+  EXPECT_EQ(PairTree(8).subtrees({0, 8}, 2), (Nodes{{2, 0}, {2, 1}}));
+  EXPECT_EQ(PairTree(5).subtrees({0, 5}, 1), (Nodes{{1, 0}, {1, 1}, {1, 2}}));
+  EXPECT_EQ(PairTree(5).count(0), 5u);
+  EXPECT_EQ(PairTree(5).count(1), 3u);
+  EXPECT_EQ(PairTree(5).count(3), 1u);
+  EXPECT_EQ(PairTree(5).level_of_at_most(9), 0u);
+  EXPECT_EQ(PairTree(5).level_of_at_most(4), 1u);
+  EXPECT_EQ(PairTree(5).level_of_at_most(1), 3u);
+  for (size_t leaves = 1; leaves <= 40; ++leaves)
+    for (size_t nodes = 1; nodes <= 10; ++nodes) {
+      const PairTree tree(leaves);
+      const uint32_t level = tree.level_of_at_most(nodes);
+      EXPECT_EQ(tree.subtrees({0, leaves}, level).size(), tree.count(level));
+      EXPECT_LE(tree.count(level), nodes);
+      // The number of parts gives the same parts.
+      EXPECT_EQ(tree.level_of_at_most(tree.count(level)), level);
+    }
+}
+
 TEST(PairTree, NodesThatDoNotExistHaveNoLeaves) {
   EXPECT_FALSE(PairTree(5).exists({0, 5}));
   EXPECT_FALSE(PairTree(5).exists({2, 2}));

@@ -102,11 +102,21 @@ TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
   options.threads_per_worker = config.threads;
   options.recompute = config.gradient_checkpointing;
   options.update_in_backward = config.update_in_backward;
+  options.wire = wire_mode_by_name(config.wire_mode);
+  if (options.wire != WireMode::kExact) {
+    const PairTree tree(config.gradient_accumulation_steps);
+    options.slots = tree.count(tree.level_of_at_most(std::max<uint64_t>(1, config.wire_slots)));
+  }
   return options;
 }
 
 TrainRun::TrainRun(const TrainConfig& config, RunMode mode) : config_(config) {
   check_config(config_);
+  // What the run is known by: exact sums have no slots, and without nodes there is one.
+  if (config_.wire_mode == "exact")
+    config_.wire_slots = 0;
+  else
+    config_.wire_slots = std::max<uint64_t>(1, config_.wire_slots);
   if (config_.datasets.empty() && mode != RunMode::kDry)
     fail(Errc::kInvalidArgument, "datasets: expected at least one file");
   task_ = open_task(config_, mode != RunMode::kDry);

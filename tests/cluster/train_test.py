@@ -8,11 +8,9 @@ again; one on a cluster of machines that joined, of which one ends and another c
 run alone.
 """
 import argparse
-import hashlib
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import struct
@@ -20,6 +18,7 @@ import subprocess
 import time
 
 from harness import Process, machine_env, write_capabilities
+from train_runs import TrainRuns, children, finish
 
 parser = argparse.ArgumentParser()
 parser.add_argument("program")
@@ -28,22 +27,9 @@ parser.add_argument("--kills", type=int, default=3)
 parser.add_argument("--steps", type=int, default=40)
 parser.add_argument("--seed", type=int, default=1)
 options = parser.parse_args()
-WORK = os.path.abspath(options.work)
-shutil.rmtree(WORK, ignore_errors=True)
-os.makedirs(WORK)
-ENV = machine_env(WORK, "home")
+runs = TrainRuns(options.program, options.work)
+WORK = runs.work
 random.seed(options.seed)
-
-
-def program(*words):
-    result = subprocess.run([options.program, *words], env=ENV, capture_output=True, text=True, timeout=600)
-    assert result.returncode == 0, f"{words}: {result.stderr[-2000:]}"
-    return result
-
-
-def write(name, text, mode="w"):
-    with open(f"{WORK}/{name}", mode) as out:
-        out.write(text)
 
 
 def write_images(count):
@@ -52,65 +38,33 @@ def write_images(count):
     for i in range(count):
         for p in range(64):
             rows.append((200 if (p // 32) * 2 + (p % 8) // 4 == i % 4 else 20) + (i * 7 + p * 13) % 50)
-    write("some-images-idx3-ubyte", struct.pack(">IIII", 0x803, count, 8, 8) + bytes(rows), "wb")
-    write("some-labels-idx1-ubyte", struct.pack(">II", 0x801, count) + bytes(i % 4 for i in range(count)), "wb")
+    runs.write("some-images-idx3-ubyte", struct.pack(">IIII", 0x803, count, 8, 8) + bytes(rows), "wb")
+    runs.write("some-labels-idx1-ubyte", struct.pack(">II", 0x801, count) + bytes(i % 4 for i in range(count)), "wb")
 
 
 def prepare():
-    program("make-corpus", f"{WORK}/corpus", "--items", "300", "--valid", "10", "--questions", "5")
-    program("train-tokenizer", "-o", f"{WORK}/t.gguf", "--vocab", "320", f"{WORK}/corpus/train.jsonl")
-    write("gpt.yml", "tokenizer: t.gguf\ndatasets: [corpus/train.jsonl]\nmodel:\n  model_type: gpt2\n  hidden_size: 96\n"
+    runs.program("make-corpus", f"{WORK}/corpus", "--items", "300", "--valid", "10", "--questions", "5")
+    runs.program("train-tokenizer", "-o", f"{WORK}/t.gguf", "--vocab", "320", f"{WORK}/corpus/train.jsonl")
+    runs.write("gpt.yml", "tokenizer: t.gguf\ndatasets: [corpus/train.jsonl]\nmodel:\n  model_type: gpt2\n  hidden_size: 96\n"
           "  intermediate_size: 384\n  num_hidden_layers: 2\n  num_attention_heads: 4\n  max_position_embeddings: 64\n"
           f"sequence_len: 64\nmicro_batch_size: 1\ngradient_accumulation_steps: 10\nmax_steps: {options.steps}\ndropout: 0.1\n"
           "learning_rate: 1e-3\nexport_type: F32\nsave_steps: 10\n")
     write_images(800)
-    write("net.toml", "input = [8, 8, 1]\n[[layer]]\ntype = 'conv2d'\nout = 8\nkernel = 3\n[[layer]]\ntype = 'batch_norm'\n"
+    runs.write("net.toml", "input = [8, 8, 1]\n[[layer]]\ntype = 'conv2d'\nout = 8\nkernel = 3\n[[layer]]\ntype = 'batch_norm'\n"
           "[[layer]]\ntype = 'relu'\n[[layer]]\ntype = 'max_pool'\nkernel = 2\n[[layer]]\ntype = 'linear'\nout = 4\n")
-    write("cnn.yml", "model:\n  network: net.toml\ndatasets: some-images-idx3-ubyte\nmicro_batch_size: 8\n"
+    runs.write("cnn.yml", "model:\n  network: net.toml\ndatasets: some-images-idx3-ubyte\nmicro_batch_size: 8\n"
           f"gradient_accumulation_steps: 6\nmax_steps: {options.steps}\nlearning_rate: 1e-2\nsave_steps: 10\n")
-
-
-def sha256(name):
-    with open(f"{WORK}/{name}/model.gguf", "rb") as model:
-        return hashlib.sha256(model.read()).hexdigest()
-
-
-def train(config, out, *words):
-    return [options.program, "train", f"{WORK}/{config}", "--output_dir", f"{WORK}/{out}", "--threads", "1", *words]
-
-
-def finish(process):
-    """Waits for its end; the process prints nothing to stdout that is kept."""
-    process.process.wait(timeout=900)
-    assert process.process.returncode == 0, process.text()
-
-
-def children(pid):
-    found = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children") as row:
-            found += [int(child) for child in row.read().split()]
-    return found
-
-
-def steps_done(out):
-    try:
-        with open(f"{WORK}/{out}/metrics.jsonl") as lines:
-            return sum(1 for _ in lines)
-    except FileNotFoundError:
-        return 0
 
 
 def same_for_all_counts():
     for config in ("gpt.yml", "cnn.yml"):
         name = config[:3]
-        subprocess.run(train(config, name), env=ENV, check=True, capture_output=True, timeout=600)
-        expected = sha256(name)
+        runs.alone(config, name)
+        expected = runs.sha256(name)
         for nodes in (2, 3, 5):
-            run = Process(train(config, f"{name}-{nodes}", "--local-nodes", str(nodes)), ENV)
-            finish(run)
-            assert sha256(f"{name}-{nodes}") == expected, f"{config} on {nodes} nodes:\n" + run.text()
-            status = json.loads(program("train", "status", "--json", "--output_dir", f"{WORK}/{name}-{nodes}").stdout)
+            run = runs.together(config, f"{name}-{nodes}", nodes)
+            assert runs.sha256(f"{name}-{nodes}") == expected, f"{config} on {nodes} nodes:\n" + run.text()
+            status = runs.status(f"{name}-{nodes}")
             assert len(status["nodes"]) == nodes and all(node["micro_batches"] > 0 for node in status["nodes"]), status
             assert status["step"] == options.steps and status["nodes_that_differed"] == 0, status
             print(f"{config} on {nodes} nodes: {expected[:16]}")
@@ -118,11 +72,11 @@ def same_for_all_counts():
 
 def kills():
     """Workers are killed at random moments; they are started again, and take part again."""
-    run = Process(train("gpt.yml", "kills", "--local-nodes", "4", "--save_steps", "0"), ENV)
+    run = runs.start("gpt.yml", "kills", "--local-nodes", "4", "--save_steps", "0")
     killed = 0
     while killed < options.kills and run.process.poll() is None:
-        before = steps_done("kills")
-        while run.process.poll() is None and steps_done("kills") < max(2, before + options.steps // (options.kills + 1)):
+        before = runs.steps_done("kills")
+        while run.process.poll() is None and runs.steps_done("kills") < max(2, before + options.steps // (options.kills + 1)):
             time.sleep(0.01)
         time.sleep(random.random() * 0.1)
         try:
@@ -134,14 +88,40 @@ def kills():
             pass  # it ended meanwhile
     finish(run)
     assert killed > options.kills // 2, f"only {killed} were killed in {options.steps} steps"
-    assert sha256("kills") == sha256("gpt"), run.text()
+    assert runs.sha256("kills") == runs.sha256("gpt"), run.text()
     print(f"{killed} workers killed: the same file; {[line for line in run.lines if 'joined' in line][-1]}")
+
+
+def lossy_modes():
+    """Gradients in fewer bits: another file than that of exact sums, and one for all who share its slots, also over kills."""
+    for mode, most in (("bf16", 0.51), ("int8", 0.27)):
+        words = ("--wire_mode", mode, "--wire_slots", "5", "--save_steps", "7")
+        runs.alone("gpt.yml", mode, *words)
+        expected = runs.sha256(mode)
+        assert expected != runs.sha256("gpt"), mode
+        for nodes in (2, 4):
+            run = runs.together("gpt.yml", f"{mode}-{nodes}", nodes, *words)
+            assert runs.sha256(f"{mode}-{nodes}") == expected, f"{mode} on {nodes} nodes:\n" + run.text()
+            status = runs.status(f"{mode}-{nodes}")
+            assert status["wire_mode"] == mode and status["wire_slots"] == 5, status
+            floats = sum(node["gradient_bytes"] for node in status["nodes"])
+            sent = sum(node["gradient_bytes_sent"] for node in status["nodes"])
+            assert 0 < sent <= most * floats, status
+        run = runs.start("gpt.yml", f"{mode}-kill", "--local-nodes", "3", *words)
+        while run.process.poll() is None and runs.steps_done(f"{mode}-kill") < options.steps // 2:
+            time.sleep(0.01)
+        os.kill(random.choice(children(run.pid)), signal.SIGKILL)
+        finish(run)
+        assert runs.sha256(f"{mode}-kill") == expected, f"{mode} over a kill:\n" + run.text()
+        exact, lossy = runs.metrics("gpt")[-1]["loss"], runs.metrics(mode)[-1]["loss"]
+        assert abs(lossy - exact) < 0.05 * exact and lossy < 0.9 * runs.metrics(mode)[0]["loss"], f"{mode}: {lossy}, exact {exact}"
+        print(f"{mode}: {expected[:16]} on 1, 2, 3, 4 nodes, gradients {floats / sent:.2f} x smaller, loss {lossy:.4f} (exact {exact:.4f})")
 
 
 def leader_killed():
     """The leader's process is killed, its workers end with it; the same command goes on from the checkpoint."""
-    run = Process(train("gpt.yml", "leader", "--local-nodes", "3"), ENV)
-    while run.process.poll() is None and steps_done("leader") < options.steps // 2:
+    run = runs.start("gpt.yml", "leader", "--local-nodes", "3")
+    while run.process.poll() is None and runs.steps_done("leader") < options.steps // 2:
         time.sleep(0.01)
     workers = children(run.pid)
     run.kill()
@@ -150,24 +130,24 @@ def leader_killed():
             break
         time.sleep(0.01)
     assert not any(os.path.exists(f"/proc/{pid}") for pid in workers), "workers outlived their leader"
-    again = Process(train("gpt.yml", "leader", "--local-nodes", "2"), ENV)
+    again = runs.start("gpt.yml", "leader", "--local-nodes", "2")
     again.wait_for(r"goes on from step \d+")
     finish(again)
-    assert sha256("leader") == sha256("gpt"), again.text()
+    assert runs.sha256("leader") == runs.sha256("gpt"), again.text()
     print("leader killed: the same file")
 
 
 def stands_still():
     """A worker that is stopped keeps its links: the others go on without it, and it takes part again later."""
-    run = Process(train("gpt.yml", "still", "--local-nodes", "3", "--save_steps", "0"), ENV)
-    while run.process.poll() is None and steps_done("still") < 3:
+    run = runs.start("gpt.yml", "still", "--local-nodes", "3", "--save_steps", "0")
+    while run.process.poll() is None and runs.steps_done("still") < 3:
         time.sleep(0.01)
     worker = children(run.pid)[0]
     os.kill(worker, signal.SIGSTOP)
     run.wait_for("is lost at step")
     os.kill(worker, signal.SIGCONT)
     finish(run)
-    assert sha256("still") == sha256("gpt"), run.text()
+    assert runs.sha256("still") == runs.sha256("gpt"), run.text()
     print("a worker stood still: the same file")
 
 
@@ -188,12 +168,12 @@ def joined_cluster():
         address = f"127.0.0.1:{free.getsockname()[1]}"
     tokens = [ask("init", "--name", "a", "--address", "127.0.0.1", "--json")["token"]]
     tokens += [ask("token", "new", "--address", address, "--json")["token"] for _ in range(2)]
-    run = Process(train("gpt.yml", "joined", "--cluster", "--nodes", "3", "--cluster-listen", address), machine("a"))
+    run = runs.start("gpt.yml", "joined", "--cluster", "--nodes", "3", "--cluster-listen", address, env=machine("a"))
     nodes = []
     try:
         for name, token in zip("bc", tokens):
             nodes.append(Process([options.program, "join", address, "--token", token, "--name", name, "-t", "1"], machine(name)))
-        while run.process.poll() is None and steps_done("joined") < options.steps // 3:
+        while run.process.poll() is None and runs.steps_done("joined") < options.steps // 3:
             time.sleep(0.01)
         nodes[0].kill()
         nodes.append(Process([options.program, "join", address, "--token", tokens[2], "--name", "d", "-t", "1"], machine("d")))
@@ -202,7 +182,7 @@ def joined_cluster():
         for node in nodes:
             if node.process.poll() is None:
                 node.kill()
-    assert sha256("joined") == sha256("gpt"), run.text()
+    assert runs.sha256("joined") == runs.sha256("gpt"), run.text()
     assert any("b is lost" in line for line in run.lines), run.text()
     print("a cluster of machines that joined: the same file")
 
@@ -210,6 +190,7 @@ def joined_cluster():
 prepare()
 same_for_all_counts()
 kills()
+lossy_modes()
 leader_killed()
 stands_still()
 joined_cluster()

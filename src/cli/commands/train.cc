@@ -129,6 +129,15 @@ class LiveLine {
 
 int train_model(const TrainCommand& command) {
   train::TrainConfig config = config_of(command);
+  if (config.wire_mode != "exact" && config.wire_slots == 0 && command.nodes.any()) {
+    config.wire_slots = command.nodes.cluster ? command.nodes.wanted : command.nodes.local;
+    if (config.wire_slots == 0)
+      fail(Errc::kInvalidArgument,
+           "wire_mode {}: the result depends on wire_slots, and with --cluster nodes come and go; give "
+           "--nodes "
+           "or --wire_slots",
+           config.wire_mode);
+  }
   std::unique_ptr<TrainCluster> cluster;  // before the trainer, whose threads it binds
   if (command.nodes.any() && !command.dry_run) {
     cluster = std::make_unique<TrainCluster>(command.nodes, config.threads);

@@ -72,6 +72,8 @@ std::string training_report_json(const runtime::TrainingReport& report, uint64_t
             {"steps_dealt_again", c.steps_redone},
             {"steps_computed_again", c.steps_rolled_back},
             {"nodes_that_differed", c.differing},
+            {"wire_mode", report.wire},
+            {"wire_slots", report.plan.slots},
             {"nodes", Json::array()}};
   for (const auto& member : report.members)
     json["nodes"].push_back({{"name", member.name},
@@ -82,10 +84,14 @@ std::string training_report_json(const runtime::TrainingReport& report, uint64_t
                              {"blocks", member.shard_end - member.shard_begin},
                              {"seconds",
                               {{"compute", member.times.compute},
-                               {"send", member.times.send},
+                               {"serialise", member.times.serialise},
+                               {"compress", member.times.compress},
+                               {"wire", member.times.wire},
                                {"reduce", member.times.reduce},
                                {"update", member.times.update},
                                {"wait", member.times.wait}}},
+                             {"gradient_bytes", member.gradient_bytes},
+                             {"gradient_bytes_sent", member.gradient_bytes_sent},
                              {"bytes_sent", member.bytes_sent},
                              {"bytes_received", member.bytes_received}});
   return json_text(json);
@@ -98,23 +104,34 @@ std::string training_report_text(std::string_view text) {
     for (const Json& node : json.at("nodes"))
       width = std::max(width, node.at("name").get<std::string>().size());
     std::string lines =
-        fmt::format("{:<{}}  {:>13}  {:>9}  {:>6}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}\n", "NODE",
-                    width, "MICRO-BATCHES", "PER S", "BLOCKS", "COMPUTE", "SEND", "REDUCE", "UPDATE", "WAIT",
-                    "SENT", "RECEIVED");
+        fmt::format("{:<{}}  {:>13}  {:>9}  {:>6}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}\n",
+                    "NODE", width, "MICRO-BATCHES", "PER S", "BLOCKS", "COMPUTE", "SERIALISE", "WIRE",
+                    "REDUCE", "UPDATE", "WAIT", "SENT", "RECEIVED");
+    uint64_t as_floats = 0, as_sent = 0;
     for (const Json& node : json.at("nodes")) {
       const Json& seconds = node.at("seconds");
       lines += fmt::format(
-          "{:<{}}  {:>13}  {:>9.1f}  {:>6}  {:>8.2f}s  {:>8.2f}s  {:>8.2f}s  {:>8.2f}s  {:>8.2f}s  {:>9}  "
-          "{:>9}{}\n",
+          "{:<{}}  {:>13}  {:>9.1f}  {:>6}  {:>8.2f}s  {:>8.2f}s  {:>8.2f}s  {:>8.2f}s  {:>8.2f}s  {:>8.2f}s "
+          " "
+          "{:>9}  {:>9}{}\n",
           node.at("name").get<std::string>(), width, node.at("micro_batches").get<uint64_t>(),
           node.at("micro_batches_per_s").get<double>(), node.at("blocks").get<uint64_t>(),
-          seconds.at("compute").get<double>(), seconds.at("send").get<double>(),
-          seconds.at("reduce").get<double>(), seconds.at("update").get<double>(),
-          seconds.at("wait").get<double>(), format_bytes(node.at("bytes_sent").get<uint64_t>()),
+          seconds.at("compute").get<double>(), seconds.at("serialise").get<double>(),
+          seconds.at("wire").get<double>(), seconds.at("reduce").get<double>(),
+          seconds.at("update").get<double>(), seconds.at("wait").get<double>(),
+          format_bytes(node.at("bytes_sent").get<uint64_t>()),
           format_bytes(node.at("bytes_received").get<uint64_t>()),
           node.at("here").get<bool>() ? "" : "  lost");
+      as_floats += node.at("gradient_bytes").get<uint64_t>();
+      as_sent += node.at("gradient_bytes_sent").get<uint64_t>();
     }
-    return lines +
+    const auto mode = json.at("wire_mode").get<std::string>();
+    lines += fmt::format("gradients: {}", mode);
+    if (mode != "exact")
+      lines +=
+          fmt::format(" in {} slots, which is not the result of exact sums; {} sent for {} of floats",
+                      json.at("wire_slots").get<uint64_t>(), format_bytes(as_sent), format_bytes(as_floats));
+    return lines + "\n" +
            fmt::format(
                "step {} of {}; {} joined, {} lost, {} steps dealt again, {} computed again from a snapshot\n",
                json.at("step").get<uint64_t>(), json.at("steps").get<uint64_t>(),

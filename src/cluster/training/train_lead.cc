@@ -14,7 +14,9 @@ TrainLead::TrainLead(TrainLeadConfig config)
   plan_.step = step_;
   members_[kTrainLeader].row.id = kTrainLeader;
   plan_.shards = {{kTrainLeader, 0, static_cast<uint32_t>(config_.block_bytes.size())}};
-  actions_.push_back(KeepSnapshot{step_, plan_.shards});
+  plan_.slots = config_.slots;
+  if (config_.residuals) plan_.held = {{kTrainLeader, 0, config_.slots}};
+  actions_.push_back(KeepSnapshot{step_, plan_.shards, plan_.held});
   begin_epoch(From::kHere);
 }
 
@@ -61,8 +63,9 @@ void TrainLead::lose(TrainMemberId id) {
   if (joining_.erase(id) > 0) ++counters_.lost;
   if (members_.erase(id) == 0) return;
   ++counters_.lost;
-  if (is_owner(id)) {
-    // Its moments are gone, and where it had a part in forming an epoch the others may have got theirs.
+  if (is_owner(id) || config_.residuals) {
+    // Its moments or residuals are gone, and where it had a part in forming an epoch the others may have got
+    // theirs. Who has begun this step has other residuals than before, so nobody can begin it once more.
     begin_epoch(From::kSnapshot);
   } else if (phase_ == Phase::kStepping || phase_ == Phase::kForming) {
     // Nothing has changed anywhere: the same step once more. Of an epoch that was to begin with a state from
@@ -168,7 +171,7 @@ void TrainLead::begin_epoch(From from) {
     joining_.clear();
   }
   ++counters_.epochs;
-  TrainPlan plan{.epoch = plan_.epoch + 1, .step = step_};
+  TrainPlan plan{.epoch = plan_.epoch + 1, .step = step_, .slots = config_.slots};
   for (auto& [id, member] : members_) {
     member.ready = false;
     plan.members.push_back(member.row);
@@ -177,6 +180,7 @@ void TrainLead::begin_epoch(From from) {
   action.from_snapshot = from == From::kSnapshot;
   if (from == From::kHere) {
     plan.shards = plan_.shards;
+    plan.held = plan_.held;
   } else {
     std::vector<double> bandwidths;
     for (const auto& [id, member] : members_) bandwidths.push_back(member.bandwidth);
@@ -186,14 +190,17 @@ void TrainLead::begin_epoch(From from) {
     for (const auto& [id, member] : members_) {
       const auto end = static_cast<uint32_t>(ends[i++]);
       if (end == begin) continue;
-      const OwnedShard shard{id, begin, end};
-      plan.shards.push_back(shard);
-      const OwnedShard* before = plan_.shard_of(id);
-      if (action.from_snapshot || before == nullptr || *before != shard) action.moments_for.insert(id);
+      plan.shards.push_back({id, begin, end});
       begin = end;
     }
-    for (const auto& [id, member] : members_)
+    plan.held = hold_slots();
+    const auto same = [](const auto* a, const auto* b) { return a == nullptr || (b != nullptr && *a == *b); };
+    for (const auto& [id, member] : members_) {
       if (action.from_snapshot || fresh.contains(id)) action.weights_for.insert(id);
+      if (plan.keeps_state(id) && (action.from_snapshot || !same(plan.shard_of(id), plan_.shard_of(id)) ||
+                                   !same(plan.held_by(id), plan_.held_by(id))))
+        action.moments_for.insert(id);
+    }
   }
   plan_ = std::move(plan);
   action.plan = plan_;
@@ -203,22 +210,52 @@ void TrainLead::begin_epoch(From from) {
   actions_.push_back(std::move(action));
 }
 
-void TrainLead::deal_step() {
-  // Whose speed is not known yet counts as the others do on average.
+// Whose speed is not known yet counts as the others do on average.
+std::vector<double> TrainLead::speeds() const {
   double sum = 0;
   size_t known = 0;
-  for (auto& [id, member] : members_) {
-    member.leaves_done = member.prepared = false;
+  for (const auto& [id, member] : members_) {
     sum += member.speed;
     known += member.speed > 0 ? 1 : 0;
   }
   const double usual = known == 0 ? 1 : sum / static_cast<double>(known);
   std::vector<double> speeds;
   for (const auto& [id, member] : members_) speeds.push_back(member.speed > 0 ? member.speed : usual);
-  const std::vector<LeafRange> ranges = deal_leaves(leaves_, speeds);
-  deal_.clear();
+  return speeds;
+}
+
+std::vector<HeldSlots> TrainLead::hold_slots() const {
+  std::vector<HeldSlots> held;
+  if (!config_.residuals) return held;
+  const std::vector<LeafRange> ranges = deal_leaves(config_.slots, speeds());
   size_t i = 0;
-  for (const auto& [id, member] : members_) deal_.push_back({id, ranges[i++]});
+  for (const auto& [id, member] : members_) {
+    const LeafRange& range = ranges[i++];
+    if (!range.empty())
+      held.push_back({id, static_cast<uint32_t>(range.begin), static_cast<uint32_t>(range.end)});
+  }
+  return held;
+}
+
+void TrainLead::deal_step() {
+  for (auto& [id, member] : members_) member.leaves_done = member.prepared = false;
+  // In whole slots, where there are any.
+  const PairTree tree(leaves_);
+  const uint32_t level = config_.slots == 0 ? 0 : plan_.level_max(leaves_);
+  BF_CHECK(!config_.residuals || tree.count(level) == config_.slots)
+      << leaves_ << " micro-batches in " << config_.slots << " slots";
+  const std::vector<LeafRange> ranges = deal_leaves(tree.count(level), speeds());
+  deal_.clear();
+  size_t i = 0, at = 0;
+  for (const auto& [id, member] : members_) {
+    LeafRange units = ranges[i++];
+    if (config_.residuals) {
+      const HeldSlots* held = plan_.held_by(id);
+      units = held == nullptr ? LeafRange{at, at} : LeafRange{held->begin, held->end};
+    }
+    at = units.end;
+    deal_.push_back({id, {std::min(leaves_, units.begin << level), std::min(leaves_, units.end << level)}});
+  }
   phase_ = Phase::kStepping;
   actions_.push_back(DealStep{plan_.epoch, step_, deal_});
 }
@@ -238,7 +275,7 @@ void TrainLead::end_gather() {
     if (member.hash != members_.at(kTrainLeader).hash) differing.push_back(id);
   if (differing.empty()) {
     snapshot_step_ = step_;
-    actions_.push_back(KeepSnapshot{step_, plan_.shards});
+    actions_.push_back(KeepSnapshot{step_, plan_.shards, plan_.held});
     phase_ = Phase::kBetween;
     return;
   }

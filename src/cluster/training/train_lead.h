@@ -31,6 +31,10 @@ struct TrainLeadConfig {
   // Steps between snapshots, at which hashes of all parameters are compared: what is computed again at most.
   uint64_t snapshot_every = 20;
   uint64_t shard_bytes_min = 256 << 10;  // fewer owners where parts would be smaller
+  uint32_t slots = 0;                    // of TrainPlan
+  // What a member has computed changes what it sends later: slots stay where they are for an epoch, and
+  // whoever is lost takes a part of the state along.
+  bool residuals = false;
 };
 
 // ---- What the shell is asked to do, in order ----
@@ -39,7 +43,7 @@ struct TrainLeadConfig {
 struct BeginEpoch {
   TrainPlan plan = {};
   std::set<TrainMemberId> weights_for = {};  // whom the leader sends all weights of plan.step
-  std::set<TrainMemberId> moments_for = {};  // owners that do not have those of their shard
+  std::set<TrainMemberId> moments_for = {};  // who does not have those of its shard, or its slots' residuals
   bool from_snapshot = false;
 };
 struct DealStep {
@@ -61,6 +65,7 @@ struct GatherState {
 struct KeepSnapshot {
   uint64_t step = 0;
   std::vector<OwnedShard> shards = {};
+  std::vector<HeldSlots> held = {};
 };
 // Its link is closed; it may join again.
 struct DropMember {
@@ -134,6 +139,8 @@ class TrainLead {
   Member* current(TrainMemberId id, Epoch epoch, uint64_t step, Phase phase);
   void go_on();
   void begin_epoch(From from);
+  std::vector<double> speeds() const;
+  std::vector<HeldSlots> hold_slots() const;
   void deal_step();
   void gather();
   void end_gather();

@@ -194,5 +194,66 @@ TEST(TrainLead, AnOwnerThatIsLostTakesTheRunBackToTheSnapshot) {
   EXPECT_EQ(lead.counters().steps_rolled_back, 3u);
 }
 
+// Sums of slots: dealt whole, to whoever is fast.
+TEST(TrainLeadSlots, AreDealtWhole) {
+  TrainLead lead({.block_bytes = {100}, .shard_bytes_min = 1000, .slots = 3});
+  lead.ready(0, 1);
+  lead.join({.id = 1, .node = {}, .address = {}}, 1);
+  for (const TrainMemberId id : {0, 1}) lead.ready(id, 2);
+  lead.run_until(2, 10);  // subtrees of four leaves
+  std::vector<DealtLeaves> deal;
+  for (auto& action : lead.take_actions())
+    if (auto* it = std::get_if<DealStep>(&action)) deal = it->deal;
+  EXPECT_EQ(deal, (std::vector<DealtLeaves>{{0, {0, 8}}, {1, {8, 10}}}));
+  EXPECT_TRUE(lead.plan().held.empty());
+}
+
+// What coding leaves is kept by whoever computes a slot: slots stay, and a loss goes back to the snapshot,
+// since who began the step has changed already.
+TEST(TrainLeadSlots, WithResidualsStayWhereTheyAre) {
+  TrainLead lead(
+      {.block_bytes = {100}, .snapshot_every = 100, .shard_bytes_min = 1000, .slots = 4, .residuals = true});
+  const auto last = [&]<typename A>(A) {
+    std::optional<A> found;
+    for (auto& action : lead.take_actions())
+      if (auto* it = std::get_if<A>(&action)) found = *it;
+    return found;
+  };
+  EXPECT_EQ(last(BeginEpoch{})->plan.held, (std::vector<HeldSlots>{{0, 0, 4}}));
+  lead.ready(0, 1);
+  lead.join({.id = 1, .node = {}, .address = {}}, 1);
+  lead.join({.id = 2, .node = {}, .address = {}}, 1);
+  auto begin = last(BeginEpoch{});
+  ASSERT_TRUE(begin);
+  EXPECT_EQ(begin->moments_for, (std::set<TrainMemberId>{0, 1}));  // 2 comes with the next epoch
+  for (const TrainMemberId id : {0, 1}) lead.ready(id, 2);
+  begin = last(BeginEpoch{});
+  ASSERT_TRUE(begin);
+  const std::vector<HeldSlots> held = begin->plan.held;
+  ASSERT_EQ(held.size(), 2u);  // no third one would make a step shorter
+  for (const TrainMemberId id : {0, 1, 2}) lead.ready(id, 3);
+  lead.run_until(2, 8);
+  const auto first = last(DealStep{});
+  ASSERT_TRUE(first);
+  // Unequal speeds change nothing before the members do.
+  lead.leaves_done(0, 3, 0, 1);
+  lead.leaves_done(1, 3, 0, 9);
+  lead.leaves_done(2, 3, 0, 9);
+  lead.prepared(0, 3, 0);
+  lead.complete(3, 1);
+  const auto second = last(DealStep{});
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->deal, first->deal);
+  lead.lose(2);
+  begin = last(BeginEpoch{});
+  ASSERT_TRUE(begin);
+  EXPECT_TRUE(begin->from_snapshot);
+  EXPECT_EQ(begin->plan.step, 0u);
+  EXPECT_EQ(begin->weights_for, (std::set<TrainMemberId>{0, 1}));
+  // By now their speeds are known: the fast one has all slots.
+  EXPECT_EQ(begin->plan.held, (std::vector<HeldSlots>{{0, 0, 4}}));
+  EXPECT_EQ(begin->moments_for, (std::set<TrainMemberId>{0}));
+}
+
 }  // namespace
 }  // namespace butterfly::cluster

@@ -36,7 +36,7 @@ void TrainMember::peers_linked(Epoch epoch) {
 
 std::vector<PairNode> TrainMember::expected_from(TrainMemberId from) const {
   for (const DealtLeaves& dealt : deal_)
-    if (dealt.member == from) return PairTree(leaves_).subtrees(dealt.leaves);
+    if (dealt.member == from) return PairTree(leaves_).subtrees(dealt.leaves, plan_.level_max(leaves_));
   return {};
 }
 

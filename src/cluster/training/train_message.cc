@@ -45,6 +45,12 @@ void fields(F& f, Of<F, NewTrainPlan>& m) {
     f.u32(shard.begin);
     f.u32(shard.end);
   });
+  f.u32(plan.slots);
+  f.list(plan.held, kTrainMembersMax, 12, [&](auto& held) {
+    f.u32(held.member);
+    f.u32(held.begin);
+    f.u32(held.end);
+  });
   f.flag(plan.weights_come);
   f.flag(plan.moments_come);
 }
@@ -87,10 +93,11 @@ void fields(F& f, Of<F, LeavesDone>& m) {
     f.f64(leaf.loss);
     f.u64(leaf.correct);
   });
-  for (auto* seconds : {&m.times.compute, &m.times.send, &m.times.reduce, &m.times.update, &m.times.wait})
+  for (auto* seconds : {&m.times.compute, &m.times.serialise, &m.times.compress, &m.times.wire,
+                        &m.times.reduce, &m.times.update, &m.times.wait})
     f.real(*seconds);
-  f.u64(m.bytes_sent);
-  f.u64(m.bytes_received);
+  for (auto* bytes : {&m.bytes_sent, &m.bytes_received, &m.gradient_bytes, &m.gradient_bytes_sent})
+    f.u64(*bytes);
 }
 template <typename F>
 void fields(F& f, Of<F, StepPrepared>& m) {
@@ -148,6 +155,15 @@ void check(const NewTrainPlan& m, WireReader& in) {
     if (plan.find(shard.owner) == nullptr) in.refuse(fmt::format("owner {} is no member", shard.owner));
     at = shard.end;
   }
+  at = 0;
+  for (const HeldSlots& held : plan.held) {
+    if (held.begin != at || held.end <= held.begin || held.end > plan.slots)
+      in.refuse(fmt::format("slots {} to {} of {} behind slot {}", held.begin, held.end, plan.slots, at));
+    if (plan.find(held.member) == nullptr) in.refuse(fmt::format("member {} is none", held.member));
+    at = held.end;
+  }
+  if (plan.slots > kTrainLeavesMax || (!plan.held.empty() && at != plan.slots))
+    in.refuse(fmt::format("{} slots, of which {} are held", plan.slots, at));
   for (size_t i = 0; i < plan.members.size(); ++i)
     if (i > 0 && plan.members[i].id <= plan.members[i - 1].id) in.refuse("members out of order");
 }
@@ -218,7 +234,7 @@ std::vector<std::byte> ValuesHead::encode() const {
   out.u32(node.index);
   out.u32(begin);
   out.u32(end);
-  out.u32(0);  // the mode: exact values
+  out.u32(mode);
   BF_CHECK(out.size() == kBytes) << out.size();
   return std::move(out).take();
 }
@@ -232,7 +248,9 @@ Result<ValuesHead> ValuesHead::decode(std::span<const std::byte> bytes) {
   head.node.index = in.u32();
   head.begin = in.u32();
   head.end = in.u32();
-  if (const uint32_t mode = in.u32(); mode != 0) in.refuse(fmt::format("mode {} is not known here", mode));
+  const uint32_t mode = in.u32();
+  if (mode > kTrainModesMax) in.refuse(fmt::format("mode {} is not known here", mode));
+  head.mode = static_cast<uint8_t>(mode);
   if (head.end < head.begin) in.refuse(fmt::format("blocks {} to {}", head.begin, head.end));
   if (Status bad = in.finish("values"); !bad.ok()) return bad;
   return head;

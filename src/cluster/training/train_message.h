@@ -18,6 +18,7 @@ namespace butterfly::cluster {
 inline constexpr size_t kTrainMessageBytesMax = 4u << 20;
 inline constexpr size_t kTrainConfigBytesMax = 256u << 10;
 inline constexpr size_t kTrainBlocksMax = 1u << 18;  // norm blocks: 17 G parameters
+inline constexpr uint32_t kTrainModesMax = 2;        // codes of gradients
 inline constexpr size_t kTrainLeavesMax = 1u << 16;  // micro-batches of a step
 
 // ---- Leader to member ----
@@ -86,7 +87,12 @@ struct TrainingReady {
 };
 // Seconds of this member in one step, by what they were spent on.
 struct TrainTimes {
-  double compute = 0, send = 0, reduce = 0, update = 0, wait = 0;
+  double compute = 0;    // gradients
+  double serialise = 0;  // coding them in fewer bits
+  double compress = 0;
+  double wire = 0;  // values handed to links
+  double reduce = 0, update = 0;
+  double wait = 0;  // for others
   friend bool operator==(const TrainTimes&, const TrainTimes&) = default;
 };
 struct LeavesDone {
@@ -102,6 +108,8 @@ struct LeavesDone {
   std::vector<Leaf> leaves = {};                // of its range, in order
   TrainTimes times = {};                        // compute: of these leaves; the others: since the step before
   uint64_t bytes_sent = 0, bytes_received = 0;  // over the links it has now
+  // Gradients that were sent since it began: as floats they would be, and as they were.
+  uint64_t gradient_bytes = 0, gradient_bytes_sent = 0;
 };
 struct StepPrepared {
   static constexpr uint8_t kType = 4;
@@ -150,7 +158,7 @@ enum class TrainValues : uint8_t {
   kInputs = 2,     // of the receiver's leaves: ids, values, targets of each
   kGradients = 3,  // the sum of a subtree over the receiver's shard
   kWeights = 4,    // of the sender's shard; from the leader with `all`: of everything
-  kMoments = 5,    // of a shard, one array of the optimizer behind the other
+  kMoments = 5,    // of a shard, one array of the optimizer behind the other; then residuals, by slot
 };
 
 // Before the values of a message; epoch and step stand in its head. The receiver knows what it expects, and
@@ -160,6 +168,7 @@ struct ValuesHead {
   bool all = false;
   PairNode node = {};           // of gradients
   uint32_t begin = 0, end = 0;  // norm blocks
+  uint8_t mode = 0;             // of gradients: how they are coded, as both ends know it; 0: floats
   static constexpr size_t kBytes = 20;
 
   std::vector<std::byte> encode() const;

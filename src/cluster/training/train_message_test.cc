@@ -16,8 +16,10 @@ using ::testing::HasSubstr;
 TrainPlan plan() {
   return {.epoch = 7,
           .step = 12,
+          .slots = 4,
           .members = {{0, {"key0", "node-1"}, "10.0.0.1:1"}, {3, {"key3", "node-2"}, ""}},
           .shards = {{0, 0, 2}, {3, 2, 5}},
+          .held = {{0, 0, 1}, {3, 1, 4}},
           .weights_come = true};
 }
 const DealtStep kDeal{
@@ -51,7 +53,9 @@ TEST(TrainMessage, ComesBackAsItWas) {
       LeavesDone{.epoch = 7,
                  .step = 12,
                  .leaves = {{1.5, 3}, {std::numeric_limits<double>::infinity(), 0}},
-                 .times = {.compute = 0.5}},
+                 .times = {.compute = 0.5, .serialise = 0.25},
+                 .gradient_bytes = 1000,
+                 .gradient_bytes_sent = 260},
       StepPrepared{7, 12, {1.0f, 2.0f}},
       TrainStateReport{7, 12, "00ff"},
       TrainingFailed{"no"}};
@@ -61,7 +65,7 @@ TEST(TrainMessage, ComesBackAsItWas) {
     ASSERT_TRUE(again) << again.status().text();
     EXPECT_EQ(encode(*again), bytes);
   }
-  const ValuesHead head{.what = TrainValues::kGradients, .node = {3, 1}, .begin = 4, .end = 9};
+  const ValuesHead head{.what = TrainValues::kGradients, .node = {3, 1}, .begin = 4, .end = 9, .mode = 2};
   const auto again = ValuesHead::decode(head.encode());
   ASSERT_TRUE(again);
   EXPECT_EQ(*again, head);
@@ -82,6 +86,12 @@ TEST(TrainMessage, RulesAreChecked) {
   wrong = plan();
   wrong.members = {plan().members[1], plan().members[0]};
   EXPECT_THAT(refusal(NewTrainPlan{wrong}), HasSubstr("out of order"));
+  wrong = plan();
+  wrong.held[1].end = 5;
+  EXPECT_THAT(refusal(NewTrainPlan{wrong}), HasSubstr("slots 1 to 5 of 4 behind slot 1"));
+  wrong = plan();
+  wrong.held.pop_back();
+  EXPECT_THAT(refusal(NewTrainPlan{wrong}), HasSubstr("4 slots, of which 1 are held"));
   DealtStep deal = kDeal;
   deal.deal[1].leaves = {3, 4};
   EXPECT_THAT(refusal(deal), HasSubstr("leaves 3 to 4 behind leaf 4"));

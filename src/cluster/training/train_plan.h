@@ -23,11 +23,21 @@ struct OwnedShard {
   friend bool operator==(const OwnedShard&, const OwnedShard&) = default;
 };
 
+// Neighbouring slots and who computes them: it keeps what coding left of their gradients.
+struct HeldSlots {
+  TrainMemberId member = kTrainLeader;
+  uint32_t begin = 0, end = 0;
+  friend bool operator==(const HeldSlots&, const HeldSlots&) = default;
+};
+
 // Holds from one change of members to the next. Every message of a step carries its epoch; older ones are
 // dropped.
 struct TrainPlan {
   Epoch epoch = 0;
   uint64_t step = 0;  // steps done: the weights that it begins with
+  // Gradients are sent as sums of so many parts of a step, each a subtree of the same level; 0: as the
+  // largest subtrees that a member has.
+  uint32_t slots = 0;
   struct Member {
     TrainMemberId id = 0;
     NodeId node = {};
@@ -36,8 +46,9 @@ struct TrainPlan {
   };
   std::vector<Member> members = {};
   std::vector<OwnedShard> shards = {};  // none empty, by blocks
+  std::vector<HeldSlots> held = {};     // none empty, by slots; empty: nobody keeps anything of slots
   bool weights_come = false;            // to the member that gets this: all of them, from the leader
-  bool moments_come = false;            // those of its shard
+  bool moments_come = false;            // those of its shard, and what it keeps of its slots
 
   const Member* find(TrainMemberId id) const {
     for (const Member& member : members)
@@ -48,6 +59,17 @@ struct TrainPlan {
     for (const OwnedShard& shard : shards)
       if (shard.owner == id) return &shard;
     return nullptr;
+  }
+  const HeldSlots* held_by(TrainMemberId id) const {
+    for (const HeldSlots& row : held)
+      if (row.member == id) return &row;
+    return nullptr;
+  }
+  // Whether something of the run is lost with it.
+  bool keeps_state(TrainMemberId id) const { return shard_of(id) != nullptr || held_by(id) != nullptr; }
+  // No sum that is sent is of a higher level, in steps of so many leaves.
+  uint32_t level_max(size_t leaves) const {
+    return slots == 0 ? PairTree::kLevelsMax : PairTree(leaves).level_of_at_most(slots);
   }
 };
 

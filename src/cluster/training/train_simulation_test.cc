@@ -33,6 +33,13 @@ void update(uint64_t& weight, uint64_t& moment, uint64_t gradient, uint64_t step
   weight = mix(weight, mix(moment, step));
 }
 
+// What is sent of a slot's sum, where something of it is left for the next step.
+uint64_t coded(uint64_t sum, uint64_t& residual) {
+  const uint64_t sent = mix(sum, residual);
+  residual = mix(residual, sum + 1);
+  return sent;
+}
+
 // The sum below a node, from the leaves or from sums of subtrees that somebody has.
 uint64_t tree_sum(const PairTree& tree, PairNode node,
                   const std::function<std::optional<uint64_t>(PairNode)>& known) {
@@ -46,24 +53,32 @@ uint64_t tree_sum(const PairTree& tree, PairNode node,
 struct Run {
   size_t blocks = 5, leaves = 7;
   uint64_t steps = 30;
+  uint32_t slots = 0;      // 0: the largest subtrees are sent
+  bool residuals = false;  // of slots
+  uint32_t level() const {
+    return slots == 0 ? PairTree::kLevelsMax : PairTree(leaves).level_of_at_most(slots);
+  }
 };
 
 Values one_machine(const Run& run) {
-  Values weights(run.blocks), moments(run.blocks);
+  Values weights(run.blocks), moments(run.blocks), residuals(run.blocks * run.slots);
   for (size_t i = 0; i < run.blocks; ++i) weights[i] = mix(1, i);
   const PairTree tree(run.leaves);
   PairNode root{0, 0};
   while (!tree.is_root(root)) root = PairTree::parent(root);
   for (uint64_t step = 0; step < run.steps; ++step) {
     const Values before = weights;
-    for (size_t b = 0; b < run.blocks; ++b)
-      update(weights[b], moments[b],
-             tree_sum(tree, root,
-                      [&](PairNode node) -> std::optional<uint64_t> {
-                        if (node.level > 0) return std::nullopt;
-                        return gradient(before, step, node.index, b);
-                      }),
-             step);
+    for (size_t b = 0; b < run.blocks; ++b) {
+      const auto leaf = [&](PairNode node) -> std::optional<uint64_t> {
+        if (node.level > 0) return std::nullopt;
+        return gradient(before, step, node.index, b);
+      };
+      const auto slot = [&](PairNode node) -> std::optional<uint64_t> {
+        if (!run.residuals || node.level != run.level()) return leaf(node);
+        return coded(tree_sum(tree, node, leaf), residuals[node.index * run.blocks + b]);
+      };
+      update(weights[b], moments[b], tree_sum(tree, root, slot), step);
+    }
   }
   return weights;
 }
@@ -73,6 +88,7 @@ class Simulation {
   Simulation(uint64_t seed, Run run) : seed_(seed), run_(run) {
     disk_.weights.resize(run.blocks);
     disk_.moments.resize(run.blocks);
+    disk_.residuals.resize(run.blocks * run.slots);
     for (size_t i = 0; i < run.blocks; ++i) disk_.weights[i] = mix(1, i);
     owners_many_ = draw(2) == 0;
     kill_every_ms_ = 2 + draw(60);
@@ -102,13 +118,14 @@ class Simulation {
  private:
   struct State {
     Values weights, moments;
+    Values residuals;  // of slot s, block b: at s * blocks + b
     uint64_t step = 0;
   };
   struct Node {
-    Node(TrainMemberId id, uint64_t step, size_t blocks)
-        : machine(id, step), weights(blocks), moments(blocks) {}
+    Node(TrainMemberId id, uint64_t step, const Run& run)
+        : machine(id, step), weights(run.blocks), moments(run.blocks), residuals(run.blocks * run.slots) {}
     TrainMember machine;
-    Values weights, moments;
+    Values weights, moments, residuals;
     std::map<PairNode, Values> own, sums;  // of the step that is computed, and reduced here
     Values reduced;
     bool alive = true;
@@ -136,24 +153,27 @@ class Simulation {
     nodes_.clear();
     wires_.clear();
     state_ = disk_;
-    gathering_.clear();
+    gathering_ = {};
     TrainLeadConfig config;
     config.step = disk_.step;
     config.first_epoch = 1000 * life_;
     config.block_bytes.assign(run_.blocks, 100);
     config.snapshot_every = 1 + draw(8);
     config.shard_bytes_min = owners_many_ ? 100 : 1000;
+    config.slots = run_.slots;
+    config.residuals = run_.residuals;
     lead_ = std::make_unique<TrainLead>(config);
-    auto leader = std::make_unique<Node>(kTrainLeader, disk_.step, run_.blocks);
+    auto leader = std::make_unique<Node>(kTrainLeader, disk_.step, run_);
     leader->weights = disk_.weights;
     leader->moments = disk_.moments;
+    leader->residuals = disk_.residuals;
     nodes_.emplace(kTrainLeader, std::move(leader));
     lead_->run_until(run_.steps, run_.leaves);
     lead_acts();
   }
   void start_node() {
     const TrainMemberId id = ++last_id_;
-    nodes_.emplace(id, std::make_unique<Node>(id, 0, run_.blocks));
+    nodes_.emplace(id, std::make_unique<Node>(id, 0, run_));
     for (uint64_t& value : nodes_.at(id)->weights) value = mix(seed_, id);
     const double bandwidth = 1 + static_cast<double>(draw(5));
     after(draw(5000), [this, id, bandwidth, life = life_] {
@@ -318,8 +338,9 @@ class Simulation {
         send(kTrainLeader, member.id,
              {.begin = [epoch](Node& node) { return node.machine.state(epoch); },
               .taken =
-                  [epoch, moments = base.moments](Node& node) {
+                  [epoch, moments = base.moments, residuals = base.residuals](Node& node) {
                     node.moments = moments;
+                    node.residuals = residuals;
                     node.machine.moments_loaded(epoch);
                   },
               .us = 100 + draw(2000)});
@@ -345,7 +366,8 @@ class Simulation {
     if (action.step == disk_.step) return;
     disk_.step = action.step;
     disk_.weights = nodes_.at(kTrainLeader)->weights;
-    for (const auto& [block, moment] : gathering_) disk_.moments[block] = moment;
+    for (const auto& [block, moment] : gathering_.moments) disk_.moments[block] = moment;
+    for (const auto& [place, residual] : gathering_.residuals) disk_.residuals[place] = residual;
   }
   void lead_act(DropMember&) { ADD_FAILURE() << "seed " << seed_ << ": parameters differ"; }
 
@@ -385,13 +407,15 @@ class Simulation {
     later(node, us, [this, it, us](Node& self) {
       const PairTree tree(it.leaves);
       self.own.clear();
-      for (const PairNode node_of : tree.subtrees(it.range)) {
+      for (const PairNode node_of : tree.subtrees(it.range, run_.level())) {
         Values sums;
-        for (size_t b = 0; b < run_.blocks; ++b)
-          sums.push_back(tree_sum(tree, node_of, [&](PairNode n) -> std::optional<uint64_t> {
+        for (size_t b = 0; b < run_.blocks; ++b) {
+          const uint64_t sum = tree_sum(tree, node_of, [&](PairNode n) -> std::optional<uint64_t> {
             if (n.level > 0) return std::nullopt;
             return gradient(self.weights, it.step, n.index, b);
-          }));
+          });
+          sums.push_back(run_.residuals ? coded(sum, self.residuals[node_of.index * run_.blocks + b]) : sum);
+        }
         self.own[node_of] = sums;
       }
       if (self.machine.epoch() == it.epoch)
@@ -476,12 +500,17 @@ class Simulation {
     });
   }
   void act(Node& node, ReportState& it) {
-    std::map<size_t, uint64_t> moments;
+    Gathered own;
     if (const OwnedShard* shard = node.machine.shard())
-      for (size_t b = shard->begin; b < shard->end; ++b) moments[b] = node.moments[b];
-    report(node, [this, id = node.machine.id(), it, moments, hash = hash_of(node.weights)](TrainLead& lead) {
-      if (lead.epoch() == it.epoch)
-        for (const auto& [block, moment] : moments) gathering_[block] = moment;
+      for (size_t b = shard->begin; b < shard->end; ++b) own.moments[b] = node.moments[b];
+    if (const HeldSlots* held = node.machine.plan().held_by(node.machine.id()))
+      for (size_t i = held->begin * run_.blocks; i < held->end * run_.blocks; ++i)
+        own.residuals[i] = node.residuals[i];
+    report(node, [this, id = node.machine.id(), it, own, hash = hash_of(node.weights)](TrainLead& lead) {
+      if (lead.epoch() == it.epoch) {
+        for (const auto& [block, moment] : own.moments) gathering_.moments[block] = moment;
+        for (const auto& [place, residual] : own.residuals) gathering_.residuals[place] = residual;
+      }
       lead.state_report(id, it.epoch, it.step, std::to_string(hash));
     });
   }
@@ -496,7 +525,10 @@ class Simulation {
   bool finished_ = false;
   std::map<std::pair<uint64_t, uint64_t>, std::function<void()>> events_;
   State disk_, state_;
-  std::map<size_t, uint64_t> gathering_;
+  struct Gathered {
+    std::map<size_t, uint64_t> moments, residuals;
+  };
+  Gathered gathering_;
   std::unique_ptr<TrainLead> lead_;
   std::map<TrainMemberId, std::unique_ptr<Node>> nodes_;
   std::map<std::pair<TrainMemberId, TrainMemberId>, Wire> wires_;
@@ -509,9 +541,15 @@ size_t seeds_wanted(size_t usual) {
 }
 
 void play(uint64_t seed, TrainLeadCounters& sum, size_t& kills, size_t& leader_kills) {
-  const Run run{.blocks = 1 + random_u64(seed, 1, 0) % 9,
-                .leaves = 1 + random_u64(seed, 1, 1) % 20,
-                .steps = 10 + random_u64(seed, 1, 2) % 60};
+  Run run{.blocks = 1 + random_u64(seed, 1, 0) % 9,
+          .leaves = 1 + random_u64(seed, 1, 1) % 20,
+          .steps = 10 + random_u64(seed, 1, 2) % 60};
+  // A third each: exact sums, slots, slots with residuals.
+  if (const uint64_t mode = random_u64(seed, 1, 3) % 3; mode > 0) {
+    const PairTree tree(run.leaves);
+    run.slots = static_cast<uint32_t>(tree.count(tree.level_of_at_most(1 + random_u64(seed, 1, 4) % 8)));
+    run.residuals = mode == 2;
+  }
   Simulation simulation(seed, run);
   ASSERT_EQ(simulation.play(), one_machine(run)) << "BUTTERFLY_SEED=" << seed;
   sum.rollbacks += simulation.counters().rollbacks;

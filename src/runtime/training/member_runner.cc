@@ -38,14 +38,17 @@ std::vector<std::span<std::byte>> weight_pieces(train::Trainer& trainer, const t
   return pieces;
 }
 
-std::vector<std::span<std::byte>> moment_pieces(train::Trainer& trainer, const train::Shard& shard) {
-  std::vector<std::span<std::byte>> pieces;
-  for (const train::StateArray& array : trainer.optimizer_state()) {
-    const size_t element = array.bytes.size() / trainer.layout().total();
-    pieces.push_back(array.bytes.subspan(trainer.layout().shard_offset(shard) * element,
-                                         trainer.layout().shard_floats(shard) * element));
+std::vector<std::span<std::byte>> kept_pieces(train::Trainer& trainer, const cluster::TrainPlan& plan,
+                                              cluster::TrainMemberId id) {
+  std::vector<std::span<std::byte>> moments, residuals(trainer.slots());
+  for (const train::StateArray& array : trainer.optimizer_state()) moments.push_back(array.bytes);
+  // Only those that are kept here: others take no memory.
+  if (const cluster::HeldSlots* held = plan.held_by(id)) {
+    size_t slot = held->begin;
+    for (const train::StateArray& array : trainer.residuals(held->begin, held->end))
+      residuals[slot++] = array.bytes;
   }
-  return pieces;
+  return kept_pieces<std::span<std::byte>>(trainer.layout(), plan, id, moments, residuals);
 }
 
 MemberRunner::MemberRunner(Options options)
@@ -68,6 +71,11 @@ void MemberRunner::plan(const cluster::TrainPlan& plan) {
   if (plan.shards.empty() || plan.shards.back().end != blocks)
     fail(Errc::kCorrupt, "[training plan] shards end at block {}, the parameters have {}",
          plan.shards.empty() ? 0 : plan.shards.back().end, blocks);
+  const bool coded = trainer_.wire().mode() != train::WireMode::kExact;
+  const bool kept = train::has_residuals(trainer_.wire().mode());
+  if (plan.slots != (coded ? trainer_.slots() : 0) || plan.held.empty() == kept)
+    fail(Errc::kCorrupt, "[training plan] {} slots, {} members hold some; wire_mode {} has {}", plan.slots,
+         plan.held.size(), train::wire_mode_name(trainer_.wire().mode()), coded ? trainer_.slots() : 0);
   machine_.plan(plan);
   // A new one: the computing thread may still be inside that of the epoch before.
   const cluster::OwnedShard* own = machine_.shard();
@@ -86,6 +94,13 @@ void MemberRunner::peers_linked(cluster::Epoch epoch) {
 void MemberRunner::deal(const cluster::DealtStep& step, MemberInputs inputs) {
   const std::lock_guard lock(mutex_);
   if (step.epoch == machine_.epoch()) {
+    const size_t leaves = step.deal.back().leaves.end;
+    const uint32_t level = machine_.plan().level_max(leaves);
+    for (const cluster::DealtLeaves& dealt : step.deal)
+      if (level < PairTree::kLevelsMax && dealt.leaves.begin != leaves &&
+          dealt.leaves.begin % (size_t{1} << level) != 0)
+        fail(Errc::kCorrupt, "[dealt step] leaves from {} on begin inside a slot of {}", dealt.leaves.begin,
+             size_t{1} << level);
     dealt_ = step;
     inputs_ = std::move(inputs);
     if (tree_ != nullptr) tree_->begin(step.deal.back().leaves.end);
@@ -144,21 +159,31 @@ Status MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId f
                                        const TrainLink::Incoming& incoming) {
   const cluster::MessageHead& head = incoming.head;
   const cluster::ValuesHead& values = incoming.values;
+  const train::GradientWire& wire = trainer_.wire();
+  const bool coded = wire.mode() != train::WireMode::kExact;
   train::GradientSum sum;
+  train::Shard shard;
   {
     Lock lock(mutex_);
     const Arrival arrival =
         wait_for(lock, [&] { return machine_.gradients(from, head.epoch, head.step, values.node); });
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
     if (arrival == Arrival::kTake) {
-      if (incoming.value_bytes != tree_->floats() * sizeof(float))
-        return refuse(link, incoming, fmt::format("expected {} bytes", tree_->floats() * sizeof(float)));
+      shard = shard_of(*machine_.shard());
+      const size_t expected = coded ? wire.bytes(shard) : tree_->floats() * sizeof(float);
+      if (incoming.value_bytes != expected || values.mode != static_cast<uint8_t>(wire.mode()))
+        return refuse(link, incoming,
+                      fmt::format("mode {}, expected {} bytes of mode {}", values.mode, expected,
+                                  static_cast<int>(wire.mode())));
       sum = tree_->take();
     }
   }
   if (sum.values == nullptr) return link.skip_values(incoming);
-  const std::span<std::byte> piece(reinterpret_cast<std::byte*>(sum.values), incoming.value_bytes);
+  PooledArray<std::byte> code(coded ? incoming.value_bytes : 0);
+  const std::span<std::byte> piece(coded ? code.data() : reinterpret_cast<std::byte*>(sum.values),
+                                   incoming.value_bytes);
   if (Status status = link.receive_values(incoming, {&piece, 1}); !status) return status;
+  if (coded) wire.decode(shard, code.data(), sum.values);
   post([this, from, epoch = head.epoch, step = head.step, node = values.node,
         sum = std::move(sum)]() mutable { add_piece(from, epoch, step, node, std::move(sum)); });
   return {};
@@ -181,8 +206,7 @@ Status MemberRunner::receive_weights(TrainLink& link, cluster::TrainMemberId fro
     }
   }
   const std::vector<std::span<std::byte>> pieces = weight_pieces(shard);
-  size_t bytes = 0;
-  for (const auto& piece : pieces) bytes += piece.size();
+  const size_t bytes = bytes_of(pieces);
   Status status = bytes == incoming.value_bytes
                       ? link.receive_values(incoming, pieces)
                       : refuse(link, incoming, fmt::format("expected {} bytes", bytes));
@@ -203,16 +227,16 @@ Status MemberRunner::receive_state(TrainLink& link, const TrainLink::Incoming& i
   {
     Lock lock(mutex_);
     const Arrival arrival = wait_for(lock, [&] { return machine_.state(head.epoch); });
-    if (arrival == Arrival::kRefuse || (!weights && machine_.shard() == nullptr))
+    if (arrival == Arrival::kRefuse || (!weights && !machine_.plan().keeps_state(options_.id)))
       return refuse(link, incoming, "nobody expects them");
     if (arrival == Arrival::kDrop) {
       lock.unlock();
       return link.skip_values(incoming);
     }
-    pieces = weights ? weight_pieces(trainer_.layout().all()) : moment_pieces(shard_of(*machine_.shard()));
+    pieces = weights ? weight_pieces(trainer_.layout().all())
+                     : kept_pieces(trainer_, machine_.plan(), options_.id);
   }
-  size_t bytes = 0;
-  for (const auto& piece : pieces) bytes += piece.size();
+  const size_t bytes = bytes_of(pieces);
   if (bytes != incoming.value_bytes) return refuse(link, incoming, fmt::format("expected {} bytes", bytes));
   if (Status status = link.receive_values(incoming, pieces); !status) return status;
   const std::lock_guard lock(mutex_);
@@ -291,11 +315,6 @@ cluster::TrainPlan MemberRunner::current_plan() const {
   return machine_.plan();
 }
 
-cluster::TrainTimes MemberRunner::times() const {
-  const std::lock_guard lock(mutex_);
-  return times_;
-}
-
 void MemberRunner::add_piece(cluster::TrainMemberId from, cluster::Epoch epoch, uint64_t step, PairNode node,
                              train::GradientSum sum) {
   std::shared_ptr<train::GradientTree> tree;
@@ -336,46 +355,62 @@ void MemberRunner::perform(const cluster::ComputeLeaves& action) {
   train::LeafSums sums;
   if (current && !action.range.empty()) {
     BF_CHECK(inputs.batches.size() == action.range.size()) << inputs.batches.size() << " micro-batches";
-    const Timed timed(done.times.compute);
     trainer_.set_step_count(action.step);
-    sums = trainer_.leaves({.micro_batches = action.leaves, .targets = dealt.targets}, action.range.begin,
-                           inputs.batches);
+    {
+      const Timed timed(done.times.compute);
+      sums = trainer_.leaves({.micro_batches = action.leaves, .targets = dealt.targets}, action.range.begin,
+                             inputs.batches);
+    }
+    done.times.compute -= sums.coding_seconds;
+    times_.serialise += sums.coding_seconds;
   }
   {
     const std::lock_guard lock(mutex_);
-    times_.compute += done.times.compute;
     machine_.computed(action.epoch, action.step);
     moved();
   }
   if (!current) return;
   for (const train::LeafReport& report : sums.reports) done.leaves.push_back({report.loss, report.correct});
-  for (const cluster::OwnedShard& shard : plan.shards) {
-    const size_t offset = trainer_.layout().shard_offset(shard_of(shard));
-    const size_t bytes = trainer_.layout().shard_floats(shard_of(shard)) * sizeof(float);
-    for (const auto& [node, sum] : sums.subtrees) {
-      if (shard.owner == options_.id) {
-        {
-          const std::lock_guard lock(mutex_);
-          if (machine_.gradients(options_.id, action.epoch, action.step, node) != Arrival::kTake) continue;
-        }
-        add_piece(options_.id, action.epoch, action.step, node, {sum.memory, sum.values + offset});
-        continue;
-      }
-      const Timed timed(times_.send);
-      const std::span<const std::byte> piece(reinterpret_cast<const std::byte*>(sum.values + offset), bytes);
-      options_.send_values(
-          shard.owner, action.epoch, action.step,
-          {.what = TrainValues::kGradients, .node = node, .begin = shard.begin, .end = shard.end},
-          {&piece, 1});
-    }
-  }
-  const cluster::TrainTimes all = times();
-  done.times = {.compute = done.times.compute,
-                .send = all.send,
-                .reduce = all.reduce,
-                .update = all.update,
-                .wait = all.wait};
+  for (const train::LeafSums::Subtree& subtree : sums.subtrees)
+    send_gradients(plan, action.epoch, action.step, subtree);
+  const double compute = done.times.compute;
+  done.times = times_;
+  done.times.compute = compute;
+  done.gradient_bytes = gradient_bytes_;
+  done.gradient_bytes_sent = gradient_bytes_sent_;
   options_.report(done);
+}
+
+// To the owner of each shard, this member perhaps among them.
+void MemberRunner::send_gradients(const cluster::TrainPlan& plan, cluster::Epoch epoch, uint64_t step,
+                                  const train::LeafSums::Subtree& subtree) {
+  const train::ParameterLayout& layout = trainer_.layout();
+  const train::GradientWire& wire = trainer_.wire();
+  for (const cluster::OwnedShard& owned : plan.shards) {
+    const train::Shard shard = shard_of(owned);
+    float* values = subtree.sum.values + layout.shard_offset(shard);
+    if (owned.owner == options_.id) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (machine_.gradients(options_.id, epoch, step, subtree.node) != Arrival::kTake) continue;
+      }
+      add_piece(options_.id, epoch, step, subtree.node, {subtree.sum.memory, values});
+      continue;
+    }
+    const size_t floats = layout.shard_floats(shard);
+    std::span<const std::byte> piece(reinterpret_cast<const std::byte*>(values), floats * sizeof(float));
+    gradient_bytes_ += piece.size();
+    if (!subtree.code.empty()) piece = {subtree.code.data() + wire.offset(shard), wire.bytes(shard)};
+    gradient_bytes_sent_ += piece.size();
+    const Timed timed(times_.wire);
+    options_.send_values(owned.owner, epoch, step,
+                         {.what = TrainValues::kGradients,
+                          .node = subtree.node,
+                          .begin = owned.begin,
+                          .end = owned.end,
+                          .mode = static_cast<uint8_t>(wire.mode())},
+                         {&piece, 1});
+  }
 }
 
 void MemberRunner::perform(const cluster::ReduceShard& action) {
@@ -428,7 +463,7 @@ void MemberRunner::perform(const cluster::SendShard& action) {
   const cluster::TrainPlan plan = current_plan();
   const cluster::OwnedShard* own = plan.shard_of(options_.id);
   if (plan.epoch != action.epoch || own == nullptr) return;
-  const Timed timed(times_.send);
+  const Timed timed(times_.wire);
   const auto pieces = weight_pieces(shard_of(*own));
   for (const cluster::TrainPlan::Member& member : plan.members)
     if (member.id != options_.id)
@@ -445,11 +480,9 @@ void MemberRunner::perform(const cluster::StepComplete& action) {
 void MemberRunner::perform(const cluster::ReportState& action) {
   const cluster::TrainPlan plan = current_plan();
   if (plan.epoch != action.epoch) return;
-  const cluster::OwnedShard* own = plan.shard_of(options_.id);
-  if (own != nullptr && options_.id != cluster::kTrainLeader)
-    options_.send_values(cluster::kTrainLeader, action.epoch, action.step,
-                         {.what = TrainValues::kMoments, .begin = own->begin, .end = own->end},
-                         const_pieces(moment_pieces(shard_of(*own))));
+  if (plan.keeps_state(options_.id) && options_.id != cluster::kTrainLeader)
+    options_.send_values(cluster::kTrainLeader, action.epoch, action.step, {.what = TrainValues::kMoments},
+                         const_pieces(kept_pieces(trainer_, plan, options_.id)));
   options_.report(cluster::TrainStateReport{action.epoch, action.step, parameters_hash(trainer_)});
 }
 

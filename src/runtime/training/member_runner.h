@@ -24,9 +24,34 @@ struct MemberInputs {
 };
 
 inline train::Shard shard_of(const cluster::OwnedShard& owned) { return {owned.begin, owned.end}; }
-// Where the weights of a shard lie, and the optimizer's arrays of it.
+// Where the weights of a shard lie.
 std::vector<std::span<std::byte>> weight_pieces(train::Trainer& trainer, const train::Shard& shard);
-std::vector<std::span<std::byte>> moment_pieces(train::Trainer& trainer, const train::Shard& shard);
+// What a member keeps for all: the optimizer's arrays of its shard, then residuals of its slots. `moments`
+// and `residuals` are whole arrays, of the trainer or of a copy.
+template <typename Array>
+std::vector<Array> kept_pieces(const train::ParameterLayout& layout, const cluster::TrainPlan& plan,
+                               cluster::TrainMemberId id, std::span<const Array> moments,
+                               std::span<const Array> residuals) {
+  std::vector<Array> pieces;
+  if (const cluster::OwnedShard* owned = plan.shard_of(id)) {
+    const train::Shard shard = shard_of(*owned);
+    for (const Array& array : moments) {
+      const size_t element = array.size() / layout.total();
+      pieces.push_back(
+          array.subspan(layout.shard_offset(shard) * element, layout.shard_floats(shard) * element));
+    }
+  }
+  if (const cluster::HeldSlots* held = plan.held_by(id))
+    for (size_t slot = held->begin; slot < held->end; ++slot) pieces.push_back(residuals[slot]);
+  return pieces;
+}
+std::vector<std::span<std::byte>> kept_pieces(train::Trainer& trainer, const cluster::TrainPlan& plan,
+                                              cluster::TrainMemberId id);
+inline size_t bytes_of(Pieces pieces) {
+  size_t bytes = 0;
+  for (const auto& piece : pieces) bytes += piece.size();
+  return bytes;
+}
 
 // One thread computes: it calls run_one() again and again, and everything that takes long or changes weights
 // happens there, but for values that arrive, which readers of links put where they belong (receive()). Orders
@@ -70,8 +95,6 @@ class MemberRunner {
 
   uint64_t step() const;
   cluster::TrainPlan current_plan() const;
-  // Since the beginning; of the computing thread.
-  cluster::TrainTimes times() const;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -89,6 +112,8 @@ class MemberRunner {
   void perform(const cluster::SendShard& action);
   void perform(const cluster::StepComplete& action);
   void perform(const cluster::ReportState& action);
+  void send_gradients(const cluster::TrainPlan& plan, cluster::Epoch epoch, uint64_t step,
+                      const train::LeafSums::Subtree& subtree);
   void add_piece(cluster::TrainMemberId from, cluster::Epoch epoch, uint64_t step, PairNode node,
                  train::GradientSum sum);
 
@@ -99,9 +124,6 @@ class MemberRunner {
 
   std::vector<std::span<std::byte>> weight_pieces(const train::Shard& shard) const {
     return runtime::weight_pieces(trainer_, shard);
-  }
-  std::vector<std::span<std::byte>> moment_pieces(const train::Shard& shard) const {
-    return runtime::moment_pieces(trainer_, shard);
   }
 
   const Options options_;
@@ -123,6 +145,7 @@ class MemberRunner {
   std::vector<float> squares_;
   ThreadPool adding_{1};
   cluster::TrainTimes times_;
+  uint64_t gradient_bytes_ = 0, gradient_bytes_sent_ = 0;
 };
 
 // For the pieces of a message.

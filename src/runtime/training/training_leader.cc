@@ -52,6 +52,9 @@ cluster::TrainLeadConfig lead_config(train::TrainRun& run, cluster::Epoch first_
   config.first_epoch = first_epoch;
   config.snapshot_every = snapshot_every;
   config.shard_bytes_min = shard_bytes_min;
+  const train::WireMode mode = run.trainer().wire().mode();
+  if (mode != train::WireMode::kExact) config.slots = static_cast<uint32_t>(run.trainer().slots());
+  config.residuals = train::has_residuals(mode);
   for (const train::NormBlock& block : run.trainer().layout().blocks())
     config.block_bytes.push_back(block.count * sizeof(float));
   return config;
@@ -249,16 +252,11 @@ void TrainingLeader::read(cluster::TrainMemberId id, const std::shared_ptr<Train
 Status TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemberId from,
                                        const TrainLink::Incoming& incoming) {
   const cluster::TrainPlan plan = runner_->current_plan();
-  const cluster::OwnedShard* shard = plan.shard_of(from);
-  size_t bytes = 0;
-  if (shard != nullptr && plan.epoch == incoming.head.epoch && shard->begin == incoming.values.begin &&
-      shard->end == incoming.values.end)
-    for (const auto& piece : moment_pieces(trainer_, shard_of(*shard))) bytes += piece.size();
   if (plan.epoch > incoming.head.epoch) return link.skip_values(incoming);
+  const size_t bytes = plan.epoch == incoming.head.epoch ? bytes_of(kept_pieces(trainer_, plan, from)) : 0;
   if (bytes == 0 || bytes != incoming.value_bytes)
-    return {Errc::kCorrupt, fmt::format("[training] {}: moments of {} bytes for blocks {} to {}, expected {}",
-                                        link.peer().name, incoming.value_bytes, incoming.values.begin,
-                                        incoming.values.end, bytes)};
+    return {Errc::kCorrupt, fmt::format("[training] {}: moments of {} bytes, expected {}", link.peer().name,
+                                        incoming.value_bytes, bytes)};
   std::vector<std::byte> moments(incoming.value_bytes);
   const std::span<std::byte> piece(moments);
   if (Status status = link.receive_values(incoming, {&piece, 1}); !status) return status;
@@ -311,11 +309,14 @@ train::StepReport TrainingLeader::step(std::span<const train::MicroBatch> batche
   current_ = batches;
   const train::StepShape shape = train::step_shape(batches);
   const double lr = trainer_.rate();
-  if (batches.size() < lead_.size() && !std::exchange(few_said_, true))
+  const size_t slots = lead_.plan().slots;
+  if (std::min(batches.size(), slots == 0 ? SIZE_MAX : slots) < lead_.size() &&
+      !std::exchange(few_said_, true))
     say(
-        fmt::format("{} micro-batches in a step for {} nodes: some have nothing to compute; "
-                    "gradient_accumulation_steps gives more",
-                    batches.size(), lead_.size()));
+        fmt::format("{} micro-batches{} in a step for {} nodes: some have nothing to compute; "
+                    "gradient_accumulation_steps gives more{}",
+                    batches.size(), slots == 0 ? "" : fmt::format(" in {} slots", slots), lead_.size(),
+                    slots == 0 ? "" : ", and wire_slots"));
   lead_.run_until(current_step_ + 1, batches.size());
   act();
   pump();
@@ -359,6 +360,8 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
       figures.times.compute = compute;
       figures.bytes_sent = done->bytes_sent;
       figures.bytes_received = done->bytes_received;
+      figures.gradient_bytes = done->gradient_bytes;
+      figures.gradient_bytes_sent = done->gradient_bytes_sent;
     }
     lead_.leaves_done(from, done->epoch, done->step, done->times.compute);
   } else if (const auto* prepared = std::get_if<cluster::StepPrepared>(&report)) {
@@ -396,13 +399,15 @@ void TrainingLeader::restore(const cluster::TrainPlan& plan) {
     size_t i = 0;
     for (const train::StateArray& array : trainer_.optimizer_state())
       std::memcpy(array.bytes.data(), snapshot_.moments[i++].data(), array.bytes.size());
+    i = 0;
+    for (const train::StateArray& array : trainer_.residuals(0, trainer_.slots()))
+      std::memcpy(array.bytes.data(), snapshot_.residuals[i++].data(), array.bytes.size());
   }
 }
 
 void TrainingLeader::perform(const cluster::BeginEpoch& action) {
   if (action.from_snapshot && action.plan.epoch > options_.first_epoch)
     say(fmt::format("goes on from step {}, {} nodes", action.plan.step, action.plan.members.size()));
-  const train::ParameterLayout& layout = trainer_.layout();
   // Others first: they may take a while, and nothing here depends on them.
   for (const cluster::TrainPlan::Member& member : action.plan.members) {
     if (member.id == cluster::kTrainLeader) continue;
@@ -418,18 +423,12 @@ void TrainingLeader::perform(const cluster::BeginEpoch& action) {
                               pieces);
     }
     if (message.plan.moments_come) {
-      const train::Shard shard = shard_of(*action.plan.shard_of(member.id));
-      std::vector<std::span<const std::byte>> pieces;
-      for (const std::vector<std::byte>& array : snapshot_.moments) {
-        const size_t element = array.size() / layout.total();
-        pieces.push_back(std::span(array).subspan(layout.shard_offset(shard) * element,
-                                                  layout.shard_floats(shard) * element));
-      }
-      (void)link->send_values(epoch, action.plan.step,
-                              {.what = cluster::TrainValues::kMoments,
-                               .begin = static_cast<uint32_t>(shard.begin),
-                               .end = static_cast<uint32_t>(shard.end)},
-                              pieces);
+      const std::vector<std::span<const std::byte>> moments(snapshot_.moments.begin(),
+                                                            snapshot_.moments.end()),
+          residuals(snapshot_.residuals.begin(), snapshot_.residuals.end());
+      (void)link->send_values(epoch, action.plan.step, {.what = cluster::TrainValues::kMoments},
+                              kept_pieces<std::span<const std::byte>>(trainer_.layout(), action.plan,
+                                                                      member.id, moments, residuals));
     }
   }
   cluster::TrainPlan own = action.plan;
@@ -510,11 +509,12 @@ void TrainingLeader::perform(const cluster::GatherState& action) {
 // What others own comes from what they sent; the rest is here. Then Trainer::state() is whole too.
 void TrainingLeader::perform(const cluster::KeepSnapshot& action) {
   const train::ParameterLayout& layout = trainer_.layout();
-  for (const cluster::OwnedShard& shard : action.shards) {
-    const auto found = gathered_.find(shard.owner);
-    if (found == gathered_.end()) continue;
-    const std::byte* at = found->second.data();
-    for (const auto& piece : moment_pieces(trainer_, shard_of(shard))) {
+  cluster::TrainPlan plan;
+  plan.shards = action.shards;
+  plan.held = action.held;
+  for (const auto& [member, bytes] : gathered_) {
+    const std::byte* at = bytes.data();
+    for (const auto& piece : kept_pieces(trainer_, plan, member)) {
       std::memcpy(piece.data(), at, piece.size());
       at += piece.size();
     }
@@ -529,6 +529,9 @@ void TrainingLeader::perform(const cluster::KeepSnapshot& action) {
   snapshot_.moments.clear();
   for (const train::StateArray& array : trainer_.optimizer_state())
     snapshot_.moments.emplace_back(array.bytes.begin(), array.bytes.end());
+  snapshot_.residuals.clear();
+  for (const train::StateArray& array : trainer_.residuals(0, trainer_.slots()))
+    snapshot_.residuals.emplace_back(array.bytes.begin(), array.bytes.end());
 }
 
 void TrainingLeader::perform(const cluster::DropMember& action) {
@@ -544,6 +547,7 @@ TrainingReport TrainingLeader::report() const {
   report.step = lead_.step();
   report.counters = lead_.counters();
   report.plan = lead_.plan();
+  report.wire = train::wire_mode_name(trainer_.wire().mode());
   const std::lock_guard lock(mutex_);
   for (const auto& [id, figures] : figures_) {
     TrainMemberReport row = figures;

@@ -26,6 +26,8 @@ struct TrainMemberReport {
   double speed = 0;     // micro-batches per second while it computes
   cluster::TrainTimes times = {};
   uint64_t bytes_sent = 0, bytes_received = 0;  // over the links it has now
+  uint64_t gradient_bytes = 0;                  // as floats, of gradients that it sent,
+  uint64_t gradient_bytes_sent = 0;             // and as they were sent
   uint32_t shard_begin = 0, shard_end = 0;      // norm blocks that it owns
   bool here = true;                             // false: it was lost
 };
@@ -35,6 +37,7 @@ struct TrainingReport {
   cluster::TrainLeadCounters counters;
   std::vector<TrainMemberReport> members;
   cluster::TrainPlan plan;
+  std::string wire;  // how gradients are sent
 };
 
 // step() and gather_state() are of one thread, on which this process computes its part too. Nodes come and go
@@ -70,8 +73,9 @@ class TrainingLeader final : public train::StepDriver {
   };
   struct Snapshot {
     uint64_t step = 0;
-    std::vector<std::vector<std::byte>> weights;  // by parameter
-    std::vector<std::vector<std::byte>> moments;  // by array of the optimizer, whole
+    std::vector<std::vector<std::byte>> weights;    // by parameter
+    std::vector<std::vector<std::byte>> moments;    // by array of the optimizer, whole
+    std::vector<std::vector<std::byte>> residuals;  // by slot
   };
 
   // The watching thread, and those who call nodes.
@@ -117,7 +121,7 @@ class TrainingLeader final : public train::StepDriver {
   std::unique_ptr<MemberRunner> runner_;
   bool begun_ = false, few_said_ = false;
   Snapshot snapshot_;
-  std::map<cluster::TrainMemberId, std::vector<std::byte>> gathered_;  // moments of owners, as they were sent
+  std::map<cluster::TrainMemberId, std::vector<std::byte>> gathered_;  // kept_pieces(), as they were sent
   // Of the step that is asked for.
   uint64_t current_step_ = 0;
   std::span<const train::MicroBatch> current_;

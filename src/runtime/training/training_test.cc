@@ -3,17 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
+#include <set>
 
 #include "base/error.h"
 #include "base/testing/temp_dir.h"
 #include "cluster/transport/inproc.h"
-#include "model/formats/gguf_writer.h"
 #include "runtime/training/training_leader.h"
 #include "runtime/training/training_worker.h"
-#include "train/corpus/corpus.h"
-#include "train/tokenizer/tokenizer_trainer.h"
+#include "train/testing/tiny_runs.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -21,12 +18,6 @@ namespace {
 using train::RunProgress;
 using train::TrainConfig;
 using train::TrainRun;
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 // Nodes that can be reached by name. Of the test's thread, but for up() and connect().
 class TestNodes {
@@ -99,52 +90,17 @@ class TestNodes {
 struct TrainingTest : ::testing::Test {
   // A transformer on texts.
   TrainConfig text_config(const std::string& out) {
-    if (!std::filesystem::exists(dir / "tokenizer.gguf")) {
-      train::write_corpus(dir / "corpus", {.seed = 1, .items = 300, .valid_items = 20, .question_items = 5});
-      train::BpeTrainer trainer(
-          {.vocabulary = 300, .special = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}});
-      trainer.add_text(read_file(dir / "corpus/train.jsonl"));
-      model::Metadata metadata;
-      metadata.set("general.architecture", std::string("llama"));
-      train::add_tokenizer_metadata(trainer.train(), {.bos = "", .eos = "<|endoftext|>", .padding = ""},
-                                    metadata);
-      model::GgufWriter(std::move(metadata)).write(dir / "tokenizer.gguf");
-    }
-    TrainConfig c;
-    c.tokenizer = (dir / "tokenizer.gguf").string();
-    c.datasets = {(dir / "corpus/train.jsonl").string()};
-    c.model.hidden_size = 32;
-    c.model.intermediate_size = 64;
-    c.model.num_hidden_layers = 2;
-    c.model.num_attention_heads = 2;
-    c.model.max_position_embeddings = 64;
-    c.sequence_len = 32;
-    c.micro_batch_size = 2;
+    train::testing::write_tiny_texts(dir);
+    TrainConfig c = train::testing::tiny_text_config(dir, out);
     c.gradient_accumulation_steps = 7;
     c.max_steps = 12;
-    c.learning_rate = 1e-2;
-    c.dropout = 0.1;
     c.weight_decay = 0.1;
     c.export_type = "F32";
-    c.threads = 1;
-    c.output_dir = (dir / out).string();
     return c;
   }
   // An image network with statistics.
   TrainConfig image_config(const std::string& out) {
-    const auto header = [](std::initializer_list<uint32_t> dims) {
-      std::string text = {0, 0, 8, static_cast<char>(dims.size())};
-      for (const uint32_t dim : dims) text += {0, 0, static_cast<char>(dim >> 8), static_cast<char>(dim)};
-      return text;
-    };
-    std::string images = header({200, 4, 4}), labels = header({200});
-    for (uint32_t i = 0; i < 200; ++i) {
-      labels += static_cast<char>(i % 4);
-      for (uint32_t p = 0; p < 16; ++p)
-        images += static_cast<char>((p / 8 * 2 + p % 4 / 2 == i % 4 ? 200 : 20) + (i * 7 + p * 13) % 50);
-    }
-    dir.write("some-images-idx3-ubyte", images);
-    dir.write("some-labels-idx1-ubyte", labels);
+    train::testing::write_corner_images(dir);
     dir.write("net.toml",
               "input = [4, 4, 1]\n[[layer]]\ntype = 'conv2d'\nout = 4\nkernel = 2\n[[layer]]\n"
               "type = 'batch_norm'\n[[layer]]\ntype = 'relu'\n[[layer]]\ntype = 'linear'\nout = 4\n");
@@ -161,7 +117,7 @@ struct TrainingTest : ::testing::Test {
   }
   static std::string alone(const TrainConfig& config) {
     TrainRun run(config);
-    return read_file(run.run([](const RunProgress&) { return true; }).model);
+    return read_text_file(run.run([](const RunProgress&) { return true; }).model);
   }
   // `after` is called after each step, with its number.
   std::string together(const TrainConfig& config, size_t others, uint64_t shard_bytes_min,
@@ -180,7 +136,7 @@ struct TrainingTest : ::testing::Test {
         },
         &leader);
     report = leader.report();
-    return read_file(result.model);
+    return read_text_file(result.model);
   }
 
   butterfly::testing::TempDir dir;
@@ -254,6 +210,88 @@ TEST_F(TrainingTest, CheckpointsAreThoseOfOneMachine) {
     EXPECT_EQ(part.step, stop);
   }
   EXPECT_TRUE(alone(config) == expected);
+}
+
+// Gradients in fewer bits: the weights depend on mode and slots, not on who computed what, was lost or came.
+TEST_F(TrainingTest, LossyModesHaveOneResultToo) {
+  std::set<std::string> files;
+  for (const bool text : {true, false}) {
+    const auto base = [&](const std::string& out) {
+      return text ? text_config("text-" + out) : image_config("image-" + out);
+    };
+    files.insert(alone(base("exact")));
+    for (const char* mode : {"bf16", "int8"}) {
+      const auto config = [&](const std::string& out) {
+        TrainConfig c = base(out + mode);
+        c.wire_mode = mode;
+        c.wire_slots = 4;
+        return c;
+      };
+      const std::string expected = alone(config("alone-"));
+      EXPECT_TRUE(files.insert(expected).second) << mode;  // another one than the exact and the other mode's
+      for (const char* name : {"a", "b", "c"}) nodes.start(name);
+      for (const uint64_t shard_bytes : {kOneOwner, kManyOwners}) {
+        const std::string out = std::to_string(shard_bytes);
+        EXPECT_TRUE(together(config(out), 3, shard_bytes) == expected) << mode << " " << out << " " << text;
+        EXPECT_EQ(report.wire, mode);
+        EXPECT_EQ(report.plan.slots, text ? 4u : 3u);  // of 7 and of 5 micro-batches
+        uint64_t floats = 0, sent = 0;
+        for (const TrainMemberReport& member : report.members) {
+          floats += member.gradient_bytes;
+          sent += member.gradient_bytes_sent;
+        }
+        EXPECT_GT(sent, 0u);
+        // Of a few hundred values, statistics and gaps between parameters show.
+        EXPECT_LT(sent, floats * (!text ? 100 : mode == std::string("int8") ? 30 : 55) / 100);
+      }
+      std::thread ending;
+      EXPECT_TRUE(together(config("changes-"), 3, kManyOwners,
+                           [&](uint64_t step) {
+                             if (step == 3) ending = std::thread([&] { nodes.end("b"); });
+                             if (step == 6) nodes.start("d");
+                           }) == expected)
+          << mode << " " << text;
+      ending.join();
+      EXPECT_GE(report.counters.lost, 1u);
+      for (const char* name : {"a", "c", "d"}) nodes.end(name);
+    }
+  }
+}
+
+// Residuals are a part of checkpoints: stopped, a run goes on alone or with others.
+TEST_F(TrainingTest, LossyRunsGoOnFromCheckpoints) {
+  const auto config = [&](const std::string& out) {
+    TrainConfig c = text_config(out);
+    c.wire_mode = "int8";
+    c.wire_slots = 4;
+    return c;
+  };
+  const std::string expected = alone(config("alone"));
+  {
+    TrainRun run(config("stopped"));
+    run.run([&](const RunProgress& progress) { return progress.step < 2; });
+  }
+  for (const char* name : {"a", "b"}) nodes.start(name);
+  for (const uint64_t stop : {5u, 8u}) {
+    TrainRun run(config("stopped"));
+    TrainingLeader leader({.run = &run,
+                           .nodes = [this] { return nodes.up(); },
+                           .connect = nodes.connect(),
+                           .nodes_wanted = 2,
+                           .snapshot_every = 100,
+                           .shard_bytes_min = kManyOwners});
+    const auto part = run.run([&](const RunProgress& progress) { return progress.step < stop; }, &leader);
+    EXPECT_EQ(part.step, stop);
+  }
+  EXPECT_TRUE(alone(config("stopped")) == expected);
+  TrainConfig other = config("stopped");
+  other.wire_slots = 2;
+  try {
+    TrainRun run(other);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("wire_slots = 4, now it is 2"));
+  }
 }
 
 TEST_F(TrainingTest, WhatIsNotFiniteEndsTheRunInWords) {

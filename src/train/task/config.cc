@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/near_names.h"
 #include "train/data/text_file.h"
+#include "train/trainer/gradient_wire.h"
 
 namespace butterfly::train {
 namespace {
@@ -244,6 +245,8 @@ void check_config(const TrainConfig& c) {
   need(c.val_set_size >= 0 && (c.val_set_size < 1 || c.val_set_size == std::floor(c.val_set_size)),
        "val_set_size", "a part below 1, or a number of items");
   need(c.val_set_size == 0 || c.test_datasets.empty(), "val_set_size", "0 with test_datasets");
+  need(wire_mode_by_name(c.wire_mode) == WireMode::kExact || !c.update_in_backward, "update_in_backward",
+       "wire_mode exact: others are of whole gradients");
   need(c.logging_steps > 0, "logging_steps", "1 or more");
   need(c.dataloader_prefetch_factor > 0, "dataloader_prefetch_factor", "1 or more");
 }

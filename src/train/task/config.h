@@ -69,6 +69,10 @@ struct TrainConfig {
   uint64_t seed = 42;
   bool gradient_checkpointing = false;  // less memory, more arithmetic, the same weights
   bool update_in_backward = false;      // less memory, the same weights; see TrainerOptions
+  // How gradients go between machines. Anything but exact changes the weights, on one machine too, in a way
+  // that depends on the slots and not on the machines.
+  std::string wire_mode = "exact";
+  uint64_t wire_slots = 0;  // parts of a step that are coded each by itself; 0: one for each node
 
   std::string output_dir = "out";
   uint64_t logging_steps = 1;
@@ -132,6 +136,8 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("seed", c.seed, "Of weights, order and dropout");
   visit("gradient_checkpointing", c.gradient_checkpointing, "Compute values again instead of keeping them");
   visit("update_in_backward", c.update_in_backward, "Change weights as soon as their gradient is complete");
+  visit("wire_mode", c.wire_mode, "How gradients go between machines: exact, bf16 or int8");
+  visit("wire_slots", c.wire_slots, "Parts of a step that bf16 or int8 code by themselves; 0: one a node");
   visit("output_dir", c.output_dir, "Where checkpoints, metrics, plot and model go");
   visit("logging_steps", c.logging_steps, "Steps between lines of metrics.jsonl");
   visit("eval_steps", c.eval_steps, "Steps between validations; 0: at the end only");

@@ -5,7 +5,7 @@
 
 namespace butterfly::train {
 
-void GradientTree::begin(size_t leaves, const LeafRange& here) {
+void GradientTree::begin(size_t leaves, const LeafRange& here, uint32_t level_max) {
   const std::lock_guard lock(mutex_);
   BF_CHECK(here.begin <= here.end && here.end <= leaves) << "leaves " << here.begin << " to " << here.end;
   waiting_.clear();
@@ -13,6 +13,7 @@ void GradientTree::begin(size_t leaves, const LeafRange& here) {
   finished_ = 0;
   tree_ = PairTree(leaves);
   here_ = here;
+  level_max_ = level_max;
 }
 
 GradientSum GradientTree::take() {
@@ -22,7 +23,8 @@ GradientSum GradientTree::take() {
 }
 
 void GradientTree::finish(PairNode node, GradientSum sum, ThreadPool& pool) {
-  while (!tree_.is_root(node) && here_.contains(tree_.range(PairTree::parent(node)))) {
+  while (node.level < level_max_ && !tree_.is_root(node) &&
+         here_.contains(tree_.range(PairTree::parent(node)))) {
     const PairNode neighbour = PairTree::neighbour(node);
     if (tree_.exists(neighbour)) {  // else the last one of an odd number
       GradientSum other;

@@ -30,8 +30,9 @@ class GradientTree {
   // Keeps every buffer that it made for the next step.
   explicit GradientTree(size_t floats) : floats_(floats), pool_({.idle_bytes_max = UINT64_MAX}) {}
 
-  // Of `leaves` those of `here` come; what an earlier step left is dropped.
-  void begin(size_t leaves, const LeafRange& here);
+  // Of `leaves` those of `here` come; what an earlier step left is dropped. Nothing is summed up above
+  // `level_max`.
+  void begin(size_t leaves, const LeafRange& here, uint32_t level_max = PairTree::kLevelsMax);
   void begin(size_t leaves) { begin(leaves, {0, leaves}); }
   // Memory for a leaf, of any contents.
   GradientSum take();
@@ -57,6 +58,7 @@ class GradientTree {
   mutable std::mutex mutex_;  // of all below
   PairTree tree_{0};
   LeafRange here_;
+  uint32_t level_max_ = PairTree::kLevelsMax;
   size_t finished_ = 0;                      // leaves below `done_`
   std::map<PairNode, GradientSum> waiting_;  // finished, the neighbour is not
   // By first leaf: nothing of `here_` is left to add to them.

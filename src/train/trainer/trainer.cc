@@ -71,6 +71,11 @@ Trainer::Trainer(const TrainableNetwork& network, const TrainerOptions& options)
   if (options.update_in_backward && (options.clip_norm > 0 || options.workers > 1))
     fail(Errc::kInvalidArgument, "trainer: update_in_backward excludes {}",
          options.workers > 1 ? "several workers" : "clipping, which needs all gradients first");
+  if (options.update_in_backward && options.wire != WireMode::kExact)
+    fail(Errc::kInvalidArgument,
+         "trainer: update_in_backward excludes wire_mode {}: gradients are whole first",
+         wire_mode_name(options.wire));
+  if (options.slots == 0) fail(Errc::kInvalidArgument, "trainer: 0 slots, expected at least 1");
   // The parameters, in the order in which the network reads them.
   graph::Graph probe;
   const BuiltNetwork built = network.build(probe, 1, true);
@@ -81,6 +86,8 @@ Trainer::Trainer(const TrainableNetwork& network, const TrainerOptions& options)
   layout_ = std::make_unique<ParameterLayout>(parameters);
   optimizer_ = make_optimizer(options.optimizer, *layout_);
   tree_ = std::make_unique<GradientTree>(layout_->total());
+  wire_ = std::make_unique<GradientWire>(*layout_, options.wire);
+  residuals_.resize(has_residuals(options.wire) ? options.slots : 0);
 
   size_t threads = options.threads_per_worker;
   if (threads == 0) threads = std::max<size_t>(1, default_thread_count() / options.workers);
@@ -193,11 +200,46 @@ double Trainer::run_all(std::span<const MicroBatch> batches, size_t first, size_
 
 LeafSums Trainer::leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches) {
   lr_ = options_.schedule.rate(step_);
-  if (!options_.update_in_backward) tree_->begin(shape.micro_batches, {first, first + batches.size()});
-  LeafSums sums{.reports = std::vector<LeafReport>(batches.size()), .subtrees = {}};
+  const LeafRange here{first, first + batches.size()};
+  if (!options_.update_in_backward) tree_->begin(shape.micro_batches, here, slot_level(shape.micro_batches));
+  LeafSums sums;
+  sums.reports.resize(batches.size());
   sums.utilisation = run_all(batches, first, shape.targets, true, sums.reports);
-  if (!options_.update_in_backward) sums.subtrees = tree_->take_subtrees();
+  if (options_.update_in_backward) return sums;
+  for (auto& [node, sum] : tree_->take_subtrees()) sums.subtrees.push_back({node, std::move(sum), {}});
+  if (options_.wire != WireMode::kExact) code(sums, shape.micro_batches);
   return sums;
+}
+
+uint32_t Trainer::slot_level(size_t micro_batches) const {
+  return options_.wire == WireMode::kExact ? PairTree::kLevelsMax
+                                           : PairTree(micro_batches).level_of_at_most(options_.slots);
+}
+
+void Trainer::code(LeafSums& sums, size_t micro_batches) {
+  const auto start = Clock::now();
+  const uint32_t level = slot_level(micro_batches);
+  for (LeafSums::Subtree& subtree : sums.subtrees) {
+    BF_CHECK(subtree.node.level == level) << "a part of a slot: level " << subtree.node.level;
+    subtree.code = PooledArray<std::byte>(wire_->bytes());
+    wire_->encode(subtree.sum.values, residual(subtree.node.index), subtree.code.data(), update_pool());
+  }
+  sums.coding_seconds = seconds_since(start);
+}
+
+float* Trainer::residual(size_t slot) {
+  if (residuals_.empty()) return nullptr;
+  std::vector<float>& values = residuals_.at(slot);
+  values.resize(layout_->total());
+  return values.data();
+}
+
+std::vector<StateArray> Trainer::residuals(size_t begin, size_t end) {
+  std::vector<StateArray> arrays;
+  for (size_t slot = begin; slot < std::min(end, residuals_.size()); ++slot)
+    arrays.push_back({"residual/" + std::to_string(slot),
+                      std::as_writable_bytes(std::span(residual(slot), layout_->total()))});
+  return arrays;
 }
 
 std::vector<float> Trainer::squares(const Shard& shard, const float* gradients) {
@@ -247,7 +289,11 @@ StepReport Trainer::step(std::span<const MicroBatch> batches) {
   StepReport report = step_report(shape, sums.reports);
   report.utilisation = sums.utilisation;
   if (!options_.update_in_backward) {
-    const GradientSum gradients = std::move(sums.subtrees.at(0).second);  // of all leaves: the whole sum
+    // Of all leaves: the whole sum, or slots of it.
+    tree_->begin(batches.size());
+    for (LeafSums::Subtree& subtree : sums.subtrees)
+      tree_->finish(subtree.node, std::move(subtree.sum), update_pool());
+    const GradientSum gradients = tree_->result();
     report.grad_norm = norm(squares(layout_->all(), gradients.values));
     update(layout_->all(), gradients.values, report.grad_norm, batches.size());
   }
@@ -273,6 +319,7 @@ std::vector<StateArray> Trainer::state() {
   for (const auto& [name, tensor] : network_.weights())
     arrays.push_back({"weights/" + name, {tensor.raw(), tensor.bytes()}});
   for (StateArray& array : optimizer_->state()) arrays.push_back(std::move(array));
+  for (StateArray& array : residuals(0, residuals_.size())) arrays.push_back(std::move(array));
   return arrays;
 }
 

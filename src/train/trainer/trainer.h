@@ -15,9 +15,11 @@
 
 #include "base/thread_pool.h"
 #include "graph/executor.h"
+#include "tensor/pooled_array.h"
 #include "train/data/workers.h"
 #include "train/optim/optimizer.h"
 #include "train/trainer/gradient_tree.h"
+#include "train/trainer/gradient_wire.h"
 #include "train/trainer/network.h"
 #include "train/trainer/schedule.h"
 
@@ -39,6 +41,10 @@ struct TrainerOptions {
   // Values of the forward pass are computed again in the backward pass where that saves memory
   // (graph/recompute.h). The weights are the same, bit for bit.
   bool recompute = false;
+  // How gradients are coded for other machines, and so on this one too: each of `slots` parts of a step's
+  // micro-batches by itself. `exact` has no slots.
+  WireMode wire = WireMode::kExact;
+  size_t slots = 1;
 };
 
 struct StepReport {
@@ -69,9 +75,15 @@ StepReport step_report(const StepShape& shape, std::span<const LeafReport> repor
 
 // What micro-batches of a step give.
 struct LeafSums {
-  std::vector<LeafReport> reports;                         // by micro-batch
-  std::vector<std::pair<PairNode, GradientSum>> subtrees;  // flat arrays as the layout has them
+  struct Subtree {
+    PairNode node;
+    GradientSum sum;              // a flat array as the layout has it; of a coded one: what decoding gives
+    PooledArray<std::byte> code;  // of GradientWire; empty where gradients are exact
+  };
+  std::vector<LeafReport> reports;  // by micro-batch
+  std::vector<Subtree> subtrees;
   double utilisation = 0;
+  double coding_seconds = 0;
 };
 
 struct TrainerMemory {
@@ -93,7 +105,8 @@ class Trainer {
   StepReport evaluate(std::span<const MicroBatch> batches);
 
   // ---- The parts of a step ----
-  // Gradients of the micro-batches from `first` on. The weights stay.
+  // Gradients of the micro-batches from `first` on, whole slots where there are any; residuals of those
+  // change. The weights stay.
   LeafSums leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches);
   // Squares of the norm blocks of a shard; `gradients` points to its first float.
   std::vector<float> squares(const Shard& shard, const float* gradients);
@@ -112,6 +125,10 @@ class Trainer {
   // Those of the optimizer alone: flat arrays as the layout has them.
   std::vector<StateArray> optimizer_state() { return optimizer_->state(); }
   void set_step_count(uint64_t step) { step_ = step; }
+  // What coding has left of the gradients of these slots; an array for each, or none in modes without.
+  std::vector<StateArray> residuals(size_t begin, size_t end);
+  size_t slots() const { return options_.slots; }
+  const GradientWire& wire() const { return *wire_; }
 
   const ParameterLayout& layout() const { return *layout_; }
   TrainerMemory memory() const;
@@ -131,6 +148,9 @@ class Trainer {
   double run_all(std::span<const MicroBatch> batches, size_t first, size_t targets, bool training,
                  std::span<LeafReport> reports);
   ThreadPool& update_pool();
+  uint32_t slot_level(size_t micro_batches) const;
+  void code(LeafSums& sums, size_t micro_batches);
+  float* residual(size_t slot);
 
   const TrainableNetwork& network_;
   TrainerOptions options_;
@@ -140,6 +160,8 @@ class Trainer {
   std::unique_ptr<ParameterLayout> layout_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientTree> tree_;
+  std::unique_ptr<GradientWire> wire_;
+  std::vector<std::vector<float>> residuals_;  // by slot; empty until it is used
   // With several workers: their threads, and a pool for the update after them.
   std::unique_ptr<Workers> threads_;
   std::unique_ptr<ThreadPool> update_pool_;

@@ -212,7 +212,7 @@ std::vector<std::byte> train_shared(const TrainerOptions& options, const std::ve
       GradientTree tree(layout.shard_floats(shards[i]));
       tree.begin(batches.size());
       for (size_t from = count; from-- > 0;)
-        for (const auto& [node, sum] : sums[from].subtrees) {
+        for (const auto& [node, sum, code] : sums[from].subtrees) {
           GradientSum part = tree.take();  // as it would be received
           std::memcpy(part.values, sum.values + layout.shard_offset(shards[i]),
                       tree.floats() * sizeof(float));
