@@ -15,6 +15,8 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)      # tokenizers: cutting texts into words
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)  # cluster and workload files
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)  # nodes: cores, caches, NUMA
+pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)  # training over links: gradients and weights, where that pays
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)  # tokenizers: normal forms, classes of characters
 
 pkg_check_modules(LIBEDIT IMPORTED_TARGET libedit)  # conversations at a terminal

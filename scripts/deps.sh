@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 packages_for() {
   case $1 in
-    build) echo g++ cmake ninja-build ccache libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libhwy-dev pkg-config libpcre2-dev libutf8proc-dev libtomlplusplus-dev libboost1.81-dev libssl-dev libpng-dev libjpeg62-turbo-dev zlib1g-dev libyaml-cpp-dev libhwloc-dev libedit-dev ;;
+    build) echo g++ cmake ninja-build ccache libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libhwy-dev pkg-config libpcre2-dev libutf8proc-dev libtomlplusplus-dev libboost1.81-dev libssl-dev libpng-dev libjpeg62-turbo-dev zlib1g-dev libyaml-cpp-dev libhwloc-dev liblz4-dev libzstd-dev libedit-dev ;;
     page) command -v npm >/dev/null || echo nodejs npm ;; # npm may have come with a node from elsewhere, beside which Debian's cannot be
     browser) echo chromium ;;
     package) echo dpkg-dev lintian debootstrap ;;

@@ -29,7 +29,7 @@ bool is_free(std::string_view key) {
   for (const std::string_view free :
        {"output_dir", "logging_steps", "eval_steps", "save_steps", "save_total_limit", "export_type",
         "workers", "threads", "gradient_checkpointing", "update_in_backward", "dataloader_num_workers",
-        "dataloader_prefetch_factor", "test_datasets"})
+        "dataloader_prefetch_factor", "test_datasets", "wire_compress", "wire_compress_min_bytes"})
     if (key == free) return true;
   return false;
 }

@@ -92,6 +92,10 @@ std::string training_report_json(const runtime::TrainingReport& report, uint64_t
                                {"wait", member.times.wait}}},
                              {"gradient_bytes", member.gradient_bytes},
                              {"gradient_bytes_sent", member.gradient_bytes_sent},
+                             {"weight_bytes", member.weight_bytes},
+                             {"weight_bytes_sent", member.weight_bytes_sent},
+                             {"compress_gradients", member.packing_gradients},
+                             {"compress_weights", member.packing_weights},
                              {"bytes_sent", member.bytes_sent},
                              {"bytes_received", member.bytes_received}});
   return json_text(json);
@@ -131,7 +135,12 @@ std::string training_report_text(std::string_view text) {
       lines +=
           fmt::format(" in {} slots, which is not the result of exact sums; {} sent for {} of floats",
                       json.at("wire_slots").get<uint64_t>(), format_bytes(as_sent), format_bytes(as_floats));
-    return lines + "\n" +
+    // Of the leading node: others have links of their own, in the JSON.
+    const Json& first = json.at("nodes").at(0);
+    lines += fmt::format("\ncompression: gradients {}; weights {}\n",
+                         first.at("compress_gradients").get<std::string>(),
+                         first.at("compress_weights").get<std::string>());
+    return lines +
            fmt::format(
                "step {} of {}; {} joined, {} lost, {} steps dealt again, {} computed again from a snapshot\n",
                json.at("step").get<uint64_t>(), json.at("steps").get<uint64_t>(),

@@ -96,8 +96,11 @@ void fields(F& f, Of<F, LeavesDone>& m) {
   for (auto* seconds : {&m.times.compute, &m.times.serialise, &m.times.compress, &m.times.wire,
                         &m.times.reduce, &m.times.update, &m.times.wait})
     f.real(*seconds);
-  for (auto* bytes : {&m.bytes_sent, &m.bytes_received, &m.gradient_bytes, &m.gradient_bytes_sent})
+  for (auto* bytes : {&m.bytes_sent, &m.bytes_received, &m.gradient_bytes, &m.gradient_bytes_sent,
+                      &m.weight_bytes, &m.weight_bytes_sent})
     f.u64(*bytes);
+  f.text(m.packing_gradients, kTextBytesMax);
+  f.text(m.packing_weights, kTextBytesMax);
 }
 template <typename F>
 void fields(F& f, Of<F, StepPrepared>& m) {
@@ -234,7 +237,10 @@ std::vector<std::byte> ValuesHead::encode() const {
   out.u32(node.index);
   out.u32(begin);
   out.u32(end);
-  out.u32(mode);
+  out.u8(mode);
+  out.enumerator(packing);
+  out.u8(planes);
+  out.u8(0);
   BF_CHECK(out.size() == kBytes) << out.size();
   return std::move(out).take();
 }
@@ -248,9 +254,16 @@ Result<ValuesHead> ValuesHead::decode(std::span<const std::byte> bytes) {
   head.node.index = in.u32();
   head.begin = in.u32();
   head.end = in.u32();
-  const uint32_t mode = in.u32();
-  if (mode > kTrainModesMax) in.refuse(fmt::format("mode {} is not known here", mode));
-  head.mode = static_cast<uint8_t>(mode);
+  head.mode = in.u8();
+  if (head.mode > kTrainModesMax) in.refuse(fmt::format("mode {} is not known here", head.mode));
+  head.packing = in.enumerator(Packing::kNone, Packing::kZstd);
+  head.planes = in.u8();
+  const bool packs =
+      head.what == TrainValues::kGradients || (head.what == TrainValues::kWeights && !head.all);
+  if (head.packing == Packing::kNone ? head.planes != 0
+                                     : !packs || head.planes == 0 || head.planes > kPlanesMax)
+    in.refuse(fmt::format("packing {} of elements of {} bytes", packing_name(head.packing), head.planes));
+  if (in.u8() != 0) in.refuse("a byte that is not 0");
   if (head.end < head.begin) in.refuse(fmt::format("blocks {} to {}", head.begin, head.end));
   if (Status bad = in.finish("values"); !bad.ok()) return bad;
   return head;

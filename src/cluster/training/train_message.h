@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "cluster/training/train_plan.h"
 #include "cluster/transport/link.h"
+#include "cluster/wire/packing.h"
 
 namespace butterfly::cluster {
 
@@ -110,6 +111,8 @@ struct LeavesDone {
   uint64_t bytes_sent = 0, bytes_received = 0;  // over the links it has now
   // Gradients that were sent since it began: as floats they would be, and as they were.
   uint64_t gradient_bytes = 0, gradient_bytes_sent = 0;
+  uint64_t weight_bytes = 0, weight_bytes_sent = 0;          // the same of new weights
+  std::string packing_gradients = {}, packing_weights = {};  // whether they are compressed now, and why
 };
 struct StepPrepared {
   static constexpr uint8_t kType = 4;
@@ -169,6 +172,9 @@ struct ValuesHead {
   PairNode node = {};           // of gradients
   uint32_t begin = 0, end = 0;  // norm blocks
   uint8_t mode = 0;             // of gradients: how they are coded, as both ends know it; 0: floats
+  // Of gradients and weights of a step: how they are compressed, as elements of so many bytes.
+  Packing packing = Packing::kNone;
+  uint8_t planes = 0;
   static constexpr size_t kBytes = 20;
 
   std::vector<std::byte> encode() const;

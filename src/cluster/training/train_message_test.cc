@@ -55,7 +55,8 @@ TEST(TrainMessage, ComesBackAsItWas) {
                  .leaves = {{1.5, 3}, {std::numeric_limits<double>::infinity(), 0}},
                  .times = {.compute = 0.5, .serialise = 0.25},
                  .gradient_bytes = 1000,
-                 .gradient_bytes_sent = 260},
+                 .gradient_bytes_sent = 260,
+                 .packing_gradients = "off"},
       StepPrepared{7, 12, {1.0f, 2.0f}},
       TrainStateReport{7, 12, "00ff"},
       TrainingFailed{"no"}};
@@ -65,10 +66,36 @@ TEST(TrainMessage, ComesBackAsItWas) {
     ASSERT_TRUE(again) << again.status().text();
     EXPECT_EQ(encode(*again), bytes);
   }
-  const ValuesHead head{.what = TrainValues::kGradients, .node = {3, 1}, .begin = 4, .end = 9, .mode = 2};
+  const ValuesHead head{.what = TrainValues::kGradients,
+                        .node = {3, 1},
+                        .begin = 4,
+                        .end = 9,
+                        .mode = 2,
+                        .packing = Packing::kZstd,
+                        .planes = 4};
   const auto again = ValuesHead::decode(head.encode());
   ASSERT_TRUE(again);
   EXPECT_EQ(*again, head);
+}
+
+TEST(TrainMessage, OnlyValuesOfAStepArePacked) {
+  const auto decodes = [](const ValuesHead& head) { return ValuesHead::decode(head.encode()).ok(); };
+  const ValuesHead weights{.what = TrainValues::kWeights, .packing = Packing::kLz4, .planes = 4};
+  EXPECT_TRUE(decodes(weights));
+  for (const uint8_t planes : {0, 9}) {
+    ValuesHead wrong = weights;
+    wrong.planes = planes;
+    EXPECT_FALSE(decodes(wrong));
+  }
+  ValuesHead wrong = weights;
+  wrong.all = true;
+  EXPECT_FALSE(decodes(wrong));
+  wrong = weights;
+  wrong.what = TrainValues::kMoments;
+  EXPECT_FALSE(decodes(wrong));
+  wrong = weights;
+  wrong.packing = Packing::kNone;
+  EXPECT_FALSE(decodes(wrong));
 }
 
 std::string refusal(const ToTrainMember& message) {

@@ -19,9 +19,15 @@ MemberNetwork open_member(const std::string& config_lines, uint64_t steps, const
   return member;
 }
 
+cluster::PackingOptions packing_options(const train::TrainConfig& config) {
+  return {.mode = cluster::packing_mode_by_name(config.wire_compress),
+          .bytes_min = config.wire_compress_min_bytes};
+}
+
 std::string agreement_of(const train::TrainConfig& config, train::Trainer& trainer) {
-  std::string text = fmt::format("numerics {}\noptimizer {}\nclip {}\nseed {}\n", kernels::kNumericsId,
-                                 config.optimizer, config.max_grad_norm, config.seed);
+  std::string text =
+      fmt::format("numerics {}\noptimizer {}\nclip {}\nseed {}\nwire {} {}\n", kernels::kNumericsId,
+                  config.optimizer, config.max_grad_norm, config.seed, config.wire_mode, trainer.slots());
   for (const train::StateArray& array : trainer.optimizer_state())
     text += fmt::format("{} {}\n", array.name, array.bytes.size());
   const train::ParameterLayout& layout = trainer.layout();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cluster/training/train_message.h"
+#include "cluster/wire/packing_switch.h"
 #include "train/train_run.h"
 
 namespace butterfly::runtime {
@@ -18,6 +19,9 @@ struct MemberNetwork {
 // From the lines of the config and a model file. `threads`: of this node; 0: all CPUs. Throws Error.
 MemberNetwork open_member(const std::string& config_lines, uint64_t steps, const std::filesystem::path& model,
                           size_t threads);
+
+// How values are compressed on links.
+cluster::PackingOptions packing_options(const train::TrainConfig& config);
 
 // SHA-256 of the rules of arithmetic, the optimizer and every parameter's name, shape, type and role, in
 // their order: members whose hashes differ would sum up what does not belong together.

@@ -54,7 +54,9 @@ std::vector<std::span<std::byte>> kept_pieces(train::Trainer& trainer, const clu
 MemberRunner::MemberRunner(Options options)
     : options_(std::move(options)),
       trainer_(*options_.trainer),
-      machine_(options_.id, trainer_.step_count()) {}
+      machine_(options_.id, trainer_.step_count()),
+      gradients_(options_.packing),
+      weights_(options_.packing) {}
 
 // ---- Orders ----
 
@@ -171,7 +173,7 @@ Status MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId f
     if (arrival == Arrival::kTake) {
       shard = shard_of(*machine_.shard());
       const size_t expected = coded ? wire.bytes(shard) : tree_->floats() * sizeof(float);
-      if (incoming.value_bytes != expected || values.mode != static_cast<uint8_t>(wire.mode()))
+      if (!incoming.fits(expected) || values.mode != static_cast<uint8_t>(wire.mode()))
         return refuse(link, incoming,
                       fmt::format("mode {}, expected {} bytes of mode {}", values.mode, expected,
                                   static_cast<int>(wire.mode())));
@@ -179,9 +181,10 @@ Status MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId f
     }
   }
   if (sum.values == nullptr) return link.skip_values(incoming);
-  PooledArray<std::byte> code(coded ? incoming.value_bytes : 0);
-  const std::span<std::byte> piece(coded ? code.data() : reinterpret_cast<std::byte*>(sum.values),
-                                   incoming.value_bytes);
+  PooledArray<std::byte> code(coded ? wire.bytes(shard) : 0);
+  const std::span<std::byte> piece = coded ? std::span(code.data(), code.size())
+                                           : std::span(reinterpret_cast<std::byte*>(sum.values),
+                                                       trainer_.layout().shard_floats(shard) * sizeof(float));
   if (Status status = link.receive_values(incoming, {&piece, 1}); !status) return status;
   if (coded) wire.decode(shard, code.data(), sum.values);
   post([this, from, epoch = head.epoch, step = head.step, node = values.node,
@@ -207,9 +210,8 @@ Status MemberRunner::receive_weights(TrainLink& link, cluster::TrainMemberId fro
   }
   const std::vector<std::span<std::byte>> pieces = weight_pieces(shard);
   const size_t bytes = bytes_of(pieces);
-  Status status = bytes == incoming.value_bytes
-                      ? link.receive_values(incoming, pieces)
-                      : refuse(link, incoming, fmt::format("expected {} bytes", bytes));
+  Status status = incoming.fits(bytes) ? link.receive_values(incoming, pieces)
+                                       : refuse(link, incoming, fmt::format("expected {} bytes", bytes));
   const std::lock_guard lock(mutex_);
   if (status)
     machine_.weights_taken(from, head.epoch, head.step);
@@ -377,7 +379,11 @@ void MemberRunner::perform(const cluster::ComputeLeaves& action) {
   done.times = times_;
   done.times.compute = compute;
   done.gradient_bytes = gradient_bytes_;
-  done.gradient_bytes_sent = gradient_bytes_sent_;
+  done.gradient_bytes_sent = gradients_.sent_bytes();
+  done.weight_bytes = weights_.plain_bytes();
+  done.weight_bytes_sent = weights_.sent_bytes();
+  done.packing_gradients = gradients_.describe();
+  done.packing_weights = weights_.describe();
   options_.report(done);
 }
 
@@ -401,16 +407,26 @@ void MemberRunner::send_gradients(const cluster::TrainPlan& plan, cluster::Epoch
     std::span<const std::byte> piece(reinterpret_cast<const std::byte*>(values), floats * sizeof(float));
     gradient_bytes_ += piece.size();
     if (!subtree.code.empty()) piece = {subtree.code.data() + wire.offset(shard), wire.bytes(shard)};
-    gradient_bytes_sent_ += piece.size();
-    const Timed timed(times_.wire);
-    options_.send_values(owned.owner, epoch, step,
-                         {.what = TrainValues::kGradients,
-                          .node = subtree.node,
-                          .begin = owned.begin,
-                          .end = owned.end,
-                          .mode = static_cast<uint8_t>(wire.mode())},
-                         {&piece, 1});
+    cluster::ValuesHead head{.what = TrainValues::kGradients,
+                             .node = subtree.node,
+                             .begin = owned.begin,
+                             .end = owned.end,
+                             .mode = static_cast<uint8_t>(wire.mode())};
+    const ConstPieces packed =
+        gradients_.prepare(head, {&piece, 1}, train::wire_element_bytes(wire.mode()), times_.compress);
+    send_packed(gradients_, owned.owner, epoch, step, head, packed);
   }
+}
+
+void MemberRunner::send_packed(ValuePacker& packer, cluster::TrainMemberId to, cluster::Epoch epoch,
+                               uint64_t step, const cluster::ValuesHead& head, ConstPieces pieces) {
+  double seconds = 0;
+  {
+    const Timed timed(seconds);
+    options_.send_values(to, epoch, step, head, pieces);
+  }
+  times_.wire += seconds;
+  packer.sent(seconds);
 }
 
 void MemberRunner::perform(const cluster::ReduceShard& action) {
@@ -463,13 +479,12 @@ void MemberRunner::perform(const cluster::SendShard& action) {
   const cluster::TrainPlan plan = current_plan();
   const cluster::OwnedShard* own = plan.shard_of(options_.id);
   if (plan.epoch != action.epoch || own == nullptr) return;
-  const Timed timed(times_.wire);
-  const auto pieces = weight_pieces(shard_of(*own));
+  if (plan.members.size() == 1) return;
+  const auto pieces = const_pieces(weight_pieces(shard_of(*own)));
+  cluster::ValuesHead head{.what = TrainValues::kWeights, .begin = own->begin, .end = own->end};
+  const ConstPieces packed = weights_.prepare(head, pieces, sizeof(float), times_.compress);
   for (const cluster::TrainPlan::Member& member : plan.members)
-    if (member.id != options_.id)
-      options_.send_values(member.id, action.epoch, action.step,
-                           {.what = TrainValues::kWeights, .begin = own->begin, .end = own->end},
-                           const_pieces(pieces));
+    if (member.id != options_.id) send_packed(weights_, member.id, action.epoch, action.step, head, packed);
 }
 
 void MemberRunner::perform(const cluster::StepComplete& action) {

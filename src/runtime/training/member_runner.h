@@ -13,6 +13,7 @@
 #include "cluster/training/train_member.h"
 #include "cluster/training/train_message.h"
 #include "runtime/training/train_link.h"
+#include "runtime/training/value_packer.h"
 #include "train/trainer/trainer.h"
 
 namespace butterfly::runtime {
@@ -61,6 +62,7 @@ class MemberRunner {
   struct Options {
     cluster::TrainMemberId id = 0;
     train::Trainer* trainer = nullptr;  // borrowed; of the computing thread
+    cluster::PackingOptions packing = {};
     // All on the computing thread. What cannot be sent is the link's business: it ends, and the leader knows.
     std::function<void(const cluster::ToTrainLead& report)> report = {};
     std::function<void(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
@@ -112,6 +114,8 @@ class MemberRunner {
   void perform(const cluster::SendShard& action);
   void perform(const cluster::StepComplete& action);
   void perform(const cluster::ReportState& action);
+  void send_packed(ValuePacker& packer, cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
+                   const cluster::ValuesHead& head, ConstPieces pieces);
   void send_gradients(const cluster::TrainPlan& plan, cluster::Epoch epoch, uint64_t step,
                       const train::LeafSums::Subtree& subtree);
   void add_piece(cluster::TrainMemberId from, cluster::Epoch epoch, uint64_t step, PairNode node,
@@ -145,7 +149,8 @@ class MemberRunner {
   std::vector<float> squares_;
   ThreadPool adding_{1};
   cluster::TrainTimes times_;
-  uint64_t gradient_bytes_ = 0, gradient_bytes_sent_ = 0;
+  uint64_t gradient_bytes_ = 0;  // of those that were sent, as floats
+  ValuePacker gradients_, weights_;
 };
 
 // For the pieces of a message.

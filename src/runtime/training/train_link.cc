@@ -59,7 +59,14 @@ Result<TrainLink::Incoming> TrainLink::receive(Duration timeout) {
 Status TrainLink::receive_values(const Incoming& incoming, Pieces pieces) {
   size_t bytes = 0;
   for (const auto& piece : pieces) bytes += piece.size();
-  BF_CHECK(bytes == incoming.value_bytes) << bytes << " of " << incoming.value_bytes << " bytes";
+  BF_CHECK(incoming.fits(bytes)) << bytes << " bytes in " << incoming.value_bytes;
+  if (incoming.values.packing != cluster::Packing::kNone) {
+    PooledArray<std::byte> code(incoming.value_bytes);
+    if (Status status = link_->receive_part(code, kPartMax); !status) return status;
+    Status status = cluster::unpack(incoming.values.packing, incoming.values.planes, code, pieces);
+    if (!status) link_->close();
+    return status;
+  }
   for (const auto& piece : pieces)
     if (Status status = link_->receive_part(piece, kPartMax); !status) return status;
   return {};

@@ -37,11 +37,17 @@ class TrainLink {
     cluster::MessageHead head;
     PooledArray<std::byte> body;  // of a message
     cluster::ValuesHead values;   // of values
-    size_t value_bytes = 0;
+    size_t value_bytes = 0;       // as they come
     bool is_values = false;
+    // Whether they can be so many bytes, once unpacked.
+    bool fits(size_t bytes) const {
+      return values.packing == cluster::Packing::kNone
+                 ? value_bytes == bytes
+                 : value_bytes <= cluster::packed_bytes_max(bytes, values.planes);
+    }
   };
   Result<Incoming> receive(Duration timeout);
-  // BF_CHECKs that the pieces have `value_bytes` together.
+  // BF_CHECKs that they fit into the pieces. kCorrupt for packed values that are not exactly those bytes.
   Status receive_values(const Incoming& incoming, Pieces pieces);
   Status skip_values(const Incoming& incoming);
 

@@ -85,6 +85,7 @@ TrainingLeader::TrainingLeader(Options options)
   runner_ = std::make_unique<MemberRunner>(MemberRunner::Options{
       .id = cluster::kTrainLeader,
       .trainer = &trainer_,
+      .packing = packing_options(run_.config()),
       .report = [this](const cluster::ToTrainLead& report) { handle(cluster::kTrainLeader, report); },
       .send_values =
           [this](auto to, auto epoch, auto step, const auto& head, ConstPieces pieces) {
@@ -362,6 +363,10 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
       figures.bytes_received = done->bytes_received;
       figures.gradient_bytes = done->gradient_bytes;
       figures.gradient_bytes_sent = done->gradient_bytes_sent;
+      figures.weight_bytes = done->weight_bytes;
+      figures.weight_bytes_sent = done->weight_bytes_sent;
+      figures.packing_gradients = done->packing_gradients;
+      figures.packing_weights = done->packing_weights;
     }
     lead_.leaves_done(from, done->epoch, done->step, done->times.compute);
   } else if (const auto* prepared = std::get_if<cluster::StepPrepared>(&report)) {

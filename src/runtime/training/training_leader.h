@@ -28,8 +28,10 @@ struct TrainMemberReport {
   uint64_t bytes_sent = 0, bytes_received = 0;  // over the links it has now
   uint64_t gradient_bytes = 0;                  // as floats, of gradients that it sent,
   uint64_t gradient_bytes_sent = 0;             // and as they were sent
-  uint32_t shard_begin = 0, shard_end = 0;      // norm blocks that it owns
-  bool here = true;                             // false: it was lost
+  uint64_t weight_bytes = 0, weight_bytes_sent = 0;
+  std::string packing_gradients = {}, packing_weights = {};  // whether they are compressed, and why
+  uint32_t shard_begin = 0, shard_end = 0;                   // norm blocks that it owns
+  bool here = true;                                          // false: it was lost
 };
 
 struct TrainingReport {

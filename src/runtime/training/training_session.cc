@@ -70,6 +70,7 @@ std::string TrainingSession::run() {
       runner_ = std::make_unique<MemberRunner>(MemberRunner::Options{
           .id = options_.start.you,
           .trainer = member_.trainer.get(),
+          .packing = packing_options(config),
           .report = [this](const cluster::ToTrainLead& report) { send_report(report); },
           .send_values = [this](auto to, auto epoch, auto step, const auto& head,
                                 ConstPieces pieces) { send_values(to, epoch, step, head, pieces); },

@@ -258,6 +258,36 @@ TEST_F(TrainingTest, LossyModesHaveOneResultToo) {
   }
 }
 
+// Lossless, so it shows in the bytes of links alone.
+TEST_F(TrainingTest, CompressedValuesAreTheSame) {
+  nodes.start("a");
+  nodes.start("b");
+  for (const char* mode : {"exact", "bf16", "int8"}) {
+    const auto config = [&](const std::string& compress) {
+      TrainConfig c = text_config(mode + compress);
+      c.wire_mode = mode;
+      c.wire_slots = 3;
+      c.wire_compress = compress;
+      c.wire_compress_min_bytes = 1000;
+      return c;
+    };
+    const std::string expected = alone(config("off"));
+    for (const char* compress : {"lz4", "zstd", "auto"}) {
+      EXPECT_TRUE(together(config(compress), 2, kManyOwners) == expected) << mode << " " << compress;
+      uint64_t plain = 0, sent = 0;
+      for (const TrainMemberReport& member : report.members) {
+        plain += member.weight_bytes;
+        sent += member.weight_bytes_sent;
+        EXPECT_FALSE(member.packing_weights.empty());
+      }
+      EXPECT_GT(plain, 0u);
+      if (compress == std::string("zstd")) {
+        EXPECT_LT(sent, plain * 97 / 100);
+      }
+    }
+  }
+}
+
 // Residuals are a part of checkpoints: stopped, a run goes on alone or with others.
 TEST_F(TrainingTest, LossyRunsGoOnFromCheckpoints) {
   const auto config = [&](const std::string& out) {

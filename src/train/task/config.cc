@@ -247,6 +247,9 @@ void check_config(const TrainConfig& c) {
   need(c.val_set_size == 0 || c.test_datasets.empty(), "val_set_size", "0 with test_datasets");
   need(wire_mode_by_name(c.wire_mode) == WireMode::kExact || !c.update_in_backward, "update_in_backward",
        "wire_mode exact: others are of whole gradients");
+  const auto& compress = c.wire_compress;
+  need(compress == "off" || compress == "auto" || compress == "lz4" || compress == "zstd", "wire_compress",
+       "off, auto, lz4 or zstd");
   need(c.logging_steps > 0, "logging_steps", "1 or more");
   need(c.dataloader_prefetch_factor > 0, "dataloader_prefetch_factor", "1 or more");
 }

@@ -74,6 +74,9 @@ struct TrainConfig {
   std::string wire_mode = "exact";
   uint64_t wire_slots = 0;  // parts of a step that are coded each by itself; 0: one for each node
 
+  std::string wire_compress = "auto";            // what goes between machines, where that is faster; no loss
+  uint64_t wire_compress_min_bytes = 512 << 10;  // of a message
+
   std::string output_dir = "out";
   uint64_t logging_steps = 1;
   uint64_t eval_steps = 0;  // 0: at the end only
@@ -138,6 +141,8 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("update_in_backward", c.update_in_backward, "Change weights as soon as their gradient is complete");
   visit("wire_mode", c.wire_mode, "How gradients go between machines: exact, bf16 or int8");
   visit("wire_slots", c.wire_slots, "Parts of a step that bf16 or int8 code by themselves; 0: one a node");
+  visit("wire_compress", c.wire_compress, "Lossless compression between machines: off, auto, lz4 or zstd");
+  visit("wire_compress_min_bytes", c.wire_compress_min_bytes, "Smaller messages are not compressed");
   visit("output_dir", c.output_dir, "Where checkpoints, metrics, plot and model go");
   visit("logging_steps", c.logging_steps, "Steps between lines of metrics.jsonl");
   visit("eval_steps", c.eval_steps, "Steps between validations; 0: at the end only");

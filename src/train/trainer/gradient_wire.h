@@ -23,6 +23,10 @@ enum class WireMode : uint8_t {
 std::string_view wire_mode_name(WireMode mode);
 // Throws Error kInvalidArgument naming the key.
 WireMode wire_mode_by_name(std::string_view name);
+// Of what lies side by side in a code.
+inline size_t wire_element_bytes(WireMode mode) {
+  return mode == WireMode::kExact ? 4 : mode == WireMode::kBf16 ? 2 : 1;
+}
 inline bool has_residuals(WireMode mode) { return mode == WireMode::kInt8; }
 
 // Code of flat arrays of one layout: norm block behind norm block, so that a shard's code lies together and
