@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace butterfly {
 
 std::string svg_escape(std::string_view text) {
@@ -75,6 +77,20 @@ std::string_view palette(size_t index) {
       "#4477AA", "#CC6677", "#228833", "#DDAA33", "#66CCEE", "#AA3377", "#999933", "#44AA99",
       "#EE8866", "#332288", "#77AADD", "#882255", "#AAAA00", "#117733", "#BB5566", "#6699CC"};
   return kColours[index % std::size(kColours)];
+}
+
+double axis_tick(double span_s) {
+  const double raw = span_s / 8, power = std::pow(10, std::floor(std::log10(raw)));
+  for (double step : {1.0, 2.0, 5.0})
+    if (step * power >= raw) return step * power;
+  return 10 * power;
+}
+
+std::string axis_time(double seconds, double tick_s) {
+  if (tick_s >= 1) return fmt::format("{:.0f} s", seconds);
+  if (seconds >= 10) return fmt::format("{:.{}f} s", seconds, tick_s >= 0.1 ? 1 : 3);
+  if (tick_s >= 1e-3) return fmt::format("{:.0f} ms", seconds * 1e3);
+  return fmt::format("{:.1f} ms", seconds * 1e3);
 }
 
 double text_width(std::string_view text, double size) {

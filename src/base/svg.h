@@ -32,6 +32,10 @@ class Svg {
 // colour.
 std::string_view palette(size_t index);
 
+// For an axis of time: 1, 2 or 5 times a power of ten, about an eighth of the span; and what stands at it.
+double axis_tick(double span_s);
+std::string axis_time(double seconds, double tick_s);
+
 // About how wide a text of this size is, for choosing what fits.
 double text_width(std::string_view text, double size);
 

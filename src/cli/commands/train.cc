@@ -20,6 +20,8 @@
 #include "cli/console/terminal.h"
 #include "cli/nodes/cluster_access.h"
 #include "cli/nodes/train_cluster.h"
+#include "cli/nodes/train_report.h"
+#include "runtime/training/step_picture.h"
 #include "train/train_run.h"
 
 namespace butterfly::cli {
@@ -28,7 +30,7 @@ namespace {
 struct TrainCommand {
   std::string config;
   std::map<std::string, std::optional<std::string>> values;  // by key, where a flag was given
-  bool dry_run = false, json = false, watch = false;
+  bool dry_run = false, json = false, metrics = false, watch = false;
   TrainNodes nodes;
 };
 
@@ -39,29 +41,54 @@ int show_status(const TrainCommand& command) {
   const std::filesystem::path path = std::filesystem::path(config.output_dir) / kTrainNodesFile;
   for (;;) {
     const std::string text = read_text_file(path);
-    fmt::print("{}", command.json ? text : training_report_text(text));
+    fmt::print("{}", command.json      ? text
+                     : command.metrics ? training_report_metrics(text)
+                                       : training_report_text(text));
     std::fflush(stdout);
     if (!command.watch || interrupted()) return kExitOk;
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
 }
 
-// Written whole, about once a second: whoever looks finds the last one.
-class NodesFile {
+// How a run on several nodes stands, in its output folder. Whoever looks finds files that are whole.
+class NodesFiles {
  public:
-  explicit NodesFile(const std::filesystem::path& folder) : path_(folder / kTrainNodesFile) {}
-  void write(const std::string& text) {
-    written_at_ = std::chrono::steady_clock::now();
-    const std::filesystem::path fresh = path_.string() + ".new";
-    std::ofstream(fresh, std::ios::binary) << text << "\n";
-    std::error_code ignored;  // a full disk, say: nothing depends on it
-    std::filesystem::rename(fresh, path_, ignored);
+  NodesFiles(const std::filesystem::path& folder, uint64_t steps) : folder_(folder), steps_(steps) {}
+
+  // About once a second, and every ten seconds as a line that stays.
+  void write_if_due(const runtime::TrainingLeader& leader) {
+    if (Clock::now() - written_at_ >= std::chrono::seconds(1)) write(leader);
   }
-  bool due() const { return std::chrono::steady_clock::now() - written_at_ >= std::chrono::seconds(1); }
+  // Returns what is in the file.
+  std::string write(const runtime::TrainingLeader& leader) {
+    written_at_ = Clock::now();
+    const runtime::TrainingReport report = leader.report();
+    const std::string text = training_report_json(report, steps_);
+    replace(kTrainNodesFile, text + "\n");
+    if (written_at_ - line_at_ >= std::chrono::seconds(10)) {
+      line_at_ = written_at_;
+      std::ofstream(folder_ / kTrainNodesLines, std::ios::binary | std::ios::app) << text << "\n";
+      if (!report.trace.rows.empty()) replace(kTrainStepPicture, runtime::step_picture(report.trace));
+    }
+    return text;
+  }
+  // The last one is a line and a picture in any case.
+  std::string finish(const runtime::TrainingLeader& leader) {
+    line_at_ = {};
+    return write(leader);
+  }
 
  private:
-  const std::filesystem::path path_;
-  std::chrono::steady_clock::time_point written_at_;
+  using Clock = std::chrono::steady_clock;
+  void replace(const char* name, const std::string& text) {
+    const std::filesystem::path path = folder_ / name, fresh = path.string() + ".new";
+    std::ofstream(fresh, std::ios::binary) << text;
+    std::error_code ignored;  // a full disk, say: nothing depends on it
+    std::filesystem::rename(fresh, path, ignored);
+  }
+  const std::filesystem::path folder_;
+  const uint64_t steps_;
+  Clock::time_point written_at_, line_at_ = Clock::now();
 };
 
 train::TrainConfig config_of(const TrainCommand& command) {
@@ -158,23 +185,18 @@ int train_model(const TrainCommand& command) {
   announce_interrupt("\nstopping after this step; Ctrl-C again ends at once, without saving\n");
   const std::unique_ptr<runtime::TrainingLeader> leader = cluster == nullptr ? nullptr : cluster->lead(run);
   train::RunResult result;
-  NodesFile nodes(config.output_dir);
+  NodesFiles nodes(config.output_dir, run.steps());
   {
     LiveLine line;
     result = run.run(
         [&](const train::RunProgress& progress) {
           line.show(progress);
-          if (leader != nullptr && nodes.due())
-            nodes.write(training_report_json(leader->report(), run.steps()));
+          if (leader != nullptr) nodes.write_if_due(*leader);
           return !interrupted();
         },
         leader.get());
   }
-  if (leader != nullptr) {
-    const std::string text = training_report_json(leader->report(), run.steps());
-    nodes.write(text);
-    fmt::print(stderr, "{}", training_report_text(text));
-  }
+  if (leader != nullptr) fmt::print(stderr, "{}", training_report_text(nodes.finish(*leader)));
   announce_interrupt(nullptr);
   if (!result.finished) {
     fmt::print(stderr, "stopped at step {}, saved in {}; the same command goes on from there\n", result.step,
@@ -215,6 +237,7 @@ CommandBody setup_train(CLI::App& app) {
              "Ctrl-C (or SIGTERM) saves a checkpoint and ends. Started again with the same output_dir, a run "
              "goes on from its newest checkpoint and ends with the same bytes, on however many nodes.");
   add_flag(app, "--json", command->json, "With status: JSON for programs");
+  add_flag(app, "--metrics", command->metrics, "With status: as Prometheus reads it");
   add_flag(app, "--watch", command->watch, "With status: again every second");
   return [command] { return command->config == "status" ? show_status(*command) : train_model(*command); };
 }

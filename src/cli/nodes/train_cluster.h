@@ -39,12 +39,4 @@ class TrainCluster {
   std::shared_ptr<runtime::ClusterHost> host_;
 };
 
-// Who did how much, where its time went, and what was sent; for programs, one line, and for people.
-std::string training_report_json(const runtime::TrainingReport& report, uint64_t steps);
-// Of what training_report_json() wrote. Throws Error kCorrupt.
-std::string training_report_text(std::string_view json);
-
-// In the output folder of a run on several nodes.
-inline constexpr const char* kTrainNodesFile = "nodes.json";
-
 }  // namespace butterfly::cli

@@ -11,21 +11,6 @@ namespace {
 
 constexpr double kWidth = 1080, kLeft = 130, kRight = 110, kTop = 72, kRow = 34;
 
-// 1, 2 or 5 times a power of ten, about a tenth of the span.
-double tick_of(double span_s) {
-  const double raw = span_s / 8, power = std::pow(10, std::floor(std::log10(raw)));
-  for (double step : {1.0, 2.0, 5.0})
-    if (step * power >= raw) return step * power;
-  return 10 * power;
-}
-
-std::string time_label(double seconds, double tick_s) {
-  if (tick_s >= 1) return fmt::format("{:.0f} s", seconds);
-  if (seconds >= 10) return fmt::format("{:.{}f} s", seconds, tick_s >= 0.1 ? 1 : 3);
-  if (tick_s >= 1e-3) return fmt::format("{:.0f} ms", seconds * 1e3);
-  return fmt::format("{:.1f} ms", seconds * 1e3);
-}
-
 }  // namespace
 
 std::string gantt_picture(const SimCluster& cluster, const SimReport& report, const std::string& title) {
@@ -48,10 +33,10 @@ std::string gantt_picture(const SimCluster& cluster, const SimReport& report, co
           report.token_s.p50 * 1e3, report.token_s.p95 * 1e3),
       12, "start", "#444");
   const double bottom = kTop + rows * kRow;
-  const double tick = tick_of(span);
+  const double tick = axis_tick(span);
   for (double t = std::ceil(from / tick) * tick; t <= to; t += tick) {
     svg.line(x_of(t), kTop - 2, x_of(t), bottom, "#e3e3e3");
-    svg.text(x_of(t), bottom + 16, time_label(t, tick), 11, "middle", "#666");
+    svg.text(x_of(t), bottom + 16, axis_time(t, tick), 11, "middle", "#666");
   }
   svg.text(kWidth - kRight + 8, kTop - 8, "busy", 11, "start", "#888");
   for (size_t i = 0; i < cluster.stages.size(); ++i) {

@@ -63,6 +63,7 @@ void fields(F& f, Of<F, DealtStep>& m) {
     f.leaf(dealt.leaves.begin);
     f.leaf(dealt.leaves.end);
   });
+  f.flag(m.trace);
 }
 template <typename F>
 void fields(F& f, Of<F, CommitDealtStep>& m) {
@@ -93,14 +94,18 @@ void fields(F& f, Of<F, LeavesDone>& m) {
     f.f64(leaf.loss);
     f.u64(leaf.correct);
   });
-  for (auto* seconds : {&m.times.compute, &m.times.serialise, &m.times.compress, &m.times.wire,
-                        &m.times.reduce, &m.times.update, &m.times.wait})
-    f.real(*seconds);
+  f.real(m.seconds);
+  for (const TrainTimeField& field : kTrainTimeFields) f.real(m.times.*field.seconds);
   for (auto* bytes : {&m.bytes_sent, &m.bytes_received, &m.gradient_bytes, &m.gradient_bytes_sent,
                       &m.weight_bytes, &m.weight_bytes_sent})
     f.u64(*bytes);
   f.text(m.packing_gradients, kTextBytesMax);
   f.text(m.packing_weights, kTextBytesMax);
+  f.list(m.spans, kTrainSpansMax, 20, [&](auto& span) {
+    f.u32(span.field);
+    f.real(span.begin);
+    f.real(span.end);
+  });
 }
 template <typename F>
 void fields(F& f, Of<F, StepPrepared>& m) {
@@ -181,6 +186,11 @@ void check(const DealtStep& m, WireReader& in) {
   }
   if (at == 0) in.refuse("a step without leaves");
   if (m.targets == 0) in.refuse("a step without targets");
+}
+void check(const LeavesDone& m, WireReader& in) {
+  for (const TrainSpan& span : m.spans)
+    if (span.field >= std::size(kTrainTimeFields) || !(span.begin <= span.end))
+      in.refuse(fmt::format("a span of kind {} from {} to {}", span.field, span.begin, span.end));
 }
 template <typename M>
 void check(const M&, WireReader&) {}

@@ -49,6 +49,7 @@ struct DealtStep {
   uint64_t step = 0;
   uint64_t targets = 0;  // of all micro-batches
   std::vector<DealtLeaves> deal = {};
+  bool trace = false;  // the next report has the spans of this step
 };
 struct CommitDealtStep {
   static constexpr uint8_t kType = 4;
@@ -86,16 +87,33 @@ struct TrainingReady {
   static constexpr std::string_view kName = "training ready";
   Epoch epoch = 0;
 };
-// Seconds of this member in one step, by what they were spent on.
+// Seconds of a member since its first step, by what its computing thread did; together all of them.
 struct TrainTimes {
   double compute = 0;    // gradients
   double serialise = 0;  // coding them in fewer bits
   double compress = 0;
   double wire = 0;  // values handed to links
   double reduce = 0, update = 0;
-  double wait = 0;  // for others
+  double wait = 0;   // for others
+  double other = 0;  // messages, snapshots; of the leader also checkpoints and validation
   friend bool operator==(const TrainTimes&, const TrainTimes&) = default;
 };
+struct TrainTimeField {
+  std::string_view name;
+  double TrainTimes::*seconds;
+};
+inline constexpr TrainTimeField kTrainTimeFields[] = {
+    {"compute", &TrainTimes::compute},   {"serialise", &TrainTimes::serialise},
+    {"compress", &TrainTimes::compress}, {"wire", &TrainTimes::wire},
+    {"reduce", &TrainTimes::reduce},     {"update", &TrainTimes::update},
+    {"wait", &TrainTimes::wait},         {"other", &TrainTimes::other}};
+// A part of a step, in seconds since the step was dealt.
+struct TrainSpan {
+  uint32_t field = 0;  // of kTrainTimeFields
+  double begin = 0, end = 0;
+  friend bool operator==(const TrainSpan&, const TrainSpan&) = default;
+};
+inline constexpr size_t kTrainSpansMax = 256;
 struct LeavesDone {
   static constexpr uint8_t kType = 3;
   static constexpr std::string_view kName = "leaves done";
@@ -106,13 +124,15 @@ struct LeavesDone {
     uint64_t correct = 0;
     friend bool operator==(const Leaf&, const Leaf&) = default;
   };
-  std::vector<Leaf> leaves = {};                // of its range, in order
-  TrainTimes times = {};                        // compute: of these leaves; the others: since the step before
+  std::vector<Leaf> leaves = {};  // of its range, in order
+  double seconds = 0;             // of these leaves
+  TrainTimes times = {};
   uint64_t bytes_sent = 0, bytes_received = 0;  // over the links it has now
   // Gradients that were sent since it began: as floats they would be, and as they were.
   uint64_t gradient_bytes = 0, gradient_bytes_sent = 0;
   uint64_t weight_bytes = 0, weight_bytes_sent = 0;          // the same of new weights
   std::string packing_gradients = {}, packing_weights = {};  // whether they are compressed now, and why
+  std::vector<TrainSpan> spans = {};                         // of the step before, if its deal asked for them
 };
 struct StepPrepared {
   static constexpr uint8_t kType = 4;

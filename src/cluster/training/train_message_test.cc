@@ -56,7 +56,9 @@ TEST(TrainMessage, ComesBackAsItWas) {
                  .times = {.compute = 0.5, .serialise = 0.25},
                  .gradient_bytes = 1000,
                  .gradient_bytes_sent = 260,
-                 .packing_gradients = "off"},
+                 .packing_gradients = "off",
+                 .packing_weights = "",
+                 .spans = {{0, 0, 0.5}, {3, 0.5, 0.75}}},
       StepPrepared{7, 12, {1.0f, 2.0f}},
       TrainStateReport{7, 12, "00ff"},
       TrainingFailed{"no"}};

@@ -9,24 +9,12 @@
 namespace butterfly::runtime {
 
 using cluster::Arrival;
+using Times = cluster::TrainTimes;
 using cluster::TrainValues;
 
 namespace {
 
 constexpr Duration kStateLook = std::chrono::milliseconds(10);
-
-// Adds the time it lives to a figure.
-class Timed {
- public:
-  explicit Timed(double& seconds) : seconds_(seconds), start_(system_now()) {}
-  ~Timed() { seconds_ += seconds_of(system_now() - start_); }
-  Timed(const Timed&) = delete;
-  Timed& operator=(const Timed&) = delete;
-
- private:
-  double& seconds_;
-  const TimePoint start_;
-};
 
 }  // namespace
 
@@ -104,6 +92,7 @@ void MemberRunner::deal(const cluster::DealtStep& step, MemberInputs inputs) {
         fail(Errc::kCorrupt, "[dealt step] leaves from {} on begin inside a slot of {}", dealt.leaves.begin,
              size_t{1} << level);
     dealt_ = step;
+    dealt_at_ = system_now();
     inputs_ = std::move(inputs);
     if (tree_ != nullptr) tree_->begin(step.deal.back().leaves.end);
   }
@@ -287,7 +276,7 @@ bool MemberRunner::run_one(Duration timeout) {
     const TimePoint start = system_now();
     const bool there =
         changed_.wait_until(lock, start + timeout, [&] { return stopped_ || !jobs_.empty(); }) && !stopped_;
-    times_.wait += seconds_of(system_now() - start);
+    times_.add(&Times::wait, start, system_now());
     if (!there) return false;
     job = std::move(jobs_.front());
     jobs_.pop_front();
@@ -326,7 +315,7 @@ void MemberRunner::add_piece(cluster::TrainMemberId from, cluster::Epoch epoch, 
     tree = tree_;
   }
   {
-    const Timed timed(times_.reduce);
+    const StepTimes::Timed timed(times_, &Times::reduce);
     tree->finish(node, std::move(sum), adding_);
   }
   const std::lock_guard lock(mutex_);
@@ -344,8 +333,10 @@ void MemberRunner::perform(const cluster::ComputeLeaves& action) {
   cluster::DealtStep dealt;
   cluster::TrainPlan plan;
   bool current = false;
+  TimePoint dealt_at;
   {
     const std::lock_guard lock(mutex_);
+    dealt_at = dealt_at_;
     current = dealt_.epoch == action.epoch && dealt_.step == action.step && machine_.epoch() == action.epoch;
     if (current) {
       inputs = inputs_;
@@ -353,18 +344,21 @@ void MemberRunner::perform(const cluster::ComputeLeaves& action) {
       plan = machine_.plan();
     }
   }
+  times_.begin_step(dealt_at, dealt.trace);
   cluster::LeavesDone done{.epoch = action.epoch, .step = action.step};
   train::LeafSums sums;
   if (current && !action.range.empty()) {
     BF_CHECK(inputs.batches.size() == action.range.size()) << inputs.batches.size() << " micro-batches";
     trainer_.set_step_count(action.step);
-    {
-      const Timed timed(done.times.compute);
-      sums = trainer_.leaves({.micro_batches = action.leaves, .targets = dealt.targets}, action.range.begin,
-                             inputs.batches);
-    }
-    done.times.compute -= sums.coding_seconds;
-    times_.serialise += sums.coding_seconds;
+    const TimePoint start = system_now();
+    sums = trainer_.leaves({.micro_batches = action.leaves, .targets = dealt.targets}, action.range.begin,
+                           inputs.batches);
+    const TimePoint end = system_now();
+    const TimePoint computed = std::max(start, end - std::chrono::duration_cast<Duration>(
+                                                         std::chrono::duration<double>(sums.coding_seconds)));
+    times_.add(&Times::compute, start, computed);
+    if (computed < end) times_.add(&Times::serialise, computed, end);
+    done.seconds = seconds_of(computed - start);
   }
   {
     const std::lock_guard lock(mutex_);
@@ -375,9 +369,8 @@ void MemberRunner::perform(const cluster::ComputeLeaves& action) {
   for (const train::LeafReport& report : sums.reports) done.leaves.push_back({report.loss, report.correct});
   for (const train::LeafSums::Subtree& subtree : sums.subtrees)
     send_gradients(plan, action.epoch, action.step, subtree);
-  const double compute = done.times.compute;
-  done.times = times_;
-  done.times.compute = compute;
+  done.times = times_.totals();
+  done.spans = times_.take_spans();
   done.gradient_bytes = gradient_bytes_;
   done.gradient_bytes_sent = gradients_.sent_bytes();
   done.weight_bytes = weights_.plain_bytes();
@@ -412,21 +405,24 @@ void MemberRunner::send_gradients(const cluster::TrainPlan& plan, cluster::Epoch
                              .begin = owned.begin,
                              .end = owned.end,
                              .mode = static_cast<uint8_t>(wire.mode())};
-    const ConstPieces packed =
-        gradients_.prepare(head, {&piece, 1}, train::wire_element_bytes(wire.mode()), times_.compress);
+    const ConstPieces packed = prepare(gradients_, head, {&piece, 1}, train::wire_element_bytes(wire.mode()));
     send_packed(gradients_, owned.owner, epoch, step, head, packed);
   }
 }
 
 void MemberRunner::send_packed(ValuePacker& packer, cluster::TrainMemberId to, cluster::Epoch epoch,
                                uint64_t step, const cluster::ValuesHead& head, ConstPieces pieces) {
-  double seconds = 0;
-  {
-    const Timed timed(seconds);
-    options_.send_values(to, epoch, step, head, pieces);
-  }
-  times_.wire += seconds;
-  packer.sent(seconds);
+  const TimePoint start = system_now();
+  options_.send_values(to, epoch, step, head, pieces);
+  const TimePoint end = system_now();
+  times_.add(&Times::wire, start, end);
+  packer.sent(seconds_of(end - start));
+}
+
+ConstPieces MemberRunner::prepare(ValuePacker& packer, cluster::ValuesHead& head, ConstPieces pieces,
+                                  size_t planes) {
+  const StepTimes::Timed timed(times_, &Times::compress);
+  return packer.prepare(head, pieces, planes);
 }
 
 void MemberRunner::perform(const cluster::ReduceShard& action) {
@@ -439,7 +435,7 @@ void MemberRunner::perform(const cluster::ReduceShard& action) {
     shard = shard_of(*machine_.shard());
   }
   {
-    const Timed timed(times_.reduce);
+    const StepTimes::Timed timed(times_, &Times::reduce);
     sum_ = tree->result();
     squares_ = trainer_.squares(shard, sum_.values);
   }
@@ -465,7 +461,7 @@ void MemberRunner::perform(const cluster::UpdateShard& action) {
     }
   }
   if (shard) {
-    const Timed timed(times_.update);
+    const StepTimes::Timed timed(times_, &Times::update);
     trainer_.set_step_count(action.step);
     trainer_.update(*shard, sum_.values, norm, leaves);
   }
@@ -482,7 +478,7 @@ void MemberRunner::perform(const cluster::SendShard& action) {
   if (plan.members.size() == 1) return;
   const auto pieces = const_pieces(weight_pieces(shard_of(*own)));
   cluster::ValuesHead head{.what = TrainValues::kWeights, .begin = own->begin, .end = own->end};
-  const ConstPieces packed = weights_.prepare(head, pieces, sizeof(float), times_.compress);
+  const ConstPieces packed = prepare(weights_, head, pieces, sizeof(float));
   for (const cluster::TrainPlan::Member& member : plan.members)
     if (member.id != options_.id) send_packed(weights_, member.id, action.epoch, action.step, head, packed);
 }

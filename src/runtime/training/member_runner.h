@@ -12,6 +12,7 @@
 
 #include "cluster/training/train_member.h"
 #include "cluster/training/train_message.h"
+#include "runtime/training/step_times.h"
 #include "runtime/training/train_link.h"
 #include "runtime/training/value_packer.h"
 #include "train/trainer/trainer.h"
@@ -114,6 +115,7 @@ class MemberRunner {
   void perform(const cluster::SendShard& action);
   void perform(const cluster::StepComplete& action);
   void perform(const cluster::ReportState& action);
+  ConstPieces prepare(ValuePacker& packer, cluster::ValuesHead& head, ConstPieces pieces, size_t planes);
   void send_packed(ValuePacker& packer, cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
                    const cluster::ValuesHead& head, ConstPieces pieces);
   void send_gradients(const cluster::TrainPlan& plan, cluster::Epoch epoch, uint64_t step,
@@ -140,6 +142,7 @@ class MemberRunner {
 
   // Of the dealt step.
   cluster::DealtStep dealt_;
+  TimePoint dealt_at_;
   MemberInputs inputs_;
   std::shared_ptr<train::GradientTree> tree_;  // of the own shard, for this epoch
   double norm_ = 0;
@@ -148,7 +151,7 @@ class MemberRunner {
   train::GradientSum sum_;  // of the own shard
   std::vector<float> squares_;
   ThreadPool adding_{1};
-  cluster::TrainTimes times_;
+  StepTimes times_;
   uint64_t gradient_bytes_ = 0;  // of those that were sent, as floats
   ValuePacker gradients_, weights_;
 };

@@ -22,6 +22,7 @@ constexpr Duration kCallAgain = std::chrono::seconds(1);    // after nobody answ
 constexpr Duration kAskAgain = std::chrono::seconds(30);    // or after it said no
 constexpr Duration kSilenceMax = std::chrono::seconds(60);  // or ten steps, if they take longer
 constexpr Duration kHoldBack = std::chrono::seconds(60);    // who failed is not asked sooner
+constexpr Duration kTraceEvery = std::chrono::seconds(1);
 constexpr size_t kModelPart = size_t{64} << 20;
 
 // What members need of the config: nothing that names files.
@@ -350,15 +351,14 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
       }
       for (size_t i = 0; i < range.size(); ++i)
         reports_[range.begin + i] = {.loss = done->leaves[i].loss, .correct = done->leaves[i].correct};
-      compute_seconds_ += done->times.compute;
+      compute_seconds_ += done->seconds;
     }
     {
       const std::lock_guard lock(mutex_);
       TrainMemberReport& figures = figures_[from];
       figures.leaves += done->leaves.size();
-      const double compute = figures.times.compute + done->times.compute;
       figures.times = done->times;
-      figures.times.compute = compute;
+      if (!done->spans.empty() && traced_step_) tracing_[from] = done->spans;
       figures.bytes_sent = done->bytes_sent;
       figures.bytes_received = done->bytes_received;
       figures.gradient_bytes = done->gradient_bytes;
@@ -368,7 +368,7 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
       figures.packing_gradients = done->packing_gradients;
       figures.packing_weights = done->packing_weights;
     }
-    lead_.leaves_done(from, done->epoch, done->step, done->times.compute);
+    lead_.leaves_done(from, done->epoch, done->step, done->seconds);
   } else if (const auto* prepared = std::get_if<cluster::StepPrepared>(&report)) {
     const cluster::OwnedShard* shard = lead_.plan().shard_of(from);
     if (prepared->epoch == lead_.epoch() && shard != nullptr) {
@@ -462,16 +462,34 @@ void TrainingLeader::send_inputs(TrainLink& link, cluster::Epoch epoch, uint64_t
   (void)link.send_values(epoch, step, {.what = cluster::TrainValues::kInputs}, pieces);
 }
 
+// Every second or so one step is drawn. Its spans come with the reports of the next one, and are whole when
+// that is over.
+bool TrainingLeader::begin_trace(uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  if (traced_step_ && step > *traced_step_ + 1) {
+    trace_ = {.step = *traced_step_, .rows = {}};
+    for (const auto& [id, spans] : tracing_) trace_.rows.push_back({figures_[id].name, spans});
+    traced_step_.reset();
+    tracing_.clear();
+  }
+  if (traced_step_ || system_now() - traced_at_ < kTraceEvery) return false;
+  traced_at_ = system_now();
+  traced_step_ = step;
+  return true;
+}
+
 void TrainingLeader::perform(const cluster::DealStep& action) {
   const std::span<const train::MicroBatch> batches = batches_of(action.step);
   deal_ = action.deal;
   reports_.assign(batches.size(), {});
   squares_.clear();
   compute_seconds_ = 0;
+  const bool trace = begin_trace(action.step);
   const cluster::DealtStep message{.epoch = action.epoch,
                                    .step = action.step,
                                    .targets = train::step_shape(batches).targets,
-                                   .deal = action.deal};
+                                   .deal = action.deal,
+                                   .trace = trace};
   MemberInputs own;
   for (const cluster::DealtLeaves& dealt : action.deal) {
     const auto part = batches.subspan(dealt.leaves.begin, dealt.leaves.size());
@@ -554,6 +572,7 @@ TrainingReport TrainingLeader::report() const {
   report.plan = lead_.plan();
   report.wire = train::wire_mode_name(trainer_.wire().mode());
   const std::lock_guard lock(mutex_);
+  report.trace = trace_;
   for (const auto& [id, figures] : figures_) {
     TrainMemberReport row = figures;
     row.speed = lead_.speed(id);

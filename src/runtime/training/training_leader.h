@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -34,12 +35,23 @@ struct TrainMemberReport {
   bool here = true;                                          // false: it was lost
 };
 
+// What the members' computing threads did in one step, in seconds since it was dealt.
+struct StepTrace {
+  uint64_t step = 0;
+  struct Row {
+    std::string name;
+    std::vector<cluster::TrainSpan> spans;
+  };
+  std::vector<Row> rows;
+};
+
 struct TrainingReport {
   uint64_t step = 0;
   cluster::TrainLeadCounters counters;
   std::vector<TrainMemberReport> members;
   cluster::TrainPlan plan;
   std::string wire;  // how gradients are sent
+  StepTrace trace;   // the last one that is whole
 };
 
 // step() and gather_state() are of one thread, on which this process computes its part too. Nodes come and go
@@ -103,6 +115,7 @@ class TrainingLeader final : public train::StepDriver {
   void restore(const cluster::TrainPlan& plan);
   // The micro-batches of a step; of an earlier one they are made again.
   std::span<const train::MicroBatch> batches_of(uint64_t step);
+  bool begin_trace(uint64_t step);
   void send_inputs(TrainLink& link, cluster::Epoch epoch, uint64_t step,
                    std::span<const train::MicroBatch> batches);
   std::shared_ptr<TrainLink> link_of(cluster::TrainMemberId id);
@@ -143,6 +156,10 @@ class TrainingLeader final : public train::StepDriver {
   std::map<std::string, cluster::TrainMemberId> by_key_;  // called, or members
   std::map<std::string, TimePoint> not_before_;           // keys that refused, or failed
   std::map<cluster::TrainMemberId, TrainMemberReport> figures_;
+  StepTrace trace_;
+  TimePoint traced_at_;
+  std::optional<uint64_t> traced_step_;  // its spans are on their way
+  std::map<cluster::TrainMemberId, std::vector<cluster::TrainSpan>> tracing_;
   cluster::TrainMemberId next_id_ = 1;
   std::list<std::thread> callers_;
   std::map<cluster::TrainMemberId, std::shared_ptr<TrainLink>> calling_;  // until they agreed

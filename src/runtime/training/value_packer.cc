@@ -7,12 +7,10 @@ namespace butterfly::runtime {
 using cluster::Packing;
 using cluster::PackingSwitch;
 
-ConstPieces ValuePacker::prepare(cluster::ValuesHead& head, ConstPieces pieces, size_t planes,
-                                 double& seconds) {
+ConstPieces ValuePacker::prepare(cluster::ValuesHead& head, ConstPieces pieces, size_t planes) {
   plain_ = 0;
   for (const auto& piece : pieces) plain_ += piece.size();
   wire_ = plain_;
-  const TimePoint start = system_now();
   if (switch_.wants_sample(plain_)) sample(pieces, planes);
   const Packing packing = switch_.choose(plain_);
   if (packing != Packing::kNone) {
@@ -23,7 +21,6 @@ ConstPieces ValuePacker::prepare(cluster::ValuesHead& head, ConstPieces pieces, 
     wire_ = packed_.size();
     pieces = {&packed_, 1};
   }
-  seconds += seconds_of(system_now() - start);
   return pieces;
 }
 

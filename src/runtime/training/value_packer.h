@@ -16,8 +16,8 @@ class ValuePacker {
   explicit ValuePacker(const cluster::PackingOptions& options) : switch_(options) {}
 
   // What to send instead of `pieces`, elements of `planes` bytes; `head` says how. Valid until the next call,
-  // as long as the pieces are. Adds its time to `seconds`.
-  ConstPieces prepare(cluster::ValuesHead& head, ConstPieces pieces, size_t planes, double& seconds);
+  // as long as the pieces are.
+  ConstPieces prepare(cluster::ValuesHead& head, ConstPieces pieces, size_t planes);
   // One of them went to a peer in so many seconds.
   void sent(double seconds);
 

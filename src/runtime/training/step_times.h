@@ -1,0 +1,45 @@
+// Where the computing thread of a member spends its time, in all and within one step.
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "cluster/training/train_message.h"
+
+namespace butterfly::runtime {
+
+// Of one thread.
+class StepTimes {
+ public:
+  // Adds the time it lives to a field. They do not lie inside one another.
+  class Timed {
+   public:
+    Timed(StepTimes& times, double cluster::TrainTimes::*field)
+        : times_(times), field_(field), start_(system_now()) {}
+    ~Timed() { times_.add(field_, start_, system_now()); }
+    Timed(const Timed&) = delete;
+    Timed& operator=(const Timed&) = delete;
+
+   private:
+    StepTimes& times_;
+    double cluster::TrainTimes::*const field_;
+    const TimePoint start_;
+  };
+
+  void add(double cluster::TrainTimes::*field, TimePoint from, TimePoint to);
+  // A step that was dealt at `dealt` begins now; `trace`: its spans are kept. Time before the first one does
+  // not count.
+  void begin_step(TimePoint dealt, bool trace);
+  // Since the first step.
+  cluster::TrainTimes totals() const;
+  // Of the step before, if it was traced.
+  std::vector<cluster::TrainSpan> take_spans() { return std::exchange(done_, {}); }
+
+ private:
+  cluster::TrainTimes times_;
+  bool begun_ = false, tracing_ = false;
+  TimePoint first_, dealt_;
+  std::vector<cluster::TrainSpan> spans_, done_;
+};
+
+}  // namespace butterfly::runtime
