@@ -1,0 +1,298 @@
+// allreduce_bench NODES tls|plain REPEATS BYTES...: the collective of a training step between processes on
+// loopback. Everybody sends everybody the part of its gradients that the other owns, owners finish the tree
+// and send the sums to all. Prints a line of JSON for each size.
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "allreduce/plain_link.h"
+#include "base/check.h"
+#include "cluster/testing/test_identity.h"
+#include "cluster/transport/tcp.h"
+#include "runtime/training/train_link.h"
+#include "train/trainer/gradient_tree.h"
+
+using namespace butterfly;
+using namespace butterfly::cluster;
+
+namespace {
+
+constexpr size_t kNodesMax = 16, kRepeatsMax = 1000;
+constexpr Duration kLong = std::chrono::minutes(5);
+
+// Between the processes.
+struct Shared {
+  pthread_barrier_t barrier;
+  char address[kNodesMax][64];
+  double seconds[kNodesMax][kRepeatsMax];
+  double cpu_seconds[kNodesMax];
+};
+
+double cpu_seconds() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Links of one process to all others.
+struct Mesh {
+  std::vector<std::unique_ptr<runtime::TrainLink>> links;  // by node; null: itself
+};
+
+int listen_plain(std::string& address) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in any = {};
+  any.sin_family = AF_INET;
+  any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(any);
+  BF_CHECK(::bind(listener, reinterpret_cast<sockaddr*>(&any), size) == 0 && ::listen(listener, 16) == 0 &&
+           ::getsockname(listener, reinterpret_cast<sockaddr*>(&any), &size) == 0);
+  address = std::to_string(ntohs(any.sin_port));
+  return listener;
+}
+
+int connect_plain(const std::string& port) {
+  const int out = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(port)));
+  BF_CHECK(::connect(out, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) << port;
+  return out;
+}
+
+void no_delay(int socket) {
+  const int on = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+// Of two processes the later one calls, and says who it is.
+Mesh connect_all(size_t self, size_t nodes, const std::shared_ptr<NodeTls>& tls, Shared& shared) {
+  Mesh mesh;
+  mesh.links.resize(nodes);
+  std::unique_ptr<Listener> listener;
+  std::string address;
+  int plain = -1;
+  if (tls != nullptr) {
+    listener = tcp_listen(tls, "127.0.0.1:0").or_throw();
+    address = listener->address();
+  } else {
+    plain = listen_plain(address);
+  }
+  std::snprintf(shared.address[self], sizeof(shared.address[self]), "%s", address.c_str());
+  pthread_barrier_wait(&shared.barrier);
+  for (size_t other = 0; other < self; ++other) {
+    std::unique_ptr<Link> link;
+    if (tls != nullptr) {
+      link = tcp_connect(tls, shared.address[other], "", kLong).or_throw();
+    } else {
+      const int socket = connect_plain(shared.address[other]);
+      no_delay(socket);
+      link = bench::plain_link(socket, {});
+    }
+    mesh.links[other] = std::make_unique<runtime::TrainLink>(std::move(link));
+    mesh.links[other]->send(PeerGreeting{1, static_cast<TrainMemberId>(self), 0}).or_throw();
+  }
+  for (size_t i = self + 1; i < nodes; ++i) {
+    std::unique_ptr<Link> link;
+    if (tls != nullptr) {
+      link = listener->accept(kLong).or_throw();
+    } else {
+      const int socket = ::accept(plain, nullptr, nullptr);
+      no_delay(socket);
+      link = bench::plain_link(socket, {});
+    }
+    auto from = std::make_unique<runtime::TrainLink>(std::move(link));
+    const auto greeting = decode_peer_greeting(from->receive(kLong).or_throw().body).or_throw();
+    mesh.links[greeting.from] = std::move(from);
+  }
+  return mesh;
+}
+
+// One process's part: readers put what comes where it belongs, as in a step.
+class Node {
+ public:
+  Node(size_t self, size_t nodes, Mesh mesh, size_t floats)
+      : self_(self), nodes_(nodes), mesh_(std::move(mesh)), floats_(floats) {
+    for (size_t i = 0; i <= nodes; ++i) cuts_.push_back(floats * i / nodes / 16 * 16);
+    cuts_.back() = floats;
+    tree_ = std::make_unique<train::GradientTree>(cuts_[self + 1] - cuts_[self]);
+    gradients_.resize(floats);
+    result_.resize(floats);
+    for (size_t i = 0; i < floats; ++i)
+      gradients_[i] = static_cast<float>(self + 1) + static_cast<float>(i % 7);
+    for (size_t other = 0; other < nodes; ++other)
+      if (other != self) readers_.emplace_back([this, other] { read(other); });
+  }
+  ~Node() {
+    for (auto& link : mesh_.links)
+      if (link != nullptr) link->close();
+    for (std::thread& reader : readers_) reader.join();
+  }
+
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    tree_->begin(nodes_);
+    shards_ = 0;
+  }
+  void all_reduce() {
+    for (size_t i = 1; i < nodes_; ++i) {
+      const size_t to = (self_ + i) % nodes_;
+      send(to, TrainValues::kGradients, gradients_.data() + cuts_[to], cuts_[to + 1] - cuts_[to]);
+    }
+    train::GradientSum own = tree_->take();
+    std::memcpy(own.values, gradients_.data() + cuts_[self_], tree_->floats() * sizeof(float));
+    finish(self_, std::move(own));
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return tree_->complete(); });
+    }
+    const train::GradientSum sum = tree_->result();
+    std::memcpy(result_.data() + cuts_[self_], sum.values, tree_->floats() * sizeof(float));
+    for (size_t i = 1; i < nodes_; ++i)
+      send((self_ + i) % nodes_, TrainValues::kWeights, sum.values, tree_->floats());
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return shards_ == nodes_ - 1; });
+  }
+  void check() const {
+    const auto nodes = static_cast<float>(nodes_);
+    for (size_t i = 0; i < floats_; ++i) {
+      const float expected = nodes * (nodes + 1) / 2 + nodes * static_cast<float>(i % 7);
+      BF_CHECK(result_[i] == expected) << "value " << i << " is " << result_[i] << ", expected " << expected;
+    }
+  }
+
+ private:
+  void send(size_t to, TrainValues what, const float* values, size_t count) {
+    const std::span<const std::byte> piece(reinterpret_cast<const std::byte*>(values), count * sizeof(float));
+    mesh_.links[to]->send_values(1, 1, {.what = what}, {&piece, 1}).or_throw();
+  }
+  void finish(size_t leaf, train::GradientSum sum) {
+    ThreadPool adding(1);
+    tree_->finish(leaf, std::move(sum), adding);
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+  void read(size_t from) {
+    for (;;) {
+      const auto incoming = mesh_.links[from]->receive(kLong);
+      if (!incoming) return;
+      if (incoming->values.what == TrainValues::kGradients) {
+        train::GradientSum sum = tree_->take();
+        const std::span<std::byte> piece(reinterpret_cast<std::byte*>(sum.values),
+                                         tree_->floats() * sizeof(float));
+        mesh_.links[from]->receive_values(*incoming, {&piece, 1}).or_throw();
+        finish(from, std::move(sum));
+      } else {
+        const std::span<std::byte> piece(reinterpret_cast<std::byte*>(result_.data() + cuts_[from]),
+                                         (cuts_[from + 1] - cuts_[from]) * sizeof(float));
+        mesh_.links[from]->receive_values(*incoming, {&piece, 1}).or_throw();
+        const std::lock_guard lock(mutex_);
+        ++shards_;
+        changed_.notify_all();
+      }
+    }
+  }
+
+  const size_t self_, nodes_;
+  Mesh mesh_;
+  const size_t floats_;
+  std::vector<size_t> cuts_;
+  std::unique_ptr<train::GradientTree> tree_;
+  std::vector<float> gradients_, result_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t shards_ = 0;
+  std::vector<std::thread> readers_;
+};
+
+void run(size_t self, size_t nodes, const std::shared_ptr<NodeTls>& tls, size_t bytes, size_t repeats,
+         Shared& shared) {
+  Node node(self, nodes, connect_all(self, nodes, tls, shared), bytes / sizeof(float));
+  double cpu = 0;
+  for (size_t i = 0; i < repeats + 2; ++i) {
+    node.begin();
+    pthread_barrier_wait(&shared.barrier);
+    if (i == 2) cpu = cpu_seconds();  // the first two bring memory and windows up
+    const TimePoint start = system_now();
+    node.all_reduce();
+    if (i >= 2) shared.seconds[self][i - 2] = seconds_of(system_now() - start);
+    if (i == 0) node.check();
+    pthread_barrier_wait(&shared.barrier);
+  }
+  shared.cpu_seconds[self] = cpu_seconds() - cpu;
+  pthread_barrier_wait(&shared.barrier);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 5) {
+    fmt::print(stderr, "allreduce_bench NODES tls|plain REPEATS BYTES...\n");
+    return 2;
+  }
+  const size_t nodes = std::strtoull(argv[1], nullptr, 10), repeats = std::strtoull(argv[3], nullptr, 10);
+  const bool with_tls = std::string(argv[2]) == "tls";
+  BF_CHECK(nodes >= 2 && nodes <= kNodesMax && repeats >= 1 && repeats <= kRepeatsMax);
+  for (int i = 4; i < argc; ++i) {
+    const size_t bytes = std::strtoull(argv[i], nullptr, 10);
+    auto* shared = static_cast<Shared*>(
+        ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    BF_CHECK(shared != MAP_FAILED);
+    pthread_barrierattr_t attributes;
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&shared->barrier, &attributes, static_cast<unsigned>(nodes));
+    const cluster::testing::TestIdentity identity;
+    std::vector<std::shared_ptr<NodeTls>> tls(nodes);
+    for (size_t n = 0; with_tls && n < nodes; ++n) tls[n] = identity.node("n" + std::to_string(n));
+    std::vector<pid_t> children;
+    for (size_t n = 0; n < nodes; ++n) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        run(n, nodes, tls[n], bytes, repeats, *shared);
+        ::_exit(0);
+      }
+      children.push_back(child);
+    }
+    bool good = true;
+    for (const pid_t child : children) {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      good = good && status == 0;
+    }
+    if (!good) return 1;
+    std::vector<double> seconds;
+    for (size_t r = 0; r < repeats; ++r) {
+      double longest = 0;
+      for (size_t n = 0; n < nodes; ++n) longest = std::max(longest, shared->seconds[n][r]);
+      seconds.push_back(longest);
+    }
+    std::sort(seconds.begin(), seconds.end());
+    double cpu = 0;
+    for (size_t n = 0; n < nodes; ++n) cpu += shared->cpu_seconds[n];
+    const double reduced = static_cast<double>(bytes) * static_cast<double>(repeats);
+    fmt::print("{{\"bytes\":{},\"p50_s\":{:.6f},\"min_s\":{:.6f},\"cpu_s_per_gb\":{:.3f}}}\n", bytes,
+               seconds[seconds.size() / 2], seconds[0], cpu / reduced * 1e9);
+    std::fflush(stdout);
+    ::munmap(shared, sizeof(Shared));
+  }
+}
