@@ -9,7 +9,11 @@
 namespace butterfly::cluster {
 
 TrainLead::TrainLead(TrainLeadConfig config)
-    : config_(std::move(config)), step_(config_.step), target_(config_.step), snapshot_step_(config_.step) {
+    : config_(std::move(config)),
+      step_(config_.step),
+      target_(config_.step),
+      snapshot_step_(config_.step),
+      snapshot_every_(config_.snapshot_every) {
   plan_.epoch = config_.first_epoch - 1;
   plan_.step = step_;
   members_[kTrainLeader].row.id = kTrainLeader;
@@ -144,7 +148,7 @@ void TrainLead::go_on() {
   if (phase_ != Phase::kBetween) return;
   const bool here = snapshot_step_ == step_;
   if (state_wanted_ && step_ == target_ && here) state_wanted_ = false;
-  const bool due = step_ - snapshot_step_ >= config_.snapshot_every || (state_wanted_ && step_ == target_);
+  const bool due = step_ - snapshot_step_ >= snapshot_every_ || (state_wanted_ && step_ == target_);
   if (!joining_.empty() && here) {
     begin_epoch(From::kState);
   } else if (plan_is_old_ && (step_ < target_ || due)) {

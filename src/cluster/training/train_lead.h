@@ -11,6 +11,7 @@
 // anywhere, after that it can only be finished or, if an owner is lost with its moments, be computed again
 // from the last snapshot, with the same bits.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -29,7 +30,7 @@ struct TrainLeadConfig {
   Epoch first_epoch = 1;
   std::vector<uint64_t> block_bytes = {};
   // Steps between snapshots, at which hashes of all parameters are compared: what is computed again at most.
-  uint64_t snapshot_every = 20;
+  uint64_t snapshot_every = 20;          // see set_snapshot_every()
   uint64_t shard_bytes_min = 256 << 10;  // fewer owners where parts would be smaller
   uint32_t slots = 0;                    // of TrainPlan
   // What a member has computed changes what it sends later: slots stay where they are for an epoch, and
@@ -105,6 +106,8 @@ class TrainLead {
   void run_until(uint64_t step, size_t leaves);
   // The whole state of the step that is reached shall be here.
   void want_state();
+  // From now on so many steps between snapshots: what their cost allows. 1 or more.
+  void set_snapshot_every(uint64_t steps) { snapshot_every_ = std::max<uint64_t>(1, steps); }
 
   std::vector<TrainLeadAction> take_actions() { return std::exchange(actions_, {}); }
 
@@ -150,7 +153,7 @@ class TrainLead {
   const TrainLeadConfig config_;
   Phase phase_ = Phase::kForming;
   From from_ = From::kHere;  // of the epoch
-  uint64_t step_, target_, snapshot_step_;
+  uint64_t step_, target_, snapshot_step_, snapshot_every_;
   size_t leaves_ = 1;
   bool state_wanted_ = false;
   bool plan_is_old_ = false;  // it names a member that was lost since

@@ -13,6 +13,9 @@ namespace butterfly::runtime {
 using ConstPieces = std::span<const std::span<const std::byte>>;
 using Pieces = std::span<const std::span<std::byte>>;
 
+// What the values of one message may have.
+inline constexpr size_t kTrainValuesBytesMax = (size_t{1} << 30) - cluster::ValuesHead::kBytes;
+
 // Sends may come from several threads; one thread receives. After an error the link is closed.
 class TrainLink {
  public:

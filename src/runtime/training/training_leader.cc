@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
@@ -10,6 +11,7 @@
 #include "base/file_text.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "base/units.h"
 #include "runtime/training/member_network.h"
 #include "runtime/training/private_file.h"
 
@@ -74,6 +76,7 @@ TrainingLeader::TrainingLeader(Options options)
       lead_(lead_config(run_, options_.first_epoch, options_.snapshot_every, options_.shard_bytes_min)) {
   if (run_.config().update_in_backward)
     fail(Errc::kInvalidArgument, "update_in_backward: over several nodes gradients are summed first");
+  check_sizes();
   const train::ItemShape shape = run_.task().data->shape();
   start_ = {.run = run_number_,
             .config = config_,
@@ -100,6 +103,20 @@ TrainingLeader::TrainingLeader(Options options)
   figures_[cluster::kTrainLeader].name = options_.name;
   act();
   watcher_ = std::thread([this] { watch(); });
+}
+
+// A node gets all weights, and what it is to keep, in one message each.
+void TrainingLeader::check_sizes() {
+  const uint64_t weights = trainer_.layout().total() * sizeof(float);
+  uint64_t kept = 0;
+  for (const train::StateArray& array : trainer_.optimizer_state()) kept += array.bytes.size();
+  if (train::has_residuals(trainer_.wire().mode())) kept += trainer_.slots() * weights;
+  if (std::max(weights, kept) > options_.values_bytes_max)
+    fail(Errc::kInvalidArgument,
+         "[training over nodes] {} of weights, {} of moments and residuals: a message between nodes has at "
+         "most "
+         "{}; train on one machine, a smaller model, or with bf16_moments",
+         format_bytes(weights), format_bytes(kept), format_bytes(options_.values_bytes_max));
 }
 
 TrainingLeader::~TrainingLeader() {
@@ -327,6 +344,7 @@ train::StepReport TrainingLeader::step(std::span<const train::MicroBatch> batche
   report.lr = lr;
   report.seconds = seconds_of(system_now() - start);
   longest_step_ = std::max(longest_step_, report.seconds);
+  usual_step_ = usual_step_ == 0 ? report.seconds : 0.8 * usual_step_ + 0.2 * report.seconds;
   report.utilisation = compute_seconds_ / (report.seconds * static_cast<double>(lead_.size()));
   return report;
 }
@@ -520,6 +538,7 @@ void TrainingLeader::perform(const cluster::CommitStep& action) {
 }
 
 void TrainingLeader::perform(const cluster::GatherState& action) {
+  gather_began_ = system_now();
   gathered_.clear();
   const cluster::GatherTrainState gather{action.epoch, action.step};
   for (const cluster::TrainPlan::Member& member : lead_.plan().members) {
@@ -543,6 +562,13 @@ void TrainingLeader::perform(const cluster::KeepSnapshot& action) {
     }
   }
   gathered_.clear();
+  if (usual_step_ > 0 && gather_began_ != TimePoint()) {
+    constexpr double kCostMax = 0.05;  // of the steps between two
+    const double steps = seconds_of(system_now() - gather_began_) / (kCostMax * usual_step_);
+    lead_.set_snapshot_every(steps < static_cast<double>(options_.snapshot_every)
+                                 ? static_cast<uint64_t>(std::ceil(steps))
+                                 : options_.snapshot_every);
+  }
   snapshot_.step = action.step;
   snapshot_.weights.resize(layout.size());
   for (size_t i = 0; i < layout.size(); ++i) {

@@ -68,8 +68,12 @@ class TrainingLeader final : public train::StepDriver {
     size_t nodes_wanted = 0;                         // the first step waits for so many others,
     Duration nodes_wait = std::chrono::seconds(30);  // but not longer than this
     cluster::Epoch first_epoch = 1;
+    // Steps between snapshots at most; fewer where taking one costs less than a twentieth of the steps
+    // between. A lost owner costs the steps since the last one.
     uint64_t snapshot_every = 20;
     uint64_t shard_bytes_min = 256 << 10;
+    // Of weights, or of what members keep, in one message; what has more is refused.
+    uint64_t values_bytes_max = kTrainValuesBytesMax;
     std::function<void(const std::string& line)> say = {};  // for people; may be null
   };
   explicit TrainingLeader(Options options);
@@ -112,6 +116,7 @@ class TrainingLeader final : public train::StepDriver {
   void perform(const cluster::GatherState& action);
   void perform(const cluster::KeepSnapshot& action);
   void perform(const cluster::DropMember& action);
+  void check_sizes();
   void restore(const cluster::TrainPlan& plan);
   // The micro-batches of a step; of an earlier one they are made again.
   std::span<const train::MicroBatch> batches_of(uint64_t step);
@@ -148,6 +153,8 @@ class TrainingLeader final : public train::StepDriver {
   double norm_ = 0;
   double compute_seconds_ = 0;  // of all members in this step
   double longest_step_ = 0;     // seconds
+  double usual_step_ = 0;       // seconds: the last steps count most
+  TimePoint gather_began_;
 
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;

@@ -337,6 +337,19 @@ TEST_F(TrainingTest, WhatIsNotFiniteEndsTheRunInWords) {
   }
 }
 
+TEST_F(TrainingTest, WhatDoesNotFitIntoAMessageIsRefusedInWords) {
+  TrainRun run(text_config("large"));
+  try {
+    TrainingLeader leader({.run = &run,
+                           .nodes = [this] { return nodes.up(); },
+                           .connect = nodes.connect(),
+                           .values_bytes_max = 100'000});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("a message between nodes has at most"));
+  }
+}
+
 // Only the coordinator leads.
 TEST_F(TrainingTest, AnotherNodeLeadsNothing) {
   nodes.start("a");
