@@ -151,6 +151,34 @@ def stands_still():
     print("a worker stood still: the same file")
 
 
+def paused_and_cancelled():
+    """A run stands still while it is told to, ends when it is cancelled, and the same command goes on."""
+    run = runs.start("gpt.yml", "paused", "--local-nodes", "3", "--save_steps", "0")
+    while run.process.poll() is None and runs.steps_done("paused") < 3:
+        time.sleep(0.01)
+    folder = ("--output_dir", f"{WORK}/paused")
+    runs.program("train", "pause", *folder)
+    run.wait_for("paused after step")
+    assert runs.status("paused")["state"] == "paused", runs.status("paused")
+    done = runs.steps_done("paused")
+    time.sleep(0.5)
+    assert runs.steps_done("paused") == done < options.steps, run.text()
+    second = subprocess.run(runs.words("gpt.yml", "paused"), env=runs.env, capture_output=True, text=True, timeout=60)
+    assert second.returncode != 0 and "trains here" in second.stderr, second.stderr
+    runs.program("train", "resume", *folder)
+    run.wait_for("goes on")
+    runs.program("train", "cancel", *folder)
+    run.process.wait(timeout=600)
+    assert any("cancelled" in line for line in run.lines), run.text()
+    again = runs.start("gpt.yml", "paused", "--local-nodes", "2")
+    again.wait_for(r"goes on from step \d+")
+    finish(again)
+    assert runs.sha256("paused") == runs.sha256("gpt"), again.text()
+    assert "</svg>" in open(f"{WORK}/paused/step.svg").read() and runs.status("paused")["state"] == "ended"
+    assert "butterfly_train_seconds_total" in runs.program("train", "status", "--metrics", *folder).stdout
+    print("paused, resumed, cancelled and started again: the same file")
+
+
 def joined_cluster():
     """Machines that joined: they have neither data nor tokenizer. One ends in the middle, another one comes."""
     capabilities = write_capabilities(options.program, f"{WORK}/capabilities.json")
@@ -193,4 +221,5 @@ kills()
 lossy_modes()
 leader_killed()
 stands_still()
+paused_and_cancelled()
 joined_cluster()

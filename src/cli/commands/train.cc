@@ -20,6 +20,7 @@
 #include "cli/console/terminal.h"
 #include "cli/nodes/cluster_access.h"
 #include "cli/nodes/train_cluster.h"
+#include "cli/nodes/train_control.h"
 #include "cli/nodes/train_report.h"
 #include "runtime/training/step_picture.h"
 #include "train/train_run.h"
@@ -34,11 +35,14 @@ struct TrainCommand {
   TrainNodes nodes;
 };
 
+std::string folder_of(const TrainCommand& command) {
+  const auto& given = command.values.at("output_dir");
+  return given ? *given : train::TrainConfig().output_dir;
+}
+
 // `train status`: how a run on several nodes stands, from what its leader writes into its output folder.
 int show_status(const TrainCommand& command) {
-  train::TrainConfig config;
-  if (const auto& given = command.values.at("output_dir")) config.output_dir = *given;
-  const std::filesystem::path path = std::filesystem::path(config.output_dir) / kTrainNodesFile;
+  const std::filesystem::path path = std::filesystem::path(folder_of(command)) / kTrainNodesFile;
   for (;;) {
     const std::string text = read_text_file(path);
     fmt::print("{}", command.json      ? text
@@ -60,10 +64,10 @@ class NodesFiles {
     if (Clock::now() - written_at_ >= std::chrono::seconds(1)) write(leader);
   }
   // Returns what is in the file.
-  std::string write(const runtime::TrainingLeader& leader) {
+  std::string write(const runtime::TrainingLeader& leader, std::string_view state = "running") {
     written_at_ = Clock::now();
     const runtime::TrainingReport report = leader.report();
-    const std::string text = training_report_json(report, steps_);
+    const std::string text = training_report_json(report, steps_, state);
     replace(kTrainNodesFile, text + "\n");
     if (written_at_ - line_at_ >= std::chrono::seconds(10)) {
       line_at_ = written_at_;
@@ -75,7 +79,7 @@ class NodesFiles {
   // The last one is a line and a picture in any case.
   std::string finish(const runtime::TrainingLeader& leader) {
     line_at_ = {};
-    return write(leader);
+    return write(leader, "ended");
   }
 
  private:
@@ -154,6 +158,24 @@ class LiveLine {
   std::chrono::steady_clock::time_point drawn_at_;
 };
 
+// Stands still while that is wanted, by `train pause`. False: the run is to end, by `train cancel` or a
+// signal.
+bool goes_on(RunControl& control, uint64_t step, const std::function<void(std::string_view state)>& tell) {
+  RunControl::Wish wish = control.wish();
+  if (wish == RunControl::Wish::kPause) {
+    fmt::print(stderr, "paused after step {}; 'train resume' goes on\n", step);
+    tell("paused");
+    while (wish == RunControl::Wish::kPause && !interrupted()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      wish = control.wish();
+    }
+    if (wish == RunControl::Wish::kNone && !interrupted()) fmt::print(stderr, "goes on\n");
+    tell("running");
+  }
+  if (wish == RunControl::Wish::kCancel) fmt::print(stderr, "cancelled\n");
+  return wish != RunControl::Wish::kCancel && !interrupted();
+}
+
 int train_model(const TrainCommand& command) {
   train::TrainConfig config = config_of(command);
   if (config.wire_mode != "exact" && config.wire_slots == 0 && command.nodes.any()) {
@@ -165,6 +187,8 @@ int train_model(const TrainCommand& command) {
            "or --wire_slots",
            config.wire_mode);
   }
+  std::optional<RunControl> control;
+  if (!command.dry_run) control.emplace(config.output_dir);
   std::unique_ptr<TrainCluster> cluster;  // before the trainer, whose threads it binds
   if (command.nodes.any() && !command.dry_run) {
     cluster = std::make_unique<TrainCluster>(command.nodes, config.threads);
@@ -192,7 +216,9 @@ int train_model(const TrainCommand& command) {
         [&](const train::RunProgress& progress) {
           line.show(progress);
           if (leader != nullptr) nodes.write_if_due(*leader);
-          return !interrupted();
+          return goes_on(*control, progress.step, [&](std::string_view state) {
+            if (leader != nullptr) nodes.write(*leader, state);
+          });
         },
         leader.get());
   }
@@ -211,9 +237,10 @@ int train_model(const TrainCommand& command) {
 
 CommandBody setup_train(CLI::App& app) {
   auto command = std::make_shared<TrainCommand>();
-  add_option(app, "CONFIG", command->config,
-             "YAML file; keys as in axolotl and TRL. 'status': how a run on several nodes stands, by its "
-             "--output_dir")
+  add_option(
+      app, "CONFIG", command->config,
+      "YAML file; keys as in axolotl and TRL. 'status', 'pause', 'resume', 'cancel': how the run of an "
+      "--output_dir stands on its nodes, and whether it goes on")
       .type_name("FILE");
   add_flag(app, "--dry-run", command->dry_run, "Only say what would be done: data, steps, memory");
   add_option(app, "--local-nodes", command->nodes.local,
@@ -239,7 +266,15 @@ CommandBody setup_train(CLI::App& app) {
   add_flag(app, "--json", command->json, "With status: JSON for programs");
   add_flag(app, "--metrics", command->metrics, "With status: as Prometheus reads it");
   add_flag(app, "--watch", command->watch, "With status: again every second");
-  return [command] { return command->config == "status" ? show_status(*command) : train_model(*command); };
+  return [command] {
+    const std::string& word = command->config;
+    if (word == "status") return show_status(*command);
+    if (word == "pause" || word == "resume" || word == "cancel") {
+      fmt::print("{}", control_run(folder_of(*command), word));
+      return static_cast<int>(kExitOk);
+    }
+    return train_model(*command);
+  };
 }
 
 }  // namespace butterfly::cli

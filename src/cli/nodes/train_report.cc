@@ -92,9 +92,11 @@ std::string label(const std::string& text) {
 
 }  // namespace
 
-std::string training_report_json(const runtime::TrainingReport& report, uint64_t steps) {
+std::string training_report_json(const runtime::TrainingReport& report, uint64_t steps,
+                                 std::string_view state) {
   const auto& c = report.counters;
-  Json json{{"step", report.step},
+  Json json{{"state", state},
+            {"step", report.step},
             {"steps", steps},
             {"epochs", c.epochs},
             {"joined", c.joined},
@@ -157,10 +159,12 @@ std::string training_report_text(std::string_view text) {
     if (json.at("nodes").size() > 2) lines += spread_lines(json.at("nodes"), width);
     return lines + wire_line(json) +
            fmt::format(
-               "step {} of {}; {} joined, {} lost, {} steps dealt again, {} computed again from a snapshot\n",
-               json.at("step").get<uint64_t>(), json.at("steps").get<uint64_t>(),
-               json.at("joined").get<uint64_t>(), json.at("lost").get<uint64_t>(),
-               json.at("steps_dealt_again").get<uint64_t>(), json.at("steps_computed_again").get<uint64_t>());
+               "{}: step {} of {}; {} joined, {} lost, {} steps dealt again, {} computed again from a "
+               "snapshot\n",
+               json.at("state").get<std::string>(), json.at("step").get<uint64_t>(),
+               json.at("steps").get<uint64_t>(), json.at("joined").get<uint64_t>(),
+               json.at("lost").get<uint64_t>(), json.at("steps_dealt_again").get<uint64_t>(),
+               json.at("steps_computed_again").get<uint64_t>());
   });
 }
 

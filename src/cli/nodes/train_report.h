@@ -9,7 +9,8 @@
 namespace butterfly::cli {
 
 // Who did how much, where its time went, and what was sent. One line.
-std::string training_report_json(const runtime::TrainingReport& report, uint64_t steps);
+std::string training_report_json(const runtime::TrainingReport& report, uint64_t steps,
+                                 std::string_view state);
 // Of what training_report_json() wrote. Throw Error kCorrupt.
 std::string training_report_text(std::string_view json);
 std::string training_report_metrics(std::string_view json);  // Prometheus' text format
