@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "base/error.h"
@@ -28,6 +29,27 @@ std::vector<double> fractions(std::span<const size_t> units) {
   std::vector<double> out;
   for (size_t count : units) out.push_back(static_cast<double>(count) / total);
   return out;
+}
+
+// Large groups are faster, and would crowd out small ones, of which a chain can have more: sizes take turns.
+// Of one size the best way of every group comes first. `groups` are sorted by time, and stay so.
+void keep_some(std::vector<Unit>& groups, size_t most) {
+  std::map<std::vector<size_t>, size_t> ways;                        // of the same nodes, so far
+  std::map<size_t, std::vector<std::pair<size_t, size_t>>> by_size;  // (way, number)
+  for (size_t i = 0; i < groups.size(); ++i) {
+    std::vector<size_t> nodes = groups[i].nodes;
+    std::ranges::sort(nodes);
+    by_size[nodes.size()].emplace_back(ways[nodes]++, i);
+  }
+  for (auto& [size, list] : by_size) std::ranges::sort(list);
+  std::vector<size_t> kept;
+  for (size_t turn = 0; kept.size() < most && turn < groups.size(); ++turn)
+    for (const auto& [size, list] : by_size)
+      if (turn < list.size() && kept.size() < most) kept.push_back(list[turn].second);
+  std::ranges::sort(kept);
+  std::vector<Unit> some;
+  for (const size_t i : kept) some.push_back(std::move(groups[i]));
+  groups = std::move(some);
 }
 
 }  // namespace
@@ -250,7 +272,7 @@ void Problem::add_groups() {
                    [](const Unit& a, const Unit& b) { return a.time_sum.back() < b.time_sum.back(); });
   if (all_groups_ && groups.size() > kGroupsMax) {
     all_groups_ = false;
-    groups.resize(kGroupsMax);
+    keep_some(groups, kGroupsMax);
   }
   for (Unit& group : groups) units_.push_back(std::move(group));
 }

@@ -186,6 +186,26 @@ TEST(Partition, GroupsAreUsedWhereLinksAreFast) {
   for (const Stage& stage : slow->plan.stages) EXPECT_EQ(stage.nodes.size(), 1u);
 }
 
+// Larger groups may do all that smaller ones may: nothing is worse for them.
+TEST(Partition, LargerGroupsDoNotCrowdOutSmallOnes) {
+  const auto shape =
+      testing::RandomProblemShape{.nodes = 8, .pieces = 30, .memory_factor = 3, .step_bytes = 1e9};
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const PieceList pieces = random_pieces(shape, seed);
+    ClusterSpec cluster = random_cluster(shape, seed);
+    cluster.connect_all({1e-4, 1e9});
+    const auto best = [&](size_t most) {
+      const auto planned = make_plan(
+          Problem(pieces, cluster,
+                  {.objective = Objective::kThroughput, .batches_in_flight = 8, .group_size_max = most}),
+          find_strategy("optimal"));
+      return planned ? planned->objective_s : kNever;
+    };
+    EXPECT_LE(best(4), best(2) * 1.02) << seed;
+    EXPECT_LE(best(2), best(1) * 1.0001) << seed;
+  }
+}
+
 // Every set of members, every order, every cut of the units. The shares of a group are chosen for the whole
 // chain and without its hops, so that a plan may be a little worse than the best; few are.
 TEST(Partition, GroupsAreTheBestOfAll) {
