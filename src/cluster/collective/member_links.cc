@@ -69,10 +69,15 @@ Status MemberLinks::receive(size_t member, std::span<const Incoming> from) {
   for (const Incoming& piece : from)
     if (piece.member == member) expected += piece.into.size();
   if (expected == 0) return {};
-  Link& link = *links_[member];
   waiting_.store(true, std::memory_order_relaxed);
-  const auto head = wait_for_head(link);
+  Status status = receive(member, from, expected);
   waiting_.store(false, std::memory_order_relaxed);
+  return status;
+}
+
+Status MemberLinks::receive(size_t member, std::span<const Incoming> from, uint64_t expected) {
+  Link& link = *links_[member];
+  const auto head = wait_for_head(link);
   if (!head) return named(member, head.status());
   if (head->kind != MessageKind::kExchange || head->epoch != epoch_ || head->step != round_ ||
       head->bytes != expected)

@@ -69,6 +69,7 @@ class MemberLinks {
   };
   Status send_all(const Sending& what);
   Status receive(size_t member, std::span<const Incoming> from);
+  Status receive(size_t member, std::span<const Incoming> from, uint64_t expected);
   Result<MessageHead> wait_for_head(Link& link);
   void send_beside();
   Status named(size_t member, const Status& status) const;

@@ -273,25 +273,43 @@ TEST_F(CoordinatorTest, TroubleBetweenStagesHaltsAndPlansAgain) {
   EXPECT_TRUE(all<MakePlan>().empty());  // the death of node 2 may be on its way
   pass(milliseconds(400));
   ASSERT_EQ(all<MakePlan>().size(), 1u);
-  EXPECT_TRUE(all<MakePlan>()[0].question.broken.empty());
+  EXPECT_EQ(all<MakePlan>()[0].question.nodes.size(), 3u);
   say(1, Trouble{before, node_id(2), "reset"});
   EXPECT_EQ(coordinator.counters().old_epochs, 1u);
 }
 
-TEST_F(CoordinatorTest, PairThatFailsTwiceIsAvoidedForAWhile) {
-  Epoch epoch = serve(3);
-  for (int i = 0; i < 2; ++i) {
-    say(1, Trouble{epoch, node_id(2), "reset"});
-    pass(seconds(1));
-    epoch = asked();
-    coordinator.planned(epoch, placement({0, 1, 2}, 10), now);
-    ready({0, 1, 2}, epoch);
-    started({0, 1, 2}, epoch);
-    ASSERT_EQ(job().serving_epoch(), epoch);
-  }
+TEST_F(CoordinatorTest, ALinkThatPassesNothingIsAvoidedForAWhile) {
+  say(1, Trouble{serve(3), node_id(2), "it acknowledges nothing"});
   ASSERT_EQ(job().question(now).broken.size(), 1u);
   EXPECT_EQ(job().question(now).broken[0], std::pair(node_id(1).key, node_id(2).key));
   EXPECT_TRUE(job().question(now + config().hold_max).broken.empty());
+}
+
+// Node 2 hears nothing from node 1: the way from 1 to 2 is broken, and neither of them held back. Its
+// neighbours see their links close, and may be heard first.
+TEST_F(CoordinatorTest, WhoHearsNothingNamesTheWayToItselfAlsoBehindOthers) {
+  for (const bool first : {true, false}) {
+    restart(config());
+    const Epoch epoch = serve(3);
+    if (!first) {
+      say(1, Trouble{epoch, {}, "a link was closed"});
+      EXPECT_EQ(job().serving_epoch(), 0u);
+    }
+    say(2, Trouble{epoch, node_id(1), "nothing has come from it"});
+    EXPECT_EQ(job().serving_epoch(), 0u);
+    EXPECT_EQ(coordinator.counters().old_epochs, 0u);
+    say(2, Trouble{epoch, node_id(1), "nothing has come from it"});
+    EXPECT_EQ(coordinator.counters().old_epochs, 1u) << "once";
+    say(4, Trouble{epoch, node_id(1), "nor here"});
+    pass(seconds(1));
+    const PlanQuestion question = all<MakePlan>().back().question;
+    EXPECT_EQ(question.nodes.size(), 3u);
+    EXPECT_THAT(question.broken, ::testing::ElementsAre(std::pair(node_id(1).key, node_id(2).key)));
+    bool told = false;
+    for (const ClusterEvent& event : coordinator.events().since(0))
+      told = told || event.text.find("node-2 has trouble with node-1: nothing has come") != std::string::npos;
+    EXPECT_TRUE(told);
+  }
 }
 
 TEST_F(CoordinatorTest, RemovalActsAtOnceAndLasts) {

@@ -50,7 +50,8 @@ Job::Job(JobId id, ModelTask model, Membership& cluster, OtherJobs& others, Time
 // ---- State ----
 
 bool Job::has_epoch(Epoch epoch) const {
-  return (serving_ && serving_->epoch == epoch) || (change_ && change_->epoch == epoch);
+  return (serving_ && serving_->epoch == epoch) || (change_ && change_->epoch == epoch) ||
+         (halted_ && halted_->epoch == epoch);
 }
 
 std::optional<ChangePhase> Job::change_phase() const {
@@ -520,6 +521,7 @@ void Job::halt(const std::string& why, TimePoint now) {
   cluster_.note(now, EventKind::kHalted, "", serving_->epoch, why);
   last_failure_ = why;
   why_waiting_ = why;
+  halted_ = Halted{serving_->epoch, std::move(serving_->placement), {}};
   serving_.reset();
   // A change on its way does not need what was lost, else it would have been given up: it goes on, and
   // nothing has to be paused any more.
@@ -533,11 +535,28 @@ void Job::hold(Member& member, const std::string& why, TimePoint now) {
   member.last_failure = why;
 }
 
+// The chain breaks along its whole length where one link of it is cut, so the word of who is to blame may
+// come behind the first report. Once for each node.
+bool Job::names_cut(Epoch epoch, const NodeId& reporter, const NodeId& peer) {
+  return halted_ && halted_->epoch == epoch && !peer.key.empty() &&
+         are_neighbours(halted_->placement, cluster_.config().self, reporter, peer) &&
+         halted_->heard.insert(reporter.key).second;
+}
+
+void Job::note_cut(const NodeId& reporter, const NodeId& peer, const std::string& why, TimePoint now) {
+  for (const auto& [from, to] : ways_between(halted_->placement, reporter, peer))
+    cluster_.note_cut(from, to, now);
+  cluster_.blame(reporter, peer, now);
+  cluster_.note(now, EventKind::kHalted, reporter.name, halted_->epoch,
+                fmt::format("{} has trouble with {}: {}", reporter.name, peer.name, why));
+}
+
 void Job::trouble(Epoch epoch, const NodeId& reporter, const NodeId& peer, const std::string& why,
                   TimePoint now) {
   const bool served = serving_ && serving_->epoch == epoch;
   const bool starting = change_ && change_->epoch == epoch && change_->phase == ChangePhase::kStarting;
   if (!served && !starting) {
+    if (names_cut(epoch, reporter, peer)) return note_cut(reporter, peer, why, now);
     ++cluster_.counters().old_epochs;
     return;
   }
@@ -548,12 +567,21 @@ void Job::trouble(Epoch epoch, const NodeId& reporter, const NodeId& peer, const
     ++cluster_.counters().unfounded;
     return;
   }
-  cluster_.note_broken(reporter, peer, starting, now);
+  // Whoever gets nothing names the one before it: it is the way from there that does not work. Of a chain
+  // that ran, only who finds a link that passes nothing names somebody.
+  for (const auto& [from, to] : ways_between(placement, reporter, peer)) {
+    if (served && !peer.key.empty()) {
+      cluster_.note_cut(from, to, now);
+    } else {
+      cluster_.note_broken(from, to, starting, now);
+    }
+  }
   cluster_.blame(reporter, peer, now);
   const std::string text = fmt::format("{} has trouble with {}: {}", reporter.name,
                                        peer.name.empty() ? "the chain" : peer.name, why);
   if (served) {
     halt(text, now);
+    halted_->heard.insert(reporter.key);
   } else {
     give_up_change(text, reporter.name, now);
   }

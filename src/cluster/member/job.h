@@ -132,6 +132,8 @@ class Job {
                 TimePoint now);
   void check_deadline(TimePoint now);
   void release_others(Epoch epoch, const Placement* placement);
+  bool names_cut(Epoch epoch, const NodeId& reporter, const NodeId& peer);
+  void note_cut(const NodeId& reporter, const NodeId& peer, const std::string& why, TimePoint now);
   void hold(Member& member, const std::string& why, TimePoint now);
   bool uses_drained(const Placement& placement) const;
   std::vector<Assignment> assignments() const;
@@ -143,6 +145,13 @@ class Job {
   OtherJobs& others_;
   TimePoint model_at_{};
   std::optional<Serving> serving_;
+  // What was served last, and who has said why it broke.
+  struct Halted {
+    Epoch epoch = 0;
+    Placement placement = {};
+    std::set<std::string> heard = {};
+  };
+  std::optional<Halted> halted_;
   std::optional<Change> change_;
   std::optional<Change> given_up_;    // the last one
   std::optional<TimePoint> plan_at_;  // a plan is wanted, and not before then

@@ -96,6 +96,12 @@ void Membership::note_broken(const NodeId& from, const NodeId& to, bool unreacha
   pair.last = now;
 }
 
+void Membership::note_cut(const NodeId& from, const NodeId& to, TimePoint now) {
+  note_broken(from, to, false, now);
+  if (const auto pair = broken_.find({from.key, to.key}); pair != broken_.end())
+    pair->second.times = std::max(pair->second.times, kBroken);
+}
+
 void Membership::blame(const NodeId& reporter, const NodeId& peer, TimePoint now) {
   Member* member = find(reporter);
   if (member == nullptr || reporter == config_.self) return;

@@ -181,6 +181,8 @@ class Membership {
   // What went wrong between two nodes: neither is to blame alone. `unreachable`: a link could not even be
   // opened, once is enough.
   void note_broken(const NodeId& from, const NodeId& to, bool unreachable, TimePoint now);
+  // A link that worked passes nothing any more: it need not fail a second time to be avoided.
+  void note_cut(const NodeId& from, const NodeId& to, TimePoint now);
   // The same where a link could not be opened: `to` and whoever asks for the status are told why.
   void cannot_reach(const Member& from, const Member& to, const std::string& why, TimePoint now);
   const std::map<Pair, UnreachablePair>& unreachable() const { return unreachable_; }

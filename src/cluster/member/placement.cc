@@ -81,4 +81,18 @@ bool are_neighbours(const Placement& placement, const NodeId& coordinator, const
   return false;
 }
 
+std::vector<std::pair<NodeId, NodeId>> ways_between(const Placement& placement, const NodeId& a,
+                                                    const NodeId& b) {
+  std::vector<std::pair<NodeId, NodeId>> ways;
+  const auto& stages = placement.stages;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const NodeId &from = stages[i].first(), &to = stages[(i + 1) % stages.size()].first();
+    if ((from == a && to == b) || (from == b && to == a)) ways.emplace_back(from, to);
+    if (stages[i].find(a) != nullptr && stages[i].find(b) != nullptr)
+      ways.insert(ways.end(), {{a, b}, {b, a}});
+  }
+  if (ways.empty()) ways.emplace_back(a, b);
+  return ways;
+}
+
 }  // namespace butterfly::cluster

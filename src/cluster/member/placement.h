@@ -66,6 +66,11 @@ std::string why_not_whole(const Placement& placement);
 // the coordinator with anybody. `b` without a key: with somebody.
 bool are_neighbours(const Placement& placement, const NodeId& coordinator, const NodeId& a, const NodeId& b);
 
+// The ways between `a` and `b` in this chain, each as (from, to): steps go round from stage to stage, members
+// of one stage send to each other. Just (a, b) where there is none.
+std::vector<std::pair<NodeId, NodeId>> ways_between(const Placement& placement, const NodeId& a,
+                                                    const NodeId& b);
+
 // What runs over the cluster. Opaque to membership but for its name.
 struct ModelTask {
   std::string id = {};        // content hash of the model, or what else names its bytes

@@ -131,5 +131,15 @@ TEST(Placement, MembersOfAStageAndFirstOnesOfTheNextAreNeighbours) {
   EXPECT_TRUE(are_neighbours(placement, node_id(0), node_id(3), {}));
 }
 
+TEST(Placement, StepsGoRoundAndMembersTalkBothWays) {
+  const Placement placement = shared_placement();
+  const auto ways = [&](int a, int b) { return ways_between(placement, node_id(a), node_id(b)); };
+  using Ways = std::vector<std::pair<NodeId, NodeId>>;
+  EXPECT_EQ(ways(1, 2), Ways({{node_id(1), node_id(2)}}));
+  EXPECT_EQ(ways(2, 1), Ways({{node_id(1), node_id(2)}})) << "whoever says it";
+  EXPECT_EQ(ways(2, 3), Ways({{node_id(2), node_id(3)}, {node_id(3), node_id(2)}}));
+  EXPECT_EQ(ways(1, 4), Ways({{node_id(1), node_id(4)}})) << "no part of the plan";
+}
+
 }  // namespace
 }  // namespace butterfly::cluster

@@ -15,8 +15,8 @@ struct KindRow {
 };
 
 // Bounds are what the largest sensible use needs: 4,096 rows of 16,384 f32 for activations, some subtrees of
-// those or rows of experts for exchanges, the shard of an owner for values of training, whole lists of nodes and plans for control. A kind without a row does not
-// compile; a number that is no kind has no name.
+// those or rows of experts for exchanges, the shard of an owner for values of training, whole lists of nodes
+// and plans for control. A kind without a row does not compile; a number that is no kind has no name.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wswitch"
 constexpr KindRow row_of(MessageKind kind) {
@@ -41,6 +41,8 @@ constexpr KindRow row_of(MessageKind kind) {
       return {"training values", 1u << 30};
     case MessageKind::kExchange:
       return {"exchange", 1u << 30};
+    case MessageKind::kBeat:
+      return {"beat", 0};
   }
   return {};
 }

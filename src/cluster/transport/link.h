@@ -24,6 +24,7 @@ enum class MessageKind : uint8_t {
   kTraining = 8,     // orders and reports of a training job; small
   kTrainValues = 9,  // its gradients, weights, moments and inputs
   kExchange = 10,    // between members of a stage: their parts of a layer
+  kBeat = 11,        // nothing but a sign that the link passes messages; links keep it to themselves
 };
 
 // Comes before every body. `epoch` is the plan's number: receivers drop and count what is older than theirs.
@@ -81,6 +82,17 @@ class Link {
   // is acknowledged, or when the link cannot tell. A program that stands still is not the same: its machine
   // acknowledges. From any thread.
   virtual Duration unacknowledged() const { return {}; }
+
+  // Shows the other end that this direction works, unless something was sent within `every`. Does not wait: a
+  // link that is full has something to show. From any thread, now and then; links that cannot fail in silence
+  // do nothing.
+  virtual void beat(Duration every) { (void)every; }
+
+  // For how long nothing has come, neither message nor beat, and nothing waits to be taken; zero before the
+  // first of them behind the hello: who has not begun is not silent. A machine on the way can acknowledge
+  // what it does not pass on, so this says more than unacknowledged(), of the other direction. From any
+  // thread.
+  virtual Duration silent() const { return {}; }
 
   // Wakes anyone blocked above, who then gets kCancelled. Safe to call twice, and from any thread.
   virtual void close() = 0;

@@ -15,6 +15,14 @@ namespace butterfly::cluster {
 
 using Step = TlsChannel::Step;
 
+namespace {
+
+constexpr Duration kBeatMax = std::chrono::seconds(1);  // for some 60 bytes that the socket has room for
+
+int64_t now_ns() { return SystemClock::instance().now().time_since_epoch().count(); }
+
+}  // namespace
+
 TcpLink::TcpLink(std::unique_ptr<TlsChannel> channel, NodeId peer, const TcpOptions& options,
                  std::shared_ptr<OpenLinks> open_links)
     : peer_(std::move(peer)),
@@ -41,6 +49,7 @@ Status TcpLink::send(MessageHead head, std::span<const std::span<const std::byte
                                                            : why_not();
   sending_.unlock();
   if (!status.ok()) return status;
+  sent_at_.store(now_ns(), std::memory_order_relaxed);
   messages_sent_.fetch_add(1, std::memory_order_relaxed);
   bytes_sent_.fetch_add(kFrameBytes + head.bytes, std::memory_order_relaxed);
   return {};
@@ -96,13 +105,26 @@ Result<MessageHead> TcpLink::receive_head(Duration timeout) {
   BF_CHECK(body_left_ == 0) << "[link] the body of the last message was not received";
   if (!working_.load(std::memory_order_acquire)) return why_not();
   const Deadline deadline(SystemClock::instance(), timeout);
+  auto head = read_frame(deadline);
+  // However many beats come, the caller gets its turn.
+  while (head && head->kind == MessageKind::kBeat) {
+    heard_at_.store(now_ns(), std::memory_order_relaxed);
+    if (deadline.expired()) return nothing_came();
+    head = read_frame(deadline);
+  }
+  if (!head) return head;
+  if (head->kind != MessageKind::kHello) heard_at_.store(now_ns(), std::memory_order_relaxed);
+  body_left_ = head->bytes;
+  bytes_received_.fetch_add(kFrameBytes, std::memory_order_relaxed);
+  if (body_left_ == 0) messages_received_.fetch_add(1, std::memory_order_relaxed);
+  return head;
+}
+
+Result<MessageHead> TcpLink::read_frame(const Deadline& deadline) {
   if (Status status = read_into(frame_, frame_have_, deadline); !status.ok()) return status;
   frame_have_ = 0;
   auto head = decode_frame(frame_);
   if (!head) return break_with(head.status().code(), head.status().text());
-  body_left_ = head->bytes;
-  bytes_received_.fetch_add(kFrameBytes, std::memory_order_relaxed);
-  if (body_left_ == 0) messages_received_.fetch_add(1, std::memory_order_relaxed);
   return head;
 }
 
@@ -137,10 +159,13 @@ Status TcpLink::read_into(std::span<std::byte> into, size_t& done, const Deadlin
       step = channel_->read(into.subspan(done), count);
       if (step == Step::kFailed) return break_with(Errc::kPeerLost, channel_->reason());
     }
-    if (step == Step::kDone)
+    if (step == Step::kDone) {
       done += count;
-    else if (Status status = wait(step, deadline, receive_wait_ns_); !status.ok())
+      if (heard_at_.load(std::memory_order_relaxed) != 0)
+        heard_at_.store(now_ns(), std::memory_order_relaxed);
+    } else if (Status status = wait(step, deadline, receive_wait_ns_); !status.ok()) {
       return status;
+    }
   }
   return {};
 }
@@ -154,7 +179,32 @@ Status TcpLink::wait(Step step, const Deadline& deadline, std::atomic<int64_t>& 
   waited.fetch_add((SystemClock::instance().now() - start).count(), std::memory_order_relaxed);
   if (!working_.load(std::memory_order_acquire)) return why_not();
   if (ready) return {};
+  return nothing_came();
+}
+
+Status TcpLink::nothing_came() const {
   return {Errc::kTimeout, fmt::format("[link] {}: nothing came", peer_.name)};
+}
+
+void TcpLink::beat(Duration every) {
+  const TimePoint now = SystemClock::instance().now();
+  if (!working_.load(std::memory_order_acquire) ||
+      now.time_since_epoch().count() - sent_at_.load(std::memory_order_relaxed) < every.count())
+    return;
+  if (!sending_.try_lock_until(now)) return;
+  if (working_.load(std::memory_order_acquire) &&
+      wait_ready(fd_, POLLOUT, Deadline(SystemClock::instance(), Duration(0))) &&
+      write_all(encode_frame({.kind = MessageKind::kBeat, .epoch = 0, .step = 0, .bytes = 0}), false,
+                Deadline(SystemClock::instance(), kBeatMax))
+          .ok())
+    sent_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  sending_.unlock();
+}
+
+Duration TcpLink::silent() const {
+  const int64_t heard_at = heard_at_.load(std::memory_order_relaxed);
+  if (heard_at == 0 || !working_.load(std::memory_order_acquire) || waiting()) return {};
+  return std::max(Duration(0), Duration(now_ns() - heard_at));
 }
 
 bool TcpLink::waiting() const {

@@ -29,6 +29,8 @@ class TcpLink final : public Link {
   Status receive_part(std::span<std::byte> into, Duration timeout) override;
   bool waiting() const override;
   Duration unacknowledged() const override;
+  void beat(Duration every) override;
+  Duration silent() const override;
   void close() override;
   LinkCounters counters() const override;
 
@@ -41,6 +43,8 @@ class TcpLink final : public Link {
   Status write_all(std::span<const std::byte> bytes, bool more, const Deadline& deadline);
   // Fills `into` from `done` on. kTimeout keeps what came.
   Status read_into(std::span<std::byte> into, size_t& done, const Deadline& deadline);
+  Result<MessageHead> read_frame(const Deadline& deadline);
+  Status nothing_came() const;
   Status wait(TlsChannel::Step step, const Deadline& deadline, std::atomic<int64_t>& waited);
 
   // The first reason wins, and the socket is shut down, so that everyone else finds out.
@@ -60,6 +64,10 @@ class TcpLink final : public Link {
 
   FrameBytes frame_;  // of the receiving thread, as the rest of the line
   size_t frame_have_ = 0, body_left_ = 0;
+
+  // When something was last handed over or taken, in nanoseconds of the clock; heard_at_ is 0 before the
+  // first beat or message behind the hello.
+  std::atomic<int64_t> sent_at_{0}, heard_at_{0};
 
   std::atomic<bool> working_{true};
   mutable std::mutex reason_lock_;

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <future>
 #include <thread>
 
@@ -342,6 +343,53 @@ TEST_F(TcpTest, AHeadThatComesInPartsIsOneHead) {
     ASSERT_EQ(channel->write(std::span(frame).subspan(i, 8), false, count), TlsChannel::Step::kDone);
   }
   EXPECT_EQ(theirs->receive_head(kLong)->step, 4u);
+}
+
+TEST_F(TcpTest, BeatsAreHeardByTheLinkAlone) {
+  auto [a, b] = good_pair();
+  EXPECT_EQ(b->silent(), Duration(0)) << "who has not begun is not silent";
+  a->beat(Duration(0));
+  a->beat(Duration(0));
+  ASSERT_TRUE(send_message(*a, {.kind = MessageKind::kHealth, .step = 8}, {}, kLong).ok());
+  const auto head = b->receive_head(kLong);
+  ASSERT_TRUE(head.ok()) << head.status().text();
+  EXPECT_EQ(head->step, 8u);
+  EXPECT_EQ(b->counters().messages_received, 1u);
+  EXPECT_EQ(b->receive_head(20ms).status().code(), Errc::kTimeout);
+  EXPECT_GE(b->silent(), 20ms);
+}
+
+TEST_F(TcpTest, WhatWaitsToBeTakenIsNoSilence) {
+  auto [a, b] = good_pair();
+  a->beat(Duration(0));
+  EXPECT_EQ(b->receive_head(20ms).status().code(), Errc::kTimeout);
+  EXPECT_GE(b->silent(), Duration(1));
+  a->beat(Duration(0));
+  const auto until = in(kLong);
+  while (!b->waiting() && !until.expired()) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(b->silent(), Duration(0)) << "its reader computes, and is to blame itself";
+}
+
+TEST_F(TcpTest, BeatsAreForLinksThatAreQuiet) {
+  auto [a, b] = good_pair();
+  ASSERT_TRUE(send_message(*a, {.kind = MessageKind::kHealth, .step = 1}, {}, kLong).ok());
+  EXPECT_TRUE(b->receive_head(kLong).ok());
+  a->beat(1h);
+  EXPECT_EQ(b->receive_head(20ms).status().code(), Errc::kTimeout);
+  EXPECT_GE(b->silent(), 20ms) << "a message was enough";
+}
+
+// However fast they come.
+TEST_F(TcpTest, BeatsWithoutEndDoNotHoldTheReader) {
+  auto [a, b] = good_pair();
+  std::atomic<bool> over{false};
+  auto beats = std::async(std::launch::async, [&, link = a.get()] {
+    while (!over) link->beat(Duration(0));
+  });
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(b->receive_head(5ms).status().code(), Errc::kTimeout);
+  over = true;
+  b->close();
+  beats.get();
 }
 
 TEST_F(TcpTest, ARemovedNodeIsCutOffAndNotLetInAgain) {

@@ -14,6 +14,15 @@ void StageGroup::run(const graph::ExchangeRound& round) {
       .or_throw();
 }
 
+void StageGroup::add_links(std::vector<cluster::Link*>& to, std::vector<cluster::Link*>& from,
+                           bool computes) const {
+  for (size_t member = 0; member < members(); ++member) {
+    if (member == self()) continue;
+    if (is_first() || computes) to.push_back(&links_.link(member));
+    if (waiting() || member == 0) from.push_back(&links_.link(member));
+  }
+}
+
 Status StageGroup::pass_on(cluster::MessageHead head, std::span<const std::byte> body, Duration timeout) {
   const std::span<const std::byte> pieces[] = {body};
   for (size_t member = 1; member < members(); ++member)

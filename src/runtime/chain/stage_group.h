@@ -13,7 +13,7 @@ namespace butterfly::runtime {
 // all members do the same in the same order, and what follows on a link is the exchanges of that step. The
 // results of a stage are the first member's.
 //
-// One thread for everything but close() and waiting().
+// One thread for everything but close(), waiting() and add_links().
 class StageGroup final : public graph::Exchange {
  public:
   // links[i] leads to member i; null at `self`.
@@ -34,6 +34,11 @@ class StageGroup final : public graph::Exchange {
   void begin_epoch(uint64_t epoch) { links_.begin_epoch(epoch); }
 
   bool waiting() const { return links_.waiting(); }
+  // For those who watch over them: links that this member's steps or exchanges will go out on next, and those
+  // on which another's are waited for. Members read each other's links during steps only, so `computes` is
+  // for those who are not the first. From any thread.
+  void add_links(std::vector<cluster::Link*>& to, std::vector<cluster::Link*>& from,
+                 bool computes = true) const;
   void close() { links_.close(); }
 
  private:

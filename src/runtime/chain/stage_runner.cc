@@ -61,7 +61,9 @@ Status StageRunner::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to,
     std::lock_guard lock(mutex_);
     BF_CHECK(!running_) << "one run at a time";
     running_ = true;
-    closed_ = cut_ = false;
+    closed_ = false;
+    cut_.reset();
+    silence_ = {};
     ways_ = here_;
     stats_.epoch = stats_.step = 0;
   }
@@ -74,9 +76,8 @@ Status StageRunner::run(std::shared_ptr<Link> from, std::shared_ptr<Link> to,
   here_.close();
   layers_.set_exchange(nullptr);
   std::lock_guard lock(mutex_);
-  blamed_ = cut_ ? here_.to->peer() : cluster::NodeId();
-  if (cut_)
-    why = Status(Errc::kPeerLost, fmt::format("[stage] {} acknowledges nothing any more", blamed_.name));
+  blamed_ = cut_ ? cut_->peer : cluster::NodeId();
+  if (cut_) why = Status(Errc::kPeerLost, fmt::format("[stage] {}: {}", blamed_.name, cut_->why));
   ways_ = here_ = {};
   running_ = false;
   if (closed_) why = Status(Errc::kCancelled, "the stage was closed");
@@ -101,10 +102,14 @@ void StageRunner::watch(Duration limit) {
     if (!running_) return;
     ways = ways_;
   }
-  if (ways.to == nullptr || ways.to->unacknowledged() < limit) return;
+  std::vector<Link*> to = {ways.to.get()}, from = {ways.from.get()};
+  if (ways.group != nullptr)
+    ways.group->add_links(to, from, doing_.load(std::memory_order_relaxed) == Doing::kComputing);
   {
     std::lock_guard lock(mutex_);
-    cut_ = true;
+    if (!running_ || closed_ || cut_) return;
+    cut_ = silence_.look(to, from, limit);
+    if (!cut_) return;
   }
   ways.close();
 }

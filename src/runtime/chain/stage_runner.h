@@ -3,10 +3,12 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "cluster/transport/link.h"
 #include "runtime/chain/chain_options.h"
+#include "runtime/chain/silence_watch.h"
 #include "runtime/chain/stage_group.h"
 #include "runtime/chain/step_message.h"
 #include "runtime/chain/step_wait.h"
@@ -53,8 +55,8 @@ class StageRunner {
   void close();
 
   StageRunnerStats stats() const;
-  // Ends the run if the next stage's machine has acknowledged nothing for `limit`: the way to it is cut,
-  // which the system itself notices a minute later. From any thread, now and then.
+  // Beats on the links to others, and ends the run if one of them passes nothing for `limit` (see
+  // SilenceWatch): the system itself notices that a minute later, or never. From any thread, now and then.
   void watch(Duration limit);
   // Whom watch() ended the last run for. Nobody else: a neighbour whose link closes has often lost its own
   // neighbour.
@@ -111,7 +113,8 @@ class StageRunner {
   Ways ways_;  // of the run under way
   bool running_ = false;
   bool closed_ = false;  // close() came during this run
-  bool cut_ = false;     // watch() ended it
+  SilenceWatch silence_;
+  std::optional<SilenceWatch::Cut> cut_;  // watch() ended it
   cluster::NodeId blamed_;
   StageRunnerStats stats_;
   std::atomic<uint64_t> progress_{0};

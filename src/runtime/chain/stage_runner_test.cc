@@ -173,6 +173,39 @@ TEST_F(StageRunnerTest, WaitingForTheNextStageIsNotPending) {
   EXPECT_EQ(ended.get().code(), Errc::kCancelled);
 }
 
+// Nothing comes over it, says the link, and nothing closes it.
+struct HushedLink final : Link {
+  explicit HushedLink(std::shared_ptr<Link> link) : inner(std::move(link)) {}
+  const cluster::NodeId& peer() const override { return inner->peer(); }
+  Status send(cluster::MessageHead head, std::span<const std::span<const std::byte>> pieces,
+              Duration timeout) override {
+    return inner->send(head, pieces, timeout);
+  }
+  Result<MessageHead> receive_head(Duration timeout) override { return inner->receive_head(timeout); }
+  Status receive_body(std::span<std::byte> into, Duration timeout) override {
+    return inner->receive_body(into, timeout);
+  }
+  Duration silent() const override { return std::chrono::hours(1); }
+  void close() override { inner->close(); }
+  cluster::LinkCounters counters() const override { return inner->counters(); }
+  const std::shared_ptr<Link> inner;
+};
+
+TEST_F(StageRunnerTest, AStageThatHearsNothingEndsAndNamesTheOneBefore) {
+  std::shared_ptr<Link> in, from, to, out;
+  std::tie(in, from) = cluster::inproc_pair({"a", "before"}, {"b", "worker"});
+  std::tie(to, out) = cluster::inproc_pair({"b", "worker"}, {"c", "behind"});
+  auto ended =
+      std::async(std::launch::async, [&] { return first->run(std::make_shared<HushedLink>(from), to); });
+  while (ended.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready)
+    first->watch(std::chrono::milliseconds(400));
+  const Status why = ended.get();
+  EXPECT_EQ(why.code(), Errc::kPeerLost);
+  EXPECT_THAT(why.text(), HasSubstr("before: nothing has come from it"));
+  EXPECT_EQ(first->blamed().name, "before");
+  EXPECT_FALSE(out->receive_head(kPatience).ok()) << "the next stage knows at once";
+}
+
 TEST_F(StageRunnerTest, SendsRowsOnAndCountsThem) {
   Bench bench(*first);
   bench.reset(7);

@@ -149,8 +149,10 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
     GroupLinks members(work);
     members.open(*options_.transport, options_.hello, kStageLinkMax, to_blame).or_throw();
     const std::shared_ptr<StageGroup> group = std::move(members).group();
-    if (workers == 0 && group != nullptr)
+    if (workers == 0 && group != nullptr) {
+      watch_.begin(epoch, {.to_first = {}, .from_last = {}, .group = group}, on_cut_);
       return {epoch, std::make_unique<Owning<GroupChain>>(model, *options_.compute, options, group)};
+    }
     if (workers == 0)
       return {epoch,
               std::make_unique<TimedChain>(
@@ -168,7 +170,7 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
     std::shared_ptr<cluster::Link> from_last =
         links_.take(options_.job, epoch, placement.stages[workers - 1].first(), kStageLinkMax).or_throw();
     to_blame = {};
-    to_first_.begin(epoch, to_first, on_cut_);
+    watch_.begin(epoch, {.to_first = to_first, .from_last = from_last, .group = group}, on_cut_);
     return {epoch, std::make_unique<Owning<LinkedChain>>(model, *options_.compute, workers, to_first,
                                                          from_last, options, times_, group)};
   });

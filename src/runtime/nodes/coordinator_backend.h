@@ -28,8 +28,9 @@ class CoordinatorBackend final : public StageBackend {
   void stop(cluster::Epoch epoch) override;
   void free_weights() override;
   cluster::WorkerProgress progress() const override;
-  void set_patience(Duration silent_after) override { to_first_.look(cut_after(silent_after)); }
-  // Called when the way from here to the first stage is cut. Before the first chain().
+  void set_patience(Duration silent_after) override { watch_.look(cut_after(silent_after)); }
+  // Called when the way from here to the first stage, from the last one, or to a member is cut. Before the
+  // first chain().
   void on_cut(LinkWatch::OnCut on_cut) { on_cut_ = std::move(on_cut); }
 
   // The chain of this plan, as the engine drives it: all stages are started. Any thread. Blocks until the
@@ -46,7 +47,7 @@ class CoordinatorBackend final : public StageBackend {
   const std::shared_ptr<ChainTimes> times_ = std::make_shared<ChainTimes>();
 
   LinkWatch::OnCut on_cut_;
-  LinkWatch to_first_;
+  LinkWatch watch_;
 
   mutable std::mutex mutex_;
   std::shared_ptr<const LoadedModel> model_;
