@@ -305,7 +305,7 @@ TEST(Trainer, GoesOnFromItsState) {
 }
 
 TEST(Transformer, WritesWhatItLearntAsGguf) {
-  const testing::TempDir folder;
+  const butterfly::testing::TempDir folder;
   Transformer network(untrained_model(tiny("gpt2"), {}), {.length = kLength});
   Trainer trainer(network, {.schedule = {.lr = 1e-2}});
   const Tokens data(4, 1);
