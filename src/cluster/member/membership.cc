@@ -113,11 +113,17 @@ void Membership::blame(const NodeId& reporter, const NodeId& peer, TimePoint now
   troubles.clear();
 }
 
+// Where nothing fits without pairs that failed, they are tried again, but each time it fails a pair rests
+// twice as long: of several that do not work, one would be tried while another rests, for ever.
+TimePoint Membership::rests_until(const BrokenPair& pair) const {
+  const uint32_t doublings = std::min(pair.times - std::min(pair.times, 1u), 4u);
+  return pair.last + std::min(config_.hold_max, config_.hold_min * (int64_t{1} << doublings));
+}
+
 std::vector<Membership::Pair> Membership::broken_pairs(bool with_held, TimePoint now) const {
   std::vector<Pair> pairs;
   for (const auto& [pair, failed] : broken_)
-    if (is_broken(failed, now) && !(with_held && now - failed.last >= config_.hold_min))
-      pairs.push_back(pair);
+    if (is_broken(failed, now) && (!with_held || now < rests_until(failed))) pairs.push_back(pair);
   // Who was never reached by anybody is not tried from every single node, one plan after the other.
   for (const auto& [key, member] : members_) {
     if (!member.here() || !nobody_reaches(key, with_held, now)) continue;
@@ -140,7 +146,7 @@ bool Membership::nobody_reaches(const std::string& key, bool with_held, TimePoin
 
 bool Membership::may_be_mended(TimePoint now) const {
   return std::any_of(broken_.begin(), broken_.end(), [&](const auto& row) {
-    return is_broken(row.second, now) && now - row.second.last >= config_.hold_min;
+    return is_broken(row.second, now) && now >= rests_until(row.second);
   });
 }
 

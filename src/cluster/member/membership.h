@@ -227,6 +227,7 @@ class Membership {
     TimePoint last{};
     bool unreachable = false;
   };
+  TimePoint rests_until(const BrokenPair& pair) const;
   bool is_broken(const BrokenPair& pair, TimePoint now) const;
   void survey_pair(const Member& from, const Member& to, TimePoint now);
   void can_reach(const Pair& pair);
