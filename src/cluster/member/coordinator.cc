@@ -17,6 +17,12 @@ bool within_bounds(const NodeId& id) {
 
 bool positive(const ThreadedRate& rate) { return rate.one > 0 && rate.all > 0; }
 
+// Smaller numbers go before larger ones. A training run gives its memory to a model at once; what is served
+// is left alone as long as the one that asks may find a place without it.
+bool gives_way(JobId job, JobId asking, bool claims) {
+  return asking < job && (claims || (is_training(job) && !is_training(asking)));
+}
+
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorConfig config, TimePoint now)
@@ -483,26 +489,34 @@ void Coordinator::steps_failed(Epoch epoch, const NodeId& peer, std::string_view
   if (Job* job = job_at(epoch)) job->trouble(epoch, config().self, peer, std::string(why), now);
 }
 
-// What training has is no obstacle to what is served: it gives way (make_room).
-uint64_t Coordinator::reserved_bytes(JobId asking, const NodeId& node) const {
+uint64_t Coordinator::reserved_bytes(JobId asking, bool claims, const NodeId& node) const {
   uint64_t bytes = 0;
   for (const auto& [id, job] : jobs_)
-    if (id != asking && (is_training(asking) || !is_training(id))) bytes += job.reserved_bytes(node);
+    if (id != asking && !gives_way(id, asking, claims)) bytes += job.reserved_bytes(node);
   return bytes;
 }
 
-void Coordinator::make_room(JobId asking, const Placement& placement, TimePoint now) {
-  if (is_training(asking)) return;
-  for (auto& [id, job] : jobs_) {
-    if (!is_training(id)) continue;
+bool Coordinator::make_room(JobId asking, bool claims, const Placement& placement, TimePoint now) {
+  const auto too_much = [&](const NodeId& node) {
+    const Member* member = cluster_.find(node);
+    uint64_t bytes = placement.find_member(node)->memory_bytes;
+    for (const auto& [id, job] : jobs_)
+      if (id != asking) bytes += job.reserved_bytes(node);
+    return member != nullptr && bytes > member->usable_bytes();
+  };
+  bool made = false;
+  // The last one first: it may be enough.
+  for (auto row = jobs_.rbegin(); row != jobs_.rend(); ++row) {
+    auto& [id, job] = *row;
+    if (id == asking || !gives_way(id, asking, claims)) continue;
     const bool in_the_way = std::ranges::any_of(placement.nodes(), [&](const NodeId& node) {
-      const Member* member = cluster_.find(node);
-      if (member == nullptr || job.reserved_bytes(node) == 0) return false;
-      const uint64_t wanted = placement.find_member(node)->memory_bytes + reserved_bytes(asking, node);
-      return wanted + job.reserved_bytes(node) > member->usable_bytes();
+      return job.reserved_bytes(node) > 0 && too_much(node);
     });
-    if (in_the_way) job.give_way(fmt::format("job {} needs its memory", asking), now);
+    if (!in_the_way) continue;
+    job.give_way(fmt::format("job {} needs its memory", asking), now);
+    made = true;
   }
+  return made;
 }
 
 std::vector<JobId> Coordinator::without_part(JobId asking, const NodeId& node) const {

@@ -123,9 +123,9 @@ class Coordinator final : private OtherJobs {
   // Jobs.
   void want_plans(TimePoint at);
   void check_jobs(TimePoint now);
-  uint64_t reserved_bytes(JobId asking, const NodeId& node) const override;
+  uint64_t reserved_bytes(JobId asking, bool claims, const NodeId& node) const override;
   std::vector<JobId> without_part(JobId asking, const NodeId& node) const override;
-  void make_room(JobId asking, const Placement& placement, TimePoint now) override;
+  bool make_room(JobId asking, bool claims, const Placement& placement, TimePoint now) override;
 
   const TimePoint started_at_;
   Membership cluster_;

@@ -16,6 +16,10 @@ namespace {
 constexpr Duration kProved = std::chrono::seconds(10);
 // A step that takes this many times the longest one before it stands still; but nothing may take for ever.
 constexpr int kStallSteps = 6;
+// After so many attempts without a plan a job takes the memory of later ones, and if that did not help, after
+// twice as many. Most that goes wrong is over before that: nothing is halted for it.
+constexpr uint32_t kClaimAfter = 5;
+constexpr uint32_t kClaimDoublings = 4;
 
 void check_task(const ModelTask& model) {
   BF_CHECK(!model.id.empty() && model.id.size() <= kNameBytesMax && model.name.size() <= kNameBytesMax &&
@@ -114,7 +118,7 @@ void Job::set_model(ModelTask model, TimePoint now) {
   if (model == model_) return;
   model_ = std::move(model);
   model_at_ = now;
-  attempts_ = 0;
+  attempts_ = without_plan_ = claims_ = 0;
   holds_.clear();
   cancel_change();
   if (serving_) halt("another model is wanted", now);
@@ -173,7 +177,8 @@ PlanQuestion Job::question(TimePoint now, bool with_held) const {
     // What the node says includes what its stages hold: that of other jobs is theirs.
     const uint64_t all = member.usable_bytes();
     question.nodes.push_back({member.id, member.capabilities,
-                              all - std::min(all, others_.reserved_bytes(id_, member.id)), member.slowness});
+                              all - std::min(all, others_.reserved_bytes(id_, claims_room(), member.id)),
+                              member.slowness});
   }
   const auto asked = [&](const std::string& key) {
     return std::any_of(question.nodes.begin(), question.nodes.end(),
@@ -217,6 +222,7 @@ void Job::begin_change(bool with_held, TimePoint now) {
   change.epoch = asked.epoch;
   change.began_at = now;
   change.with_held = with_held;
+  change.claims = claims_room();
   for (const PlanNode& node : asked.nodes) change.asked.insert(node.id.key);
   change_ = std::move(change);
   if (asked.nodes.empty()) return no_plan({Errc::kNotFound, "no node is up"}, now);
@@ -234,6 +240,10 @@ Duration Job::retry_delay() const {
   if (attempts_ <= 1) return Duration{};
   const uint32_t doublings = std::min(attempts_ - 2, 16u);
   return std::min(cluster_.config().retry_max, cluster_.config().retry_min * (int64_t{1} << doublings));
+}
+
+bool Job::claims_room() const {
+  return !serving_ && without_plan_ >= kClaimAfter << std::min(claims_, kClaimDoublings);
 }
 
 void Job::no_plan(const Status& why, TimePoint now) {
@@ -254,6 +264,7 @@ void Job::no_plan(const Status& why, TimePoint now) {
   why_waiting_ = why.text();
   last_failure_ = why.text();
   ++attempts_;
+  ++without_plan_;
   want_plan(now + std::max(retry_delay(), cluster_.config().retry_min));
 }
 
@@ -268,6 +279,7 @@ void Job::planned(Epoch epoch, Result<Placement> placement, TimePoint now) {
     if (problem.empty() && !change_->asked.contains(node.key))
       problem = fmt::format("it uses node {}, which is not available", node.name);
   if (!problem.empty()) return no_plan({Errc::kInvalidArgument, "the plan is not usable: " + problem}, now);
+  without_plan_ = 0;
   if (serving_) {
     // By today's figures, where the planner gives them: links may have been measured since.
     const double current = placement->current_tokens_per_s > 0 ? placement->current_tokens_per_s
@@ -368,7 +380,7 @@ void Job::release_others(Epoch epoch, const Placement* placement) {
 void Job::begin_loading(TimePoint now) {
   if (serving_) cluster_.act(HaltSteps{id_, serving_->epoch, "a new plan takes its place"});
   serving_.reset();
-  others_.make_room(id_, change_->placement, now);
+  if (others_.make_room(id_, change_->claims, change_->placement, now)) ++claims_;
   begin_phase(ChangePhase::kLoading, now);
   release_others(change_->epoch, &change_->placement);
   // A job that was halted and found no other plan keeps its stages, to be quick when its node comes back; but
@@ -516,7 +528,9 @@ void Job::give_up_change(const std::string& why, const std::string& node, TimePo
 
 void Job::halt(const std::string& why, TimePoint now) {
   ++cluster_.counters().halts;
-  attempts_ = now - serving_->since >= kProved ? 0 : attempts_ + 1;
+  const bool proved = now - serving_->since >= kProved;
+  attempts_ = proved ? 0 : attempts_ + 1;
+  if (proved) claims_ = 0;
   cluster_.act(HaltSteps{id_, serving_->epoch, why});
   cluster_.note(now, EventKind::kHalted, "", serving_->epoch, why);
   last_failure_ = why;

@@ -21,12 +21,14 @@ std::string_view change_phase_name(ChangePhase phase);
 class OtherJobs {
  public:
   virtual ~OtherJobs() = default;
-  // That they have reserved on a node, and do not give up for the one that asks.
-  virtual uint64_t reserved_bytes(JobId asking, const NodeId& node) const = 0;
+  // That they have reserved on a node, and do not give up for the one that asks. `claims`: it has tried to do
+  // without for a while.
+  virtual uint64_t reserved_bytes(JobId asking, bool claims, const NodeId& node) const = 0;
   // Those that have reserved nothing there: what is left of them may go.
   virtual std::vector<JobId> without_part(JobId asking, const NodeId& node) const = 0;
-  // The parts of this plan are about to be loaded: those whose memory it takes give way first.
-  virtual void make_room(JobId asking, const Placement& placement, TimePoint now) = 0;
+  // The parts of this plan are about to be loaded: those whose memory it takes give way first. True: there
+  // was one.
+  virtual bool make_room(JobId asking, bool claims, const Placement& placement, TimePoint now) = 0;
 };
 
 // A phase machine: planning, preparing, pausing, loading, starting, serving (README.md). Every phase ends by
@@ -111,6 +113,7 @@ class Job {
     ChangePhase phase = ChangePhase::kPlanning;
     TimePoint began_at{};  // this phase
     bool with_held = false;
+    bool claims = false;          // memory of later jobs
     std::set<std::string> asked;  // keys in the question
     Placement placement;
     std::set<std::string> waiting_for;  // keys whose report is due
@@ -122,6 +125,7 @@ class Job {
   void give_up_change(const std::string& why, const std::string& node, TimePoint now);
   void no_plan(const Status& why, TimePoint now);
   Duration retry_delay() const;
+  bool claims_room() const;
   void begin_phase(ChangePhase phase, TimePoint now);
   void begin_loading(TimePoint now);
   void begin_starting(TimePoint now);
@@ -156,6 +160,8 @@ class Job {
   std::optional<Change> given_up_;    // the last one
   std::optional<TimePoint> plan_at_;  // a plan is wanted, and not before then
   uint32_t attempts_ = 0;             // that failed since something was served for a while
+  uint32_t without_plan_ = 0;         // attempts that found none, one after the other
+  uint32_t claims_ = 0;               // of later jobs' memory, since something was served for a while
   bool ever_served_ = false;
   std::string why_waiting_, last_failure_, why_no_other_;
   std::map<std::string, Hold> holds_;  // nodes that could not load or start it, by key

@@ -262,6 +262,67 @@ TEST_F(JobTest, WhatIsNotServedIsPlannedFirst) {
   EXPECT_EQ(all<MakePlan>().front().question.job, 2u);
 }
 
+// A model that took the room of an earlier one while that could not be placed gives it back, but not before
+// the earlier one has tried for a while to do without.
+TEST_F(JobTest, ALaterOneGivesItsMemoryToAnEarlierOneThatFindsNoPlan) {
+  serve_both();
+  coordinator.link_closed(link_of(1), "reset", now);
+  const auto no_plan = [&] {
+    clear();
+    for (int i = 0; all<MakePlan>().empty() && i < 100; ++i) pass(milliseconds(50));
+    const PlanQuestion question = asked();
+    EXPECT_EQ(question.job, 1u);
+    coordinator.planned(question.epoch, {Errc::kOutOfMemory, "it does not fit"}, now);
+    return free_on(question, 2);
+  };
+  // Each attempt asks twice: the second time with nodes that are held back.
+  TimePoint began = now;
+  int tries = 0;
+  while (tries < 100 && no_plan() == 6 * kGiB) ++tries;
+  EXPECT_GE(tries, 5);
+  EXPECT_LT(tries, 20);
+  EXPECT_GE(now - began, seconds(1)) << "most that goes wrong is over by then";
+  EXPECT_EQ(job(2).serving_epoch(), second) << "as long as there is no plan, it goes on";
+  clear();
+  for (int i = 0; all<MakePlan>().empty() && i < 100; ++i) pass(milliseconds(50));
+  ASSERT_EQ(free_on(asked(), 2), 8 * kGiB);
+  const Epoch claimed = asked().epoch;
+  coordinator.planned(claimed, placement({2, 0}, 7 * kGiB), now);
+  ASSERT_EQ(all<HaltSteps>().size(), 1u);
+  EXPECT_EQ(all<HaltSteps>()[0].job, 2u);
+  EXPECT_THAT(job(2).why_not_serving(), HasSubstr("job 1 needs its memory"));
+  load({2, 0}, 1, claimed);
+  EXPECT_EQ(job(1).serving_epoch(), claimed);
+  // The later one never takes it back.
+  for (int i = 0; i < 50; ++i) {
+    clear();
+    for (int wait = 0; all<MakePlan>().empty() && wait < 200; ++wait) pass(milliseconds(50));
+    if (asked().job != 2) continue;
+    ASSERT_EQ(free_on(asked(), 2), kGiB);
+    coordinator.planned(asked().epoch, {Errc::kOutOfMemory, "it does not fit"}, now);
+  }
+  EXPECT_EQ(job(1).serving_epoch(), claimed);
+}
+
+TEST_F(JobTest, OnlyAsManyLaterOnesAsNeededGiveWay) {
+  serve_both();
+  coordinator.set_job(3, {"id-3", "model-3", ""}, now);
+  pass(milliseconds(100));
+  const Epoch third = serve(3, {2}, 2 * kGiB);
+  coordinator.link_closed(link_of(1), "reset", now);
+  for (int i = 0; i < 50; ++i) {
+    clear();
+    for (int wait = 0; all<MakePlan>().empty() && wait < 200; ++wait) pass(milliseconds(50));
+    ASSERT_EQ(asked().job, 1u);
+    if (free_on(asked(), 2) == 8 * kGiB) break;
+    coordinator.planned(asked().epoch, {Errc::kOutOfMemory, "it does not fit"}, now);
+  }
+  coordinator.planned(asked().epoch, placement({2, 0}, 6 * kGiB), now);
+  EXPECT_EQ(job(3).serving_epoch(), 0u) << "the last goes first";
+  EXPECT_EQ(job(2).serving_epoch(), second) << "and that was enough";
+  EXPECT_NE(third, 0u);
+}
+
 // A training run beside what is served, and after it: it takes what is left, and gives it back when a model
 // needs it.
 struct TrainingTest : JobTest {
