@@ -562,6 +562,7 @@ void Coordinator::check_jobs(TimePoint now) {
   // Who was left out for a while may be tried again.
   for (auto& [key, member] : cluster_.members())
     if (member.here() && member.hold.ends(now)) want_plans(now);
+  if (cluster_.has_rested(now)) want_plans(now);
   // One plans at a time, since the next one has to know what this one takes; what is not served goes before
   // what could be served better, also when that is being planned already.
   Job* planning = nullptr;

@@ -282,7 +282,32 @@ TEST_F(CoordinatorTest, ALinkThatPassesNothingIsAvoidedForAWhile) {
   say(1, Trouble{serve(3), node_id(2), "it acknowledges nothing"});
   ASSERT_EQ(job().question(now).broken.size(), 1u);
   EXPECT_EQ(job().question(now).broken[0], std::pair(node_id(1).key, node_id(2).key));
-  EXPECT_TRUE(job().question(now + config().hold_max).broken.empty());
+  // A plan without it is served until then; then one is looked for that may use it.
+  pass(milliseconds(400));
+  const auto serve_without = [&](Epoch epoch) {
+    coordinator.planned(epoch, placement({0, 1}, 10), now);
+    ready({0, 1}, epoch);
+    started({0, 1}, epoch);
+    coordinator.steps_connected(epoch, now);
+    clear();
+  };
+  serve_without(asked());
+  pass(config().hold_min - seconds(1));
+  EXPECT_TRUE(all<MakePlan>().empty());
+  pass(seconds(1));
+  ASSERT_EQ(all<MakePlan>().size(), 1u);
+  EXPECT_TRUE(all<MakePlan>()[0].question.broken.empty());
+  // If it is cut again, it rests twice as long.
+  const Epoch next = asked();
+  coordinator.planned(next, placement({0, 1, 2}, 20), now);
+  for (const int node : {0, 1, 2}) say(node, Prepared{next, Errc::kOk, ""});
+  coordinator.steps_paused(next, now);
+  ready({0, 1, 2}, next);
+  started({0, 1, 2}, next);
+  coordinator.steps_connected(next, now);
+  say(1, Trouble{next, node_id(2), "it acknowledges nothing"});
+  EXPECT_EQ(job().question(now + config().hold_min).broken.size(), 1u);
+  EXPECT_TRUE(job().question(now + 2 * config().hold_min).broken.empty());
 }
 
 // Node 2 hears nothing from node 1: the way from 1 to 2 is broken, and neither of them held back. Its

@@ -171,9 +171,8 @@ void Membership::check_survey(TimePoint now) {
   for (auto& [pair, failed] : broken_) {
     if (!failed.unreachable || now - failed.last < config_.hold_max) continue;
     failed.last = now;  // it counts as broken until somebody has reached it
-    const auto from = members_.find(pair.first), to = members_.find(pair.second);
-    if (config_.measure_links && from != members_.end() && to != members_.end())
-      survey_pair(from->second, to->second, now);
+    // This very way, however lately figures of it were taken: whether it works is the question.
+    if (config_.measure_links && std::ranges::count(survey_, pair) == 0) survey_.push_back(pair);
   }
   while (!measuring_ && !survey_.empty()) {
     const Pair pair = survey_.front();

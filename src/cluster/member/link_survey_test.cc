@@ -60,6 +60,38 @@ TEST_F(LinkSurvey, FiguresOutliveALossButNotAMove) {
   EXPECT_EQ(sent<Measure>().size(), 1u);
 }
 
+// Figures say how fast a way was, not that it still is one.
+TEST_F(LinkSurvey, AWayThatFailedIsTriedAgainHoweverLatelyItWasMeasured) {
+  CoordinatorConfig with = config();
+  with.measure_links = true;
+  restart(with);
+  for (const int node : {0, 1, 2}) join(node);
+  size_t answered = 0;
+  for (int round = 0; round < 4; ++round) {
+    pass(milliseconds(100));
+    for (const auto orders = sent<Measure>(); answered < orders.size(); ++answered)
+      coordinator.received(orders[answered].first,
+                           LinkReport{orders[answered].second.peer, Errc::kOk, "", {1e-3, 1e8, {}}}, now);
+  }
+  ASSERT_EQ(answered, 3u) << "each pair";
+  pass(std::chrono::seconds(1));
+  const Epoch epoch = asked();
+  coordinator.planned(epoch, placement({1, 2, 0}, 10), now);
+  ready({1, 2, 0}, epoch);
+  say(1, Started{epoch, Errc::kPeerLost, "no answer"});
+  clear();
+  const auto broken = [&] { return job().question(now, false).broken.size(); };
+  ASSERT_EQ(broken(), 1u);
+  pass(with.hold_max);
+  EXPECT_EQ(broken(), 1u) << "until somebody has reached it";
+  const auto asked_for = sent<Measure>();
+  ASSERT_EQ(asked_for.size(), 1u);
+  EXPECT_EQ(asked_for[0].first, link_of(1)) << "this very way";
+  EXPECT_EQ(asked_for[0].second.peer, node_id(2));
+  say(1, LinkReport{node_id(2), Errc::kOk, "", {1e-3, 1e8, {}}});
+  EXPECT_EQ(broken(), 0u);
+}
+
 TEST_F(LinkSurvey, FiguresOutliveTheCoordinator) {
   CoordinatorConfig with = config();
   with.measure_links = true;

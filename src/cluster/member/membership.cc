@@ -83,8 +83,11 @@ void Membership::hold(Member& member, bool firmly, const std::string& why, TimeP
   member.last_failure = why;
 }
 
+// Where a link could not be opened, somebody has to reach it first (check_survey). What was cut may be whole
+// again any time.
 bool Membership::is_broken(const BrokenPair& pair, TimePoint now) const {
-  return (pair.unreachable || pair.times >= kBroken) && now - pair.last < config_.hold_max;
+  if (pair.unreachable) return now - pair.last < config_.hold_max;
+  return pair.times >= kBroken && now < rests_until(pair);
 }
 
 void Membership::note_broken(const NodeId& from, const NodeId& to, bool unreachable, TimePoint now) {
@@ -94,6 +97,7 @@ void Membership::note_broken(const NodeId& from, const NodeId& to, bool unreacha
   ++pair.times;
   pair.unreachable = pair.unreachable || unreachable;
   pair.last = now;
+  pair.rests = true;
 }
 
 void Membership::note_cut(const NodeId& from, const NodeId& to, TimePoint now) {
@@ -116,7 +120,8 @@ void Membership::blame(const NodeId& reporter, const NodeId& peer, TimePoint now
 // Where nothing fits without pairs that failed, they are tried again, but each time it fails a pair rests
 // twice as long: of several that do not work, one would be tried while another rests, for ever.
 TimePoint Membership::rests_until(const BrokenPair& pair) const {
-  const uint32_t doublings = std::min(pair.times - std::min(pair.times, 1u), 4u);
+  const uint32_t first = pair.unreachable ? 1 : kBroken;
+  const uint32_t doublings = std::min(pair.times - std::min(pair.times, first), 4u);
   return pair.last + std::min(config_.hold_max, config_.hold_min * (int64_t{1} << doublings));
 }
 
@@ -148,6 +153,16 @@ bool Membership::may_be_mended(TimePoint now) const {
   return std::any_of(broken_.begin(), broken_.end(), [&](const auto& row) {
     return is_broken(row.second, now) && now >= rests_until(row.second);
   });
+}
+
+bool Membership::has_rested(TimePoint now) {
+  bool any = false;
+  for (auto& [key, pair] : broken_) {
+    if (!pair.rests || pair.unreachable || now < rests_until(pair)) continue;
+    pair.rests = false;
+    any = any || pair.times >= kBroken;
+  }
+  return any;
 }
 
 void Membership::forget_troubles(const std::string& key) {

@@ -181,7 +181,8 @@ class Membership {
   // What went wrong between two nodes: neither is to blame alone. `unreachable`: a link could not even be
   // opened, once is enough.
   void note_broken(const NodeId& from, const NodeId& to, bool unreachable, TimePoint now);
-  // A link that worked passes nothing any more: it need not fail a second time to be avoided.
+  // A link that worked passes nothing any more: it need not fail a second time to be avoided, for a while
+  // that doubles each time.
   void note_cut(const NodeId& from, const NodeId& to, TimePoint now);
   // The same where a link could not be opened: `to` and whoever asks for the status are told why.
   void cannot_reach(const Member& from, const Member& to, const std::string& why, TimePoint now);
@@ -195,6 +196,8 @@ class Membership {
   bool nobody_reaches(const std::string& key, bool with_held, TimePoint now) const;
   // There are such that could be tried again now.
   bool may_be_mended(TimePoint now) const;
+  // True once for each pair that was cut and may be used again.
+  bool has_rested(TimePoint now);
   // It came back: what was between it and others may be over.
   void forget_troubles(const std::string& key);
 
@@ -226,6 +229,7 @@ class Membership {
     uint32_t times = 0;
     TimePoint last{};
     bool unreachable = false;
+    bool rests = false;  // until has_rested() says that it is over
   };
   TimePoint rests_until(const BrokenPair& pair) const;
   bool is_broken(const BrokenPair& pair, TimePoint now) const;
