@@ -162,8 +162,10 @@ bool Job::may_use(const Member& member, bool with_held, TimePoint now) const {
   if (own == holds_.end()) return true;
   // While nothing is served there is no time for tries: of many nodes several cannot load, each found in an
   // attempt of its own, and the first would be back before the last is known. They are asked if the model
-  // does not fit without them.
-  const bool may_try = serving_ || with_held || !own->second.doubted(cluster_.config(), now);
+  // does not fit without them. Nothing does without the coordinator's own: that it once failed must not bring
+  // back all the others.
+  const bool may_try = serving_ || with_held || member.id == cluster_.config().self ||
+                       !own->second.doubted(cluster_.config(), now);
   return may_try && own->second.allows(with_held, now);
 }
 
