@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <memory>
 #include <thread>
 
 namespace butterfly::cluster {
@@ -15,19 +16,21 @@ using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
 // A name server that answers when the test says so.
-struct SlowServer {
+struct SlowServer : std::enable_shared_from_this<SlowServer> {
   std::mutex mutex;
   std::condition_variable changed;
   bool answers = false;
   std::atomic<int> asked{0};
 
   Resolver::LookUp look_up() {
-    return [this](const char*, const char* port, const addrinfo* hints, addrinfo** list) {
-      ++asked;
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return answers; });
-      return ::getaddrinfo("127.0.0.1", port, hints, list);
-    };
+    // A question that nobody waits for any more may outlive the test.
+    return
+        [self = shared_from_this()](const char*, const char* port, const addrinfo* hints, addrinfo** list) {
+          ++self->asked;
+          std::unique_lock lock(self->mutex);
+          self->changed.wait(lock, [&] { return self->answers; });
+          return ::getaddrinfo("127.0.0.1", port, hints, list);
+        };
   }
   void answer() {
     const std::lock_guard lock(mutex);
@@ -47,10 +50,9 @@ TEST(ResolverTest, ANameServerThatIsSilentEndsAtTheDeadline) {
   // Numbers need none.
   EXPECT_TRUE(resolver.resolve("127.0.0.1", "7741", 0, SOCK_STREAM, in(milliseconds(20))).ok());
   EXPECT_TRUE(resolver.resolve("", "7741", AI_PASSIVE, SOCK_STREAM, in(milliseconds(20))).ok());
-  EXPECT_EQ(server->asked, 1);
+  EXPECT_LE(server->asked, 1) << "its thread may begin after the deadline";
   server->answer();
   EXPECT_TRUE(resolver.resolve("some.host", "7741", 0, SOCK_STREAM, in(std::chrono::seconds(60))).ok());
-  server->answer();
 }
 
 TEST(ResolverTest, QuestionsUnderWayAreBounded) {

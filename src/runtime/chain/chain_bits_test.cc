@@ -233,11 +233,14 @@ TEST(ChainEngine, CancellationLeavesTheOthersAlone) {
     sinks.push_back(std::make_shared<Collector>());
     EngineRequest r = mixed_request(i);
     if (i % 2 == 1) r.tokens_max = 400;
+    if (i == 1) sinks.back()->hold_at(2);
     ids.push_back(*engine.submit(std::move(r), sinks.back()));
   }
   for (size_t i = 1; i < kRequests; i += 2) {
     sinks[i]->wait_for_tokens(1 + i % 5);
     engine.cancel(ids[i]);
+    if (i + 2 < kRequests) sinks[i + 2]->hold_at(1 + (i + 2) % 5);
+    sinks[i]->release();
   }
   for (size_t i = 0; i < kRequests; ++i) {
     const FinishReason reason = sinks[i]->wait().reason;
@@ -361,9 +364,11 @@ TEST_F(ChainLoss, WithoutAnotherChainRequestsEndWithATypedError) {
   auto sink = std::make_shared<Collector>();
   EngineRequest r = mixed_request(0);
   r.tokens_max = 400;
+  sink->hold_at(1);
   ASSERT_TRUE(engine.submit(std::move(r), sink).ok());
   sink->wait_for_tokens(1);
   chain.lose(0);
+  sink->release();
   EXPECT_EQ(sink->wait().reason, FinishReason::kError);
   EXPECT_EQ(sink->wait().status.code(), Errc::kPeerLost);
   EXPECT_TRUE(engine.stats().chain_lost);

@@ -40,10 +40,12 @@ struct ModelOnDisk {
   size_t layers;
 };
 
-std::vector<std::shared_ptr<Collector>> submit(Engine& engine) {
+// The first of them stands at that many tokens.
+std::vector<std::shared_ptr<Collector>> submit(Engine& engine, size_t hold = SIZE_MAX) {
   std::vector<std::shared_ptr<Collector>> sinks;
   for (size_t i = 0; i < kRequests; ++i) {
     sinks.push_back(std::make_shared<Collector>());
+    if (i == 0) sinks.back()->hold_at(hold);
     EXPECT_TRUE(engine.submit(mixed_request(i), sinks.back()).ok());
   }
   return sinks;
@@ -109,10 +111,11 @@ TEST(GroupChain, ALostMemberIsALostStage) {
       std::atomic<int> lost{0};
       options.on_chain_lost = [&](const Status&) { ++lost; };
       Engine engine(groups.start(), groups.part(stages.size() - 1, 0).tokenizer.get(), options);
-      const auto sinks = submit(engine);
+      const auto sinks = submit(engine, 4);
       sinks[0]->wait_for_tokens(4);
       const size_t stage = member < stages.back().units.size() ? stages.size() - 1 : 0;
       groups.lose(stage, stage == stages.size() - 1 ? member : stages[0].units.size() - 1);
+      sinks[0]->release();
       while (lost == 0) std::this_thread::yield();
       engine.replace_chain(others.start());
       EXPECT_EQ(wait(sinks), want) << "stage " << stage << ", member " << member;

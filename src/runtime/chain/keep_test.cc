@@ -68,7 +68,8 @@ struct Plan {
   std::vector<size_t> nodes, cuts;
 };
 
-// An engine with requests under way, whose chain is changed again and again.
+// An engine with requests under way, whose chain is changed again and again. The engine stands where one of
+// the texts has as many tokens as were waited for, so that changes meet texts that are not done.
 class Changes {
  public:
   Changes(const std::filesystem::path& path, const Plan& first, uint64_t kept_bytes,
@@ -79,25 +80,35 @@ class Changes {
     engine_ = std::make_unique<Engine>(chain_.start(first.nodes, first.cuts), chain_.tokenizer(), engine);
     for (size_t i = 0; i < kRequests; ++i) {
       sinks_.push_back(std::make_shared<Collector>());
+      if (i == kLong) sinks_.back()->hold_at(1);
       EXPECT_TRUE(engine_->submit(request_of(i), sinks_.back()).ok());
     }
   }
-  ~Changes() { engine_->stop(); }
+  ~Changes() {
+    sinks_[kLong]->release();
+    engine_->stop();
+  }
 
   // Steps under way are lost, wherever they are.
   void change_to(const Plan& plan) {
     engine_->replace_chain(std::make_unique<NoChain>(chain_.info()));
     chain_.stop();
+    sinks_[kLong]->release();
     while (!chain_.coordinator_free()) std::this_thread::yield();
+    sinks_[kLong]->hold_at(sinks_[kLong]->token_count() + 1);
     engine_->replace_chain(chain_.start(plan.nodes, plan.cuts));
   }
-  void wait_for_tokens(size_t request, size_t count) { sinks_[request]->wait_for_tokens(count); }
+  void wait_for_tokens(size_t count) {
+    sinks_[kLong]->hold_at(count);
+    sinks_[kLong]->wait_for_tokens(count);
+  }
   void lose(size_t node) { chain_.lose(node); }
   EngineStats stats() const { return engine_->stats(); }
   bool done() const {
     return std::ranges::all_of(sinks_, [](const auto& sink) { return sink->finished(); });
   }
   std::vector<Bits> texts() {
+    sinks_[kLong]->release();
     std::vector<Bits> texts;
     for (auto& sink : sinks_) {
       EXPECT_EQ(sink->wait().reason, FinishReason::kLength) << sink->wait().status.text();
@@ -107,6 +118,8 @@ class Changes {
   }
 
  private:
+  static constexpr size_t kLong = 1;  // request_of() gives it 90 tokens
+
   MovingChain chain_;
   std::unique_ptr<Engine> engine_;
   std::vector<std::shared_ptr<Collector>> sinks_;
@@ -143,9 +156,9 @@ TEST(Keep, LayersOfEveryKindKeepWhatTheyHold) {
     const ModelOnDisk model(architecture);
     const std::vector<Bits> want = unchanged(model);
     Changes run(model.path, {{1, 2}, {3, 5}}, kMany);
-    run.wait_for_tokens(1, 40);
+    run.wait_for_tokens(40);
     run.change_to({{1, 2}, {3, 5}});
-    run.wait_for_tokens(1, 60);
+    run.wait_for_tokens(60);
     run.lose(2);
     run.change_to({{1, 3}, {3, 5}});
     EXPECT_EQ(run.texts(), want);
@@ -165,7 +178,7 @@ struct KeepStatesTest : ::testing::Test {
 TEST_F(KeepStatesTest, TheSameStagesReadAtMostABlockAgain) {
   const Plan plan{{1, 2}, {3, 5}};
   Changes run(model.path, plan, kMany);
-  run.wait_for_tokens(1, 80);
+  run.wait_for_tokens(80);
   run.change_to(plan);
   EXPECT_EQ(run.texts(), want);
   EXPECT_LE(run.stats().again_rows, kTailMost);
@@ -176,7 +189,7 @@ TEST_F(KeepStatesTest, TheSameStagesReadAtMostABlockAgain) {
 // tails.
 TEST_F(KeepStatesTest, OnlyTheLayersOfALostNodeAreComputedAgain) {
   Changes run(model.path, {{1, 2}, {3, 5}}, kMany);
-  run.wait_for_tokens(1, 80);
+  run.wait_for_tokens(80);
   run.lose(2);
   run.change_to({{1, 3}, {3, 5}});
   EXPECT_EQ(run.texts(), want);
@@ -190,7 +203,7 @@ TEST_F(KeepStatesTest, OnlyTheLayersOfALostNodeAreComputedAgain) {
 // where they were.
 TEST_F(KeepStatesTest, WithoutKeptRowsTheLayersBeforeAreComputedToo) {
   Changes run(model.path, {{1, 2}, {3, 5}}, 0);
-  run.wait_for_tokens(1, 80);
+  run.wait_for_tokens(80);
   run.lose(2);
   run.change_to({{1, 3}, {3, 5}});
   EXPECT_EQ(run.texts(), want);
@@ -202,7 +215,7 @@ TEST_F(KeepStatesTest, WithoutKeptRowsTheLayersBeforeAreComputedToo) {
 TEST_F(KeepTest, TheSameStagesInANewEpochComputeNothingAgain) {
   const Plan plan{{1, 2}, {3, 5}};
   Changes run(model.path, plan, kMany);
-  run.wait_for_tokens(1, 40);
+  run.wait_for_tokens(40);
   run.change_to(plan);
   EXPECT_EQ(run.texts(), want);
   EXPECT_EQ(run.stats().again_rows, 0u);
@@ -212,7 +225,7 @@ TEST_F(KeepTest, TheSameStagesInANewEpochComputeNothingAgain) {
 // Layers 2 and 3 are lost with node 2; node 1 begins with the rows that it had sent there.
 TEST_F(KeepTest, OnlyTheLayersOfALostNodeAreComputedAgain) {
   Changes run(model.path, {{1, 2}, {3, 5}}, kMany);
-  run.wait_for_tokens(1, 40);
+  run.wait_for_tokens(40);
   run.lose(2);
   run.change_to({{1, 3}, {3, 5}});
   EXPECT_EQ(run.texts(), want);
@@ -225,7 +238,7 @@ TEST_F(KeepTest, OnlyTheLayersOfALostNodeAreComputedAgain) {
 // The neighbours take over what it had, each a part.
 TEST_F(KeepTest, NeighboursShareTheLayersOfALostNode) {
   Changes run(model.path, {{1, 2}, {3, 5}}, kMany);
-  run.wait_for_tokens(1, 40);
+  run.wait_for_tokens(40);
   run.lose(2);
   run.change_to({{1}, {4}});
   EXPECT_EQ(run.texts(), want);
@@ -234,7 +247,7 @@ TEST_F(KeepTest, NeighboursShareTheLayersOfALostNode) {
 
 TEST_F(KeepTest, WithoutKeptRowsTheLayersBeforeAreComputedToo) {
   Changes run(model.path, {{1, 2}, {3, 5}}, 0);
-  run.wait_for_tokens(1, 40);
+  run.wait_for_tokens(40);
   run.lose(2);
   run.change_to({{1, 3}, {3, 5}});
   EXPECT_EQ(run.texts(), want);
@@ -244,7 +257,7 @@ TEST_F(KeepTest, WithoutKeptRowsTheLayersBeforeAreComputedToo) {
 
 TEST_F(KeepTest, RowsBeyondTheBoundComeFromTheTokens) {
   Changes run(model.path, {{1, 2}, {3, 5}}, 4 * 32 * 128 * sizeof(float));  // four pages
-  run.wait_for_tokens(1, 40);
+  run.wait_for_tokens(40);
   run.lose(2);
   run.change_to({{1, 3}, {3, 5}});
   EXPECT_EQ(run.texts(), want);
@@ -254,7 +267,7 @@ TEST_F(KeepTest, RowsBeyondTheBoundComeFromTheTokens) {
 
 TEST_F(KeepTest, TheFirstNodeIsLost) {
   Changes run(model.path, {{1, 2}, {3, 5}}, kMany);
-  run.wait_for_tokens(1, 40);
+  run.wait_for_tokens(40);
   run.lose(1);
   run.change_to({{2}, {4}});  // node 2 keeps layers 2 and moves to the front
   EXPECT_EQ(run.texts(), want);
@@ -266,7 +279,7 @@ TEST_F(KeepTest, BoundariesMoveBothWaysAndTheModelComesTogetherAgain) {
   const std::vector<Plan> plans = {{{1}, {6}}, {{1}, {2}}, {{2, 1}, {3, 5}},
                                    {{}, {}},   {{3}, {4}}, {{1, 2, 3, 4}, {1, 2, 4, 6}}};
   for (size_t i = 0; i < plans.size(); ++i) {
-    run.wait_for_tokens(1, 10 * (i + 1));
+    run.wait_for_tokens(10 * (i + 1));
     run.change_to(plans[i]);
   }
   EXPECT_EQ(run.texts(), want);
@@ -321,7 +334,7 @@ void expect_same_tokens_through_changes(const ModelOnDisk& model, const std::vec
     Changes run(model.path, now, kept[draw(3)], options);
     size_t lost = 0;  // one more at the same place would be the request's own doing
     for (size_t change = 0; change < 8 && !run.done(); ++change) {
-      if (draw(3) > 0) run.wait_for_tokens(1, std::min<size_t>(1 + change * 9 + draw(9), 90));
+      if (draw(3) > 0) run.wait_for_tokens(std::min<size_t>(1 + change * 9 + draw(9), 90));
       if (!now.nodes.empty() && draw(2) == 0 && ++lost < Suspects::kLossesMax)
         run.lose(now.nodes[draw(now.nodes.size())]);
       run.change_to(now = any_plan());

@@ -89,10 +89,10 @@ TEST_P(EngineBits, WhoLosesItsPlaceGoesOnAsIfNothingHadHappened) {
       r.prompt.resize(5 + i);
       r.tokens_max = 110;
       sinks.push_back(std::make_shared<Collector>());
-      sinks.back()->hold(i == 0);
+      if (i == 0) sinks.back()->hold_at(1);
       EXPECT_TRUE(engine->submit(std::move(r), sinks.back()).ok());
     }
-    sinks[0]->hold(false);
+    sinks[0]->release();
     std::vector<Bits> bits;
     for (auto& sink : sinks) {
       EXPECT_EQ(sink->wait().reason, FinishReason::kLength);

@@ -21,7 +21,7 @@ class Collector final : public EventSink {
     BF_CHECK(!finish_) << "tokens behind the end";
     for (TokenEvent& event : events) events_.push_back(std::move(event));
     changed_.notify_all();
-    changed_.wait(lock, [&] { return !held_; });
+    changed_.wait(lock, [&] { return events_.size() < stand_; });
   }
   void on_finish(RequestId, FinishEvent event) override {
     std::lock_guard lock(mutex_);
@@ -40,12 +40,17 @@ class Collector final : public EventSink {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return events_.size() >= count || finish_; });
   }
-  // While it holds, the engine stands at the first token: requests can come together however slow this thread
-  // is.
-  void hold(bool on) {
+  // The engine stands once this many tokens have come, until another number is given or release() is called:
+  // what a test does then meets a request in the middle of its text, however slow the test's thread is.
+  void hold_at(size_t count) {
     std::lock_guard lock(mutex_);
-    held_ = on;
+    stand_ = count;
     changed_.notify_all();
+  }
+  void release() { hold_at(SIZE_MAX); }
+  size_t token_count() const {
+    std::lock_guard lock(mutex_);
+    return events_.size();
   }
   bool finished() const {
     std::lock_guard lock(mutex_);
@@ -70,7 +75,7 @@ class Collector final : public EventSink {
   std::condition_variable changed_;
   std::vector<TokenEvent> events_, prompt_;
   std::optional<FinishEvent> finish_;
-  bool held_ = false;
+  size_t stand_ = SIZE_MAX;
 };
 
 }  // namespace butterfly::runtime::testing
