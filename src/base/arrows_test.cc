@@ -40,6 +40,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"train", {"model"}},
     {"cluster", {"kernels"}},
     {"runtime", {"train", "cluster"}},
+    {"butterfly", {"runtime"}},  // what programs that use the library see
     {"server", {"runtime"}},
     {"cli", {"runtime", "server"}},  // the serve command starts the server; not the other way round
 };

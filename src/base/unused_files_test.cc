@@ -60,6 +60,9 @@ class Reach {
     }
     for (const auto& [name, file] : files_)
       if (file.is("_bench.cc") || (!file.is_test() && has_main(file.lines))) use(name);
+    // The library is there for programs elsewhere: its headers are what they begin with.
+    for (const auto& [name, file] : files_)
+      if (file.is(".h") && folder(name) == "src/butterfly") use(name);
     if (!std::filesystem::exists(root / "bench")) return;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "bench"))
       if (entry.path().extension() == ".cc")

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "tensor/memory.h"
 
 namespace butterfly::runtime {
@@ -121,23 +120,23 @@ ModelFile shape_file(const NamedShape& shape, DType matrix_type, DType vocabular
   RandomModelOptions options = shape.options();
   options.matrix_type = matrix_type;
   options.vocabulary_type = vocabulary_type;
-  for (const model::RandomArchitecture& row : model::random_architectures()) {
-    if (row.name != options.architecture) continue;
-    model::Metadata metadata;
-    metadata.set("general.architecture", std::string(row.architecture));
-    metadata.set("general.name", std::string(shape.name));
-    row.add_metadata(options, metadata);
-    std::vector<NamedTensor> tensors;
-    Untouched untouched;
-    const std::vector<model::TensorPlan> plans = row.plan(options);
-    for (const model::TensorPlan& plan : plans) untouched.make_room(plan.dtype, plan.shape);
-    for (const model::TensorPlan& plan : plans)
-      tensors.push_back(plan.shape.rank() == 1 ? ones(plan.name, plan.shape)
-                                               : untouched.tensor(plan.name, plan.dtype, plan.shape));
-    return ModelFile("shape", std::string(shape.name), std::move(metadata), std::move(tensors), {});
-  }
-  BF_CHECK(false) << "no random architecture " << options.architecture;
-  __builtin_unreachable();
+  return shape_file(options, std::string(shape.name));
+}
+
+ModelFile shape_file(const RandomModelOptions& options, const std::string& name) {
+  const model::RandomArchitecture& row = model::random_architecture(options.architecture);
+  model::Metadata metadata;
+  metadata.set("general.architecture", std::string(row.architecture));
+  metadata.set("general.name", name);
+  row.add_metadata(options, metadata);
+  std::vector<NamedTensor> tensors;
+  Untouched untouched;
+  const std::vector<model::TensorPlan> plans = row.plan(options);
+  for (const model::TensorPlan& plan : plans) untouched.make_room(plan.dtype, plan.shape);
+  for (const model::TensorPlan& plan : plans)
+    tensors.push_back(plan.shape.rank() == 1 ? ones(plan.name, plan.shape)
+                                             : untouched.tensor(plan.name, plan.dtype, plan.shape));
+  return ModelFile("shape", name, std::move(metadata), std::move(tensors), {});
 }
 
 ModelFile without_values(const ModelFile& file) {
