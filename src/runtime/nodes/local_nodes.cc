@@ -26,6 +26,15 @@ constexpr Duration kLookAtEnd = std::chrono::milliseconds(10);
 constexpr const char* kThisProgram = "/proc/self/exe";
 constexpr int kNotExecuted = 127;  // as shells have it
 
+std::filesystem::path this_program() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink(kThisProgram, error);
+  if (error)
+    fail(Errc::kIo, "local nodes are started from {}, which is not here: {}; mount /proc", kThisProgram,
+         error.message());
+  return program;
+}
+
 // CPUs [index * n / count, (index + 1) * n / count) of these; with fewer CPUs than nodes one each, in turn.
 cpu_set_t share_of_cpus(const std::vector<int>& cpus, size_t index, size_t count) {
   cpu_set_t set;
@@ -82,7 +91,7 @@ PrivateFolder::~PrivateFolder() {
 LocalNodes::LocalNodes(Options options)
     : options_(std::move(options)),
       cpus_(allowed_cpus()),
-      program_(options_.program.empty() ? std::filesystem::read_symlink(kThisProgram) : options_.program),
+      program_(options_.program.empty() ? this_program() : options_.program),
       loop_([this] { watch(); }, kLook) {
   loop_.start();
 }
