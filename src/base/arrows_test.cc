@@ -63,7 +63,7 @@ const std::map<std::string, std::vector<std::string>> kRooms = {
     {"server",
      {"settings", "http", "streams", "web", "api", "tools", "models", "generation", "context", "routes",
       "."}},
-    {"cli", {"console", "models", "nodes", "commands", "."}},
+    {"cli", {"console", "download", "models", "nodes", "commands", "."}},
 };
 
 constexpr size_t kLinesMax = 800;

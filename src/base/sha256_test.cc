@@ -4,6 +4,7 @@
 
 #include "base/hex.h"
 #include "base/secret.h"
+#include "base/sha256_stream.h"
 
 namespace butterfly {
 namespace {
@@ -13,6 +14,14 @@ TEST(Sha256, OfPublishedTexts) {
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(sha256_hex(std::string_view()),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+TEST(Sha256, OfBytesThatComeOneAfterTheOther) {
+  Sha256Stream stream;
+  EXPECT_EQ(stream.hex(), sha256_hex(std::string_view()));
+  for (const std::string_view piece : {"ab", "", "c"}) stream.add(std::as_bytes(std::span(piece)));
+  EXPECT_EQ(stream.hex(), sha256_hex(std::string_view("abc")));
+  EXPECT_EQ(stream.hex(), sha256_hex(std::string_view("abc")));
 }
 
 TEST(Hex, ThereAndBack) {

@@ -37,6 +37,7 @@ constexpr Command kCommands[] = {
     {"convert", "Write any readable model as a GGUF file", "Models", false, setup_convert},
     {"quantize", "Write a GGUF file with fewer bits per weight", "Models", true, setup_quantize},
     {"list", "The models of the local store, for -m NAME", "Models", true, setup_list},
+    {"pull", "Fetch a model from the web: hf.co/OWNER/REPO, or a URL", "Models", true, setup_pull},
     {"import", "Put a model file into the local store", "Models", false, setup_import},
     {"rm", "Remove a model from the local store", "Models", false, setup_rm},
     {"make-model", "Write a model with random weights, for tests and benches", "Models", false,

@@ -20,6 +20,7 @@ CommandBody setup_node(CLI::App& app);
 CommandBody setup_perplexity(CLI::App& app);
 CommandBody setup_plan(CLI::App& app);
 CommandBody setup_ps(CLI::App& app);
+CommandBody setup_pull(CLI::App& app);
 CommandBody setup_quantize(CLI::App& app);
 CommandBody setup_rm(CLI::App& app);
 CommandBody setup_run(CLI::App& app);

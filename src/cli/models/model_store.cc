@@ -9,8 +9,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/private_folder.h"
 #include "base/near_names.h"
+#include "base/private_folder.h"
 #include "model/formats/gguf_model.h"
 
 namespace butterfly::cli {
@@ -100,13 +100,13 @@ std::vector<fs::path> split_list(std::string_view list) {
   return folders;
 }
 
-void check_name(const std::string& name) {
+}  // namespace
+
+void check_model_name(const std::string& name) {
   if (name.empty() || name.starts_with(".") || name.find('/') != std::string::npos || name.size() > 200)
     fail(Errc::kInvalidArgument,
          "'{}' cannot be the name of a model: expected up to 200 characters without '/'", name);
 }
-
-}  // namespace
 
 ModelStore::ModelStore(fs::path own, std::vector<fs::path> shared)
     : own_(std::move(own)), shared_(std::move(shared)) {}
@@ -170,7 +170,7 @@ std::string ModelStore::import(const fs::path& from, std::string name) const {
            : folder ? whole.filename().string()
                     : from.stem().string();
   }
-  check_name(name);
+  check_model_name(name);
   for (const StoredModel& stored : list())
     if (stored.name == name && !stored.shared)
       fail(Errc::kInvalidArgument,

@@ -47,6 +47,9 @@ class ModelStore {
   std::vector<std::filesystem::path> shared_;
 };
 
+// Throws Error kInvalidArgument for what cannot be the name of a model in the store.
+void check_model_name(const std::string& name);
+
 // What `-m` means: a path that exists, else the name of a stored model. Throws Error kNotFound.
 std::filesystem::path resolve_model(const std::string& path_or_name);
 
