@@ -11,10 +11,10 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/near_names.h"
 #include "cli/command_table.h"
 #include "cli/console/exit_code.h"
 #include "cli/console/interrupt.h"
-#include "base/near_names.h"
 #include "cli/console/options.h"
 #include "cli/console/terminal.h"
 #include "cli/console/version.h"
@@ -61,18 +61,18 @@ std::string nearest_flag(const CLI::App& app, const std::string& typed) {
 // behind "The following arguments were not expected".
 void print_parse_error(const Command& command, const CLI::App& app, const CLI::ParseError& error) {
   std::string text = error.what(), hint = fmt::format("see 'butterfly {} --help'", command.name);
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    const std::vector<std::string> extra = app.remaining();
-    const auto flag = std::find_if(extra.begin(), extra.end(),
-                                   [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
-    if (flag != extra.end()) {
-      const std::string name = flag->substr(0, flag->find('='));
-      const std::string nearest = nearest_flag(app, name);
-      text = fmt::format("there is no flag '{}'", name);
-      if (!nearest.empty()) hint = fmt::format("did you mean '{}'? {}", nearest, hint);
-    } else if (!extra.empty()) {
-      text = fmt::format("'{}' is one argument too many", extra.front());
-    }
+  // A flag that nobody knows goes before all else: its value may have been taken for something that the error
+  // is about.
+  const std::vector<std::string> extra = app.remaining();
+  const auto flag = std::find_if(extra.begin(), extra.end(),
+                                 [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
+  if (flag != extra.end()) {
+    const std::string name = flag->substr(0, flag->find('='));
+    const std::string nearest = nearest_flag(app, name);
+    text = fmt::format("there is no flag '{}'", name);
+    if (!nearest.empty()) hint = fmt::format("did you mean '{}'? {}", nearest, hint);
+  } else if (!extra.empty() && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    text = fmt::format("'{}' is one argument too many", extra.front());
   }
   print_error(fmt::format("{}: {}", command.name, text), hint);
 }
