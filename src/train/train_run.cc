@@ -17,6 +17,7 @@
 #include "train/data/fingerprint.h"
 #include "train/loss_plot.h"
 #include "train/metrics.h"
+#include "train/run_files.h"
 
 namespace butterfly::train {
 namespace {
@@ -263,7 +264,7 @@ std::optional<StepReport> TrainRun::validate() {
 
 RunResult TrainRun::run(const KeepGoing& keep_going, StepDriver* driver) {
   fs::create_directories(config_.output_dir);
-  keep_metrics_up_to(fs::path(config_.output_dir) / "metrics.jsonl", step());
+  keep_metrics_up_to(fs::path(config_.output_dir) / kMetricsFile, step());
   RunResult result;
   Prefetch prefetch(
       [this](uint64_t index, Batch& batch) { order_->fill(index, batch); },
@@ -328,10 +329,9 @@ void TrainRun::log(const RunProgress& progress) {
   const bool due = progress.step % config_.logging_steps == 0 || progress.valid || progress.step == steps_;
   if (!due) return;
   const fs::path folder = config_.output_dir;
-  append_metrics(folder / "metrics.jsonl", progress.step, progress.report, progress.items_per_second,
+  append_metrics(folder / kMetricsFile, progress.step, progress.report, progress.items_per_second,
                  progress.waited, progress.valid, progress.valid_right);
-  if (progress.valid || progress.step == steps_)
-    write_loss_plot(folder / "metrics.jsonl", folder / "loss.svg");
+  if (progress.valid || progress.step == steps_) write_loss_plot(folder / kMetricsFile, folder / "loss.svg");
 }
 
 std::string TrainRun::report() {

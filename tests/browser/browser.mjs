@@ -40,7 +40,7 @@ export async function assertAccessible(page, what) {
 }
 
 // For people to look at; those that the docs show also go where they are kept.
-const kOfDocs = ["chat", "cluster"];
+const kOfDocs = ["chat", "cluster", "training"];
 export async function shoot(page, name) {
   await page.screenshot({ path: `${work}/${name}.png` });
   if (process.env.BUTTERFLY_SCREENSHOTS && kOfDocs.includes(name)) await page.screenshot({ path: `${process.env.BUTTERFLY_SCREENSHOTS}/${name}.png` });

@@ -94,8 +94,19 @@ await check("join line and removal need an operator's key", async () => {
   await page.keyboard.press("Escape");
   page.on("dialog", (dialog) => dialog.accept());
   await page.locator(".node:not([data-node='node-1'])").first().click(); // node-1 coordinates
+  await page.getByRole("button", { name: "Drain", exact: true }).click();
+  await page.getByLabel("Operator key").fill("bf-not-the-right-one");
+  await page.getByRole("button", { name: /^Drain node/ }).click();
+  await page.getByText("needs the key of an operator").waitFor();
+  await page.getByLabel("Operator key").fill(key);
+  await assertAccessible(page, "drain");
+  await page.getByRole("button", { name: /^Drain node/ }).click();
+  await page.getByRole("button", { name: "Use it again" }).waitFor();
+  await page.getByRole("button", { name: "Use it again" }).click();
+  await page.getByRole("button", { name: /^Use node/ }).click();
+  await page.getByRole("button", { name: "Drain", exact: true }).waitFor();
   await page.getByRole("button", { name: "Remove from the cluster" }).click();
-  await page.getByRole("button", { name: /^Remove / }).click();
+  await page.getByRole("button", { name: /^Remove node/ }).click();
   await page.waitForFunction(() => [...document.querySelectorAll(".node .state")].filter((e) => e.innerText === "up").length === 2);
   await close(page);
 });

@@ -8,8 +8,9 @@ import { connection } from "./lib/connection.js";
 import { setSetting, setting } from "./lib/store.js";
 import { useStore } from "./lib/store_base.js";
 import { Dialog } from "./lib/widgets.jsx";
+import { Training } from "./training/Training.jsx";
 
-const kViews = [["chat", "Chat", Chat], ["cluster", "Cluster", Cluster]];
+const kViews = [["chat", "Chat", Chat], ["cluster", "Cluster", Cluster], ["training", "Training", Training]];
 
 function applyTheme(theme) {
   if (theme) document.documentElement.dataset.theme = theme;

@@ -6,6 +6,7 @@ import * as tree from "../src/lib/conversation.js";
 import { readMetrics } from "../src/lib/metrics.js";
 import { readEvents } from "../src/lib/sse.js";
 import * as units from "../src/lib/units.js";
+import { columnsOf, timesOf } from "../src/training/columns.js";
 
 test("editing makes a branch and keeps the other", () => {
   let c = tree.newConversation({ system: " be brief " });
@@ -114,4 +115,13 @@ test("rows are snakes", () => {
   assert.equal(columns, 3);
   assert.deepEqual(places.map((p) => [p.row, p.column]), [[0, 0], [0, 1], [0, 2], [1, 2], [1, 1]]);
   assert.equal(placesOf(2, 100, { width: 200, height: 100 }, { x: 50, y: 50 }).columns, 1);
+});
+
+test("runs of training as columns", () => {
+  const run = { points: [[1, 2.5, null, 10], [2, 2.0, 2.1, 12]], nodes: [{ name: "a", seconds: { compute: 3, wait: 1 } }, { name: "b", seconds: { compute: 2 } }] };
+  assert.deepEqual(columnsOf(run), [[1, 2], [2.5, 2.0], [null, 2.1], [10, 12]]);
+  assert.deepEqual(columnsOf({}), [[], [], [], []]);
+  const { names, rows } = timesOf(run);
+  assert.deepEqual(names, ["compute", "wait"]);
+  assert.deepEqual(rows.map((r) => r.seconds), [[3, 1], [2, 0]]);
 });

@@ -23,6 +23,7 @@
 #include "cli/nodes/train_control.h"
 #include "cli/nodes/train_report.h"
 #include "runtime/training/step_picture.h"
+#include "train/run_files.h"
 #include "train/train_run.h"
 
 namespace butterfly::cli {
@@ -208,6 +209,9 @@ int train_model(const TrainCommand& command) {
   stop_cleanly_on_terminate();
   announce_interrupt("\nstopping after this step; Ctrl-C again ends at once, without saving\n");
   const std::unique_ptr<runtime::TrainingLeader> leader = cluster == nullptr ? nullptr : cluster->lead(run);
+  train::write_run_facts(run, config.model.name.empty()
+                                  ? std::filesystem::path(config.output_dir).filename().string()
+                                  : config.model.name);
   train::RunResult result;
   NodesFiles nodes(config.output_dir, run.steps());
   {

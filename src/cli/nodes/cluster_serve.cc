@@ -11,17 +11,19 @@
 
 namespace butterfly::cli {
 
-std::shared_ptr<runtime::ClusterStart> joined_cluster(const std::string& state, const std::string& listen) {
+std::shared_ptr<runtime::ClusterStart> joined_cluster(const std::string& state, const std::string& listen,
+                                                      bool discoverable) {
   const cluster::StateFolder folder = open_state(state);
   if (!cluster::Authority::is_here(folder))
     fail(Errc::kNotFound, "{}: a cluster is led from the machine where it was made ('butterfly init')",
          folder.path().string());
   const char* measured = std::getenv("BUTTERFLY_CAPABILITIES");  // as join's hidden flag
-  return std::make_shared<runtime::JoinedCluster>(runtime::JoinedCluster::Options{
-      .state = folder.path(),
-      .listen = listen,
-      .places = weight_places("", {}),
-      .capabilities = capability_source(measured == nullptr ? "" : measured)});
+  return std::make_shared<runtime::JoinedCluster>(
+      runtime::JoinedCluster::Options{.state = folder.path(),
+                                      .listen = listen,
+                                      .places = weight_places("", {}),
+                                      .capabilities = capability_source(measured == nullptr ? "" : measured),
+                                      .discoverable = discoverable});
 }
 
 // `butterfly join` as the process of a local node.
@@ -43,7 +45,8 @@ std::vector<std::string> join_arguments(const runtime::LocalNodeStart& node) {
 
 std::shared_ptr<runtime::ClusterStart> cluster_start(server::Settings& settings) {
   server::check_cluster_settings(settings);
-  if (settings.cluster) return joined_cluster(settings.state, settings.cluster_listen);
+  if (settings.cluster)
+    return joined_cluster(settings.state, settings.cluster_listen, !settings.no_discovery);
   if (settings.local_nodes == 0) return nullptr;
   const auto local = std::make_shared<runtime::LocalCluster>(
       runtime::LocalCluster::Options{.nodes = settings.local_nodes,

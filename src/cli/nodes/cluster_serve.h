@@ -16,6 +16,7 @@ std::shared_ptr<runtime::ClusterStart> cluster_start(server::Settings& settings)
 std::vector<std::string> join_arguments(const runtime::LocalNodeStart& node);
 
 // The cluster of `init`, from the state folder of this machine. `listen`: empty: the usual port.
-std::shared_ptr<runtime::ClusterStart> joined_cluster(const std::string& state, const std::string& listen);
+std::shared_ptr<runtime::ClusterStart> joined_cluster(const std::string& state, const std::string& listen,
+                                                      bool discoverable = true);
 
 }  // namespace butterfly::cli

@@ -10,12 +10,13 @@
 
 #include "base/error.h"
 #include "base/file_text.h"
+#include "train/run_files.h"
 
 namespace butterfly::cli {
 namespace {
 
-constexpr const char* kLockFile = "run.lock";  // locked by the process that trains; holds its number
-constexpr const char* kWishFile = "run.wish";  // a word
+constexpr const char* kLockFile = train::kRunLockFile;  // locked by the process that trains
+constexpr const char* kWishFile = train::kRunWishFile;
 constexpr std::chrono::milliseconds kLookEvery{100};
 
 // -1: another process has it.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "runtime/training/training_leader.h"
+#include "train/run_files.h"
 
 namespace butterfly::cli {
 
@@ -17,7 +18,7 @@ std::string training_report_metrics(std::string_view json);  // Prometheus' text
 
 // In the output folder of a run on several nodes: how it stands, that every ten seconds, and one step as a
 // picture.
-inline constexpr const char* kTrainNodesFile = "nodes.json";
+inline constexpr const char* kTrainNodesFile = train::kRunNodesFile;
 inline constexpr const char* kTrainNodesLines = "nodes.jsonl";
 inline constexpr const char* kTrainStepPicture = "step.svg";
 

@@ -13,7 +13,7 @@ std::shared_ptr<ClusterHost> JoinedCluster::make(ClusterHostOptions host) {
   host.places = options_.places;
   host.capabilities = node_capabilities(options_.capabilities, cluster::StateFolder::open(options_.state),
                                         options_.places.cache, host.compute->take().pool());
-  host.discoverable = true;
+  host.discoverable = options_.discoverable;
   return std::make_shared<ClusterHost>(std::move(host));
 }
 

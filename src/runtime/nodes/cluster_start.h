@@ -27,6 +27,7 @@ class JoinedCluster final : public ClusterStart {
     std::string listen;           // "host:port"; empty: the usual port on all addresses
     WeightPlaces places;
     CapabilitySource capabilities;
+    bool discoverable = true;  // answers those who look for clusters on the local network
   };
   explicit JoinedCluster(Options options) : options_(std::move(options)) {}
 

@@ -22,7 +22,7 @@ RouteFunction ollama_version, ollama_tags, ollama_ps, ollama_show, ollama_chat, 
     ollama_embeddings, ollama_pull, ollama_no_store;
 // Of the cluster, where there is one.
 RouteFunction cluster_status, cluster_events, cluster_load, cluster_remove, cluster_token, cluster_drain,
-    cluster_resume;
+    cluster_resume, training_status;
 // The page.
 RouteFunction page_root, page_file;
 // Streams that can be taken up again.

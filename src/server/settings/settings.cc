@@ -106,6 +106,12 @@ const SettingRow kSettings[] = {
      &S::no_rebalance},
     {"--cluster-listen", "cluster_listen", "ADDRESS", "Cluster", "Where nodes join (default: 0.0.0.0:7741)",
      &S::cluster_listen},
+    {"--no-discovery", "no_discovery", "", "Cluster",
+     "Do not answer machines that look for a cluster on the local network ('join --token' without an "
+     "address)",
+     &S::no_discovery},
+    {"--training", "training", "FOLDER", "Network",
+     "Show this training run in the page: the output_dir of 'butterfly train' (repeat)", &S::training},
     {"--state", "state", "FOLDER", "Cluster", "Keys and certificates (default: ~/.local/state/butterfly)",
      &S::state},
     {"--strategy", "strategy", "NAME", "Cluster", kStrategyHelp, &S::strategy},

@@ -61,6 +61,8 @@ struct Settings {
   size_t suspect_seconds = 1;  // without a heartbeat or progress
   size_t dead_seconds = 3;
   std::string cluster_listen;
+  bool no_discovery = false;          // nodes that look for a cluster on the local network get no answer
+  std::vector<std::string> training;  // output folders of training runs that the page shows
   std::string state;
   std::string strategy;
   std::string plan;  // file: who runs what, instead of a strategy

@@ -9,7 +9,14 @@ import { colourOf } from "./colours.js";
 const kHeight = 150;
 const clock = (s) => new Date(s * 1000).toLocaleTimeString([], { hour12: false });
 
-export function Chart({ title, unit, times, rows }) {
+// The last value; of steps the last that there is: not every step is validated.
+function newest(values, steps) {
+  const value = steps ? values.findLast((v) => v != null) : values.at(-1);
+  return value == null ? "–" : steps && value < 10 ? value.toFixed(3) : rate(value);
+}
+
+// `times`: seconds since 1970, or steps where `steps` is set.
+export function Chart({ title, unit, times, rows, steps = false }) {
   const box = useRef(null), plot = useRef(null);
   const width = useWidth(box);
   const names = rows.map((r) => r.name).join("\n");
@@ -20,9 +27,9 @@ export function Chart({ title, unit, times, rows }) {
     const made = new uPlot(
       {
         width: Math.max(120, width), height: kHeight, legend: { show: false }, cursor: { show: false },
-        scales: { y: { range: (_, low, high) => [0, Math.max(1, high ?? 1) * 1.1] } },
-        axes: [{ ...axis, space: 80, values: (_, times) => times.map(clock) }, { ...axis, size: 46 }],
-        series: [{}, ...rows.map((row, i) => ({ label: row.name, stroke: colourOf(row.colour ?? i), width: 2, points: { show: false }, spanGaps: false }))],
+        scales: { x: { time: !steps }, y: { range: (_, low, high) => [0, Math.max(steps ? 0 : 1, high ?? 1) * 1.1] } },
+        axes: [{ ...axis, space: 80, values: (_, at) => (steps ? at.map(String) : at.map(clock)) }, { ...axis, size: 46 }],
+        series: [{}, ...rows.map((row, i) => ({ label: row.name, stroke: colourOf(row.colour ?? i), width: 2, points: { show: false }, spanGaps: steps }))],
       },
       [times, ...rows.map((r) => r.values)], box.current);
     plot.current = made;
@@ -33,7 +40,7 @@ export function Chart({ title, unit, times, rows }) {
     <figure class="chart">
       <figcaption>
         <strong>{title}</strong>
-        {rows.map((row, i) => <span key={row.name}><i class={`dot c${(row.colour ?? i) % 8}`} />{row.name} <b>{row.values.at(-1) == null ? "–" : rate(row.values.at(-1))}</b>{unit && ` ${unit}`}</span>)}
+        {rows.map((row, i) => <span key={row.name}><i class={`dot c${(row.colour ?? i) % 8}`} />{row.name} <b>{newest(row.values, steps)}</b>{unit && ` ${unit}`}</span>)}
       </figcaption>
       <div ref={box} class="plot" aria-hidden="true" />
     </figure>

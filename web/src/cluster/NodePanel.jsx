@@ -1,4 +1,4 @@
-// Everything that is known of one node, what its loss would mean, and its removal.
+// Everything that is known of one node, what its loss would mean, and what an operator can do with it.
 import { useState } from "preact/hooks";
 import * as api from "../lib/api.js";
 import { bytes, layers, plural, rate, seconds } from "../lib/units.js";
@@ -27,24 +27,38 @@ export function NodePanel({ status, node, onClose }) {
         <p key={part.model}><b>{part.model}</b>: {part.text}, {bytes(part.bytes)}, {seconds(part.predicted_s)} of a step predicted.{" "}
           {part.ifLost && <span class="loss">If it were lost: {part.ifLost.words || (part.ifLost.fits ? `the others go on at ${rate(part.ifLost.tokens_per_s)} tokens/s` : "the others have no room for its part")}</span>}</p>
       ))}
-      <Remove node={node} />
+      <Operate node={node} />
     </section>
   );
 }
 
-function Remove({ node }) {
-  const [asked, ask] = useState(false);
+// What an operator can do with a node. The key is asked for once the button is pressed.
+const kActions = {
+  drain: { title: "Drain", why: "Its layers move to the others, and running answers go on; it stays in the cluster.", done: "Its layers move to the others.", go: api.drainNode },
+  resume: { title: "Use it again", why: "Plans may give it layers again.", done: "It is used again.", go: api.resumeNode },
+  remove: { title: "Remove from the cluster", why: "What it does goes to the others, and it is not let in again.", done: "Removed.", go: api.removeNode, danger: true },
+};
+
+function Operate({ node }) {
+  const [asked, ask] = useState(null);
   const [note, say] = useState("");
   if (node.state === "removed") return <p class="note">It was removed, and is not let in again.</p>;
-  const remove = async (key) => {
-    if (!confirm(`Remove ${node.name}? What it does goes to the others, and it is not let in again.`)) return;
+  const act = async (key) => {
+    if (asked === "remove" && !confirm(`Remove ${node.name}? ${kActions.remove.why}`)) return;
     try {
-      await api.removeNode(node.key, key);
-      say("Removed.");
+      await kActions[asked].go(node.key, key);
+      say(kActions[asked].done);
+      ask(null);
     } catch (problem) {
       say(problem.message);
     }
   };
-  if (!asked) return <button type="button" class="danger" onClick={() => ask(true)}>Remove from the cluster</button>;
-  return <><KeyField onKey={remove} action={`Remove ${node.name}`} />{note && <p class="problem" role="alert">{note}</p>}</>;
+  const choices = [node.drain ? "resume" : "drain", "remove"];
+  return (
+    <>
+      <p class="actions">{choices.map((name) => <button key={name} type="button" class={kActions[name].danger ? "danger" : "quiet"} aria-expanded={asked === name} onClick={() => { say(""); ask(asked === name ? null : name); }}>{kActions[name].title}</button>)}</p>
+      {asked && <><p class="note">{kActions[asked].why}</p><KeyField onKey={act} action={`${kActions[asked].title.split(" ")[0]} ${node.name}`} /></>}
+      {note && <p class={note === kActions.drain.done || note === kActions.resume.done || note === kActions.remove.done ? "note" : "problem"} role="alert">{note}</p>}
+    </>
+  );
 }

@@ -65,6 +65,17 @@ export async function healthy() {
   }
 }
 export const removeNode = async (node, key) => (await ask("cluster/remove", { method: "POST", body: JSON.stringify({ node }), key })).json();
+export const drainNode = async (node, key) => (await ask("cluster/drain", { method: "POST", body: JSON.stringify({ node }), key })).json();
+export const resumeNode = async (node, key) => (await ask("cluster/resume", { method: "POST", body: JSON.stringify({ node }), key })).json();
+// Runs; null where the server was told of none.
+export async function training() {
+  try {
+    return (await (await ask("training")).json()).runs;
+  } catch (problem) {
+    if (problem.status === 404) return null;
+    throw problem;
+  }
+}
 export const joinLine = async (key) => (await (await ask("cluster/token", { method: "POST", body: "{}", key })).json()).join;
 
 // Streams an answer. `on` gets {text}, {reasoning}, {call: {index, id, name, arguments}}, {finish}, {usage}.
