@@ -6,13 +6,13 @@ extern const OpType kAddBiasOp, kAddOp, kAddScaledOp, kApplyOp, kAvgPool2dGradOp
     kBatchNormGradOp, kBatchNormOp, kCachedAttentionOp, kCausalAttentionGradOp, kCausalAttentionOp,
     kCausalConvOp, kChannelsLastOp, kColumnsOp, kColumnSumOp, kConv2dDwOp, kConv2dDxOp, kConv2dOp,
     kCrossEntropyOp, kDropoutOp, kEmbeddingOp, kExchangeOp, kExpertMatmulOp, kGatedDeltaOp, kGateOp,
-    kGatherSlotsOp, kGegluGradOp, kGegluOp, kGeluGradOp, kGeluOp, kGroupNormGradOp, kGroupNormOp, kHalvesOp,
-    kL2NormOp, kLayerNormGradOp, kLayerNormOp, kLinearCrossEntropyOp, kLinearDwOp, kLinearDxAddOp,
-    kLinearDxOp, kLinearOp, kMatmulDxAddOp, kMatmulDxOp, kMatmulOp, kMaxPool2dGradOp, kMaxPool2dOp,
-    kMoeCombineOp, kMoeRouteOp, kMseOp, kMulOp, kQuantizeRowsOp, kReluGradOp, kReluOp, kRmsNormGradOp,
-    kRmsNormOp, kRopeOp, kRopeRotationsBackOp, kRopeRotationsOp, kScaleOp, kScatterRowsAddOp, kScatterRowsOp,
-    kSelectRowsOp, kSiluGradOp, kSiluOp, kSoftCapGradOp, kSoftCapOp, kSoftmaxGradOp, kSoftmaxOp,
-    kSwigluClampedOp, kSwigluGradOp, kSwigluOp;
+    kGatherLogitsOp, kGatherSlotsOp, kGegluGradOp, kGegluOp, kGeluGradOp, kGeluOp, kGroupNormGradOp,
+    kGroupNormOp, kHalvesOp, kL2NormOp, kLayerNormGradOp, kLayerNormOp, kLinearCrossEntropyOp, kLinearDwOp,
+    kLinearDxAddOp, kLinearDxOp, kLinearOp, kMatmulDxAddOp, kMatmulDxOp, kMatmulOp, kMaxPool2dGradOp,
+    kMaxPool2dOp, kMoeCombineOp, kMoeRouteOp, kMseOp, kMulOp, kQuantizeRowsOp, kReluGradOp, kReluOp,
+    kRmsNormGradOp, kRmsNormOp, kRopeOp, kRopeRotationsBackOp, kRopeRotationsOp, kScaleOp, kScatterRowsAddOp,
+    kScatterRowsOp, kSelectRowsOp, kSiluGradOp, kSiluOp, kSoftCapGradOp, kSoftCapOp, kSoftmaxGradOp,
+    kSoftmaxOp, kSwigluClampedOp, kSwigluGradOp, kSwigluOp;
 
 namespace {
 
@@ -42,6 +42,7 @@ constexpr const OpType* kOps[] = {
     &kExpertMatmulOp,
     &kGatedDeltaOp,
     &kGateOp,
+    &kGatherLogitsOp,
     &kGatherSlotsOp,
     &kGegluGradOp,
     &kGegluOp,

@@ -104,7 +104,6 @@ ValueId columns(Graph& g, ValueId x, size_t begin, size_t count, std::string nam
 enum class ExchangeKind : uint8_t {
   kShardSums,   // units are logical shards: what matmul_subtrees() gives, and the tree over all of them
   kExpertRows,  // units are experts: rows at the places of a member's experts
-  kColumns,     // units are columns
 };
 struct ExchangePart {
   ExchangeKind kind;
@@ -114,9 +113,13 @@ struct ExchangePart {
   std::vector<MemberRange> owners;  // by member: each unit is somebody's
   ValueId begins = {};              // kExpertRows: MoeRoute::begins
 };
-// The whole values, [rows, cols] each, in one exchange. With `to` they are whole at that member alone.
-std::vector<ValueId> exchange(Graph& g, std::span<const ExchangePart> parts, size_t self, std::string name,
-                              size_t to = kEveryMember);
+// The whole values, [rows, cols] each, in one exchange.
+std::vector<ValueId> exchange(Graph& g, std::span<const ExchangePart> parts, size_t self, std::string name);
+// Rows of logits whose columns the members have (`owners`, `cols` in all), [rows, cols] at the first member
+// alone. candidates[row] [rows] i32: of that row the first so many are enough, and others may be -infinity;
+// 0: all.
+ValueId gather_logits(Graph& g, ValueId mine, ValueId candidates, size_t cols,
+                      std::vector<MemberRange> owners, size_t self, std::string name);
 
 // Cosines and sines of the rows' positions [n]: [n, rotation_floats]. Shared by all layers.
 ValueId rope_rotations(Graph& g, ValueId positions, const kernels::Rope& rope, std::string name);

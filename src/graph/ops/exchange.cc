@@ -2,7 +2,7 @@
 //
 // Everybody sends its part as one run of bytes for each value and gets those of the others, whose sizes
 // follow from the owners. Then each finishes for itself, in an order that does not depend on whose a part is:
-// sums of logical shards by their tree (kernels/tiles/shards.h), rows of experts and columns by place.
+// sums of logical shards by their tree (kernels/tiles/shards.h), rows of experts by place.
 #include <algorithm>
 #include <cstring>
 
@@ -16,7 +16,6 @@ namespace {
 struct Attrs {
   std::vector<ExchangePart> parts;
   size_t self;
-  size_t to;
 };
 
 size_t members_of(const Attrs& attrs) { return attrs.parts[0].owners.size(); }
@@ -32,8 +31,6 @@ size_t floats_of(const ExchangePart& part, size_t member, const int32_t* begins)
     case ExchangeKind::kExpertRows:
       return begins == nullptr ? part.rows * part.cols
                                : static_cast<size_t>(begins[owned.end] - begins[owned.begin]) * part.cols;
-    case ExchangeKind::kColumns:
-      return owned.count() * part.rows;
   }
   return 0;
 }
@@ -46,8 +43,6 @@ size_t own_cols(const ExchangePart& part, size_t self) {
       return subtrees_of(owned) * part.cols;
     case ExchangeKind::kExpertRows:
       return part.cols;
-    case ExchangeKind::kColumns:
-      return owned.count();
   }
   return 0;
 }
@@ -115,17 +110,8 @@ void finish_sums(const ExchangePart& part, const Gathered& gathered, float* out,
   });
 }
 
-void finish_columns(const ExchangePart& part, const Gathered& gathered, float* out) {
-  for (size_t m = 0; m < part.owners.size(); ++m) {
-    const MemberRange& owned = part.owners[m];
-    for (size_t row = 0; row < part.rows && gathered.at[m] != nullptr; ++row)
-      std::copy_n(gathered.at[m] + row * owned.count(), owned.count(), out + row * part.cols + owned.begin);
-  }
-}
-
 void forward(const Node& node, const RunContext& run) {
   const Attrs& attrs = node.attrs<Attrs>();
-  const bool receives = attrs.to == kEveryMember || attrs.to == attrs.self;
   std::vector<Gathered> gathered(attrs.parts.size());
   std::vector<std::span<const std::byte>> mine;
   std::vector<ExchangeRound::Incoming> from;
@@ -148,14 +134,14 @@ void forward(const Node& node, const RunContext& run) {
         here.at[m] = out + first;
       } else if (m == attrs.self) {
         here.at[m] = own;
-      } else if (receives && count > 0) {
+      } else if (count > 0) {
         here.at[m] = room;
         room += count;
       }
       if (count == 0) continue;
       if (m == attrs.self)
         mine.push_back(std::as_bytes(std::span(here.at[m], count)));
-      else if (receives)
+      else
         from.push_back({m, std::as_writable_bytes(std::span(const_cast<float*>(here.at[m]), count))});
     }
   }
@@ -163,12 +149,10 @@ void forward(const Node& node, const RunContext& run) {
   BF_CHECK(exchange.members() == members_of(attrs) && exchange.self() == attrs.self)
       << "member " << exchange.self() << " of " << exchange.members() << ", the layers are for " << attrs.self
       << " of " << members_of(attrs);
-  exchange.run({mine, from, attrs.to});
-  if (!receives) return;
+  exchange.run({mine, from});
   for (size_t p = 0; p < attrs.parts.size(); ++p) {
     float* out = run.f32(node.outputs[p]);
     if (attrs.parts[p].kind == ExchangeKind::kShardSums) finish_sums(attrs.parts[p], gathered[p], out, run);
-    if (attrs.parts[p].kind == ExchangeKind::kColumns) finish_columns(attrs.parts[p], gathered[p], out);
   }
 }
 
@@ -212,14 +196,13 @@ ValueId columns(Graph& g, ValueId x, size_t begin, size_t count, std::string nam
                std::move(name))[0];
 }
 
-std::vector<ValueId> exchange(Graph& g, std::span<const ExchangePart> parts, size_t self, std::string name,
-                              size_t to) {
+std::vector<ValueId> exchange(Graph& g, std::span<const ExchangePart> parts, size_t self, std::string name) {
   std::vector<ValueId> inputs;
   for (const ExchangePart& part : parts) {
     if (!part.owners[self].empty()) inputs.push_back(part.mine);
     if (part.kind == ExchangeKind::kExpertRows) inputs.push_back(part.begins);
   }
-  auto attrs = std::make_shared<Attrs>(Attrs{{parts.begin(), parts.end()}, self, to});
+  auto attrs = std::make_shared<Attrs>(Attrs{{parts.begin(), parts.end()}, self});
   auto outputs = g.add(kExchangeOp, std::move(inputs), std::move(attrs), std::move(name));
   outputs.pop_back();
   return outputs;

@@ -99,9 +99,8 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
   return values;
 }
 
-graph::ValueId Decoder::build_head(nn::Builder& b, graph::ValueId x) const {
+graph::ValueId Decoder::build_head(nn::Builder& b, graph::ValueId x, graph::ValueId candidates) const {
   graph::Graph& g = b.graph();
-  const size_t rows = g.type(x).rows();
   graph::ValueId logits;
   if (head.weight) {
     // What the head reads is scaled, and not what it gives: so a loss over parts of the logits can be, too.
@@ -110,13 +109,7 @@ graph::ValueId Decoder::build_head(nn::Builder& b, graph::ValueId x) const {
     if (logit_cap > 0) logits = graph::soft_cap(g, logits, logit_cap, "logit_cap");
   }
   if (head_owners.empty()) return logits;
-  const graph::ExchangePart part{.kind = graph::ExchangeKind::kColumns,
-                                 .mine = logits,
-                                 .rows = rows,
-                                 .cols = config.vocab,
-                                 .units = config.vocab,
-                                 .owners = head_owners};
-  return graph::exchange(g, {&part, 1}, self, "logits.exchange", 0)[0];
+  return graph::gather_logits(g, logits, candidates, config.vocab, head_owners, self, "logits.exchange");
 }
 
 StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, size_t normed_rows) const {
@@ -133,6 +126,8 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, siz
     values.hidden = x = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.dim)}});
   }
   if (last()) values.selected = g.input("selected", {Elem::kI32, {static_cast<int64_t>(output_rows)}});
+  if (last() && !head_owners.empty())
+    values.candidates = g.input("candidates", {Elem::kI32, {static_cast<int64_t>(output_rows)}});
   x = build_blocks(b, x, values.positions, 0, blocks.size());
   if (last() && normed_rows > 0) {
     values.normed_selected = g.input("normed_selected", {Elem::kI32, {static_cast<int64_t>(normed_rows)}});
@@ -140,7 +135,8 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, siz
     g.mark_output(values.normed);
   }
   if (last()) {
-    x = build_head(b, norm.build(b, graph::select_rows(g, x, values.selected, "selected_rows")));
+    x = build_head(b, norm.build(b, graph::select_rows(g, x, values.selected, "selected_rows")),
+                   values.candidates);
   }
   g.mark_output(x);
   values.output = x;

@@ -19,7 +19,9 @@ struct StageValues {
   graph::ValueId hidden;     // [rows, dim], if it does not
   graph::ValueId positions;  // [rows] i32
   graph::ValueId selected;   // [output_rows] i32: rows whose logits are wanted, if the range ends the chain
-  graph::ValueId output;     // [output_rows, vocab] or [rows, dim]
+  // [output_rows] i32, where members have parts of the head: candidates that are wanted of each (0: all)
+  graph::ValueId candidates;
+  graph::ValueId output;           // [output_rows, vocab] or [rows, dim]
   graph::ValueId normed_selected;  // [normed_rows] i32: rows that are wanted as the head reads them, if any
   graph::ValueId normed;           // [normed_rows, dim]: those, after the last norm
 };

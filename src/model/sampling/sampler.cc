@@ -81,6 +81,15 @@ int32_t Sampler::sample(std::span<const float> logits, std::span<const int32_t> 
   return draw_from_all(position);
 }
 
+size_t Sampler::candidates_max() const {
+  const SamplerSettings& s = settings_;
+  const bool penalties =
+      s.repeat_last_n != 0 && (s.repeat_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0);
+  if (penalties || !s.logit_bias.empty()) return 0;  // they change the order
+  if (s.temperature <= 0) return 1;
+  return s.top_k > 0 ? static_cast<size_t>(s.top_k) : 0;
+}
+
 std::span<const Candidate> Sampler::candidates() {
   if (kept_ == Kept::kListed) return candidates_;
   LogitList kept;

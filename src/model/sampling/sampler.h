@@ -55,6 +55,10 @@ class Sampler {
   std::span<const Candidate> candidates();
   double probability(const Candidate& candidate) const { return candidate.weight / total_weight_; }
 
+  // A choice depends on the first so many logits in order alone: the others may as well be -infinity. 0: on
+  // all of them.
+  size_t candidates_max() const;
+
   const SamplerSettings& settings() const { return settings_; }
 
  private:

@@ -49,6 +49,24 @@ TEST(Sampler, GreedyTakesTheLargest) {
   EXPECT_EQ(Sampler(settings).sample(kLogits, {}, 0), 2);
 }
 
+// How many logits a choice reads: what it can be told without the others.
+TEST(Sampler, KnowsHowManyCandidatesItNeeds) {
+  SamplerSettings settings = plain();
+  EXPECT_EQ(Sampler(settings).candidates_max(), 0u);
+  settings.top_p = 0.9f;
+  EXPECT_EQ(Sampler(settings).candidates_max(), 0u) << "top-p counts all";
+  settings.top_k = 12;
+  EXPECT_EQ(Sampler(settings).candidates_max(), 12u);
+  settings.temperature = 0;
+  EXPECT_EQ(Sampler(settings).candidates_max(), 1u);
+  settings.presence_penalty = 0.5f;
+  EXPECT_EQ(Sampler(settings).candidates_max(), 0u) << "one behind may come first";
+  settings.repeat_last_n = 0;
+  EXPECT_EQ(Sampler(settings).candidates_max(), 1u);
+  settings.logit_bias = {{3, 1.0f}};
+  EXPECT_EQ(Sampler(settings).candidates_max(), 0u);
+}
+
 TEST(Sampler, DrawFollowsTheProbabilities) {
   Sampler sampler(plain());
   std::vector<int> counts(4);

@@ -24,7 +24,8 @@ struct WireCommand {
 struct WireRow {
   int32_t token;
   uint32_t sequence, position;
-  uint16_t output, guess;
+  uint8_t output, guess;
+  uint16_t candidates;
 };
 struct WireTimes {
   uint64_t wait, receive, compute, send;  // nanoseconds
@@ -115,7 +116,11 @@ Status StepMessage::read(std::span<const std::byte> bytes, const ChainLimits& li
     if (r.output > static_cast<uint32_t>(RowOutput::kHidden))
       return corrupt(fmt::format("output {} does not exist", r.output));
     if (r.guess > 1) return corrupt(fmt::format("a row that is guessed {} times", r.guess));
-    rows.push_back({r.token, r.sequence, r.position, static_cast<RowOutput>(r.output), r.guess == 1});
+    const auto output = static_cast<RowOutput>(r.output);
+    if (r.candidates > (output == RowOutput::kLogits ? kCandidatesMax : 0))
+      return corrupt(fmt::format("{} candidates of output {}, expected at most {} of logits", r.candidates,
+                                 r.output, kCandidatesMax));
+    rows.push_back({r.token, r.sequence, r.position, output, r.guess == 1, r.candidates});
   }
   times.clear();
   for (size_t i = 0; i < stages; ++i, at += sizeof(WireTimes)) {
@@ -133,7 +138,8 @@ void write_header(const StepRequest& request, std::vector<std::byte>& to) {
     append(to, WireCommand{static_cast<uint16_t>(c.kind), static_cast<uint16_t>(c.pages), c.sequence, c.block,
                            c.page});
   for (const StepRow& r : request.rows)
-    append(to, WireRow{r.token, r.sequence, r.position, static_cast<uint16_t>(r.output), r.guess});
+    append(to,
+           WireRow{r.token, r.sequence, r.position, static_cast<uint8_t>(r.output), r.guess, r.candidates});
 }
 
 void write_times(const StageTimes& times, std::vector<std::byte>& to) {

@@ -17,7 +17,7 @@ StepRequest some_request() {
   StepRequest request;
   request.commands = {{KvCommand::Kind::kForget, 2}, {KvCommand::Kind::kPlace, 2, 1, 9}};
   request.rows = {
-      {5, 2, 31, RowOutput::kNone}, {-7, 2, 32, RowOutput::kLogits}, {6, 0, 1, RowOutput::kHidden}};
+      {5, 2, 31, RowOutput::kNone}, {-7, 2, 32, RowOutput::kLogits, true, 40}, {6, 0, 1, RowOutput::kHidden}};
   return request;
 }
 
@@ -42,6 +42,8 @@ TEST(StepMessage, SaysWhatWasWritten) {
     ASSERT_EQ(message.rows.size(), 3u);
     EXPECT_EQ(message.rows[1].token, -7);
     EXPECT_EQ(message.rows[1].position, 32u);
+    EXPECT_EQ(message.rows[1].candidates, 40u);
+    EXPECT_TRUE(message.rows[1].guess && !message.rows[2].guess);
     EXPECT_EQ(message.rows[2].output, RowOutput::kHidden);
     ASSERT_EQ(message.times.size(), stages);
     if (stages > 0) {

@@ -333,10 +333,14 @@ Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const
     if (Status status = prepare_states(rows); !status) return status;
   tokens_.clear();
   selected_.clear();
+  candidates_.clear();
   normed_.clear();
   for (const StepRow& row : rows) {
     const auto index = static_cast<int32_t>(rows_.size());
-    if (row.output == RowOutput::kLogits) selected_.push_back(index);
+    if (row.output == RowOutput::kLogits) {
+      selected_.push_back(index);
+      candidates_.push_back(row.candidates);
+    }
     if (row.output == RowOutput::kHidden) normed_.push_back(index);
     tokens_.push_back(row.token);
     rows_.push_back({row.sequence, row.position});
@@ -396,7 +400,12 @@ Result<BatchRunner::Output> PagedLayers::compute(std::span<const float> hidden) 
     const graph::KvStep kv = cache_->memory().step(tables, rows_, state_runs_);
     if (!fill_.empty()) return compute_part(turn.pool(), hidden, kv);
     return runner_.run(turn.pool(),
-                       {.tokens = tokens_, .hidden = hidden, .selected = selected_, .normed = normed_}, kv);
+                       {.tokens = tokens_,
+                        .hidden = hidden,
+                        .selected = selected_,
+                        .normed = normed_,
+                        .candidates = candidates_},
+                       kv);
   } catch (const Error& error) {
     return Status(error.code(), error.what());
   } catch (const std::bad_alloc&) {
@@ -411,8 +420,8 @@ BatchRunner::Output PagedLayers::compute_part(ThreadPool& pool, std::span<const 
       fill_.begin > model().range.begin ? std::span<const float>(kept_) : hidden;
   if (first_layer_ == last_layer_ && !embeds) return {.hidden = values, .logits = {}, .normed = {}};
   const model::LayerRange part{first_layer_, last_layer_, !embeds, true};
-  const auto rows =
-      runner_.run_part(pool, part, {.tokens = tokens_, .hidden = values, .selected = {}, .normed = {}}, kv);
+  const auto rows = runner_.run_part(
+      pool, part, {.tokens = tokens_, .hidden = values, .selected = {}, .normed = {}, .candidates = {}}, kv);
   return {.hidden = rows, .logits = {}, .normed = {}};
 }
 

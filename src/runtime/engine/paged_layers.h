@@ -94,7 +94,7 @@ class PagedLayers {
   uint64_t prepared_ = 0;
   std::vector<bool> placed_pages_;  // as of the last prepare(); empty: not looked at yet
   // Of the step under way.
-  std::vector<int32_t> tokens_, selected_, normed_;
+  std::vector<int32_t> tokens_, selected_, candidates_, normed_;
   std::vector<graph::KvRow> rows_;
   std::vector<graph::StateRun> state_runs_;
   // Where states are written, in order: a page may come twice, in several blocks.

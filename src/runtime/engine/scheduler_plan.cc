@@ -50,8 +50,8 @@ class Scheduler::Builder {
       part.logit_rows += output == RowOutput::kLogits;
       part.hidden_rows += output == RowOutput::kHidden;
       const int32_t token = position < end ? sequence.tokens[position] : part.draft[position - end];
-      plan.request.rows.push_back(
-          {token, *sequence.slot, static_cast<uint32_t>(position), output, position >= end});
+      plan.request.rows.push_back({token, *sequence.slot, static_cast<uint32_t>(position), output,
+                                   position >= end, chooses ? sequence.request.candidates : uint16_t{0}});
     }
     part.row_count = count + part.draft.size();
     under_way.parts.push_back({part.id, part.row_count, part.draft.size(), part.chooses});

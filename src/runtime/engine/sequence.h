@@ -18,6 +18,7 @@ struct Submission {
   bool generates = true;                       // false: it ends when its prompt is read
   RowOutput prompt_output = RowOutput::kNone;  // of every prompt row,
   bool last_output_only = false;               // or of the last one only
+  uint16_t candidates = 0;                     // StepRow::candidates of rows that choose
   size_t tokens_max = SIZE_MAX;                // to generate
   uint64_t client = 0;
   std::optional<TimePoint> deadline;

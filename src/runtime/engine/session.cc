@@ -77,6 +77,7 @@ Submission Session::submission(RequestId id) const {
   if (embeds) submission.prompt_output = RowOutput::kHidden;
   submission.last_output_only = embeds && pools_last_;
   if (request_.prompt_logprobs) submission.prompt_output = RowOutput::kLogits;
+  submission.candidates = candidates();
   submission.tokens_max = request_.tokens_max;
   submission.client = request_.client;
   submission.deadline = request_.deadline;
@@ -85,6 +86,14 @@ Submission Session::submission(RequestId id) const {
   for (size_t i = 0; tokenizer_ != nullptr && i < history_.size(); ++i)
     if (tokenizer_->is_end_of_generation(history_[i])) submission.marks.push_back(i + 1);
   return submission;
+}
+
+// Greedy and top-k choices see no more than the first ones, unless something else moves tokens forward or
+// counts all of them.
+uint16_t Session::candidates() const {
+  if (request_.logprobs || rules_ != nullptr) return 0;
+  const size_t count = sampler_.candidates_max();
+  return count <= kCandidatesMax ? static_cast<uint16_t>(count) : uint16_t{0};
 }
 
 void Session::prepare_mask() {

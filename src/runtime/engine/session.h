@@ -61,6 +61,7 @@ class Session {
   void take_prompt(const StepPart& part, std::span<const float> logits);
   void choose_all(std::span<const int32_t> draft, std::span<const float> logits, Outcome& outcome);
   std::optional<int32_t> choose(std::span<const float> logits);
+  uint16_t candidates() const;
   void add_logprobs(std::span<const float> logits, TokenEvent& event);
   std::optional<FinishReason> append(int32_t token, TokenEvent& event);
   bool ends_text(int32_t token) const;

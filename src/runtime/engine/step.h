@@ -40,7 +40,11 @@ struct StepRow {
   uint32_t position;
   RowOutput output;
   bool guess = false;
+  // Of kLogits: the first so many, in order of their size, are enough to choose from, and others may be
+  // -infinity; 0: all are wanted. Spares members of a group that share the head most of what they send.
+  uint16_t candidates = 0;
 };
+inline constexpr uint16_t kCandidatesMax = 1024;  // more are not worth picking out
 
 // Layers [begin, end) of the model.
 struct LayerSpan {

@@ -71,6 +71,8 @@ BatchRunner::Output BatchRunner::run(ThreadPool& pool, const Input& input, const
       << rows << " rows, " << input.tokens.size() << " tokens, " << input.hidden.size() << " values";
   // Graphs have at least one output row; without any wanted the last row's is dropped.
   const size_t wanted = input.selected.size();
+  BF_CHECK(input.candidates.empty() || input.candidates.size() == wanted)
+      << input.candidates.size() << " of " << wanted;
   const auto last = static_cast<int32_t>(rows) - 1;
   const auto selected = wanted == 0 ? std::span<const int32_t>{&last, 1} : input.selected;
   const auto normed = ends ? input.normed : std::span<const int32_t>{};
@@ -81,6 +83,11 @@ BatchRunner::Output BatchRunner::run(ThreadPool& pool, const Input& input, const
   };
   if (ends) std::ranges::copy(selected, ints(b.values.selected));
   if (!normed.empty()) std::ranges::copy(normed, ints(b.values.normed_selected));
+  if (ends && b.values.candidates.valid()) {
+    int32_t* candidates = ints(b.values.candidates);
+    std::fill_n(candidates, selected.size(), wanted == 0 ? 1 : 0);  // of one that is dropped, one
+    std::ranges::copy(input.candidates, candidates);
+  }
   run(b, embeds, pool, input, kv);
   const float* values = b.executor->output(b.values.output);
   if (!ends) return {.hidden = {values, rows * dim}, .logits = {}, .normed = {}};

@@ -32,6 +32,8 @@ class BatchRunner {
     std::span<const float> hidden = {};      // [rows, dim]
     std::span<const int32_t> selected = {};  // indices of rows whose logits are wanted, if the head is here
     std::span<const int32_t> normed = {};    // and of those wanted as the head reads them
+    // Of each selected row, the first so many logits are enough (0: all of them). Empty: all of every row.
+    std::span<const int32_t> candidates = {};
   };
   struct Output {
     std::span<const float> hidden;  // [rows, dim], if the head is elsewhere

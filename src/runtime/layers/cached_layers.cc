@@ -31,7 +31,7 @@ std::span<const float> CachedLayers::run(std::span<const BatchRow> rows, std::sp
     fail(Errc::kInvalidArgument, "a batch of {} rows, at most {} run at once", rows.size(),
          options_.rows_max);
   std::vector<graph::KvRow> kv_rows;
-  std::vector<int32_t> tokens, selected;
+  std::vector<int32_t> tokens, selected, candidates;
   for (size_t i = 0; i < rows.size(); ++i) {
     const BatchRow& row = rows[i];
     runner_.check(row.token, row.position);
@@ -42,10 +42,14 @@ std::span<const float> CachedLayers::run(std::span<const BatchRow> rows, std::sp
            row.position, row.sequence, options_.positions);
     kv_rows.push_back({row.sequence, row.position});
     tokens.push_back(row.token);
-    if (row.wants_logits) selected.push_back(static_cast<int32_t>(i));
+    if (!row.wants_logits) continue;
+    selected.push_back(static_cast<int32_t>(i));
+    candidates.push_back(row.candidates);
   }
   const BatchRunner::Output output = runner_.run(
-      pool_, {.tokens = tokens, .hidden = hidden, .selected = selected, .normed = {}}, cache_.step(kv_rows));
+      pool_,
+      {.tokens = tokens, .hidden = hidden, .selected = selected, .normed = {}, .candidates = candidates},
+      cache_.step(kv_rows));
   return model().has_head() ? output.logits : output.hidden;
 }
 

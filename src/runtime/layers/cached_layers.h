@@ -14,6 +14,7 @@ struct BatchRow {
   uint32_t sequence;
   uint32_t position;
   bool wants_logits;
+  int32_t candidates = 0;  // the first so many logits are enough; 0: all
 };
 
 struct CachedLayersOptions {

@@ -11,6 +11,7 @@
 #include "base/testing/test_name.h"
 #include "model/arch/decoder.h"
 #include "model/formats/gguf_writer.h"
+#include "model/sampling/sampler.h"
 #include "runtime/testing/inproc_exchange.h"
 #include "runtime/testing/models.h"
 
@@ -242,6 +243,48 @@ TEST(SharedLayers, AdaptersTravelWithTheSums) {
   EXPECT_NE(want, whole_bits(model.path));
   for (const auto& cuts : kCuts)
     EXPECT_EQ(Group(model.path, group_of(cuts), what).bits(), want) << words(cuts);
+}
+
+// Where candidates are enough, members send no more, and everything that is chosen from them is the same.
+TEST(SharedLayers, CandidatesChooseTheSameTokens) {
+  ModelOnDisk model("llama", DType::kQ8_0);
+  const auto tokens = some_tokens(24, 320);
+  const auto run = [&](CachedLayers& layers, int32_t candidates) {
+    std::vector<BatchRow> rows;
+    for (uint32_t i = 0; i < 24; ++i) rows.push_back({tokens[i], 0, i, i % 3 != 1, candidates});
+    const auto logits = layers.run(rows);
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  Member alone(model.path, {}, 0, {});
+  const std::vector<float> whole = run(*alone.layers, 0);
+  for (const auto& cuts : {kCuts[0], kCuts[2], kCuts[3], kCuts[6]})
+    for (const int32_t k : {1, 7, 40, 300}) {
+      Group group(model.path, group_of(cuts));
+      std::vector<std::thread> others;
+      for (size_t i = 1; i < group.members.size(); ++i)
+        others.emplace_back([&, i] { run(*group.members[i]->layers, k); });
+      const std::vector<float> found = run(*group.members[0]->layers, k);
+      for (std::thread& other : others) other.join();
+      ASSERT_EQ(found.size(), whole.size());
+      for (size_t row = 0; row < found.size() / 320; ++row)
+        for (const float temperature : {0.0f, 1.5f}) {
+          model::SamplerSettings settings;
+          settings.temperature = temperature;
+          settings.top_k = k;
+          settings.seed = row;
+          model::Sampler one(settings), other(settings);
+          ASSERT_EQ(one.candidates_max(), temperature > 0 ? static_cast<size_t>(k) : 1u);
+          const std::span<const float> want(&whole[row * 320], 320), got(&found[row * 320], 320);
+          EXPECT_EQ(other.sample(got, {}, row), one.sample(want, {}, row)) << words(cuts) << ", " << k;
+          ASSERT_EQ(other.candidates().size(), one.candidates().size());
+          for (size_t i = 0; i < one.candidates().size(); ++i) {
+            EXPECT_EQ(other.candidates()[i].id, one.candidates()[i].id);
+            EXPECT_EQ(other.probability(other.candidates()[i]), one.probability(one.candidates()[i]));
+          }
+        }
+      const size_t of_a_row = k < 80 ? 2 * static_cast<size_t>(k) : 160;  // of half the vocabulary
+      if (cuts == kCuts[0]) EXPECT_EQ(group.exchange.bytes_sent(1), 4 * (24 * 640 * 2 * 2 + 16 * of_a_row));
+    }
 }
 
 // Two exchanges a layer and one for logits, which go to the first member alone; memory goes with the share.

@@ -24,7 +24,9 @@ using cluster::Work;
 // Rows beyond which every expert is touched: what an op says then is all its weights.
 constexpr size_t kManyRows = 4096;
 constexpr double kReturnBytes = 8;  // a token id and its probability
-constexpr double kRowInBytes = 8;   // a token id and its position
+// Of a request with the default sampling: 40 candidates, with their places.
+constexpr double kCandidateBytes = 40 * 8;
+constexpr double kRowInBytes = 8;  // a token id and its position
 
 // The graphs of one piece, by number of rows.
 class PieceGraphs {
@@ -251,8 +253,9 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
   const double returned = w.return_logits ? 4 * static_cast<double>(config.vocab) : kReturnBytes;
   head.decode_out_bytes = returned * static_cast<double>(w.batch);
   head.prefill_out_bytes = returned;
-  // Rows of the head are shared: logits come together where tokens are drawn.
-  head.prefill_gather_bytes = 4 * static_cast<double>(config.vocab);
+  // Rows of the head are shared: logits come together where tokens are drawn, or the candidates that most
+  // requests are content with.
+  head.prefill_gather_bytes = w.return_logits ? returned : kCandidateBytes;
   head.decode_gather_bytes = head.prefill_gather_bytes * static_cast<double>(w.batch);
   return list;
 }

@@ -55,7 +55,7 @@ TEST(PlanPieces, Llama7bByHand) {
   EXPECT_EQ(head.decode_out_bytes, 8);
   EXPECT_EQ(head.kv_bytes, 0u);
   EXPECT_EQ(head.exchanges, 0);
-  EXPECT_EQ(head.decode_gather_bytes, 4.0 * 32000);
+  EXPECT_EQ(head.decode_gather_bytes, 40 * 8);
   EXPECT_EQ(list.share_units, 8u);
   const Piece& embedding = list.pieces.front();
   EXPECT_EQ(embedding.decode.int8_ops, 0);
