@@ -52,8 +52,11 @@ class Terminal:
     def until(self, pattern, times=1):
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            if len(re.findall(pattern, self.screen(), re.M)) >= times:
-                return self.screen()
+            screen = self.screen()
+            if len(re.findall(pattern, screen, re.M)) >= times:
+                return screen
+            if re.search(r"left with [1-9]", screen):  # nothing more will come
+                break
             time.sleep(0.05)
         raise AssertionError(f"{self.name}: {pattern!r} did not come {times} times:\n{self.screen()}")
 
@@ -248,10 +251,10 @@ try:
             continue
         try:
             test()
-            print(f"ok {name}")
+            print(f"ok {name}", flush=True)
         except Exception as error:  # noqa: BLE001
             failures += 1
-            print(f"FAILED {name}: {error}")
+            print(f"FAILED {name}: {error}", flush=True)
 finally:
     subprocess.run(["tmux", "-L", SOCKET, "kill-server"], capture_output=True)
 sys.exit(1 if failures else 0)
