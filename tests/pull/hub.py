@@ -29,7 +29,10 @@ class Hub:
                 pass
 
             def do_GET(self):
-                hub.answer(self)
+                try:
+                    hub.answer(self)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass  # it knew enough
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
