@@ -112,6 +112,25 @@ TEST_F(ServerTest, AStreamIsTheSameTextInPieces) {
   EXPECT_EQ(events.back()["usage"]["completion_tokens"], whole["usage"]["completion_tokens"]);
 }
 
+TEST(ServerProgress, LongPromptsTellHowFarTheyAreRead) {
+  RunningServer running([](Settings& settings) { settings.batch = 16; });
+  const std::string prompt(100, 'x');
+  const std::string body = R"({"max_tokens":2,"stream":true,"prompt":")" + prompt + "\"";
+  size_t last = 0, pieces = 0;
+  for (const Json& event :
+       events_of(running.post("/v1/completions", body + R"(,"return_progress":true})").body)) {
+    if (!event.contains("prompt_progress")) continue;
+    EXPECT_TRUE(event["choices"].empty());
+    const Json& progress = event["prompt_progress"];
+    EXPECT_GT(progress["processed"].get<size_t>(), last);
+    EXPECT_LE(progress["processed"].get<size_t>(), progress["total"].get<size_t>());
+    last = progress["processed"].get<size_t>();
+    ++pieces;
+  }
+  EXPECT_GE(pieces, 3u);
+  EXPECT_THAT(running.post("/v1/completions", body + "}").body, ::testing::Not(HasSubstr("prompt_progress")));
+}
+
 TEST_F(ServerTest, SeveralAnswersAndLogprobs) {
   const Json json = json_of(running->post(
       "/v1/chat/completions", std::string(kHello) + R"(,"n":3,"logprobs":true,"top_logprobs":2})"));

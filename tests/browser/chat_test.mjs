@@ -97,6 +97,17 @@ await check("a reload in the middle of an answer keeps what had come", async () 
   await close(page);
 });
 
+await check("how far a long prompt is read", async () => {
+  const small = await startServer("-m", `slow=${slow}`, "-b", "16");
+  const page = await open(small.url);
+  await say(page, "a long story ".repeat(130));
+  await page.getByText(/Reading the prompt: \d+ %/).waitFor();
+  await page.getByRole("button", { name: "Stop" }).click();
+  await answered(page);
+  await close(page);
+  await small.stop();
+});
+
 await check("hostile markdown is text", async () => {
   const page = await open(server.url);
   await page.addInitScript(() => { window.hit = 0; });

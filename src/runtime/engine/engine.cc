@@ -389,6 +389,11 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
     if (!in_log[i] || step.actives[i] == nullptr) continue;  // cancelled meanwhile
     step.actives[i]->draft_tokens += parts[i].draft.size();
     step.actives[i]->draft_accepted += chosen[i].tokens.empty() ? 0 : chosen[i].tokens.size() - 1;
+    // Not what a chain that was lost reads again: the client has seen tokens by then.
+    if (Active& request = *step.actives[i]; !parts[i].chooses && !request.first_token)
+      request.sink->on_progress(parts[i].id,
+                                std::min(last_position(parts[i]) + 1, request.session.prompt_tokens()),
+                                request.session.prompt_tokens());
     send(*step.actives[i], parts[i].id, chosen[i], now);
     if (chosen[i].finish) {
       tell({parts[i].id, *chosen[i].finish, errors[i]});

@@ -112,6 +112,9 @@ struct FinishEvent {
 class EventSink {
  public:
   virtual ~EventSink() = default;
+  // Before the first token, after each step that read some of the prompt and not all of it: so many of its
+  // tokens are read.
+  virtual void on_progress(RequestId, size_t /*read*/, size_t /*prompt*/) {}
   // Before the first token, if asked for: one entry for each prompt token but the first.
   virtual void on_prompt(RequestId, std::vector<TokenEvent>) {}
   // Tokens that are in the log now, in order; several when a guess was right.

@@ -56,6 +56,7 @@ class Session {
 
   const EngineRequest& request() const { return request_; }
   size_t generated() const { return history_.size() - prompt_size_; }
+  size_t prompt_tokens() const { return prompt_size_; }
 
  private:
   void take_prompt(const StepPart& part, std::span<const float> logits);

@@ -28,6 +28,8 @@ constexpr FieldRow kSampling[] = {
     {"n", kInteger, 1, 32, "1", "answers to the same prompt"},
     {"stream", kBoolean, 0, 0, "false", "the answer in pieces, as server-sent events"},
     {"stream_options", kObject, 0, 16, "", "`include_usage`: a last piece with the counts"},
+    {"return_progress", kBoolean, 0, 0, "false",
+     "with `stream`: pieces with `prompt_progress` while a long prompt is read (llama.cpp's name)"},
     {"grammar", kString, 0, 1 << 20, "", "GBNF: only texts of this grammar"},
     {"regex", kString, 0, 1 << 16, "",
      "only texts that match this expression (as `pattern` in JSON Schema) as a whole"},

@@ -38,6 +38,9 @@ std::string Choice::finish_reason() const {
 class Answer::Sink : public runtime::EventSink {
  public:
   Sink(std::shared_ptr<Answer> answer, size_t index) : answer_(std::move(answer)), index_(index) {}
+  void on_progress(runtime::RequestId, size_t read, size_t prompt) override {
+    answer_->progress(index_, read, prompt);
+  }
   void on_prompt(runtime::RequestId, std::vector<runtime::TokenEvent> tokens) override {
     answer_->prompt(index_, std::move(tokens));
   }
@@ -128,6 +131,11 @@ std::optional<ApiError> Answer::submit_more() {
     return error;
   }
   return std::nullopt;
+}
+
+void Answer::progress(size_t index, size_t read, size_t prompt) {
+  const std::lock_guard lock(mutex_);
+  if (!ended_) on_progress(choices_[index], read, prompt);
 }
 
 void Answer::prompt(size_t index, std::vector<runtime::TokenEvent> events) {

@@ -66,7 +66,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
  protected:
   // All with the lock held, and never after the end.
-  virtual void on_begin() {}  // the engine took it
+  virtual void on_begin() {}                                                // the engine took it
+  virtual void on_progress(Choice&, size_t /*read*/, size_t /*prompt*/) {}  // tokens of its prompt
   virtual void on_delta(Choice&, const ParsedText& /*delta*/,
                         const std::vector<runtime::TokenEvent>& /*tokens*/) {}
   virtual void on_choice_end(Choice&) {}
@@ -89,6 +90,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void submit_all();
   std::optional<ApiError> submit_more();
   void tokens(size_t index, std::vector<runtime::TokenEvent> events);
+  void progress(size_t index, size_t read, size_t prompt);
   void prompt(size_t index, std::vector<runtime::TokenEvent> events);
   void finish(size_t index, runtime::FinishEvent event);
   void give(Choice& choice, std::string_view text, bool last, const std::vector<runtime::TokenEvent>& events);

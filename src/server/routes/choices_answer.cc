@@ -14,6 +14,7 @@ StreamOptions read_stream_options(const Fields& fields) {
     if (!options.stream) bad_field("stream_options", "needs stream to be true");
     options.include_usage = wanted->value("include_usage", Json(false)) == Json(true);
   }
+  options.progress = fields.boolean("return_progress");
   return options;
 }
 
@@ -75,6 +76,16 @@ void ChoicesAnswer::on_begin() {
   if (!options_.stream) return;
   exchange().begin(sse_head(), std::string(kPing));
   on_stream_begin();
+}
+
+// A piece without choices. Streams that can be taken up again have only what is the same whenever they are
+// made.
+void ChoicesAnswer::on_progress(Choice& choice, size_t read, size_t prompt) {
+  if (!options_.stream || !options_.progress || generation().identity) return;
+  Json chunk = base(form_.chunk_object);
+  chunk["choices"] = Json::array();
+  chunk["prompt_progress"] = {{"index", choice.index}, {"processed", read}, {"total", prompt}};
+  exchange().write(sse_piece(chunk));
 }
 
 void ChoicesAnswer::send(const Choice& choice, Json keys, Json logprobs, Json finish_reason) {

@@ -12,8 +12,9 @@ namespace butterfly::server {
 struct StreamOptions {
   bool stream = false;
   bool include_usage = false;
+  bool progress = false;  // of long prompts
 };
-// Of "stream" and "stream_options".
+// Of "stream", "stream_options" and "return_progress".
 StreamOptions read_stream_options(const Fields& fields);
 
 // Names of one form of answers.
@@ -45,6 +46,7 @@ class ChoicesAnswer : public Answer {
 
  private:
   void on_begin() final;
+  void on_progress(Choice& choice, size_t read, size_t prompt) final;
   void on_complete() final;
   void on_failure(const ApiError& error) final;
   Json base(std::string_view object) const;

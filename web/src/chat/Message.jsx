@@ -18,7 +18,7 @@ export function Message({ conversation, message }) {
       {message.reasoning && <Reasoning message={message} />}
       {message.role === "tool" ? <pre tabIndex={0}>{message.content}</pre> : mine ? <div class="text">{message.content}</div> : <Markdown text={message.content} />}
       {(message.calls ?? []).map((call) => <Call key={call.id} conversation={conversation} message={message} call={call} />)}
-      {message.pending && !message.content && !message.reasoning && <Waiting began={message.began} />}
+      {message.pending && !message.content && !message.reasoning && <Waiting began={message.began} progress={message.progress} />}
       {message.cut && <p class="note">{message.cut}</p>}
       {message.finish === "length" && <p class="note">Cut: the longest answer that was allowed, or the end of the context.</p>}
       {message.problem && (
@@ -94,13 +94,13 @@ function pretty(text) {
 }
 
 // The server says nothing of a prompt until its first token: what is known is the time.
-function Waiting({ began }) {
+function Waiting({ began, progress }) {
   const [now, set] = useState(Date.now());
   useEffect(() => {
     const timer = setInterval(() => set(Date.now()), 200);
     return () => clearInterval(timer);
   }, []);
-  return <p class="note waiting"><span class="dots" aria-hidden="true" />Reading the prompt{now - began > 900 ? ` · ${seconds((now - began) / 1000)}` : ""}</p>;
+  return <p class="note waiting"><span class="dots" aria-hidden="true" />Reading the prompt{progress ? `: ${Math.round(100 * progress)} %` : ""}{now - began > 900 ? ` · ${seconds((now - began) / 1000)}` : ""}</p>;
 }
 
 function Branches({ conversation, message }) {

@@ -168,6 +168,7 @@ class Chats extends Store {
       await api.chat(requestOf(conversation, parent, model), controller.signal, (piece) => {
         if (piece.usage) return void (end.usage = { prompt: piece.usage.prompt_tokens, tokens: piece.usage.completion_tokens, cached: piece.usage.prompt_tokens_details?.cached_tokens ?? 0 });
         if (piece.finish) return void (end.finish = piece.finish);
+        if (piece.progress !== undefined) return void this.#change(id, message, { progress: piece.progress }, false);
         first ||= performance.now() - began;
         if (piece.text) text += piece.text;
         if (piece.reasoning) reasoning += piece.reasoning;

@@ -78,9 +78,9 @@ export async function training() {
 }
 export const joinLine = async (key) => (await (await ask("cluster/token", { method: "POST", body: "{}", key })).json()).join;
 
-// Streams an answer. `on` gets {text}, {reasoning}, {call: {index, id, name, arguments}}, {finish}, {usage}.
+// Streams an answer. `on` gets {progress} (of the prompt, 0 to 1), {text}, {reasoning}, {call: {index, id, name, arguments}}, {finish}, {usage}.
 export async function chat(body, signal, on) {
-  const response = await ask("v1/chat/completions", { method: "POST", body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }), signal });
+  const response = await ask("v1/chat/completions", { method: "POST", body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true }, return_progress: true }), signal });
   let whole = false;
   try {
     await readEvents(response.body, (data) => {
@@ -88,6 +88,7 @@ export async function chat(body, signal, on) {
       const piece = JSON.parse(data);
       if (piece.error) throw problemOf(piece.error.code === "rate_limit_exceeded" ? 429 : piece.error.code === "shutting_down" || piece.error.code === "unavailable" ? 503 : 500, piece);
       if (piece.usage) on({ usage: piece.usage });
+      if (piece.prompt_progress) on({ progress: piece.prompt_progress.processed / piece.prompt_progress.total });
       for (const { delta, finish_reason: finish } of piece.choices) {
         if (delta.reasoning_content) on({ reasoning: delta.reasoning_content });
         if (delta.content) on({ text: delta.content });
