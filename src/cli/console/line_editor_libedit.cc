@@ -123,8 +123,9 @@ LineEditor::LineEditor(std::filesystem::path history) : state_(std::make_unique<
   el_set(s.editor, EL_HIST, ::history, s.history);
   el_wset(s.editor, EL_GETCFN, read_character);
   el_set(s.editor, EL_PROMPT_ESC, State::show_prompt, '\1');
-  el_set(s.editor, EL_ADDFN, "take-paste", "Take what is pasted as one text", take_paste);
-  el_set(s.editor, EL_ADDFN, "break-line", "Begin a line", break_line);
+  // Wide: of narrow names libedit makes copies that it never frees.
+  el_wset(s.editor, EL_ADDFN, L"take-paste", L"Take what is pasted as one text", take_paste);
+  el_wset(s.editor, EL_ADDFN, L"break-line", L"Begin a line", break_line);
   el_set(s.editor, EL_BIND, "\\e[200~", "take-paste", nullptr);
   el_set(s.editor, EL_BIND, "\\e\\r", "break-line", nullptr);  // Alt-Enter
   el_set(s.editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
