@@ -27,7 +27,7 @@ std::shared_ptr<ResumableStream> StreamTable::open(ExchangePtr client, JournalEn
   std::shared_ptr<ResumableStream> stream;
   {
     const std::lock_guard lock(mutex_);
-    if (rows_.size() >= options_.streams_max) return nullptr;
+    if (rows_.size() >= options_.streams_max && !make_room()) return nullptr;
     HttpRequest request = client->request();
     stream = std::make_shared<ResumableStream>(entry.id, entry.created, std::move(request), client);
     rows_[entry.id] = {stream, entry.owner, options_.alone_max};
@@ -36,6 +36,22 @@ std::shared_ptr<ResumableStream> StreamTable::open(ExchangePtr client, JournalEn
   entry.program = options_.program;
   journal_.begin(std::move(entry), [stream](const Status&) { stream->release(); });
   return stream;
+}
+
+// The one that was sent first goes: its client has had the most time to come back for its last bytes.
+bool StreamTable::make_room() {
+  auto oldest = rows_.end();
+  TimePoint since;
+  for (auto it = rows_.begin(); it != rows_.end(); ++it) {
+    const ResumableStream::View view = it->second.stream->view();
+    if (!view.ended || !view.alone_since || (oldest != rows_.end() && since <= *view.alone_since)) continue;
+    oldest = it;
+    since = *view.alone_since;
+  }
+  if (oldest == rows_.end()) return false;
+  journal_.end(oldest->first);
+  rows_.erase(oldest);
+  return true;
 }
 
 void StreamTable::forget(const std::string& id) {

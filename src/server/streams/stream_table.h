@@ -29,7 +29,8 @@ class StreamTable {
   explicit StreamTable(StreamTableOptions options);
   ~StreamTable();  // gives nothing up: what is open is in the journal
 
-  // The way back for a stream with this id. Null: there are too many, it goes without.
+  // The way back for a stream with this id. Answers that are whole and were sent make room for it. Null:
+  // there are too many others, it goes without.
   std::shared_ptr<ResumableStream> open(ExchangePtr client, JournalEntry entry);
   // Nothing of it was sent and nothing will be.
   void forget(const std::string& id);
@@ -51,6 +52,7 @@ class StreamTable {
     std::string owner;
     Duration alone_max{};
   };
+  bool make_room();  // with the lock
   void sweep();
 
   const StreamTableOptions options_;

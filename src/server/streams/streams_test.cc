@@ -286,6 +286,28 @@ TEST_F(TableTest, WhatNobodyComesBackForIsGivenUp) {
   EXPECT_EQ(table.size(), 0u);
 }
 
+// Answers are kept for a minute after they were sent. A server that gives more of them in a minute than it
+// keeps would have no room for those that run.
+TEST_F(TableTest, AnswersThatWereSentMakeRoomForOthers) {
+  StreamTableOptions few = options();
+  few.streams_max = 2;
+  few.alone_max = std::chrono::hours(1);
+  StreamTable table(few);
+  const auto runs = table.open(std::make_shared<FakeClient>(), entry("runs"));
+  ASSERT_NE(runs, nullptr);
+  for (const char* id : {"one", "two", "three"}) {
+    const auto stream = table.open(std::make_shared<FakeClient>(), entry(id));
+    ASSERT_NE(stream, nullptr) << id;
+    stream->begin({}, "");
+    stream->release();
+    stream->end();
+  }
+  EXPECT_EQ(table.size(), 2u);
+  EXPECT_EQ(table.attach("two", "o", std::make_shared<FakeClient>(), 0).code(), Errc::kNotFound);
+  EXPECT_TRUE(table.attach("three", "o", std::make_shared<FakeClient>(), 0).ok());
+  EXPECT_TRUE(table.attach("runs", "o", std::make_shared<FakeClient>(), 0).ok());
+}
+
 TEST_F(TableTest, ThereAreOnlySoMany) {
   StreamTableOptions few = options();
   few.streams_max = 1;
