@@ -68,7 +68,7 @@ finally:
 for name in "abc":
     shutil.rmtree(f"{WORK}/{name}", ignore_errors=True)
 run("a", "init", "--name", "a", "--address", "127.0.0.1", "--json")
-share = str(int(SIZE * 1.1))  # weights and cache of a part, not of all
+share = str(int(SIZE * 1.6))  # weights and cache of a part, not of all: the cache is larger than the weights
 server = Server(BUTTERFLY, WORK, ["-m", MODEL, "-c", "512", "--parallel", "2", "-t", "1", "--cluster", "--cluster-listen",
                                   "127.0.0.1:0", "--memory", share, "--nodes", "3"], name="a", env=machine("a"), ready=False)
 nodes, ended, errors, counts = {}, threading.Event(), [], [0, 0]
