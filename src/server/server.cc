@@ -159,6 +159,15 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
     context.cluster = impl_->cluster->make(std::move(host));
     context.cluster->start();
   }
+  if (!context.settings.train.empty()) {
+    if (context.cluster == nullptr)
+      fail(Errc::kInvalidArgument,
+           "--train {}: needs --cluster or --local-nodes; 'butterfly train' trains without a server",
+           context.settings.train);
+    train::TrainConfig config;
+    train::read_config_file(context.settings.train, config);
+    context.cluster->add_training(config);
+  }
   // All models are the cluster's, or all are here.
   const bool on_cluster = context.cluster != nullptr;
   pool.load = [&context, model_settings, on_cluster](const ModelSpec& spec,

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "base/sha256.h"
 #include "base/units.h"
 #include "cluster/identity/enrolment.h"
 #include "cluster/member/incarnation.h"
@@ -208,6 +209,47 @@ Status ClusterHost::end_model(const std::string& name) {
   return {};
 }
 
+void ClusterHost::add_training(const train::TrainConfig& config) {
+  if (config.wire_mode != "exact" && config.wire_slots == 0)
+    fail(Errc::kInvalidArgument,
+         "wire_mode {}: the result depends on wire_slots, and nodes come and go; give wire_slots",
+         config.wire_mode);
+  const uint64_t bytes = training_memory(config);
+  const std::string name = fmt::format("training into {}", config.output_dir).substr(0, kTaskNameMax);
+  std::shared_ptr<TrainingJob> job;
+  {
+    const std::lock_guard lock(training_mutex_);
+    if (training_runs_)
+      fail(Errc::kInvalidArgument, "{}: another run is under way, a cluster trains one at a time", name);
+    training_ = std::make_shared<TrainingJob>(
+        TrainingJob::Options{.config = config,
+                             .self = self_,
+                             .nodes_up = [this] { return train_nodes(); },
+                             .connect = connect_for_training(),
+                             .first_epoch = first_epoch(),
+                             .occupied = [place = training_place_](bool is) { place->occupied(is); },
+                             .on_end =
+                                 [this, name](const Status& status, const std::string& model) {
+                                   if (status) log_info("{}: finished, {}", name, model);
+                                   if (!status) log_error("{}: {}", name, status.text());
+                                   coordinator_->end_job(cluster::kFirstTraining);
+                                   const std::lock_guard done(training_mutex_);
+                                   training_runs_ = false;
+                                 }});
+    training_runs_ = true;
+    job = training_;
+  }
+  CoordinatorShell::JobOptions options;
+  options.model = {
+      .id = sha256_hex(train::config_text(config)), .name = name, .settings = training_settings(bytes)};
+  options.steps = job.get();
+  options.plan = [bytes](const cluster::PlanQuestion& question) {
+    return training_placement(question, bytes);
+  };
+  coordinator_->add_job(cluster::kFirstTraining, std::move(options));
+  log_info("{}: {} on each node", name, format_bytes(bytes));
+}
+
 bool ClusterHost::has_model(const std::string& name) const { return find(name) != nullptr; }
 
 std::shared_ptr<ClusterHost::Hosted> ClusterHost::find(const std::string& name) const {
@@ -278,7 +320,19 @@ void ClusterHost::make_node() {
   node.worker.join.address = door_->address();
   node.worker.join.capabilities = options_.capabilities;
   node.memory = memory_;
-  node.make_stage = [this](cluster::JobId job) { return backend_of(job); };
+  training_place_ = std::make_shared<TrainingBackend>(
+      TrainingBackend::Options{.memory = memory_, .begin = nullptr, .end = [this] {
+                                 std::shared_ptr<TrainingJob> job;
+                                 {
+                                   const std::lock_guard lock(training_mutex_);
+                                   job = training_;
+                                 }
+                                 if (job != nullptr) job->rest();
+                               }});
+  node.make_stage = [this](cluster::JobId job) -> std::shared_ptr<StageBackend> {
+    if (cluster::is_training(job)) return training_place_;
+    return backend_of(job);
+  };
   node.connect = [this](const std::string&, Duration) -> Result<std::unique_ptr<cluster::Link>> {
     auto [here, there] = cluster::inproc_pair(self_, self_);
     coordinator_->accept(std::move(there));
@@ -313,6 +367,12 @@ void ClusterHost::stop() {
   if (answering_ != nullptr) answering_->stop();
   node_->stop("the coordinator ends");
   coordinator_->stop();
+  std::shared_ptr<TrainingJob> training;
+  {
+    const std::lock_guard lock(training_mutex_);
+    training = std::move(training_);
+  }
+  training.reset();
   door_->stop();
 }
 

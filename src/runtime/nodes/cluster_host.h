@@ -12,6 +12,8 @@
 #include "runtime/nodes/coordinator_shell.h"
 #include "runtime/nodes/node_door.h"
 #include "runtime/nodes/node_shell.h"
+#include "runtime/nodes/training_backend.h"
+#include "runtime/nodes/training_job.h"
 #include "runtime/planning/plan_placement.h"
 #include "runtime/training/train_node.h"
 
@@ -63,6 +65,10 @@ class ClusterHost {
   bool has_model(const std::string& name) const;
   // It is not served any more, and the nodes free what they have of it. Its engine has ended. kNotFound.
   Status end_model(const std::string& name);
+  // Trains beside what is served and after it, on the nodes that have the memory; goes on from a checkpoint.
+  // Models that need the memory get it. Throws Error where the settings name no run that can be made here,
+  // kInvalidArgument where one is under way. Any thread.
+  void add_training(const train::TrainConfig& config);
   // The engine of one of its models; one at a time for each. End it before this.
   std::shared_ptr<Engine> make_engine(const std::string& name, const model::Tokenizer* tokenizer,
                                       const EngineOptions& options);
@@ -131,6 +137,10 @@ class ClusterHost {
   std::mutex adding_mutex_;  // one model is added or ended at a time; before models_mutex_
   // This node's part of each job, for good: a number may be given to another model later.
   std::map<cluster::JobId, std::shared_ptr<CoordinatorBackend>> backends_;
+  std::shared_ptr<TrainingBackend> training_place_;
+  mutable std::mutex training_mutex_;
+  std::shared_ptr<TrainingJob> training_;  // the last one
+  bool training_runs_ = false;
   std::unique_ptr<NodeDoor> door_;
   std::unique_ptr<CoordinatorShell> coordinator_;
   std::unique_ptr<NodeShell> node_;

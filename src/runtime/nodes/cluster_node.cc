@@ -12,6 +12,7 @@
 #include "cluster/transport/resolver.h"
 #include "cluster/transport/socket.h"
 #include "runtime/nodes/reported.h"
+#include "runtime/nodes/training_backend.h"
 #include "runtime/training/training_worker.h"
 
 namespace butterfly::runtime {
@@ -103,11 +104,15 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   door.open_links = tls->open_links();
   door.stage_links = &stage_links_;
   door.library = library_.get();
+  const auto memory = std::make_shared<NodeMemory>(options.memory_bytes);
+  training_place_ = std::make_shared<TrainingBackend>(TrainingBackend::Options{
+      .memory = memory, .begin = [this] { training_->go_last(); }, .end = [this] { training_->end_job(); }});
   training_ = std::make_unique<TrainingWorker>(
       TrainingWorker::Options{.coordinator = [tls] { return tls->credentials().own.coordinator(); },
                               .connect = train_connector(transport, hello),
                               .address = address_,
-                              .threads = options.compute == nullptr ? 0 : options.compute->size()});
+                              .threads = options.compute == nullptr ? 0 : options.compute->size(),
+                              .occupied = [place = training_place_](bool is) { place->occupied(is); }});
   door.on_train = [this](std::unique_ptr<cluster::Link> link) { training_->accept(std::move(link)); };
   door_ = std::make_unique<NodeDoor>(std::move(door));
 
@@ -119,14 +124,15 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
                             .library = library_,
                             .compute = options.compute,
                             .fetch_bytes_per_s = options.fetch_bytes_per_s,
-                            .memory = std::make_shared<NodeMemory>(options.memory_bytes)};
+                            .memory = memory};
   NodeShell::Options shell;
   shell.worker.instance = std::stoull(random_hex(15), nullptr, 16);
   shell.worker.coordinator = options.coordinator;
   shell.worker.join.address = address_;
   shell.worker.join.capabilities = options.capabilities;
   shell.memory = loader.memory;
-  shell.make_stage = [this, loader](cluster::JobId job) {
+  shell.make_stage = [this, loader](cluster::JobId job) -> std::shared_ptr<StageBackend> {
+    if (cluster::is_training(job)) return training_place_;
     RangeLoaderOptions of_job = loader;
     of_job.job = job;
     return std::make_shared<WorkerBackend>(std::move(of_job), stage_links_);

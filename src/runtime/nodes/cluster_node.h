@@ -11,6 +11,7 @@
 
 namespace butterfly::runtime {
 
+class TrainingBackend;
 class TrainingWorker;
 
 struct ClusterNodeOptions {
@@ -49,6 +50,7 @@ class ClusterNode {
   StageLinks stage_links_;
   std::string address_;
   std::unique_ptr<TrainingWorker> training_;
+  std::shared_ptr<TrainingBackend> training_place_;
   std::unique_ptr<NodeDoor> door_;
   std::unique_ptr<NodeShell> shell_;
   std::unique_ptr<EventLoop> renewal_;

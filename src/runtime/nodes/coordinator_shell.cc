@@ -406,7 +406,7 @@ bool CoordinatorShell::wait_until_serving(Duration timeout, const std::function<
   const Deadline deadline(SystemClock::instance(), timeout);
   while (true) {
     for (const JobPtr& job : all_jobs())
-      if (job->options.steps->connected()) return true;
+      if (!cluster::is_training(job->id) && job->options.steps->connected()) return true;
     std::unique_lock lock(machine_mutex_);
     const cluster::Job* first = jobs_.empty() ? nullptr : machine_.job(jobs_.begin()->first);
     why = first == nullptr ? "it is about to start" : first->why_not_serving();

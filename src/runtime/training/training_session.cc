@@ -63,6 +63,7 @@ std::string TrainingSession::run() {
       const PrivateFile model("model.gguf");
       receive_model(model.path());
       member_ = open_member(options_.start.config, options_.start.steps, model.path(), options_.threads);
+      if (options_.occupied) options_.occupied(true);
     }
     const train::TrainConfig config = train::config_of_text(options_.start.config);
     {
@@ -97,6 +98,12 @@ std::string TrainingSession::run() {
   }
   for (std::thread& reader : readers) reader.join();
   return why;
+}
+
+void TrainingSession::free_memory() {
+  const std::lock_guard lock(mutex_);
+  runner_.reset();
+  member_ = {};
 }
 
 std::string TrainingSession::obey() {

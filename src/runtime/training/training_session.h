@@ -25,6 +25,7 @@ class TrainingSession {
     ConnectPeer connect = {};
     std::string address = {};
     size_t threads = 0;
+    std::function<void(bool is)> occupied = {};  // its arrays are in memory; may be null
   };
   explicit TrainingSession(Options options);
   ~TrainingSession();
@@ -32,6 +33,8 @@ class TrainingSession {
   uint64_t run_number() const { return options_.start.run; }
   // Until the leader ends it, or its link does. Says why.
   std::string run();
+  // After run(): nothing of the network is left.
+  void free_memory();
   // A peer that called: reads its link until it ends.
   void serve_peer(const cluster::PeerGreeting& greeting, std::shared_ptr<TrainLink> link);
   // From any thread.

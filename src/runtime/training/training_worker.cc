@@ -1,6 +1,7 @@
 #include "runtime/training/training_worker.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "base/log.h"
 #include "runtime/training/training_session.h"
@@ -61,17 +62,32 @@ void TrainingWorker::lead(const std::shared_ptr<TrainLink>& link, const cluster:
                                                                  .start = start,
                                                                  .connect = options_.connect,
                                                                  .address = options_.address,
-                                                                 .threads = options_.threads});
+                                                                 .threads = options_.threads,
+                                                                 .occupied = options_.occupied});
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return;
     if (session_ != nullptr) session_->stop();
     session_ = session;
   }
+  // Of this thread, which ends with the job, and of all that it starts.
+  if (last_ && ::setpriority(PRIO_PROCESS, 0, 19) != 0) log_warn("training: its priority stays as it is");
   const std::string why = session->run();
   log_info("training for {} ended: {}", link->peer().name, why);
+  session->free_memory();
   const std::lock_guard lock(mutex_);
-  if (session_ == session) session_.reset();
+  if (session_ != session) return;  // another job has begun
+  session_.reset();
+  if (options_.occupied) options_.occupied(false);
+  changed_.notify_all();
+}
+
+void TrainingWorker::end_job() {
+  std::unique_lock lock(mutex_);
+  const std::shared_ptr<TrainingSession> ending = session_;
+  if (ending == nullptr) return;
+  ending->stop();
+  changed_.wait(lock, [&] { return session_ != ending; });
 }
 
 void TrainingWorker::reap(bool all) {

@@ -1,6 +1,8 @@
 // A node's part in training jobs: takes links of the leader and of other members, and works for one job at a
 // time.
 #pragma once
+#include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <list>
 #include <memory>
@@ -25,11 +27,17 @@ class TrainingWorker {
     ConnectPeer connect = {};
     std::string address = {};  // where other members reach this node
     size_t threads = 0;        // 0: all CPUs
+    // The arrays of a job are in memory, or are not any more; may be null.
+    std::function<void(bool is)> occupied = {};
   };
   explicit TrainingWorker(Options options);
   ~TrainingWorker();  // stop()
 
   void accept(std::unique_ptr<cluster::Link> link);
+  // Jobs from now on have the lowest priority of the system: something else is served here.
+  void go_last() { last_ = true; }
+  // The job under way ends; returns when nothing of it is in memory.
+  void end_job();
   void stop();
 
  private:
@@ -44,7 +52,9 @@ class TrainingWorker {
   void reap(bool all);
 
   const Options options_;
+  std::atomic<bool> last_ = false;
   std::mutex mutex_;
+  std::condition_variable changed_;
   bool stopping_ = false;
   std::list<Visitor> visitors_;
   std::shared_ptr<TrainingSession> session_;

@@ -104,6 +104,10 @@ const SettingRow kSettings[] = {
      2, 120},
     {"--no-rebalance", "no_rebalance", "", "Cluster", "Leave layers where they are when a node becomes slow",
      &S::no_rebalance},
+    {"--train", "train", "FILE", "Cluster",
+     "Train beside what is served, and after it: a YAML file as for 'train'. Nodes that have the memory take "
+     "part",
+     &S::train},
     {"--cluster-listen", "cluster_listen", "ADDRESS", "Cluster", "Where nodes join (default: 0.0.0.0:7741)",
      &S::cluster_listen},
     {"--no-discovery", "no_discovery", "", "Cluster",

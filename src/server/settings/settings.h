@@ -44,6 +44,7 @@ struct Settings {
   bool share_prefixes = false;
   bool no_speculation = false;
   std::string journal;        // file of requests whose streams outlive this process; empty: none
+  std::string train;          // YAML of a training run beside what is served; empty: none
   bool no_rebalance = false;  // layers stay on nodes that became slow
   std::string memory;         // "12GiB": bound for all models together; empty: what the machine has free
   size_t request_seconds = 0;
