@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kill -9 of any worker at any moment: streams go on with the tokens of the unfailed run, and new requests are served.
 
-    kill_test.py BUTTERFLY WORK_FOLDER [--kills 50] [--nodes 5] [--model FILE] [--tokens 200] [--limit SECONDS] [--seed 11]
+    kill_test.py BUTTERFLY WORK_FOLDER [--kills 50] [--nodes 5] [--model FILE | --arch NAME] [--tokens 200] [--limit SECONDS] [--seed 11]
 
 Four sampled streams with unequal prompts run on local nodes; a random worker is killed when they have a random number of tokens,
 one in four times while they read their prompts, and half of the time another one within a fifth of a second, in the recovery. A
@@ -123,12 +123,13 @@ def main():
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--model")
+    parser.add_argument("--arch", default="llama")
     parser.add_argument("--tokens", type=int, default=LENGTH)
     parser.add_argument("--limit", type=float)
     parser.add_argument("--seed", type=int, default=11)
     options = parser.parse_args()
     os.makedirs(options.work, exist_ok=True)
-    model = options.model or make_model(options.butterfly, f"{options.work}/small.gguf", *SMALL)
+    model = options.model or make_model(options.butterfly, f"{options.work}/{options.arch}.gguf", *SMALL, "--arch", options.arch)
     rng = random.Random(options.seed)
     settings = [(f"word{i} " * (10 + 15 * i), {"temperature": 0.8, "seed": i}) for i in range(STREAMS)]
     flags = ["-m", model, "-c", "512", "--parallel", str(STREAMS + 4)]
