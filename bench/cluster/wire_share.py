@@ -39,7 +39,9 @@ def ask(server, end, words, tokens, seed):
     turn = 0
     while time.monotonic() < end:
         prompt = " ".join(f"{seed}-{turn}-{i}" for i in range(words))  # none that was read before
-        server.request("POST", "/v1/completions", {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "temperature": 0})
+        status, answer = server.request("POST", "/v1/completions", {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True,
+                                                                    "temperature": 0})
+        assert status == 200, answer
         turn += 1
 
 
@@ -68,6 +70,6 @@ try:
     print(json.dumps({"nodes": options.nodes, "model_bytes": os.path.getsize(model)}))
     measure(server, "one text", 1, 20, 100)
     measure(server, "8 texts", 8, 20, 100)
-    measure(server, "prompts", 1, 150, 1)
+    measure(server, "prompts", 1, 60, 1)
 finally:
     server.end()
