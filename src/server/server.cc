@@ -167,6 +167,7 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
     train::TrainConfig config;
     train::read_config_file(context.settings.train, config);
     context.cluster->add_training(config);
+    context.settings.training.push_back(config.output_dir);  // the page shows it
   }
   // All models are the cluster's, or all are here.
   const bool on_cluster = context.cluster != nullptr;
