@@ -74,7 +74,7 @@ void place_region(MemoryPlan& plan, MemoryClass memory) {
     lives.push_back(buffer.life);
     members.push_back(&buffer);
   }
-  const Placement placement = place(lives);
+  const Placement placement = place(lives, {.spare_bytes = 256 << 10});
   const std::string error = placement_error(lives, placement);
   BF_CHECK(error.empty()) << memory_class_name(memory) << ": " << error;
   MemoryRegion& region = plan.regions[static_cast<size_t>(memory)];

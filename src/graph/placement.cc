@@ -169,8 +169,9 @@ class Search {
   Search(std::span<const BufferLife> buffers, const PlaceOptions& options)
       : buffers_(buffers), options_(options), packer_(buffers) {
     const size_t load = live_bytes_max(buffers);
-    goal_ = static_cast<uint32_t>(static_cast<double>(load) * options.good_enough /
-                                  static_cast<double>(packer_.unit()));
+    const double goal = std::max(static_cast<double>(load) * options.good_enough,
+                                 static_cast<double>(load + options.spare_bytes));
+    goal_ = static_cast<uint32_t>(goal / static_cast<double>(packer_.unit()));
   }
 
   Placement run() {

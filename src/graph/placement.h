@@ -35,7 +35,10 @@ struct Placement {
 size_t live_bytes_max(std::span<const BufferLife> buffers);
 
 struct PlaceOptions {
-  double good_enough = 1.005;  // of LOAD: the first order that is as good is taken
+  // The first order that comes as near to LOAD is taken: a search takes tens of milliseconds, before the
+  // first step of a new shape, and is not worth it for less.
+  double good_enough = 1.005;
+  size_t spare_bytes = 0;
   // Bound of the whole search in comparisons of two buffers, about 0.5 ns each. Counted, not timed: the same
   // buffers give the same placement on every machine. The first order is always finished.
   uint64_t work_max = 60'000'000;
