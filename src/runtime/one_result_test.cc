@@ -12,6 +12,7 @@
 namespace butterfly::runtime {
 namespace {
 
+using testing::Loaded;
 using testing::logit_bits;
 using testing::RandomModel;
 using testing::some_tokens;
@@ -94,18 +95,18 @@ class OneResultArchitecture : public ::testing::TestWithParam<std::string_view> 
 TEST_P(OneResultArchitecture, ThreadsPiecesAndCompanyChangeNothing) {
   const auto tokens = some_tokens(70, 320);
   for (DType type : {DType::kF32, DType::kQ8_0, DType::kQ4_K}) {
-    RandomModel one(type, 1, 7, GetParam()), three(type, 3, 7, GetParam());
+    RandomModel one(type, 1, 7, GetParam());
+    Loaded two(one.path(), 2), three(one.path(), 3);
     const auto want = logit_bits(one.loaded(), tokens, std::vector<size_t>(70, 1));
     for (uint32_t bits : want) ASSERT_TRUE(std::isfinite(std::bit_cast<float>(bits)));
     EXPECT_EQ(logit_bits(one.loaded(), tokens, {70}), want) << dtype_name(type);
-    EXPECT_EQ(logit_bits(three.loaded(), tokens, {70}), want) << dtype_name(type);
-    RandomModel two(type, 2, 7, GetParam());
-    EXPECT_EQ(logit_bits(two.loaded(), tokens, {1, 2, 33, 7, 27}), want) << dtype_name(type);
+    EXPECT_EQ(logit_bits(three, tokens, {70}), want) << dtype_name(type);
+    EXPECT_EQ(logit_bits(two, tokens, {1, 2, 33, 7, 27}), want) << dtype_name(type);
 
     // Three sequences in step: the first has the tokens above, the others something else.
-    CachedLayers together(*two.loaded().model, two.loaded().pool,
+    CachedLayers together(*two.model, two.pool,
                           {.positions = 3 * 96, .sequences = 3, .kv_type = DType::kF16, .rows_max = 64});
-    const size_t vocab = two.loaded().model->config.vocab;
+    const size_t vocab = two.model->config.vocab;
     std::vector<uint32_t> bits;
     for (uint32_t position = 0; position < 70; ++position) {
       std::vector<BatchRow> rows;

@@ -310,8 +310,9 @@ TEST_F(KeepTest, AnotherEngineOnTheSameCachesMixesNothingUp) {
 }
 
 // Random plans and losses at random moments, several before one refill is over.
-void expect_same_tokens_through_changes(const ModelOnDisk& model, const std::vector<Bits>& want) {
-  for (uint64_t seed = 0; seed < 12; ++seed) {
+void expect_same_tokens_through_changes(const ModelOnDisk& model, const std::vector<Bits>& want,
+                                        uint64_t seeds) {
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(seed);
     uint64_t draws = 0;
     const auto draw = [&](size_t below) { return random_u64(seed, 3, draws++) % below; };
@@ -344,8 +345,8 @@ void expect_same_tokens_through_changes(const ModelOnDisk& model, const std::vec
   }
 }
 
-TEST_F(KeepTest, AnyChangesGiveTheSameTokens) { expect_same_tokens_through_changes(model, want); }
-TEST_F(KeepStatesTest, AnyChangesGiveTheSameTokens) { expect_same_tokens_through_changes(model, want); }
+TEST_F(KeepTest, AnyChangesGiveTheSameTokens) { expect_same_tokens_through_changes(model, want, 12); }
+TEST_F(KeepStatesTest, AnyChangesGiveTheSameTokens) { expect_same_tokens_through_changes(model, want, 6); }
 
 }  // namespace
 }  // namespace butterfly::runtime
