@@ -72,7 +72,7 @@ std::vector<size_t> random_cuts(size_t owners, size_t shards, uint64_t seed) {
   return cuts;
 }
 
-class ShardedTypes : public testing::TestWithParam<DType> {};
+class ShardedTypes : public ::testing::TestWithParam<DType> {};
 
 TEST_P(ShardedTypes, EveryTargetAndShapeEqualsThePlainLoops) {
   const DType dtype = GetParam();
@@ -136,7 +136,7 @@ TEST_P(ShardedTypes, EverySplitOverOwnersHasTheBitsOfTheWhole) {
           sum_subtrees(parts, m, y.data(), packed.rows(), 20, packed.rows());
           ref::sum_subtrees(parts, m, plain.data(), packed.rows(), 0, packed.rows());
           ASSERT_EQ(bits(y), want) << dtype_name(dtype) << " " << target << " cols " << cols << " m " << m
-                                   << " owners " << owners << " of shards " << testing::PrintToString(cuts);
+                                   << " owners " << owners << " of shards " << ::testing::PrintToString(cuts);
           ASSERT_EQ(bits(plain), want) << target;
         });
       }
@@ -216,8 +216,10 @@ TEST_P(ShardedTypes, NansAreOneNan) {
   });
 }
 
-std::string name_of(const testing::TestParamInfo<DType>& test) { return std::string(dtype_name(test.param)); }
-INSTANTIATE_TEST_SUITE_P(All, ShardedTypes, testing::ValuesIn(matmul_types()), name_of);
+std::string name_of(const ::testing::TestParamInfo<DType>& test) {
+  return std::string(dtype_name(test.param));
+}
+INSTANTIATE_TEST_SUITE_P(All, ShardedTypes, ::testing::ValuesIn(matmul_types()), name_of);
 
 TEST(SubtreeSums, RefusesWhatIsNoWholeTree) {
   const float sums[4] = {};

@@ -17,7 +17,7 @@
 namespace butterfly::kernels {
 namespace {
 
-class MatmulTypes : public testing::TestWithParam<DType> {};
+class MatmulTypes : public ::testing::TestWithParam<DType> {};
 
 TEST_P(MatmulTypes, EveryTargetAndShapeEqualsThePlainLoops) {
   const DType dtype = GetParam();
@@ -78,7 +78,7 @@ TEST_P(MatmulTypes, ARowAloneEqualsTheRowInABatch) {
   }
 }
 
-class QuantisedTypes : public testing::TestWithParam<DType> {};
+class QuantisedTypes : public ::testing::TestWithParam<DType> {};
 
 TEST_P(QuantisedTypes, ExtremeQuantsDoNotOverflow) {
   // All weights at one end of their range against activations at theirs: the largest sums that can occur.
@@ -145,10 +145,12 @@ std::vector<DType> quantised_types() {
   return types;
 }
 
-std::string name_of(const testing::TestParamInfo<DType>& test) { return std::string(dtype_name(test.param)); }
+std::string name_of(const ::testing::TestParamInfo<DType>& test) {
+  return std::string(dtype_name(test.param));
+}
 
-INSTANTIATE_TEST_SUITE_P(All, MatmulTypes, testing::ValuesIn(matmul_types()), name_of);
-INSTANTIATE_TEST_SUITE_P(All, QuantisedTypes, testing::ValuesIn(quantised_types()), name_of);
+INSTANTIATE_TEST_SUITE_P(All, MatmulTypes, ::testing::ValuesIn(matmul_types()), name_of);
+INSTANTIATE_TEST_SUITE_P(All, QuantisedTypes, ::testing::ValuesIn(quantised_types()), name_of);
 
 TEST(Pack, UnpackingAPanelGivesTheBlocksBack) {
   for (const PackFormat& format : pack_table()) {

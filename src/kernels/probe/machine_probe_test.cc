@@ -29,7 +29,8 @@ TEST(MachineProbe, EveryFigureIsMeasured) {
     EXPECT_TRUE(std::isfinite(rate.one) && rate.one > 0);
     EXPECT_TRUE(std::isfinite(rate.all) && rate.all > 0);
   }
-  EXPECT_THAT(to_text(probe), testing::AllOf(testing::HasSubstr("DRAM read"), testing::HasSubstr("GFLOP/s")));
+  EXPECT_THAT(to_text(probe),
+              ::testing::AllOf(::testing::HasSubstr("DRAM read"), ::testing::HasSubstr("GFLOP/s")));
 }
 
 TEST(MachineProbe, LoopsDoTheirWorkOnEveryTarget) {

@@ -16,11 +16,11 @@
 namespace butterfly::model {
 namespace {
 
-class RandomModel : public testing::Test {
+class RandomModel : public ::testing::Test {
  protected:
   void SetUp() override {
-    const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
-    path_ = std::filesystem::path(testing::TempDir()) / fmt::format("butterfly_{}.gguf", info.name());
+    const ::testing::TestInfo& info = *::testing::UnitTest::GetInstance()->current_test_info();
+    path_ = std::filesystem::path(::testing::TempDir()) / fmt::format("butterfly_{}.gguf", info.name());
     std::filesystem::remove(path_);
     options_.vocabulary_size = 600;
     options_.embedding_length = 64;
@@ -125,15 +125,15 @@ TEST_F(RandomModel, RefusesWhatDoesNotFitAndLeavesNoFile) {
     return std::string();
   };
   using O = RandomModelOptions;
-  EXPECT_THAT(refused([](O& o) { o.head_count = 5; }), testing::HasSubstr("64 is not a multiple of 5"));
+  EXPECT_THAT(refused([](O& o) { o.head_count = 5; }), ::testing::HasSubstr("64 is not a multiple of 5"));
   EXPECT_THAT(refused([](O& o) { o.head_count_kv = 3; }),
-              testing::HasSubstr("4 heads is not a multiple of 3"));
-  EXPECT_THAT(refused([](O& o) { o.head_count = 0; }), testing::HasSubstr("head count is 0"));
-  EXPECT_THAT(refused([](O& o) { o.matrix_type = DType::kQ4_K; }), testing::HasSubstr("block of 256"));
-  EXPECT_THAT(refused([](O& o) { o.matrix_type = DType::kIQ4_NL; }), testing::HasSubstr("IQ4_NL"));
-  EXPECT_THAT(refused([](O& o) { o.matrix_type = DType::kI32; }), testing::HasSubstr("I32"));
-  EXPECT_THAT(refused([](O& o) { o.architecture = "mamba"; }), testing::HasSubstr("expected one of llama"));
-  EXPECT_THAT(refused([](O& o) { o.vocabulary_size = 100; }), testing::HasSubstr("vocabulary of 100"));
+              ::testing::HasSubstr("4 heads is not a multiple of 3"));
+  EXPECT_THAT(refused([](O& o) { o.head_count = 0; }), ::testing::HasSubstr("head count is 0"));
+  EXPECT_THAT(refused([](O& o) { o.matrix_type = DType::kQ4_K; }), ::testing::HasSubstr("block of 256"));
+  EXPECT_THAT(refused([](O& o) { o.matrix_type = DType::kIQ4_NL; }), ::testing::HasSubstr("IQ4_NL"));
+  EXPECT_THAT(refused([](O& o) { o.matrix_type = DType::kI32; }), ::testing::HasSubstr("I32"));
+  EXPECT_THAT(refused([](O& o) { o.architecture = "mamba"; }), ::testing::HasSubstr("expected one of llama"));
+  EXPECT_THAT(refused([](O& o) { o.vocabulary_size = 100; }), ::testing::HasSubstr("vocabulary of 100"));
 }
 
 TEST_F(RandomModel, ProgressEndsAtTheTotalAndMayStopTheWork) {
