@@ -1,8 +1,9 @@
-# butterfly_module(name SOURCES … TESTS … SLOW_TESTS … BENCHES … FUZZERS … DEPS … TEST_DEPS … HEADERS …)
+# butterfly_module(name [COLD] SOURCES … TESTS … SLOW_TESTS … BENCHES … FUZZERS … DEPS … TEST_DEPS … HEADERS …)
 #
 # One folder, one static library butterfly::<name>, one test program, one benchmark program. Files are listed
 # beside what they are; src/base/arrows_test.cc says when a file is in no list. HEADERS: read once for all files of a
-# build from clean; worth it where many files stay apart.
+# build from clean; worth it where many files stay apart. COLD: none of its code is where time is spent, so it is compiled
+# with less optimisation, which takes a fifth less.
 include(GoogleTest)
 
 # Sets `result` to the names that a source file defines at namespace scope: functions, types, constants.
@@ -17,14 +18,23 @@ function(butterfly_scope_names file result)
     string(REGEX REPLACE ".*[ *&\n]" "" match "${match}")
     list(APPEND names ${match})
   endforeach()
+  string(REGEX MATCHALL "\nenum [A-Za-z0-9_: ]*{[^}]*" enums "${text}")  # their values stand beside them
+  string(REGEX MATCHALL "k[A-Z][A-Za-z0-9]*" values "${enums}")
+  list(APPEND names ${values})
   list(REMOVE_DUPLICATES names)
   set(${result} "${names}" PARENT_SCOPE)
 endfunction()
 
-# A clean build spends most of its time reading the same headers for one small file after the other, so up to 16 are compiled
-# as one. Files that define the same name are never joined: two definitions would be an error, but two overloads would not,
-# and a call could reach the neighbour's function without a word. Files of several instruction sets include themselves once
-# for each, which works for one file at a time; files that are made while building are not there yet.
+# A clean build spends most of its time reading the same headers for one small file after the other, so files of together
+# this many lines are compiled as one; less where memory is short. Files that define the same name are never joined: two
+# definitions would be an error, but two overloads would not, and a call could reach the neighbour's function without a
+# word; for the same reason files that bring in all names of another namespace stay alone. Files of several instruction sets
+# include themselves once for each, which works for one file at a time; files that are made while building are not there yet.
+if(host_megabytes GREATER 7000)
+  set(BUTTERFLY_JOINED_LINES 4500)
+else()
+  set(BUTTERFLY_JOINED_LINES 1500)
+endif()
 function(butterfly_unity target)
   if(NOT BUTTERFLY_UNITY)
     return()
@@ -38,19 +48,22 @@ function(butterfly_unity target)
     if(IS_ABSOLUTE ${file})
       continue()
     endif()
-    file(STRINGS ${file} targets REGEX "HWY_TARGET_INCLUDE" LIMIT_COUNT 1)
-    if(targets)
+    file(STRINGS ${file} alone REGEX "HWY_TARGET_INCLUDE|^using namespace" LIMIT_COUNT 1)
+    if(alone)
       continue()
     endif()
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})  # its names may change
     butterfly_scope_names(${file} names)
+    file(STRINGS ${file} lines)
+    list(LENGTH lines length)
     set(group 0)
     while(group LESS groups)
       set(common ${names} ${names_${group}})
       list(LENGTH common before)
       list(REMOVE_DUPLICATES common)
       list(LENGTH common after)
-      if(before EQUAL after AND count_${group} LESS 16)
+      math(EXPR together "${length_${group}} + ${length}")
+      if(before EQUAL after AND together LESS_EQUAL BUTTERFLY_JOINED_LINES)
         break()
       endif()
       math(EXPR group "${group} + 1")
@@ -58,10 +71,10 @@ function(butterfly_unity target)
     if(group EQUAL groups)
       math(EXPR groups "${groups} + 1")
       set(names_${group} "")
-      set(count_${group} 0)
+      set(length_${group} 0)
     endif()
     list(APPEND names_${group} ${names})
-    math(EXPR count_${group} "${count_${group}} + 1")
+    math(EXPR length_${group} "${length_${group}} + ${length}")
     set_source_files_properties(${file} PROPERTIES UNITY_GROUP ${group})
   endforeach()
 endfunction()
@@ -83,7 +96,7 @@ function(butterfly_joined_tests target result)
       list(APPEND batch ${CMAKE_CURRENT_SOURCE_DIR}/${file})
     endif()
     list(LENGTH batch count)
-    if(batch AND (count EQUAL 5 OR NOT file))
+    if(batch AND (count EQUAL 10 OR NOT file))
       list(LENGTH compiled number)
       set(joined ${CMAKE_CURRENT_BINARY_DIR}/${target}_${number}.cc)
       list(JOIN batch "," sources)
@@ -102,7 +115,7 @@ function(butterfly_cache_precompiled target)
   if(CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -fpch-preprocess)
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
-      "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime;${CCACHE}")
+      "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${CCACHE}")
   endif()
 endfunction()
 
@@ -144,11 +157,14 @@ function(butterfly_test_program target label)
 endfunction()
 
 function(butterfly_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;SLOW_TESTS;BENCHES;FUZZERS;DEPS;TEST_DEPS;HEADERS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "SOURCES;TESTS;SLOW_TESTS;BENCHES;FUZZERS;DEPS;TEST_DEPS;HEADERS" ${ARGN})
   add_library(butterfly_${name} STATIC ${ARG_SOURCES})
   add_library(butterfly::${name} ALIAS butterfly_${name})
   target_include_directories(butterfly_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(butterfly_${name} PUBLIC ${ARG_DEPS})
+  if(ARG_COLD)
+    target_compile_options(butterfly_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   butterfly_unity(butterfly_${name})
   if(BUTTERFLY_UNITY AND ARG_HEADERS)
     target_precompile_headers(butterfly_${name} PRIVATE ${ARG_HEADERS})

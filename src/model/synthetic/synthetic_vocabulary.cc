@@ -12,7 +12,7 @@
 namespace butterfly::model {
 namespace {
 
-constexpr uint32_t kSizeMax = 2'000'000;
+constexpr uint32_t kVocabularyMax = 2'000'000;
 constexpr std::string_view kConsonants = "tnslrdmkpvbgfhwjzcyx";
 constexpr std::string_view kVowels = "aeiou";
 constexpr std::string_view kPrintable =
@@ -66,9 +66,9 @@ void add_words(Builder& to) {
 }  // namespace
 
 void add_synthetic_vocabulary(Metadata& metadata, uint32_t size) {
-  if (size < kSyntheticVocabularyMin || size > kSizeMax) {
+  if (size < kSyntheticVocabularyMin || size > kVocabularyMax) {
     fail(Errc::kInvalidArgument, "vocabulary of {} tokens: expected {} to {}", size, kSyntheticVocabularyMin,
-         kSizeMax);
+         kVocabularyMax);
   }
   Builder builder(size);
   builder.add("<unk>", TokenType::kUnknown);
