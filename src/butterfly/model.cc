@@ -48,7 +48,8 @@ struct Model::Impl {
     engine_options.engine.scheduler.running_max = kTextsAtOnce;
     engine_options.engine.scheduler.context = context;
     engine_options.layers.sequences = kTextsAtOnce;
-    engine_options.layers.positions = kTextsAtOnce * context;
+    // Shared by all texts: without a wish of the caller four of the model's contexts, within 2 GiB.
+    engine_options.layers.positions = 2 * options.context;
     engine = runtime::make_local_engine(*model, compute, engine_options);
     if (model->tokenizer)
       prompter = std::make_unique<model::ChatPrompter>(
