@@ -18,7 +18,7 @@ const server = await startServer("-m", caterpillar, "--training", out, "--traini
 const run = spawn(butterfly, ["train", `${work}/cfg.yml`, "--local-nodes", "3"], { stdio: "ignore" });
 
 await check("loss, speed, memory, time left and nodes of a run that goes on", async () => {
-  const page = await open(`${server.url}/#training`);
+  const page = await open(`${server.url}/#training`, { viewport: { width: 1200, height: 630 } });
   const section = page.getByRole("region", { name: "Run run" });
   await section.getByText("running").waitFor();
   await section.getByText(/tokens\/s$/).first().waitFor();
