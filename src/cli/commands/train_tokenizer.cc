@@ -131,6 +131,9 @@ CommandBody setup_make_corpus(CLI::App& app) {
   add_option(app, "--stories", command->options.story_percent, "Stories among them; the rest are questions")
       .type_name("PERCENT")
       .show_default();
+  add_option(app, "--turns", command->options.turns_max, "Questions of one conversation, at most")
+      .range(1, 1000)
+      .show_default();
   add_option(app, "--items", command->options.items, "Items to train on").type_name("N").show_default();
   add_option(app, "--valid", command->options.valid_items, "Items for validation")
       .type_name("N")

@@ -5,9 +5,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "train/corpus/draw.h"
 #include "train/corpus/grammar.h"
 
 namespace butterfly::train {
@@ -15,16 +17,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kTalkPercent = 1;
+constexpr int kTalkPercent = 3;
 constexpr uint64_t kHeldOutOneIn = 10;
 // Items of the three files come from ranges of indices far apart.
 constexpr uint64_t kValidBegin = uint64_t{1} << 40, kQuestionsBegin = uint64_t{1} << 41;
-
-Json json_of(const CorpusItem& item) {
-  if (item.question.empty()) return {{"text", item.answer}};
-  return {{"messages", Json::array({{{"role", "user"}, {"content", item.question}},
-                                    {{"role", "assistant"}, {"content", item.answer}}})}};
-}
+constexpr uint64_t kTurnsBegin = uint64_t{1} << 42;  // of how long conversations are
 
 class Lines {
  public:
@@ -46,6 +43,35 @@ class Lines {
   uint64_t bytes_ = 0;
 };
 
+// Items as lines: a story without a question is a text, the others are the turns of conversations. Documents
+// do not see each other in training, so whoever is to answer a second question has to meet one.
+class Conversations {
+ public:
+  Conversations(const std::filesystem::path& path, const CorpusOptions& options)
+      : lines_(path), seed_(options.seed), turns_max_(std::max<uint64_t>(1, options.turns_max)) {}
+  void add(const CorpusItem& item) {
+    if (item.kind == "story" && item.question.empty()) return lines_.add({{"text", item.answer}});
+    messages_.push_back({{"role", "user"}, {"content", item.question}});
+    messages_.push_back({{"role", "assistant"}, {"content", item.answer}});
+    if (messages_.size() >= 2 * turns_) write();
+  }
+  uint64_t close() {
+    if (!messages_.empty()) write();
+    return lines_.close();
+  }
+
+ private:
+  void write() {
+    lines_.add({{"messages", std::exchange(messages_, Json::array())}});
+    turns_ = 1 + Draw(seed_, kTurnsBegin + written_++).below(turns_max_);
+  }
+
+  Lines lines_;
+  const uint64_t seed_, turns_max_;
+  Json messages_ = Json::array();
+  uint64_t turns_ = 1, written_ = 0;
+};
+
 // Stories and greetings have no one right answer to hold out.
 bool is_question(const CorpusItem& item) { return item.kind != "story" && item.kind != "talk"; }
 
@@ -55,11 +81,14 @@ CorpusItem corpus_item(uint64_t seed, uint64_t index, int story_percent) {
   Draw draw(seed, index);
   if (draw.chance(kTalkPercent)) return make_talk(draw);
   if (!draw.chance(story_percent)) return make_question(draw);
-  const uint64_t form = draw.below(4);
+  // Two names ask for more than one: both are in the story.
+  const uint64_t form = draw.below(6);
   Story story = make_story(draw);
   std::string question;
   if (form == 0) question = fmt::format("Tell me a story about {}.", story.hero);
-  if (form == 1) question = fmt::format("Tell me a story about {} and {}.", story.hero, story.friend_);
+  if (form == 1) question = "Tell me a story.";
+  if (form == 2 || form == 3)
+    question = fmt::format("Tell me a story about {} and {}.", story.hero, story.friend_);
   return {"story", std::move(question), std::move(story.text)};
 }
 
@@ -74,18 +103,18 @@ CorpusReport write_corpus(const std::filesystem::path& folder, const CorpusOptio
   std::filesystem::create_directories(folder, error);
   if (error) fail(Errc::kIo, "{}: {}", folder.string(), error.message());
   CorpusReport report;
-  Lines train(folder / "train.jsonl");
+  Conversations train(folder / "train.jsonl", options);
   for (uint64_t i = 0; report.items < options.items; ++i) {
     const CorpusItem item = corpus_item(options.seed, i, options.story_percent);
     if (is_question(item) && is_held_out(item.question)) continue;
-    train.add(json_of(item));
+    train.add(item);
     ++report.items;
   }
-  Lines valid(folder / "valid.jsonl");
+  Conversations valid(folder / "valid.jsonl", options);
   for (uint64_t i = kValidBegin; report.valid_items < options.valid_items; ++i) {
     const CorpusItem item = corpus_item(options.seed, i, options.story_percent);
     if (is_question(item) && !is_held_out(item.question)) continue;
-    valid.add(json_of(item));
+    valid.add(item);
     ++report.valid_items;
   }
   Lines questions(folder / "questions.jsonl");

@@ -30,6 +30,7 @@ struct CorpusOptions {
   uint64_t items = 100'000;           // to train on
   uint64_t valid_items = 1'000;       // of the same kinds, all held out
   uint64_t question_items = 500;      // held-out questions for evaluation, no stories; all different
+  uint64_t turns_max = 1;             // items of one conversation: 1 to so many
 };
 struct CorpusReport {
   uint64_t items = 0, valid_items = 0, question_items = 0;

@@ -104,6 +104,24 @@ TEST(Corpus, FilesAreTheSameBytesAndHeldOutQuestionsStayOut) {
   EXPECT_EQ(count, 60u);
 }
 
+TEST(Corpus, ConversationsHaveSeveralTurnsAndAllItems) {
+  const butterfly::testing::TempDir dir;
+  CorpusOptions options{.seed = 5, .items = 2000, .valid_items = 10, .question_items = 10, .turns_max = 4};
+  EXPECT_EQ(write_corpus(dir / "a", options).items, 2000u);
+  std::istringstream lines(read_file(dir / "a" / "train.jsonl"));
+  std::map<size_t, size_t> turns;
+  size_t items = 0;
+  for (std::string line; std::getline(lines, line);) {
+    size_t count = 0;
+    for (size_t at = 0; (at = line.find("\"user\"", at)) != std::string::npos; ++at) ++count;
+    ++turns[count];
+    items += std::max<size_t>(1, count);
+  }
+  EXPECT_EQ(items, 2000u);
+  for (size_t n = 0; n <= 4; ++n) EXPECT_GT(turns[n], 10u) << n;
+  EXPECT_EQ(turns.size(), 5u);
+}
+
 // About one in ten of every kind, so that the evaluation asks for all of them.
 TEST(Corpus, EveryKindHasHeldOutQuestions) {
   std::map<std::string, std::pair<int, int>> kinds;

@@ -115,9 +115,26 @@ constexpr CorpusItem (*kRules[])(Draw&) = {sum,   sum,    sum,    difference, di
 struct Small {
   Text question, answer;
 };
-constexpr std::array<Small, 7> kTalk = {{
-    {"Hello!", "Hello! Ask me about numbers, people and things, or for a story."},
-    {"Hi!", "Hello! Ask me about numbers, people and things, or for a story."},
+constexpr Text kGreeting = "Hello! Ask me about numbers, people and things, or for a story.";
+// As people type it: with and without capitals and marks, and nothing at all.
+constexpr std::array<Small, 22> kTalk = {{
+    {"Hello!", kGreeting},
+    {"Hello", kGreeting},
+    {"hello", kGreeting},
+    {"Hello.", kGreeting},
+    {"Hello there", kGreeting},
+    {"Hello there!", kGreeting},
+    {"Hi!", kGreeting},
+    {"Hi", kGreeting},
+    {"hi", kGreeting},
+    {"Hi there", kGreeting},
+    {"Hey", kGreeting},
+    {"hey", kGreeting},
+    {"Good morning", kGreeting},
+    {"Good morning!", kGreeting},
+    {"Help", kGreeting},
+    {"", kGreeting},
+    {"How are you?", "I am well, thank you. Ask me about numbers, people and things, or for a story."},
     {"Who are you?", "I am Caterpillar, a small model that Butterfly trained."},
     {"What is your name?", "My name is Caterpillar."},
     {"What can you do?", "I can add and subtract small numbers, say who has what, and tell stories."},
