@@ -49,7 +49,8 @@ if command -v systemd-analyze > /dev/null; then
   done
   check "units that systemd understands" '[[ -z $(systemd-analyze verify --man=no "$work"/units/*.service 2>&1 | grep -F "$work/units" || true) ]]'
 fi
-mkdir -p "$root/var/lib/butterfly" "$root/var/cache/butterfly" "$root/run/butterfly" "$root/proc"
+install -d -m 700 "$root/var/lib/butterfly" # as StateDirectoryMode says
+mkdir -p "$root/var/cache/butterfly" "$root/run/butterfly" "$root/proc"
 mount -t proc proc "$root/proc" 2> /dev/null || true
 pids=()
 trap 'kill "${pids[@]}" 2> /dev/null || true; umount "$root/proc" 2> /dev/null || true' EXIT
@@ -75,7 +76,7 @@ kill "${pids[0]}" && wait "${pids[0]}" && status=0 || status=$?
 check "it ends well when it is told to" '((status == 0))'
 token=$(inside env HOME=/tmp/first butterfly init --state /tmp/first | grep -oE 'bf1-[0-9a-f]+-[0-9a-f]+' | head -n 1)
 inside butterfly serve -m /usr/share/butterfly/caterpillar.gguf --port 0 --cluster --cluster-listen 127.0.0.1:17741 --state /tmp/first \
-  --management /tmp/first.sock --nodes 2 --nodes-wait 60 > "$work/first.log" 2>&1 &
+  --management /tmp/first.sock --nodes 2 --nodes-wait 60 --strategy balanced > "$work/first.log" 2>&1 &
 pids+=($!)
 inside butterfly join 127.0.0.1:17741 --token "$token" --enrol-only --state /var/lib/butterfly --name second > "$work/join.log" 2>&1
 start_unit butterfly-node "$work/node.log"
