@@ -8,6 +8,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 set(BUTTERFLY_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=<this>")
 option(BUTTERFLY_TESTS "Build the tests" ON)
+option(BUTTERFLY_SLOW_TESTS "Build the tests labelled slow, too" ON)
 option(BUTTERFLY_BENCHES "Build the benchmarks" ON)
 option(BUTTERFLY_UNITY "Compile several small files at once: fast from clean, slow for one changed file" OFF)
 option(BUTTERFLY_EMULATE_TILES "Target AMX by plain loops, for its tests on machines without it" OFF)
