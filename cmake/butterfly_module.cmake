@@ -26,11 +26,13 @@ function(butterfly_scope_names file result)
 endfunction()
 
 # A clean build spends most of its time reading the same headers for one small file after the other, so files of together
-# this many lines are compiled as one; less where memory is short. Files that define the same name are never joined: two
+# this many lines are compiled as one (up to 1.7 GB of memory); fewer where cores have less each. Files that define the same name are never joined: two
 # definitions would be an error, but two overloads would not, and a call could reach the neighbour's function without a
 # word; for the same reason files that bring in all names of another namespace stay alone. Files of several instruction sets
 # include themselves once for each, which works for one file at a time; files that are made while building are not there yet.
-if(host_megabytes GREATER 7000)
+cmake_host_system_information(RESULT host_cores QUERY NUMBER_OF_LOGICAL_CORES)
+math(EXPR core_megabytes "${host_megabytes} / ${host_cores}")
+if(core_megabytes GREATER 2500)
   set(BUTTERFLY_JOINED_LINES 4500)
 else()
   set(BUTTERFLY_JOINED_LINES 1500)

@@ -107,11 +107,11 @@ configure() {
     cmake --preset "$preset" "$@"
 }
 
-# Objects of the heaviest SIMD files take about 1 GB to compile, so a small machine gets fewer jobs than cores.
+# The heaviest files take 1 to 1.7 GB to compile, so a small machine gets fewer jobs than cores.
 build_jobs() {
-  local cores memory_gb
+  local cores room
   cores=$(nproc)
-  memory_gb=$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo 2>/dev/null || echo "$cores")
-  if ((memory_gb < 1)); then memory_gb=1; fi
-  echo $((cores < memory_gb ? cores : memory_gb))
+  room=$(awk '/^MemAvailable/ { print int($2 / 1048576 / 1.5) }' /proc/meminfo 2>/dev/null || echo "$cores")
+  if ((room < 1)); then room=1; fi
+  echo $((cores < room ? cores : room))
 }
