@@ -10,8 +10,8 @@
 namespace butterfly {
 
 struct ModelOptions {
-  size_t threads = 0;                 // 0: all CPUs
-  size_t context = 0;                 // positions of prompt and answer together; 0: the model's, up to 4096
+  size_t threads = 0;  // 0: all CPUs
+  size_t context = 0;  // positions of prompt and answer together; 0: the model's, up to 4096
   std::vector<std::string> adapters = {};  // LoRA: "file.gguf", or "file.gguf:0.5" with a scale
 };
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "cli/commands/commands.h"
 #include "base/near_names.h"
+#include "cli/commands/commands.h"
 
 namespace butterfly::cli {
 namespace {
