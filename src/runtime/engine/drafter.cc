@@ -7,6 +7,9 @@ namespace {
 
 constexpr size_t kLengthMin = 2;  // a single token says too little
 constexpr double kForget = 0.95;  // older guesses count less and less
+// Of all tokens of a step that begins before its text is known. Wrong ones hold up the right step by the time
+// of one stage at most.
+constexpr double kAheadChance = 0.5;
 
 size_t kind_of(size_t length) { return length <= 2 ? 0 : length <= 4 ? 1 : length <= 8 ? 2 : 3; }
 
@@ -62,12 +65,26 @@ void Drafter::propose(std::span<const int32_t> tokens, std::span<const double> c
   const NgramMatch match = find_ngram(tokens);
   if (match.length < kLengthMin) return;
   kind_ = kind_of(match.length);
-  const size_t length = best_length(odds_[kind_].chance(), costs);
-  while (draft.size() < length) {
+  copy(tokens, match.next, best_length(odds_[kind_].chance(), costs), draft);
+}
+
+void Drafter::copy(std::span<const int32_t> text, size_t from, size_t length, std::vector<int32_t>& guess) {
+  for (; guess.size() < length; ++from)
     // Where the earlier place runs into the end of the text, the text repeats itself: so does the guess.
-    const size_t from = match.next + draft.size();
-    draft.push_back(from < tokens.size() ? tokens[from] : draft[from - tokens.size()]);
-  }
+    guess.push_back(from < text.size() ? text[from] : guess[from - text.size()]);
+}
+
+void Drafter::go_on(std::span<const int32_t> text, size_t most, std::vector<int32_t>& guess) {
+  guess.clear();
+  if (left_ > 0) return;
+  const NgramMatch match = find_ngram(text);
+  if (match.length < kLengthMin) return;
+  const double chance = odds_[kind_of(match.length)].chance();
+  size_t length = 0;
+  for (double all_right = chance; length < most && all_right >= kAheadChance; all_right *= chance) ++length;
+  if (length == 0) return;
+  kind_ = kind_of(match.length);
+  copy(text, match.next, length, guess);
 }
 
 void Drafter::learn(size_t drafted, size_t accepted, double cost) {

@@ -37,6 +37,9 @@ class Drafter {
   // Once for each step of the text. Writes at most costs.size() tokens to `draft`. `costs[i]`: of the first
   // i + 1 guessed rows together, in tokens.
   void propose(std::span<const int32_t> tokens, std::span<const double> costs, std::vector<int32_t>& draft);
+  // For stages that would be idle: how `text`, the log with all that was guessed behind it, goes on. Writes
+  // at most `most` tokens, all of which are likely; none while guesses do not earn.
+  void go_on(std::span<const int32_t> text, size_t most, std::vector<int32_t>& guess);
   // How the last proposal fared, and what it has cost, in tokens.
   void learn(size_t drafted, size_t accepted, double cost);
 
@@ -48,6 +51,7 @@ class Drafter {
     double chance() const { return right / tried; }
   };
   size_t best_length(double chance, std::span<const double> costs) const;
+  static void copy(std::span<const int32_t> text, size_t from, size_t length, std::vector<int32_t>& guess);
 
   // By length of the match: 2, 3-4, 5-8, more. Counted as if two guesses had been made before.
   std::array<Odds, 4> odds_ = {{{0.5, 2}, {0.9, 2}, {1.3, 2}, {1.6, 2}}};

@@ -347,16 +347,22 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
   for (size_t i = 1; i < parts.size(); ++i)
     first_rows[i] = {first_rows[i - 1].first + parts[i - 1].logit_rows,
                      first_rows[i - 1].second + parts[i - 1].hidden_rows};
+  // Parts of steps that began before the text in front of them was known, and were not right.
+  std::vector<bool> in_vain(parts.size());
+  if (std::ranges::any_of(parts, &StepPart::ahead)) {
+    const std::lock_guard lock(mutex);
+    for (size_t i = 0; i < parts.size(); ++i) in_vain[i] = scheduler.is_void(parts[i].id);
+  }
   std::vector<bool> late(parts.size());
   const auto patience = std::chrono::steady_clock::now() + std::max(time, kMaskWait);
   for (size_t i = 0; i < parts.size(); ++i)
-    late[i] =
-        step.actives[i] != nullptr && parts[i].chooses && !step.actives[i]->session.mask_ready(patience);
+    late[i] = step.actives[i] != nullptr && !in_vain[i] && parts[i].chooses &&
+              !step.actives[i]->session.mask_ready(patience);
   chain->for_each(parts.size(), [&](size_t i) {
     const auto [logit_row, hidden_row] = first_rows[i];
     const auto logits = result.logits.subspan(logit_row * vocab, parts[i].logit_rows * vocab);
     const auto hidden = result.hidden.subspan(hidden_row * dim, parts[i].hidden_rows * dim);
-    if (step.actives[i] != nullptr) {
+    if (step.actives[i] != nullptr && !in_vain[i]) {
       try {
         Active& request = *step.actives[i];
         chosen[i] = request.session.take(parts[i], logits, hidden, late[i]);
@@ -380,13 +386,14 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
     for (size_t i = 0; i < parts.size(); ++i) in_log[i] = scheduler.knows(parts[i].id);
     scheduler.complete(step.plan.request.step, time, std::move(outcomes));
     bool cleared = false;
-    for (const StepPart& part : parts) cleared = suspects.passed(part.id, last_position(part)) || cleared;
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (!in_vain[i]) cleared = suspects.passed(parts[i].id, last_position(parts[i])) || cleared;
     if (cleared) scheduler.run_alone(suspects.alone());
     stats.last_step = stats.busy_since = now;
     stats.step_time += time;
   }
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!in_log[i] || step.actives[i] == nullptr) continue;  // cancelled meanwhile
+    if (!in_log[i] || step.actives[i] == nullptr || in_vain[i]) continue;  // cancelled meanwhile
     step.actives[i]->draft_tokens += parts[i].draft.size();
     step.actives[i]->draft_accepted += chosen[i].tokens.empty() ? 0 : chosen[i].tokens.size() - 1;
     // Not what a chain that was lost reads again: the client has seen tokens by then.
@@ -475,7 +482,7 @@ std::optional<End> Engine::Impl::count_loss(const StepPlan* plan, const Status& 
   std::vector<Suspects::UnderWay> requests;
   const auto add = [&](const StepPlan& step) {
     for (const StepPart& part : step.parts)
-      if (scheduler.knows(part.id)) requests.push_back({part.id, last_position(part)});
+      if (scheduler.knows(part.id) && !part.ahead) requests.push_back({part.id, last_position(part)});
     // Filling pages is reading the same text. Only a step that goes on behind them makes up for a loss here:
     // a fill passes some of the layers.
     for (const StepPlan::Filled& filled : step.filled)

@@ -104,6 +104,8 @@ void Scheduler::give_back(Sequence& sequence) {
   sequence.computed = sequence.planned = 0;
   sequence.in_flight = 0;
   sequence.draft.clear();
+  sequence.assumed.clear();
+  sequence.ahead = 0;
   free_slots_.push_back(*sequence.slot);
   sequence.slot.reset();
   std::erase(running_, &sequence);
@@ -120,18 +122,26 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
       << "step " << step << " is not the oldest under way";
   const UnderWay done = std::move(under_way_.front());
   under_way_.erase(under_way_.begin());
-  if (done.fill_rows > 0) {
+  const bool ahead = std::ranges::any_of(done.parts, &UnderWay::Part::ahead);
+  if (ahead) {
+    // Of a step that began behind another one: its time is that of a stage.
+  } else if (done.fill_rows > 0) {
     fill_row_seconds_ = std::chrono::duration<double>(time).count() / static_cast<double>(done.fill_rows);
   } else {
     times_.add(done.mix, time);
   }
   size_t drafts_before = 0;
-  for (const auto& [id, rows, drafts, chooses] : done.parts) {
-    const double cost = drafts == 0 ? 0 : times_.draft_tokens(done.mix.streams, drafts_before, drafts);
+  for (const auto& [id, rows, drafts, chooses, began_ahead, is_void] : done.parts) {
+    const double cost =
+        drafts == 0 || began_ahead ? 0 : times_.draft_tokens(done.mix.streams, drafts_before, drafts);
     drafts_before += drafts;
     const auto it = sequences_.find(id);
     if (it == sequences_.end() || it->second->in_flight == 0) continue;  // over, or begun again
     Sequence& sequence = *it->second;
+    if (is_void) {
+      --sequence.in_flight;
+      continue;
+    }
     const auto outcome = std::ranges::find(outcomes, id, &PartOutcome::id);
     BF_CHECK(outcome != outcomes.end()) << "no outcome for request " << static_cast<uint64_t>(id);
     const size_t accepted = outcome->tokens.empty() ? 0 : outcome->tokens.size() - 1;
@@ -146,6 +156,7 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
     sequence.planned += accepted;
     if (chooses) sequence.draft.clear();
     --sequence.in_flight;
+    if (chooses) settle_ahead(sequence, *outcome);
     sequence.tokens.insert(sequence.tokens.end(), outcome->tokens.begin(), outcome->tokens.end());
     sequence.outputs_from = std::max(sequence.outputs_from, sequence.computed);
     stats_.generated_tokens += outcome->tokens.size();
@@ -186,6 +197,8 @@ uint64_t Scheduler::halt() {
     sequence->state_end = sequence->state_seen;
     sequence->in_flight = 0;
     sequence->draft.clear();
+    sequence->assumed.clear();
+    sequence->ahead = 0;
   }
   return ++epoch_;
 }

@@ -27,6 +27,7 @@ struct StepPart {
   size_t hidden_rows = 0;  // and hidden rows
   bool chooses = false;    // its last 1 + draft.size() rows of logits are for new tokens
   std::vector<int32_t> draft;
+  bool ahead = false;  // its first token, too, is a guess: see Scheduler::is_void()
 };
 
 struct StepPlan {
@@ -51,6 +52,7 @@ struct PartOutcome {
 struct SchedulerStats {
   uint64_t steps = 0, rows = 0, prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
   uint64_t draft_tokens = 0, draft_accepted = 0, preemptions = 0, resets = 0;
+  uint64_t ahead_steps = 0, ahead_void = 0;  // begun before the text in front of them was known; and in vain
   // Of rows that were computed before: how many, and through how many layers together.
   uint64_t again_rows = 0, again_row_layers = 0;
 };
@@ -78,6 +80,9 @@ class Scheduler {
   std::optional<StepPlan> plan();
   // Step `step`, the oldest under way, is done. Outcomes of unknown requests are ignored.
   void complete(uint64_t step, Duration time, std::vector<PartOutcome> outcomes);
+  // Of the oldest step under way: whether a part of it began with a token that was not chosen after all.
+  // Nothing is chosen from its logits then; its outcome is empty.
+  bool is_void(RequestId id) const;
   // The choice that was deferred. Unknown requests are ignored.
   void choose(const PartOutcome& outcome);
   // The cache's contents are lost: a new epoch, in which every request reads its log again.
@@ -128,10 +133,12 @@ class Scheduler {
       size_t rows;    // with guesses
       size_t drafts;  // guesses among them
       bool chooses;
+      bool ahead = false;
+      bool is_void = false;
     };
     std::vector<Part> parts;
   };
-  class Builder;  // of one plan
+  struct Builder;  // of one plan
   // Positions [first, end) behind the beginning of a block of this request pass these layers: of one page; or
   // of many, where layers have a recurrent state, which then is in page `state`.
   struct Fill {
@@ -172,6 +179,11 @@ class Scheduler {
   void preempt(Sequence& sequence);
   void give_back(Sequence& sequence);
   void guess(std::vector<Sequence*>& streams);
+  // Steps for stages that would be idle: scheduler_ahead.cc.
+  bool may_run_ahead(const Sequence& sequence) const;
+  void run_ahead(Builder& builder);
+  void settle_ahead(Sequence& sequence, const PartOutcome& outcome);
+  void drop_ahead(Sequence& sequence);
   // Pages of the other kinds: scheduler_sides.cc.
   size_t first_in_window(size_t position) const;
   void place_side(Sequence& sequence, graph::PageKind kind, size_t block, uint32_t page);

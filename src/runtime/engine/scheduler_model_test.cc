@@ -73,7 +73,7 @@ TEST(SchedulerModel, AnyOrderOfEvents) {
       } else if (event == 9) {
         driver.reset();
       } else if (event < 13) {
-        driver.begin();
+        while (driver.begin() && event < 11) continue;  // all that may be under way, or one
       } else if (!driver.plans.empty()) {
         driver.end();
       }
@@ -83,8 +83,9 @@ TEST(SchedulerModel, AnyOrderOfEvents) {
     // No more events: everything ends, in a number of steps that the work bounds.
     size_t work = 100;
     for (const auto& [id, prompt] : prompts) work += prompt.size() + 12;
-    const size_t steps = driver.run(work * prompts.size() + 100);
-    RC_ASSERT(steps < work * prompts.size() + 100);
+    const size_t most = 4 * work * prompts.size() + 100;  // with those that are begun in vain
+    const size_t steps = *rc::gen::arbitrary<bool>() ? driver.run(most) : driver.run_full(most);
+    RC_ASSERT(steps < most);
     RC_ASSERT(driver.scheduler.requests().empty());
     RC_ASSERT(driver.scheduler.inconsistency() == "");
     RC_ASSERT(driver.scheduler.pages().used() == 0u);

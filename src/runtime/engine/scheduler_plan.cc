@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "runtime/engine/scheduler.h"
+#include "runtime/engine/step_builder.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -27,47 +28,6 @@ constexpr uint64_t kPromptRefresh = 64;  // steps after which the time of stream
 constexpr uint64_t kDraftRefresh = 64;   // while prompts are read, while guesses are made
 
 }  // namespace
-
-// Collects the parts of one step.
-class Scheduler::Builder {
- public:
-  size_t rows() const { return plan.request.rows.size(); }
-
-  // Rows for the next `count` positions of the log, and for the draft behind them.
-  void add(Sequence& sequence, size_t count) {
-    StepPart part{
-        .id = sequence.id(), .first_position = sequence.planned, .row_count = 0, .draft = sequence.draft};
-    const size_t end = sequence.planned + count;
-    part.chooses = sequence.request.generates && end == sequence.tokens.size() && !sequence.choice_pending;
-    for (size_t position = sequence.planned; position < end + part.draft.size(); ++position) {
-      const bool chooses = part.chooses && position + 1 >= sequence.tokens.size();
-      RowOutput output = RowOutput::kNone;
-      if (chooses) {
-        output = RowOutput::kLogits;
-      } else if (position >= sequence.outputs_from && position < sequence.prompt_size) {
-        output = sequence.request.prompt_output;
-      }
-      part.logit_rows += output == RowOutput::kLogits;
-      part.hidden_rows += output == RowOutput::kHidden;
-      const int32_t token = position < end ? sequence.tokens[position] : part.draft[position - end];
-      plan.request.rows.push_back({token, *sequence.slot, static_cast<uint32_t>(position), output,
-                                   position >= end, chooses ? sequence.request.candidates : uint16_t{0}});
-    }
-    part.row_count = count + part.draft.size();
-    under_way.parts.push_back({part.id, part.row_count, part.draft.size(), part.chooses});
-    under_way.mix.drafts += part.draft.size();
-    again_rows += std::max(sequence.planned, std::min(end, sequence.computed_before)) - sequence.planned;
-    (sequence.is_stream() ? under_way.mix.streams : under_way.mix.prompt) += count;
-    sequence.planned += count;
-    sequence.state_end = sequence.planned;
-    ++sequence.in_flight;
-    plan.parts.push_back(std::move(part));
-  }
-
-  StepPlan plan;
-  UnderWay under_way;
-  size_t again_rows = 0;
-};
 
 size_t Scheduler::pages_for(size_t positions) const { return ceil_div(positions, page_positions_); }
 
@@ -346,6 +306,7 @@ std::optional<StepPlan> Scheduler::plan() {
   if (!reading) guess(streams);
   for (Sequence* stream : streams) builder.add(*stream, 1);
   if (reading && streams.size() < share) read_prompts(builder, prompt_rows(builder), share - streams.size());
+  if (builder.plan.parts.empty()) run_ahead(builder);
   if (builder.plan.parts.empty()) return std::nullopt;
 
   stats_.again_rows += builder.again_rows;

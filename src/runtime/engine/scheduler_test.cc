@@ -110,6 +110,52 @@ TEST(Scheduler, EqualPromptsOfTwoClientsDoNotWaitForEachOther) {
   driver.run();
 }
 
+// One text in a chain of four stages, of which three would be idle.
+TEST(SchedulerAhead, WhatIsLikelyBeginsBeforeItIsKnown) {
+  FakeChainOptions chain{.pages = 64, .steps_max = 4, .loops = true};
+  SchedulerDriver driver(chain, {});
+  ASSERT_TRUE(driver.submit(1, tokens(10, 1), 150));
+  driver.run_full();
+  EXPECT_EQ(driver.texts[RequestId{1}], greedy_text(chain, tokens(10, 1), 150));
+  const SchedulerStats& stats = driver.scheduler.stats();
+  EXPECT_GT(stats.ahead_steps, 3 * stats.ahead_void)
+      << stats.ahead_steps << " begun, in vain " << stats.ahead_void;
+  EXPECT_GT(stats.ahead_steps, 5u);
+  EXPECT_EQ(driver.scheduler.pages().used(), 0u);
+}
+
+TEST(SchedulerAhead, WhatWasWrongIsForgottenAndSoonNotTried) {
+  FakeChainOptions chain{.pages = 64, .steps_max = 3};
+  SchedulerDriver driver(chain, {});
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < 60; ++i) prompt.push_back(i % 6);  // what the model says has nothing to do with it
+  ASSERT_TRUE(driver.submit(1, prompt, 120));
+  driver.run_full();
+  EXPECT_EQ(driver.texts[RequestId{1}], greedy_text(chain, prompt, 120));
+  EXPECT_LE(driver.scheduler.stats().ahead_void, 10u);
+}
+
+TEST(SchedulerAhead, AStepInTheMiddleOfGuessesCanBeTheLast) {
+  for (size_t limit = 1; limit < 40; ++limit) {
+    FakeChainOptions chain{.pages = 64, .steps_max = 4, .loops = true};
+    SchedulerDriver driver(chain, {});
+    ASSERT_TRUE(driver.submit(1, tokens(10, 1), limit));
+    driver.run_full();
+    EXPECT_EQ(driver.texts[RequestId{1}], greedy_text(chain, tokens(10, 1), limit));
+    EXPECT_EQ(driver.scheduler.pages().used(), 0u);
+    EXPECT_EQ(driver.scheduler.inconsistency(), "");
+  }
+}
+
+TEST(SchedulerAhead, StatesThatCannotGoBackAreNotGuessed) {
+  FakeChainOptions chain{.pages = 64, .steps_max = 4, .loops = true};
+  chain.state_pages = 12;
+  SchedulerDriver driver(chain, {});
+  ASSERT_TRUE(driver.submit(1, tokens(10, 1), 100));
+  driver.run_full();
+  EXPECT_EQ(driver.scheduler.stats().ahead_steps, 0u);
+}
+
 TEST(Scheduler, AChoiceMayComeLater) {
   SchedulerDriver driver({}, {});
   ASSERT_TRUE(driver.submit(1, tokens(10, 1), 3));

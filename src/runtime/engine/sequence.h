@@ -54,6 +54,10 @@ struct Sequence {
   std::vector<PagePool::NodeId> nodes;  // of its first pages, as far as they are published
   size_t in_flight = 0;                 // steps under way with rows of it: several while a prompt is read
   std::vector<int32_t> draft;           // of the step under way that chooses its next token
+  // What steps under way take for granted behind the log: that draft, then the rows of steps that began
+  // before the tokens in front of them were chosen.
+  std::vector<int32_t> assumed;
+  size_t ahead = 0;  // such steps
   Drafter drafter;
 
   std::vector<uint32_t>& side(graph::PageKind kind) {

@@ -59,7 +59,8 @@ class SchedulerDriver {
       PartOutcome& outcome = outcomes.emplace_back();
       outcome.id = part.id;
       const auto& text = texts[part.id];
-      for (size_t i = 0; part.chooses && i <= part.draft.size() && !outcome.finished; ++i) {
+      const bool chooses = part.chooses && !scheduler.is_void(part.id);
+      for (size_t i = 0; chooses && i <= part.draft.size() && !outcome.finished; ++i) {
         outcome.tokens.push_back(
             greedy_choice(result.logits.subspan((row + i) * chain_options.vocab, chain_options.vocab)));
         outcome.finished = text.size() + outcome.tokens.size() == limits[part.id];
@@ -81,6 +82,16 @@ class SchedulerDriver {
     if (!begin() && plans.empty()) return false;
     end();
     return true;
+  }
+  // The same with as many steps under way as the chain takes.
+  size_t run_full(size_t steps_max = 100000) {
+    size_t steps = 0;
+    for (; steps < steps_max; ++steps) {
+      while (begin()) continue;
+      if (plans.empty()) break;
+      end();
+    }
+    return steps;
   }
   // Steps until nothing is left; the number of steps.
   size_t run(size_t steps_max = 100000) {

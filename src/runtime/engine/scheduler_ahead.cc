@@ -1,0 +1,76 @@
+// Steps that begin before the text in front of them is known, where stages of a chain would be idle.
+//
+// A chain works on one text in one stage at a time. While a step is under way the scheduler guesses what it
+// will choose, and sends a step behind it that goes on from there. When the tokens are chosen as always, and
+// are those that were guessed, that step is one like any other, begun early. If not, it is void: its results
+// are dropped, what it wrote lies behind the end of the text, and the next step, which every stage computes
+// after it, writes over that.
+#include <algorithm>
+
+#include "runtime/engine/scheduler.h"
+#include "runtime/engine/step_builder.h"
+
+namespace butterfly::runtime {
+
+// States of recurrent layers cannot go back, and windows are trimmed by what is certain.
+bool Scheduler::may_run_ahead(const Sequence& sequence) const {
+  return options_.speculate && sequence.request.speculate && sequence.request.generates &&
+         chain_.state_pages == 0 && chain_.window_pages == 0 && sequence.in_flight == sequence.ahead + 1 &&
+         sequence.remaining() == 0 && !sequence.choice_pending;
+}
+
+void Scheduler::run_ahead(Builder& builder) {
+  Sequence* least = nullptr;
+  for (Sequence* sequence : running_)
+    if (may_run_ahead(*sequence) && (least == nullptr || sequence->ahead < least->ahead)) least = sequence;
+  if (least == nullptr) return;
+  const size_t used = least->tokens.size() + least->assumed.size();
+  const size_t generated = used - least->prompt_size + 1;  // with the one that is chosen behind them
+  const size_t most = std::min({options_.draft_max + 1, options_.rows_max, options_.logit_rows_max,
+                                options_.context - std::min(options_.context, used),
+                                least->request.tokens_max - std::min(least->request.tokens_max, generated)});
+  std::vector<int32_t> text = least->tokens, guess;
+  text.insert(text.end(), least->assumed.begin(), least->assumed.end());
+  least->drafter.go_on(text, most, guess);
+  while (!guess.empty() && !hold_pages(*least, used + guess.size(), false, guess.size())) guess.pop_back();
+  if (guess.empty()) return;
+  builder.add_ahead(*least, guess);
+  ++stats_.ahead_steps;
+}
+
+bool Scheduler::is_void(RequestId id) const {
+  for (const UnderWay::Part& part : under_way_.front().parts)
+    if (part.id == id) return part.is_void;
+  return false;
+}
+
+// These tokens were chosen: do the steps behind still go on from there?
+void Scheduler::settle_ahead(Sequence& sequence, const PartOutcome& outcome) {
+  if (sequence.ahead == 0) {
+    sequence.assumed.clear();
+    return;
+  }
+  const std::vector<int32_t>& tokens = outcome.tokens;
+  const bool right = !tokens.empty() && !outcome.finished && tokens.size() <= sequence.assumed.size() &&
+                     std::equal(tokens.begin(), tokens.end(), sequence.assumed.begin());
+  sequence.drafter.learn(1, right, right ? 0 : 1.0 / static_cast<double>(steps_max_));
+  ++stats_.draft_tokens;
+  stats_.draft_accepted += right;
+  if (!right) return drop_ahead(sequence);
+  sequence.assumed.erase(sequence.assumed.begin(), sequence.assumed.begin() + std::ssize(tokens));
+  --sequence.ahead;
+  ++sequence.planned;  // the last of them is the first row of the next step
+}
+
+void Scheduler::drop_ahead(Sequence& sequence) {
+  for (UnderWay& step : under_way_)
+    for (UnderWay::Part& part : step.parts)
+      if (part.id == sequence.id() && part.ahead && !part.is_void) {
+        part.is_void = true;
+        ++stats_.ahead_void;
+      }
+  sequence.assumed.clear();
+  sequence.ahead = 0;
+}
+
+}  // namespace butterfly::runtime
