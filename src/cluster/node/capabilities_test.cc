@@ -49,6 +49,33 @@ TEST(Capabilities, HalfOfTheCpuTimeIsHalfTheSpeed) {
   EXPECT_DOUBLE_EQ(again.memory.one, half.memory.one);
 }
 
+std::vector<int> first_cpus(int count) {
+  std::vector<int> cpus;
+  for (int i = 0; i < count; ++i) cpus.push_back(i);
+  return cpus;
+}
+
+TEST(Topology, NodesOfAMachineAreNearTheirMemory) {
+  using Shares = std::vector<std::vector<int>>;
+  // CPUs of the second NUMA node are 4 to 7, as hwloc numbers them.
+  const std::string two = "numa:2 core:4 pu:1";
+  EXPECT_EQ(cpus_of_nodes(first_cpus(8), 2, two), (Shares{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  EXPECT_EQ(cpus_of_nodes(first_cpus(8), 4, two), (Shares{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
+  EXPECT_EQ(cpus_of_nodes(first_cpus(8), 1, two), (Shares{{0, 1, 2, 3, 4, 5, 6, 7}}));
+  // Nobody has CPUs of both, also where that is not equal.
+  EXPECT_EQ(cpus_of_nodes(first_cpus(8), 3, two), (Shares{{0, 1}, {2, 3}, {4, 5, 6, 7}}));
+  EXPECT_EQ(cpus_of_nodes({0, 1, 2, 3, 6, 7}, 2, two), (Shares{{0, 1, 2, 3}, {6, 7}})) << "of an affinity";
+  EXPECT_EQ(cpus_of_nodes({0, 1, 2, 3, 6, 7}, 3, two), (Shares{{0, 1}, {2, 3}, {6, 7}}));
+  EXPECT_EQ(cpus_of_nodes(first_cpus(2), 3, two), (Shares{{0}, {1}, {0}})) << "more nodes than CPUs";
+  // Numbers that go round: threads of a core, cores of a NUMA node.
+  const std::string round = "numa:2 core:2 pu:2(indexes=numa:core)";
+  for (const auto& share : cpus_of_nodes(first_cpus(8), 2, round)) {
+    EXPECT_EQ(share.size(), 4u);
+    for (const int cpu : share) EXPECT_EQ(cpu % 2, share[0] % 2) << "of both NUMA nodes";
+  }
+  EXPECT_EQ(cpus_of_nodes(first_cpus(4), 2, "nonsense"), (Shares{{0, 1}, {2, 3}}));
+}
+
 TEST(Capabilities, TopologyIsThere) {
   const Topology topology = this_topology();
   EXPECT_GE(topology.cores, 1u);

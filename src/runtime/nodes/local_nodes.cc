@@ -15,6 +15,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "cluster/node/measure_node.h"
+#include "cluster/node/topology.h"
 #include "runtime/planning/plan_placement.h"
 
 namespace butterfly::runtime {
@@ -35,13 +36,11 @@ std::filesystem::path this_program() {
   return program;
 }
 
-// CPUs [index * n / count, (index + 1) * n / count) of these; with fewer CPUs than nodes one each, in turn.
 cpu_set_t share_of_cpus(const std::vector<int>& cpus, size_t index, size_t count) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  const size_t begin = index * cpus.size() / count, end = (index + 1) * cpus.size() / count;
-  if (begin == end) CPU_SET(static_cast<size_t>(cpus[index % cpus.size()]), &set);
-  for (size_t i = begin; i < end; ++i) CPU_SET(static_cast<size_t>(cpus[i]), &set);
+  const std::vector<std::vector<int>> shares = cluster::cpus_of_nodes(cpus, count);
+  for (const int cpu : shares[index]) CPU_SET(static_cast<size_t>(cpu), &set);
   return set;
 }
 
