@@ -19,6 +19,18 @@ pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)  # training over links: g
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)  # tokenizers: normal forms, classes of characters
 
+# Links between ranks of an MPI job, where its development files are installed ('./scripts/deps.sh mpi').
+pkg_check_modules(OMPI QUIET IMPORTED_TARGET ompi-c)
+set(BUTTERFLY_MPI AUTO CACHE STRING "Rows between nodes over Open MPI, under mpirun and srun: ON, OFF or AUTO (where it is installed)")
+if(BUTTERFLY_MPI STREQUAL "AUTO")
+  set(BUTTERFLY_WITH_MPI ${OMPI_FOUND})
+else()
+  set(BUTTERFLY_WITH_MPI ${BUTTERFLY_MPI})
+endif()
+if(BUTTERFLY_WITH_MPI AND NOT OMPI_FOUND)
+  message(FATAL_ERROR "BUTTERFLY_MPI is ON and Open MPI is not here: ./scripts/deps.sh mpi")
+endif()
+
 pkg_check_modules(LIBEDIT IMPORTED_TARGET libedit)  # conversations at a terminal
 
 # HTTP: Boost.Beast and Asio (headers only).

@@ -20,7 +20,12 @@ if(missing)
   return()
 endif()
 
-add_executable(butterfly_one_file EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/src/cli/main.cc cmake/one_file/fmt.cc
+# No library of MPI is a static one. A definition here goes before the one of the module.
+set(one_file_mpi "")
+if(BUTTERFLY_WITH_MPI)
+  set(one_file_mpi ${PROJECT_SOURCE_DIR}/src/cluster/transport/no_mpi.cc)
+endif()
+add_executable(butterfly_one_file EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/src/cli/main.cc ${one_file_mpi} cmake/one_file/fmt.cc
                cmake/one_file/hwy_targets.cc cmake/one_file/no_udev.cc cmake/one_file/spdlog.cc cmake/one_file/tomlplusplus.cc)
 # Not named butterfly: a target of that name is there.
 set_target_properties(butterfly_one_file PROPERTIES OUTPUT_NAME butterfly-one-file RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/one-file)

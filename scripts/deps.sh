@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Debian packages each purpose needs, and the installation of those that are missing.
 #
-#   ./scripts/deps.sh [--list] [build|page|test|slow|browser|package|lint|all]...     (default: build test)
+#   ./scripts/deps.sh [--list] [build|page|mpi|test|slow|browser|package|lint|all]...     (default: build test)
 #
 # Also sourced by the other scripts, which call install_missing PURPOSE...
 
@@ -11,12 +11,13 @@ packages_for() {
   case $1 in
     build) echo g++ cmake ninja-build ccache libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libhwy-dev pkg-config libpcre2-dev libutf8proc-dev libtomlplusplus-dev libboost1.81-dev libssl-dev libpng-dev libjpeg62-turbo-dev zlib1g-dev libyaml-cpp-dev libhwloc-dev liblz4-dev libzstd-dev libedit-dev ;;
     page) command -v npm >/dev/null || echo nodejs npm ;; # npm may have come with a node from elsewhere, beside which Debian's cannot be
+    mpi) echo libopenmpi-dev openmpi-bin ;; # rows between nodes of a batch system; optional
     browser) echo chromium ;;
     package) echo dpkg-dev lintian debootstrap ;;
     test) echo libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3-jinja2 tmux ;;
     slow) echo g++-aarch64-linux-gnu qemu-user clang libclang-rt-14-dev python3-sentencepiece python3-jsonschema python3-torch valgrind iproute2 curl openssl ;;  # NEON under qemu; libFuzzer; an oracle; instruction counts; machines as network namespaces
     lint) echo clang-format clang-tidy ;;
-    *) stop "'$1' is not a purpose" "choose from: build page test slow browser package lint all" ;;
+    *) stop "'$1' is not a purpose" "choose from: build page mpi test slow browser package lint all" ;;
   esac
 }
 
@@ -86,7 +87,7 @@ deps_main() {
     case $argument in
       --list) list=yes ;;
       -h | --help) sed -nE '2,4s/^# ?//p' "${BASH_SOURCE[0]}" && return ;;
-      all) purposes+=(build page test slow browser package lint) ;;
+      all) purposes+=(build page mpi test slow browser package lint) ;;
       *) purposes+=("$argument") ;;
     esac
   done

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Predicted against measured tokens/s on emulated clusters: unequal CPUs, links with little bandwidth and long ways.
 
-    emulated.py --model FILE [--butterfly BIN] [--delay-line BIN] [--clusters 1,2,..] [--work FOLDER] [--out FILE.json] [--start-only] [--keep]
+    emulated.py --model FILE [--butterfly BIN] [--delay-line BIN] [--clusters 1,2,..] [--ways choice,alone,chain,shared] [--work FOLDER]
+                [--out FILE.json] [--start-only] [--keep]
 
 A node is a process of `butterfly serve --cluster` or `butterfly join` with
   - a network namespace of its own, joined to the others by a switch that delays every frame (delay_line: kernels without netem);
@@ -10,9 +11,11 @@ A node is a process of `butterfly serve --cluster` or `butterfly join` with
   - a control group that limits its CPU time (cpu.max, or cpu.cfs_quota_us in version 1) in periods of 20 ms. With the usual 100 ms
     a node that waits for others would find its quota unused and compute at full speed; with 4 ms, which is the kernel's tick, the
     same program on 30 % of a CPU did 2.6 tokens/s in one round and 3.8 to 3.9 in three others.
-Nodes measure their own kernels and links inside these limits, with nothing told to them. The coordinator plans (`balanced`:
-everybody has a part) and predicts; then one stream generates, around the depth for which the plan was made, and its
-tokens/s are compared. Nodes start one after the other, so that they do not measure each other. Needs root, ip and tc.
+Nodes measure their own kernels and links inside these limits, with nothing told to them. The coordinator plans and predicts;
+then one stream generates, around the depth for which the plan was made, and its tokens/s are compared. Ways to serve, one after
+the other on the same nodes: what the planner chooses (`--groups auto`), the coordinator alone, a chain in which everybody has a
+part (`--strategy balanced`), and layers that all nodes share (`--groups N`). Nodes start one after the other, so that they do not
+measure each other. Needs root, ip and tc.
 An --out file that exists is added to; without --clusters it is shown. Where a machine is quiet for minutes only, a cluster can be done in
 two pieces: --start-only ends when all nodes have measured themselves, --keep then uses what they found.
 """
@@ -47,6 +50,15 @@ CLUSTERS = {
     "4": ("three unequal, gigabit, 1 ms", [(1.0, 1000, 1), (0.7, 1000, 1), (0.4, 1000, 1)]),
     "5": ("three, 100 Mbit/s, 3 ms", [(0.8, 100, 3), (0.8, 100, 3), (0.5, 100, 3)]),
     "6": ("two weak, 100 Mbit/s, 5 ms", [(0.6, 100, 5), (0.3, 100, 5)]),
+    "7": ("two equal, 10 gigabit", [(1.0, 10000, 0.1), (1.0, 10000, 0.1)]),
+    "8": ("four equal, gigabit", [(0.5, 1000, 0.2), (0.5, 1000, 0.2), (0.5, 1000, 0.2), (0.5, 1000, 0.2)]),
+}
+# How to serve, and how many nodes must have a part; None: as the planner likes.
+WAYS = {
+    "choice": lambda count: (["--groups", "auto"], None),
+    "alone": lambda count: (None, 1),
+    "chain": lambda count: (["--strategy", "balanced"], count),
+    "shared": lambda count: (["--groups", str(count)], count),
 }
 TAG = f"bfe{os.getpid() % 10000}"
 GROUPS = []
@@ -128,14 +140,14 @@ def status(options, network, env):
     return json.loads(done.stdout) if done.returncode == 0 else {"nodes": [], "links": [], "serving": False, "change": "none"}
 
 
-def settled(options, network, env, count):
-    """The state of the cluster when all serve, all links are measured and no other plan is on its way."""
+def settled(options, network, env, count, with_part):
+    """The state of the cluster when it serves, all links are measured and no other plan is on its way."""
     end = time.monotonic() + 600
     quiet_since = None
     while time.monotonic() < end:
         state = status(options, network, env)
         ready = state["serving"] and not state["jobs"][0]["change"] and len(state["links"]) == count * (count - 1) and \
-            sum("layers" in n["jobs"][0] for n in state["nodes"]) == count
+            with_part in (None, sum("layers" in n["jobs"][0] for n in state["nodes"]))
         quiet_since = (quiet_since or time.monotonic()) if ready else None
         if quiet_since and time.monotonic() - quiet_since > 1.5:
             return state
@@ -147,19 +159,19 @@ def work_of(state):
     return {n["name"]: n["jobs"][0]["work"] for n in state["nodes"]}
 
 
-def measure(options, network, env, state):
+def measure(options, network, env, on_cluster):
     """Tokens/s of one stream, and seconds of a step on each node."""
     rng = random.Random(1)
     prompt = [rng.randrange(300, 30000) for _ in range(PROMPT)]
     body = {"prompt": prompt, "max_tokens": TOKENS, "stream": True, "ignore_eos": True, "temperature": 1.0, "top_k": 40,
             "stream_options": {"include_usage": True}}
     request(network, {**body, "max_tokens": 8, "seed": 1})  # warm, and the prompt is in the cache
-    before = work_of(status(options, network, env))
+    before = work_of(status(options, network, env)) if on_cluster else {}
     rates = []
     for seed in range(options.repeats):
         answer = request(network, {**body, "seed": 10 + seed})
         rates.append((TOKENS - 1) / (answer["total"] - answer["first"]))
-    after = work_of(status(options, network, env))
+    after = work_of(status(options, network, env)) if on_cluster else {}
     steps = {name: (after[name]["compute_us"] - before[name]["compute_us"]) / max(1, after[name]["steps"] - before[name]["steps"]) / 1e6
              for name in after if name in before}
     return rates, steps
@@ -189,29 +201,40 @@ def one_cluster(options, number):
         shutil.rmtree(work, ignore_errors=True)
     os.makedirs(work, exist_ok=True)
     network = Network(options.delay_line, nodes)
-    processes = []
+    processes, joined = [], [None]  # the coordinator is no node that joins
     try:
         env = machine(work, 0)
         tokens = tokens_of(options, work, network, env, len(nodes) - 1)
-        server = Process([options.butterfly, "serve", "-m", options.model, "--port", "8080", "-c", str(CONTEXT), "--parallel", "1", "-t", "1",
-                          "--cluster", "--nodes", str(len(nodes)), "--nodes-wait", "600", "--strategy", "balanced"],
-                         env=env, before=[*network.inside(0), *limited("node0", nodes[0][0])])
-        processes.append(server)
-        server.wait_for(r"cluster does not serve|Serving|waiting")
-        for i in range(1, len(nodes)):
-            joined = Process([options.butterfly, "join", "10.79.0.1", "--token", tokens[i - 1], "--name", f"node{i}", "-t", "1", "-m", options.model],
-                             env=machine(work, i), before=[*network.inside(i), *limited(f"node{i}", nodes[i][0])])
-            processes.append(joined)
-            joined.wait_for("works for", seconds=300)
-        if options.start_only:
-            return None
-        state = settled(options, network, env, len(nodes))
-        rates, steps = measure(options, network, env, state)
-        row = {"cluster": number, "words": words, "predicted": state["jobs"][0]["predicted_tokens_per_s"], "measured": statistics.median(rates), "rates": rates,
-               "links": {f"{k['from']}-{k['to']}": [k["rtt_s"], k["bytes_per_s"]] for k in state["links"]},
-               "stages": [{"node": n["name"], "pieces": part["end"] - part["begin"], "predicted_s": part["predicted_s"],
-                           "measured_s": steps.get(n["name"])} for n in state["nodes"] if (part := n["jobs"][0].get("layers"))]}
-        return row
+        rows = []
+        for way in options.ways.split(","):
+            flags, with_part = WAYS[way](len(nodes))
+            on_cluster = flags is not None
+            flags = ["--cluster", "--nodes", str(len(nodes)), "--nodes-wait", "600", "--no-rebalance", *flags] if on_cluster else []
+            server = Process([options.butterfly, "serve", "-m", options.model, "--port", "8080", "-c", str(CONTEXT), "--parallel", "1", "-t", "1", *flags],
+                             env=env, before=[*network.inside(0), *limited(f"{way}-node0", nodes[0][0])])
+            processes.append(server)
+            server.wait_for(r"cluster does not serve|Serving|waiting")
+            for i in range(len(joined), len(nodes)) if on_cluster else []:
+                joined.append(Process([options.butterfly, "join", "10.79.0.1", "--token", tokens[i - 1], "--name", f"node{i}", "-t", "1", "-m", options.model],
+                                      env=machine(work, i), before=[*network.inside(i), *limited(f"node{i}", nodes[i][0])]))
+                processes.insert(0, joined[-1])
+                joined[-1].wait_for("works for", seconds=300)
+            if options.start_only:
+                return []
+            state = settled(options, network, env, len(nodes), with_part) if on_cluster else None
+            server.wait_for("Serving")
+            rates, steps = measure(options, network, env, on_cluster)
+            row = {"cluster": number, "way": way, "words": words, "predicted": state["jobs"][0]["predicted_tokens_per_s"] if on_cluster else None,
+                   "measured": statistics.median(rates), "rates": rates, "links": {}, "stages": []}
+            if on_cluster:
+                row["links"] = {f"{k['from']}-{k['to']}": [k["rtt_s"], k["bytes_per_s"]] for k in state["links"]}
+                row["stages"] = [{"node": n["name"], "pieces": part["end"] - part["begin"], "begin": part["begin"], "predicted_s": part["predicted_s"],
+                                  "measured_s": steps.get(n["name"])} for n in state["nodes"] if (part := n["jobs"][0].get("layers"))]
+            rows.append(row)
+            print(f"{words}, {way}: {row['predicted'] or 0:.2f} predicted, {row['measured']:.2f} measured ({', '.join(f'{r:.2f}' for r in rates)}); "
+                  f"{', '.join(str(x['node']) + ' ' + str(x['begin']) + '+' + str(x['pieces']) for x in row['stages'])}", flush=True)
+            server.end()
+        return rows
     except AssertionError as error:
         sys.exit(f"cluster {number}: {error}")
     finally:
@@ -227,17 +250,20 @@ def one_cluster(options, number):
 
 
 def show(rows):
-    print("| cluster | CPUs | links | pieces | tokens/s predicted | measured | off by |\n|---|---|---|---|---|---|---|")
+    print("| cluster | CPUs | links | way | pieces | tokens/s predicted | measured | off by |\n|---|---|---|---|---|---|---|---|")
     for row in rows:
         _, nodes = CLUSTERS[row["cluster"]]
         pieces = {s["node"]: s["pieces"] for s in row["stages"]}
-        print(f"| {row['words']} | {', '.join(str(n[0]) for n in nodes)} | {nodes[0][1]} Mbit/s, {nodes[0][2]} ms | "
-              f"{', '.join(str(pieces.get(f'node{i}', 0)) for i in range(len(nodes)))} | {row['predicted']:.2f} | {row['measured']:.2f} "
-              f"| {100 * (row['predicted'] / row['measured'] - 1):+.1f} % |")
+        predicted = f"{row['predicted']:.2f}" if row["predicted"] else "-"
+        off = f"{100 * (row['predicted'] / row['measured'] - 1):+.1f} %" if row["predicted"] else "-"
+        print(f"| {row['words']} | {', '.join(str(n[0]) for n in nodes)} | {nodes[0][1]} Mbit/s, {nodes[0][2]} ms | {row['way']} | "
+              f"{', '.join(str(pieces.get(f'node{i}', 0)) for i in range(len(nodes)))} | {predicted} | {row['measured']:.2f} | {off} |")
     for row in rows:
+        if not row["stages"]:
+            continue
         stages = "; ".join(f"{s['node']} {1e3 * s['predicted_s']:.1f} / " + (f"{1e3 * s['measured_s']:.1f}" if s["measured_s"] else "?") for s in row["stages"])
         links = "; ".join(f"{name} {1e3 * rtt:.2f} ms, {rate * 8e-6:.0f} Mbit/s" for name, (rtt, rate) in row["links"].items())
-        print(f"\n{row['words']}: ms of a step predicted / computed: {stages}\n  links as measured: {links}\n  rounds: {', '.join(f'{r:.2f}' for r in row['rates'])}")
+        print(f"\n{row['words']}, {row['way']}: ms of a step predicted / computed: {stages}\n  links as measured: {links}\n  rounds: {', '.join(f'{r:.2f}' for r in row['rates'])}")
 
 
 def main():
@@ -246,6 +272,7 @@ def main():
     parser.add_argument("--butterfly", default="build/release/bin/butterfly")
     parser.add_argument("--delay-line", default="build/release/bin/delay_line")
     parser.add_argument("--clusters", default="")
+    parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--work", default="/tmp/butterfly-emulated")
     parser.add_argument("--out", type=Path)
@@ -265,11 +292,11 @@ def main():
     rows = json.loads(options.out.read_text()) if options.out and options.out.exists() else []
     options.butterfly, options.delay_line = os.path.abspath(options.butterfly), os.path.abspath(options.delay_line)
     for number in filter(None, options.clusters.split(",")):
-        row = one_cluster(options, number)
-        if row is None:
+        found = one_cluster(options, number)
+        if not found:
             continue
-        rows = [r for r in rows if r["cluster"] != number] + [row]
-        rows.sort(key=lambda r: r["cluster"])
+        rows = [r for r in rows if r["cluster"] != number or r["way"] not in options.ways.split(",")] + found
+        rows.sort(key=lambda r: (r["cluster"], list(WAYS).index(r["way"])))
         if options.out:
             options.out.write_text(json.dumps(rows, indent=1))
     show(rows)

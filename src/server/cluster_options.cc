@@ -16,8 +16,8 @@ cluster::Objective objective_of(const Settings& settings) {
 
 }  // namespace
 
-void check_cluster_settings(const Settings& settings) {
-  if (!settings.cluster && settings.local_nodes == 0) {
+void check_cluster_settings(const Settings& settings, bool is_cluster) {
+  if (!is_cluster && !settings.cluster && settings.local_nodes == 0) {
     if (!settings.plan.empty())
       fail(Errc::kInvalidArgument, "--plan {}: only a cluster has one: add --cluster or --local-nodes N",
            settings.plan);

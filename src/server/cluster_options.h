@@ -10,7 +10,7 @@
 namespace butterfly::server {
 
 // Throws Error for settings that do not go together.
-void check_cluster_settings(const Settings& settings);
+void check_cluster_settings(const Settings& settings, bool is_cluster = false);
 
 // Models, their placement and what the coordinator waits for. Borrows what computes.
 // One of its models.

@@ -17,6 +17,7 @@
 #include "cli/console/version.h"
 #include "cli/models/model_store.h"
 #include "cli/nodes/cluster_serve.h"
+#include "cli/nodes/mpi_serve.h"
 #include "server/context/access.h"
 #include "server/server.h"
 
@@ -102,6 +103,13 @@ class StartLines {
   std::thread thread_;
 };
 
+int serve_here(server::ServerOptions start) {
+  server::Server served(std::move(start));
+  throw_if_interrupted();
+  const StartLines lines(served);
+  return served.run(true) ? kExitOk : kExitFailure;
+}
+
 int serve(ServeOptions& options) {
   if (options.print_config) {
     fmt::print("{}", server::settings_as_toml(options.settings));
@@ -112,11 +120,14 @@ int serve(ServeOptions& options) {
   start.settings = options.settings;
   start.version = build_info().version;
   start.resolve_model = resolve_model;
+  if (const auto rank = MpiServe::join(start.settings))
+    return rank->run([&]() -> int {
+      if (!rank->is_first()) return rank->work(start.settings), kExitOk;
+      start.cluster = rank->cluster_start(start.settings);
+      return serve_here(std::move(start));
+    });
   start.cluster = cluster_start(start.settings);
-  server::Server served(std::move(start));
-  throw_if_interrupted();
-  const StartLines lines(served);
-  return served.run(true) ? kExitOk : kExitFailure;
+  return serve_here(std::move(start));
 }
 
 }  // namespace

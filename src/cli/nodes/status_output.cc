@@ -194,8 +194,9 @@ std::string events(const ClusterStatus& s, size_t events_max) {
 }  // namespace
 
 std::string status_text(const ClusterStatus& status, size_t events_max, size_t columns) {
-  std::string out = first_line(status) + job_lines(status) + table(status, columns) + idle(status) +
-                    unreachable(status) + refused(status) + losses(status);
+  std::string out = first_line(status) + job_lines(status) + table(status, columns);
+  if (!status.caution.empty()) out += fmt::format("caution: {}\n", status.caution);
+  out += idle(status) + unreachable(status) + refused(status) + losses(status);
   if (const std::string failure = status.last_failure(); !failure.empty())
     out += fmt::format("last failure: {}\n", failure);
   for (const cluster::JobStatus& job : status.jobs)

@@ -7,6 +7,7 @@
 #include <future>
 
 #include "base/rng.h"
+#include "cluster/testing/linked_pair.h"
 #include "cluster/testing/test_identity.h"
 #include "cluster/transport/message.h"
 #include "cluster/transport/transport_table.h"
@@ -29,6 +30,9 @@ Bytes bytes_of(size_t count, uint64_t seed) {
 
 class MemberLinksTest : public ::testing::TestWithParam<std::string> {
  protected:
+  void SetUp() override {
+    if (GetParam() == "mpi" && testing::mpi_job() == nullptr) GTEST_SKIP() << MpiWorld::why_not();
+  }
   // Members of a new group, all linked.
   std::vector<std::unique_ptr<MemberLinks>> group(size_t members, MemberLinksOptions options = {}) {
     const auto network =
@@ -38,19 +42,17 @@ class MemberLinksTest : public ::testing::TestWithParam<std::string> {
       const auto tls = identity_.node("m" + std::to_string(i));
       transports.push_back(
           make_transport(GetParam(),
-                         {.self = tls->self(), .network = network, .tls = tls, .tcp = {}, .enrol = {}})
+                         {.self = tls->self(), .network = network, .tls = tls, .mpi = testing::mpi_job()})
               .or_throw());
     }
     std::vector<std::vector<std::shared_ptr<Link>>> links(members,
                                                           std::vector<std::shared_ptr<Link>>(members));
     for (size_t to = 0; to < members; ++to) {
       const auto listener =
-          transports[to]->listen(GetParam() == "tcp" ? "127.0.0.1:0" : "m" + std::to_string(to)).or_throw();
-      for (size_t from = 0; from < to; ++from) {
-        auto accepted = std::async(std::launch::async, [&] { return listener->accept(kLong); });
-        links[from][to] = transports[from]->connect(listener->address(), "", kLong).or_throw();
-        links[to][from] = accepted.get().or_throw();
-      }
+          transports[to]->listen(testing::place_of(GetParam(), "m" + std::to_string(to))).or_throw();
+      for (size_t from = 0; from < to; ++from)
+        std::tie(links[from][to], links[to][from]) =
+            testing::linked_pair(*transports[from], *transports[to], *listener, kLong);
     }
     std::vector<std::unique_ptr<MemberLinks>> ends;
     options.timeout = kLong;

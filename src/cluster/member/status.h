@@ -116,6 +116,7 @@ struct JobStatus {
 struct ClusterStatus {
   std::vector<JobStatus> jobs = {};
   Incarnation incarnation = 0;
+  std::string caution = {};            // what is to be known of the way that rows take; empty: nothing
   std::vector<NodeStatus> nodes = {};  // the coordinator's first, then by name
   std::vector<UnreachableStatus> unreachable = {};
   std::vector<RefusedStatus> refused = {};  // the latest first

@@ -363,6 +363,7 @@ std::string to_json(const ClusterStatus& s) {
                {"jobs", Json::array()},    {"nodes", Json::array()}, {"unreachable", Json::array()},
                {"refused", Json::array()}, {"links", Json::array()}, {"counters", counters_json(s.counters)},
                {"events", Json::array()}};
+  if (!s.caution.empty()) json["caution"] = s.caution;
   for (const JobStatus& job : s.jobs) json["jobs"].push_back(job_json(job));
   for (const NodeStatus& node : s.nodes) json["nodes"].push_back(node_json(node));
   for (const UnreachableStatus& row : s.unreachable) json["unreachable"].push_back(unreachable_json(row));
@@ -378,6 +379,7 @@ Result<ClusterStatus> parse_status(std::string_view text) {
     return {Errc::kCorrupt, "the answer is not the status of a cluster"};
   ClusterStatus s;
   take(json, "incarnation", s.incarnation);
+  take(json, "caution", s.caution);
   const Json counters = part(json, "counters");
   take(counters, "old_epochs", s.counters.old_epochs);
   take(counters, "unknown_links", s.counters.unknown_links);

@@ -19,6 +19,10 @@ constexpr size_t kAddressBytesMax = 300;
 
 const uint32_t Hello::kNumerics = kernels::kNumericsId;
 
+bool carries_rows(LinkPurpose purpose) {
+  return purpose == LinkPurpose::kStage || purpose == LinkPurpose::kTrain || purpose == LinkPurpose::kProbe;
+}
+
 std::vector<std::byte> Hello::encode() const {
   WireWriter out;
   out.u16(protocol);
@@ -29,6 +33,9 @@ std::vector<std::byte> Hello::encode() const {
   out.u64(epoch);
   out.text(version.substr(0, kVersionBytesMax));
   out.text(address.substr(0, kAddressBytesMax));
+  out.u64(mpi_world);
+  out.u32(mpi_rank);
+  out.u32(mpi_channel);
   return std::move(out).take();
 }
 
@@ -45,6 +52,9 @@ Result<Hello> Hello::decode(std::span<const std::byte> body) {
   hello.epoch = in.u64();
   hello.version = in.text(kVersionBytesMax);
   hello.address = in.text(kAddressBytesMax);
+  hello.mpi_world = in.u64();
+  hello.mpi_rank = in.u32();
+  hello.mpi_channel = in.u32();
   if (Status status = in.finish("hello"); !status.ok()) return status;
   return hello;
 }

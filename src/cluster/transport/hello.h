@@ -20,6 +20,10 @@ enum class LinkPurpose : uint8_t {
   kStatus = 6,   // a member asks its coordinator for the state of the cluster
 };
 
+// Whether a link of this purpose carries what is large or urgent: transports that have a faster way take it.
+// What measures links goes the same way.
+bool carries_rows(LinkPurpose purpose);
+
 struct Hello {
   LinkPurpose purpose = LinkPurpose::kControl;
   uint64_t incarnation = 0;  // of the coordinator: a new number at each of its starts; 0 when not known yet
@@ -28,11 +32,14 @@ struct Hello {
   uint64_t epoch = 0;
   std::string version{};  // of the program, for people
   std::string address{};  // where the sender listens, "host:port"; may be empty
+  // Of an MPI job that the sender is a rank of; 0: of none. Who opens the link chooses the channel.
+  uint64_t mpi_world = 0;
+  uint32_t mpi_rank = 0, mpi_channel = 0;
 
   uint16_t protocol = kProtocol;
   uint32_t numerics_id = kNumerics;
 
-  static constexpr uint16_t kProtocol = 4;  // of frames and messages
+  static constexpr uint16_t kProtocol = 5;  // of frames and messages
   static const uint32_t kNumerics;          // kernels::kNumericsId
 
   std::vector<std::byte> encode() const;

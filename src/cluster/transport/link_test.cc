@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "cluster/testing/linked_pair.h"
 #include "cluster/testing/test_identity.h"
 #include "cluster/transport/frame.h"
 #include "cluster/transport/message.h"
@@ -19,6 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
+using testing::mpi_job;
 using testing::TestIdentity;
 
 constexpr Duration kLong = 30s;  // tests never wait so long unless they fail
@@ -32,21 +34,20 @@ std::vector<std::byte> pattern(size_t size, unsigned seed) {
 // Two nodes, `a` calls `b`.
 class LinkTest : public ::testing::TestWithParam<std::string> {
  protected:
-  LinkTest() {
+  void SetUp() override {
+    if (GetParam() == "mpi" && mpi_job() == nullptr) GTEST_SKIP() << MpiWorld::why_not();
     const auto network =
         std::make_shared<InprocNetwork>(InprocOptions{.messages_max = 4, .bytes_max = 1u << 20});
     const auto make = [&](const std::string& name) {
       const auto tls = identity_.node(name);
       return make_transport(GetParam(),
-                            {.self = tls->self(), .network = network, .tls = tls, .tcp = {}, .enrol = {}})
+                            {.self = tls->self(), .network = network, .tls = tls, .mpi = mpi_job()})
           .or_throw();
     };
     a_transport_ = make("anna");
     b_transport_ = make("bert");
-    listener_ = b_transport_->listen(GetParam() == "tcp" ? "127.0.0.1:0" : "bert").or_throw();
-    auto accepted = std::async(std::launch::async, [&] { return listener_->accept(kLong); });
-    a_ = a_transport_->connect(listener_->address(), "", kLong).or_throw();
-    b_ = accepted.get().or_throw();
+    listener_ = b_transport_->listen(testing::place_of(GetParam(), "bert")).or_throw();
+    std::tie(a_, b_) = testing::linked_pair(*a_transport_, *b_transport_, *listener_, kLong);
   }
 
   TestIdentity identity_;
@@ -286,7 +287,7 @@ TEST_P(LinkTest, NobodyThereIsSaid) {
 TEST(TransportTable, RowsObjectInWords) {
   EXPECT_THAT(make_transport("tcp", {}).status().text(), HasSubstr("init or join"));
   EXPECT_THAT(make_transport("inproc", {}).status().text(), HasSubstr("network"));
-  EXPECT_THAT(make_transport("carrier pigeon", {}).status().text(), HasSubstr("inproc, tcp"));
+  EXPECT_THAT(make_transport("carrier pigeon", {}).status().text(), HasSubstr("inproc, tcp, mpi"));
 }
 
 }  // namespace

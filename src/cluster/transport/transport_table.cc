@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cluster/transport/mpi_link.h"
+
 namespace butterfly::cluster {
 namespace {
 
@@ -26,7 +28,7 @@ class InprocTransport final : public Transport {
   const TransportSetting setting_;
 };
 
-class TcpTransport final : public Transport {
+class TcpTransport : public Transport {
  public:
   explicit TcpTransport(TransportSetting setting) : setting_(std::move(setting)) {}
 
@@ -38,8 +40,37 @@ class TcpTransport final : public Transport {
     return tcp_connect(setting_.tls, address, expected_key, timeout, setting_.tcp);
   }
 
- private:
+ protected:
   const TransportSetting setting_;
+};
+
+// Links begin over TCP, which proves who is there; those that carry rows go on over MPI.
+class MpiTransport final : public TcpTransport {
+ public:
+  using TcpTransport::TcpTransport;
+
+  void introduce(Hello& mine, bool opens) override {
+    mine.mpi_world = setting_.mpi->id();
+    mine.mpi_rank = static_cast<uint32_t>(setting_.mpi->rank());
+    if (opens && carries_rows(mine.purpose)) mine.mpi_channel = setting_.mpi->next_channel();
+  }
+  std::unique_ptr<Link> settle(std::unique_ptr<Link> link, const Hello& mine, const Hello& theirs,
+                               bool opened) override {
+    const Hello& of_opener = opened ? mine : theirs;
+    if (!carries_rows(of_opener.purpose) || theirs.mpi_world != setting_.mpi->id() ||
+        theirs.mpi_rank >= setting_.mpi->size() || of_opener.mpi_channel == 0 ||
+        of_opener.mpi_channel >= setting_.mpi->channels())
+      return link;
+    const MpiPlace place{.rank = theirs.mpi_rank, .channel = of_opener.mpi_channel, .opened = opened};
+    return std::make_unique<MpiLink>(std::move(link), setting_.mpi, place);
+  }
+  std::string caution() const override {
+    return fmt::format(
+        "rows between the {} ranks of this job go over {}, which does not encrypt them ({} bytes sent by "
+        "this "
+        "rank so far); a lost rank ends the job",
+        setting_.mpi->size(), setting_.mpi->library(), setting_.mpi->bytes_sent());
+  }
 };
 
 template <typename T>
@@ -58,6 +89,13 @@ constexpr TransportEntry kTransports[] = {
        return setting.tls == nullptr ? "tcp: needs a certificate; run init or join first" : "";
      },
      make<TcpTransport>},
+    {"mpi", "ranks of an MPI job: rows over MPI, not encrypted; control over TCP with mutual TLS 1.3",
+     [](const TransportSetting& setting) -> std::string {
+       if (setting.mpi == nullptr)
+         return MpiWorld::why_not().empty() ? "mpi: not initialised" : MpiWorld::why_not();
+       return setting.tls == nullptr ? "mpi: needs a certificate; run init or join first" : "";
+     },
+     make<MpiTransport>},
 };
 
 }  // namespace

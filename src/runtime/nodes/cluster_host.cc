@@ -97,7 +97,10 @@ void ClusterHost::open_transport(const cluster::StateFolder& folder,
   setting.enrol = [desk](std::span<const std::byte> body, const std::string& host) {
     return desk->answer(body, host);
   };
-  transport_ = cluster::make_transport("tcp", std::move(setting)).or_throw();
+  setting.mpi = options_.mpi;
+  transport_ =
+      cluster::make_transport(options_.mpi == nullptr ? "tcp" : "mpi", std::move(setting)).or_throw();
+  if (const std::string caution = transport_->caution(); !caution.empty()) log_warn("{}", caution);
 }
 
 std::string ClusterHost::share_files(const std::string& name, const std::vector<cluster::FileToHash>& files) {
@@ -269,6 +272,7 @@ std::shared_ptr<Engine> ClusterHost::make_engine(const std::string& name, const 
 void ClusterHost::open_door() {
   NodeDoor::Options door;
   door.listener = transport_->listen(options_.listen).or_throw();
+  door.transport = transport_;
   door.hello = hello_;
   door.open_links = tls_->open_links();
   door.stage_links = &stage_links_;
@@ -278,6 +282,7 @@ void ClusterHost::open_door() {
   };
   door.status = [this] {
     cluster::ClusterStatus status = coordinator_->status();
+    status.caution = transport_->caution();
     if (status.nodes.size() > kNodesWithLinks) status.links.clear();
     return cluster::to_json(status);
   };
@@ -396,6 +401,7 @@ cluster::Epoch ClusterHost::first_epoch() const {
 
 std::string ClusterHost::status_json(uint64_t events_after) const {
   cluster::ClusterStatus status = coordinator_->status(events_after);
+  status.caution = transport_->caution();
   const std::lock_guard lock(models_mutex_);
   for (cluster::JobStatus& job : status.jobs) {
     const auto hosted = models_.find(job.id);

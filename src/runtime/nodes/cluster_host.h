@@ -41,8 +41,9 @@ struct ClusterHostOptions {
   Duration nodes_wait = std::chrono::seconds(10);  // but not longer than this
   cluster::HealthLimits health = {};
   bool measure_links = true;
-  bool discoverable = false;   // answers those who look for clusters on the local network
-  Compute* compute = nullptr;  // borrowed
+  bool discoverable = false;                    // answers those who look for clusters on the local network
+  Compute* compute = nullptr;                   // borrowed
+  std::shared_ptr<cluster::MpiWorld> mpi = {};  // rows go over it where they can; null: they do not
 };
 
 // Made, started, then used from any thread. Throws Error where a model cannot be opened or is there twice,

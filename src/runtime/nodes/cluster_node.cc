@@ -40,6 +40,12 @@ class ReachableTransport final : public cluster::Transport {
                                                  Duration timeout) override {
     return inner_->connect(reachable_address(address, coordinator_), expected_key, timeout);
   }
+  void introduce(cluster::Hello& mine, bool opens) override { inner_->introduce(mine, opens); }
+  std::unique_ptr<cluster::Link> settle(std::unique_ptr<cluster::Link> link, const cluster::Hello& mine,
+                                        const cluster::Hello& theirs, bool opened) override {
+    return inner_->settle(std::move(link), mine, theirs, opened);
+  }
+  std::string caution() const override { return inner_->caution(); }
 
  private:
   std::shared_ptr<cluster::Transport> inner_;
@@ -85,9 +91,10 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   cluster::TransportSetting setting;
   setting.self = self_;
   setting.tls = tls;
-  const std::shared_ptr<cluster::Transport> tcp =
-      cluster::make_transport("tcp", std::move(setting)).or_throw();
-  const auto transport = std::make_shared<ReachableTransport>(tcp, options.coordinator);
+  setting.mpi = options.mpi;
+  const std::shared_ptr<cluster::Transport> ways =
+      cluster::make_transport(options.mpi == nullptr ? "tcp" : "mpi", std::move(setting)).or_throw();
+  const auto transport = std::make_shared<ReachableTransport>(ways, options.coordinator);
   cluster::Hello hello;
   hello.version = options.version;
 
@@ -100,6 +107,7 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
       !options.advertise.empty()
           ? options.advertise
           : reachable_address(door.listener->address(), own.empty() ? door.listener->address() : own + ":0");
+  door.transport = transport;
   door.hello = hello;
   door.open_links = tls->open_links();
   door.stage_links = &stage_links_;

@@ -24,7 +24,8 @@ struct ClusterNodeOptions {
   WeightPlaces places;
   uint64_t memory_bytes = 0;  // bound for its stages; 0: what is free
   uint64_t fetch_bytes_per_s = 0;
-  Compute* compute = nullptr;  // borrowed
+  Compute* compute = nullptr;                   // borrowed
+  std::shared_ptr<cluster::MpiWorld> mpi = {};  // rows go over it where they can; null: they do not
   std::function<void(const std::string& why)> on_given_up;
 };
 

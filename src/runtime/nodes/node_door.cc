@@ -34,9 +34,11 @@ Result<std::unique_ptr<cluster::Link>> open_link(cluster::Transport& transport, 
   const Deadline deadline(SystemClock::instance(), timeout);
   auto link = transport.connect(address, expected_key, timeout);
   if (!link) return link;
-  const auto theirs = cluster::exchange_hello(**link, hello, deadline.remaining());
+  cluster::Hello mine = hello;
+  transport.introduce(mine, true);
+  const auto theirs = cluster::exchange_hello(**link, mine, deadline.remaining());
   if (!theirs) return theirs.status();
-  return link;
+  return transport.settle(std::move(*link), mine, *theirs, true);
 }
 
 Status probe_link(cluster::Transport& transport, const std::string& address, const std::string& expected_key,
@@ -153,13 +155,16 @@ std::string NodeDoor::why_not(const cluster::NodeId& peer) const {
 }
 
 void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {
-  const auto hello = cluster::exchange_hello(*link, options_.hello, kGreetingMax);
+  cluster::Hello mine = options_.hello;
+  if (options_.transport != nullptr) options_.transport->introduce(mine, false);
+  const auto hello = cluster::exchange_hello(*link, mine, kGreetingMax);
   if (!hello) {
     log_info("{}: {}", link->peer().name, hello.status().text());
     if (hello.status().code() == Errc::kUnsupported && options_.on_refused)
       options_.on_refused(link->peer(), hello.status().text());
     return;
   }
+  if (options_.transport != nullptr) link = options_.transport->settle(std::move(link), mine, *hello, false);
   using cluster::LinkPurpose;
   switch (hello->purpose) {
     case LinkPurpose::kControl:

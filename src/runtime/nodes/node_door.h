@@ -60,7 +60,8 @@ class NodeDoor {
   static constexpr size_t kOpenPerPeer = 160;
   struct Options {
     std::unique_ptr<cluster::Listener> listener;
-    cluster::Hello hello;  // ours; the purpose is the caller's
+    std::shared_ptr<cluster::Transport> transport;  // of the listener; null: links stay as they come
+    cluster::Hello hello;                           // ours; the purpose is the caller's
     // A link for control. Null: nobody may open one here.
     std::function<void(std::unique_ptr<cluster::Link> link, const cluster::Hello& hello)> on_control;
     // A link for training, of whoever leads a job or of another member. Null: this node trains nothing.
