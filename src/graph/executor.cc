@@ -53,6 +53,13 @@ void Executor::run(const KvStep* kv) {
   run(kv, *pool_);
 }
 
+void Executor::run_nodes(size_t begin, size_t end) {
+  BF_CHECK(pool_ != nullptr && begin <= end && end <= graph_.nodes().size()) << begin << " to " << end;
+  base_ = arena_.ensure(plan_.arena_bytes);
+  const RunContext context(graph_, plan_, base_, *pool_, nullptr, slots_.data(), nullptr);
+  for (size_t i = begin; i < end; ++i) graph_.nodes()[i].op->forward(graph_.nodes()[i], context);
+}
+
 void Executor::run(const KvStep* kv, ThreadPool& pool, Exchange* exchange) {
   BF_CHECK(pool.size() == threads_) << pool.size() << " threads, memory was planned for " << threads_;
   base_ = arena_.ensure(plan_.arena_bytes);

@@ -81,6 +81,9 @@ class Executor {
   void run(const KvStep* kv);
   // `exchange`: the other members, for graphs that compute a part of shared layers.
   void run(const KvStep* kv, ThreadPool& pool, Exchange* exchange = nullptr);
+  // Nodes [begin, end) alone, on the executor's own pool: a forward pass now and its backward pass later, if
+  // nothing else has run in the arena meanwhile. Bound values that they write have their memory by then.
+  void run_nodes(size_t begin, size_t end);
   const float* output(ValueId value) const {
     return reinterpret_cast<const float*>(base_ + plan_.value_offsets[value.index]);
   }

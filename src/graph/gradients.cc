@@ -93,9 +93,8 @@ void GradientBuilder::replace(const Parameter& parameter, ValueId sum) {
   graph_.set_memory_class(sum, MemoryClass::kGradients);
 }
 
-void GradientBuilder::run_backward(ValueId loss, const GradientOptions& options) {
-  seed_ = {kSeedIndex};
-  of_value_[loss.index] = seed_;
+void GradientBuilder::run_backward(const SeededGradient& seed, const GradientOptions& options) {
+  of_value_[seed.value.index] = seed.gradient;
   for (size_t i = graph_.nodes().size(); i-- > 0;) {
     const Node node = graph_.nodes()[i];  // a copy: nodes are added below
     const auto has = [&](ValueId v) { return of_value_[v.index].valid() && wanted_[v.index]; };
@@ -110,18 +109,30 @@ void GradientBuilder::run_backward(ValueId loss, const GradientOptions& options)
   }
 }
 
+Gradients GradientBuilder::build(const SeededGradient& seed, const GradientOptions& options) {
+  mark(options.inputs);
+  if (!wants(seed.value)) fail(Errc::kInvalidArgument, "the loss depends on nothing that can be trained");
+  run_backward(seed, options);
+  Gradients result;
+  for (const Entry& entry : parameters_)
+    if (entry.sum.valid()) result.parameters.push_back({entry.parameter, entry.sum});
+  for (ValueId input : options.inputs) result.inputs.push_back(of(input));
+  return result;
+}
+
 Gradients gradients(Graph& graph, ValueId loss, const GradientOptions& options) {
   const ValueType& type = graph.type(loss);
   BF_CHECK(type.elem == Elem::kF32 && type.rows() * type.cols() == 1) << "a loss is one number";
   GradientBuilder builder(graph);
-  builder.mark(options.inputs);
-  if (!builder.wants(loss)) fail(Errc::kInvalidArgument, "the loss depends on nothing that can be trained");
-  builder.run_backward(loss, options);
-  Gradients result;
-  for (const auto& entry : builder.parameters_)
-    if (entry.sum.valid()) result.parameters.push_back({entry.parameter, entry.sum});
-  for (ValueId input : options.inputs) result.inputs.push_back(builder.of(input));
-  return result;
+  builder.seed_ = {kSeedIndex};
+  return builder.build({loss, builder.seed_}, options);
+}
+
+Gradients gradients(Graph& graph, const SeededGradient& seed, const GradientOptions& options) {
+  const ValueType &type = graph.type(seed.value), &given = graph.type(seed.gradient);
+  BF_CHECK(type.elem == Elem::kF32 && given.elem == Elem::kF32 && type.bytes() == given.bytes())
+      << "a gradient has the size of its value";
+  return GradientBuilder(graph).build(seed, options);
 }
 
 }  // namespace butterfly::graph

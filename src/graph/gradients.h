@@ -23,6 +23,12 @@ struct Gradients {
   std::vector<ValueId> inputs;                // as asked for; invalid where the loss does not depend on it
 };
 
+// The gradient of a value that comes from elsewhere: of the output of a stage, say, from the stage behind it.
+struct SeededGradient {
+  ValueId value;
+  ValueId gradient;  // as many floats
+};
+
 struct GradientOptions {
   std::vector<ValueId> inputs = {};  // values whose gradients are wanted besides those of the parameters
   // Called as soon as a parameter's gradient is complete and no later node reads the parameter; what it adds
@@ -35,6 +41,10 @@ struct GradientOptions {
 // depends on; those with the same memory (a tied head) are one, under the name that is read first. Throws
 // Error kUnsupported naming the op if one on the way has no gradient.
 Gradients gradients(Graph& graph, ValueId loss, const GradientOptions& options = {});
+// The same for a graph whose loss is elsewhere: from the gradient of one of its values, usually an input that
+// is filled when the forward pass is over. With the gradient that the whole graph would have there, all
+// others have its bits.
+Gradients gradients(Graph& graph, const SeededGradient& seed, const GradientOptions& options = {});
 
 // What an op's backward function works with. Gradients of one value are summed in the order in which they
 // come. Borrows the graph. One thread.
@@ -72,6 +82,7 @@ class GradientBuilder {
 
  private:
   friend Gradients gradients(Graph& graph, ValueId loss, const GradientOptions& options);
+  friend Gradients gradients(Graph& graph, const SeededGradient& seed, const GradientOptions& options);
 
   // Parameters with the same memory are one.
   struct Entry {
@@ -83,7 +94,8 @@ class GradientBuilder {
   const Entry* find(const Parameter& parameter) const;
   // Which values lie on a way from something trainable.
   void mark(std::span<const ValueId> inputs);
-  void run_backward(ValueId loss, const GradientOptions& options);
+  void run_backward(const SeededGradient& seed, const GradientOptions& options);
+  Gradients build(const SeededGradient& seed, const GradientOptions& options);
 
   Graph& graph_;
   std::vector<bool> wanted_;          // by value of the forward pass

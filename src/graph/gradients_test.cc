@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "graph/executor.h"
@@ -311,6 +312,89 @@ TEST(Gradients, ErrorsAreInWords) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "[moe_combine] sum: this operation has no gradient");
   }
+}
+
+// A graph cut in two: with the gradient that the whole one has at the cut, both parts have its gradients, bit
+// for bit, also when the backward pass runs long after the forward pass.
+TEST(Gradients, OfAPartFromASeed) {
+  constexpr int64_t kRows = 5, kCols = 24;
+  std::vector<Parameter> weights;
+  for (int i = 0; i < 3; ++i) {
+    Parameter w{.name = "w" + std::to_string(i),
+                .value = Tensor::zeros(DType::kF32, {kCols, kCols}),
+                .trainable = true};
+    for (int64_t k = 0; k < w.value.count(); ++k)
+      w.value.data<float>()[k] = std::sin(static_cast<float>(k * 7 + i * 13)) / 4;
+    weights.push_back(std::move(w));
+  }
+  // Two readers of what crosses the cut.
+  const auto block = [&](Graph& g, ValueId x, size_t i) {
+    return add(g, gelu(g, linear(g, x, weights[i], {}, "l"), "f"), x, "r");
+  };
+  const auto input = [](Graph& g, const char* name) { return g.input(name, {Elem::kF32, {kRows, kCols}}); };
+  const auto loss_of = [&](Graph& g, ValueId x, ValueId targets, ValueId factor) {
+    return cross_entropy(g, x, targets, factor, "loss").loss;
+  };
+  ThreadPool pool(1);
+  std::vector<std::vector<float>> found[2];
+  const auto fill = [&](Executor& e, ValueId x, float base) {
+    auto* to = reinterpret_cast<float*>(e.input(x));
+    for (int64_t i = 0; i < kRows * kCols; ++i) to[i] = std::cos(base + static_cast<float>(i));
+  };
+  const auto fill_targets = [&](Executor& e, ValueId targets, ValueId factor) {
+    for (int32_t i = 0; i < kRows; ++i) reinterpret_cast<int32_t*>(e.input(targets))[i] = i * 3;
+    *reinterpret_cast<float*>(e.input(factor)) = 0.2f;
+  };
+  const auto floats = [](const Executor& e, ValueId v) {
+    const float* at = e.output(v);
+    return std::vector<float>(at, at + e.graph().type(v).bytes() / sizeof(float));
+  };
+  const ValueType targets_type{Elem::kI32, {kRows}}, factor_type{Elem::kF32, {1}};
+  {
+    Graph g;
+    const ValueId x = input(g, "x"), t = g.input("t", targets_type), f = g.input("f", factor_type);
+    const Gradients all =
+        gradients(g, loss_of(g, block(g, block(g, block(g, x, 0), 1), 2), t, f), {.inputs = {x}});
+    for (const auto& it : all.parameters) g.mark_output(it.value);
+    g.mark_output(all.inputs[0]);
+    Arena arena;
+    Executor e(std::move(g), arena, pool);
+    fill(e, x, 1);
+    fill_targets(e, t, f);
+    e.run(nullptr);
+    for (const auto& it : all.parameters) found[0].push_back(floats(e, it.value));
+    found[0].push_back(floats(e, all.inputs[0]));
+  }
+  {
+    Graph first, second;
+    const ValueId x = input(first, "x"), seed = input(first, "seed");
+    const ValueId out = block(first, x, 0);
+    first.mark_output(out);
+    const size_t forward_nodes = first.nodes().size();
+    const Gradients left = gradients(first, SeededGradient{out, seed}, {.inputs = {x}});
+    const ValueId h = input(second, "h"), t = second.input("t", targets_type),
+                  f = second.input("f", factor_type);
+    const Gradients right =
+        gradients(second, loss_of(second, block(second, block(second, h, 1), 2), t, f), {.inputs = {h}});
+    for (const auto& it : left.parameters) first.mark_output(it.value);
+    for (const auto& it : right.parameters) second.mark_output(it.value);
+    first.mark_output(left.inputs[0]);
+    second.mark_output(right.inputs[0]);
+    Arena a, b;
+    Executor begin(std::move(first), a, pool), end(std::move(second), b, pool);
+    fill(begin, x, 1);
+    begin.run_nodes(0, forward_nodes);
+    std::memcpy(end.input(h), begin.output(out), kRows * kCols * sizeof(float));
+    fill_targets(end, t, f);
+    end.run(nullptr);
+    std::memcpy(begin.input(seed), end.output(right.inputs[0]), kRows * kCols * sizeof(float));
+    begin.run_nodes(forward_nodes, begin.graph().nodes().size());
+    for (const auto& it : left.parameters) found[1].push_back(floats(begin, it.value));
+    for (const auto& it : right.parameters) found[1].push_back(floats(end, it.value));
+    found[1].push_back(floats(begin, left.inputs[0]));
+  }
+  EXPECT_EQ(found[0].size(), 4u);
+  EXPECT_EQ(found[0], found[1]);
 }
 
 }  // namespace

@@ -31,8 +31,11 @@ class Builder {
 
   // Over the cache of the run, or within sequences when training.
   ValueId attention(ValueId q, ValueId k, ValueId v, const graph::AttentionShape& shape, std::string name);
-  // x itself unless training with a rate.
+  // x itself unless training with a rate. What is drawn depends on the place in the whole model, not in this
+  // graph: see at_block().
   ValueId dropout(ValueId x, const std::string& name);
+  // What follows belongs to this block of the model.
+  void at_block(size_t block) { dropouts_ = 1 + kDropoutsPerBlock * static_cast<uint32_t>(block); }
 
   // x as rows that weights of this kind multiply: x itself, or its quantised form, made once.
   ValueId rows_for(ValueId x, kernels::ActKind kind);
@@ -40,7 +43,8 @@ class Builder {
  private:
   Graph& graph_;
   Training training_;
-  uint32_t dropouts_ = 0;
+  static constexpr uint32_t kDropoutsPerBlock = 2;  // attention's, and the feed-forward layer's
+  uint32_t dropouts_ = 0;                           // the embedding's is the first
   std::map<std::pair<uint32_t, kernels::ActKind>, ValueId> forms_;
 };
 

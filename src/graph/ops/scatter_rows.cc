@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "graph/ops/grad_ops.h"
-#include "kernels/elementwise/elementwise.h"
+#include "kernels/rows/scatter.h"
 
 namespace butterfly::graph {
 namespace {
@@ -47,12 +47,7 @@ void forward(const Node& node, const RunContext& run) {
       }
     });
   run.for_rows(x.cols(), x.rows(), [&](size_t begin, size_t end) {
-    for (size_t row = 0; row < x.rows(); ++row) {
-      BF_CHECK(ids[row] >= 0 && static_cast<size_t>(ids[row]) < type.rows())
-          << "[scatter_rows] row " << ids[row] << " of a table of " << type.rows() << " rows";
-      float* to = out + static_cast<size_t>(ids[row]) * x.cols() + begin;
-      kernels::add(to, from + row * x.cols() + begin, to, end - begin);
-    }
+    kernels::scatter_add(from, {ids, x.rows()}, x.cols(), begin, end, out, type.rows());
   });
 }
 

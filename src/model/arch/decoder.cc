@@ -40,10 +40,11 @@ void Decoder::add_window_rope(const kernels::RopeParams& params, const ModelFile
     rope_of_block.push_back(config.states[layer].kind == StateKind::kWindow ? ropes.size() - 1 : 0);
 }
 
-graph::ValueId Decoder::build_embedding(nn::Builder& b, graph::ValueId tokens,
-                                        graph::ValueId row_positions) const {
+graph::ValueId Decoder::build_embedding(nn::Builder& b, graph::ValueId tokens, graph::ValueId row_positions,
+                                        graph::ValueId* embedded) const {
   graph::Graph& g = b.graph();
   graph::ValueId x = graph::embedding(g, tokens, embedding, "embedding");
+  if (embedded != nullptr) *embedded = x;
   for (const nn::LowRank& adapter : embedding_adapters) {
     const graph::ValueId low = graph::embedding(g, tokens, adapter.a, adapter.a.name);
     x = graph::add_scaled(g, x, nn::build_product(b, low, adapter.b), adapter.scale, adapter.b.name + ".add");
@@ -65,6 +66,7 @@ graph::ValueId Decoder::build_blocks(nn::Builder& b, graph::ValueId x, graph::Va
     const auto of = [&](size_t index) {
       return index < rotations.size() ? rotations[index] : graph::ValueId{};
     };
+    b.at_block(range.begin + i);
     x = blocks[i].build(b, x, {.queries = of(query_rope == kNoRope ? rope : query_rope), .keys = of(rope)});
   }
   return x;
@@ -72,7 +74,6 @@ graph::ValueId Decoder::build_blocks(nn::Builder& b, graph::ValueId x, graph::Va
 
 TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& shape) const {
   using graph::Elem;
-  if (!first() || !last()) fail(Errc::kUnsupported, "training needs all layers of the model");
   if (logit_cap > 0) fail(Errc::kUnsupported, "training: models that cap their logits cannot be trained yet");
   for (const nn::TransformerBlock& block : blocks)
     if (block.recurrent())
@@ -83,13 +84,26 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
   const auto n = static_cast<int64_t>(shape.sequences * shape.length);
   TrainingValues values;
   values.positions = g.input("positions", {Elem::kI32, {n}});
-  values.tokens = g.input("tokens", {Elem::kI32, {n}});
-  values.targets = g.input("targets", {Elem::kI32, {n}});
-  values.factor = g.input("factor", {Elem::kF32, {1}});
+  if (last()) {
+    values.targets = g.input("targets", {Elem::kI32, {n}});
+    values.factor = g.input("factor", {Elem::kF32, {1}});
+  }
   if (shape.dropout > 0) values.dropout_key = g.input("dropout_key", {Elem::kI32, {2}});
   nn::Builder b(g, {shape.length, shape.dropout, values.dropout_key, values.positions});
-  graph::ValueId x = build_embedding(b, values.tokens, values.positions);
-  x = norm.build(b, build_blocks(b, x, values.positions, 0, blocks.size()));
+  graph::ValueId x;
+  if (first()) {
+    values.tokens = g.input("tokens", {Elem::kI32, {n}});
+    x = build_embedding(b, values.tokens, values.positions, &values.embedded);
+  } else {
+    values.hidden = x = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.dim)}});
+  }
+  x = build_blocks(b, x, values.positions, 0, blocks.size());
+  if (!last()) {
+    values.output = x;
+    g.mark_output(x);
+    return values;
+  }
+  x = norm.build(b, x);
   if (logit_scale != 1) x = graph::scale(g, x, logit_scale, "logit_scale");
   values.loss = graph::linear_cross_entropy(g, x, head.weight, values.targets, values.factor, shape.gradients,
                                             head.weight.name);

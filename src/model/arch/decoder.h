@@ -49,7 +49,9 @@ struct Decoder : Network {
  private:
   // Logits of normed rows, at the first member of a group.
   graph::ValueId build_head(nn::Builder& b, graph::ValueId x, graph::ValueId candidates) const;
-  graph::ValueId build_embedding(nn::Builder& b, graph::ValueId tokens, graph::ValueId row_positions) const;
+  // `embedded`, if not null: the rows as the table has them.
+  graph::ValueId build_embedding(nn::Builder& b, graph::ValueId tokens, graph::ValueId row_positions,
+                                 graph::ValueId* embedded = nullptr) const;
   // Blocks [begin, end), counted within the range.
   graph::ValueId build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions, size_t begin,
                               size_t end) const;

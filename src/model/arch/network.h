@@ -36,12 +36,15 @@ struct TrainingShape {
 
 // Inputs and results of a training graph. Rows are positions of sequences, one behind the other.
 struct TrainingValues {
-  graph::ValueId tokens;       // [rows] i32
+  graph::ValueId tokens;       // [rows] i32, if the range begins the chain
+  graph::ValueId hidden;       // [rows, dim], if it does not: what the range before it gives
+  graph::ValueId embedded;     // [rows, dim]: rows of the embedding's table, if the range begins the chain
+  graph::ValueId output;       // [rows, dim], if the range does not end the chain
   graph::ValueId positions;    // [rows] i32
   graph::ValueId targets;      // [rows] i32; graph::kNoTarget where there is none
   graph::ValueId factor;       // [1]: of the loss, usually 1 / targets of the step
   graph::ValueId dropout_key;  // [2] i32, with dropout only
-  graph::Loss loss;
+  graph::Loss loss;            // if the range ends the chain
 };
 
 // The layers of one stage, as functions that add them to a graph. Owns its weights, which may be shared with
@@ -56,8 +59,8 @@ class Network {
   // Some of its blocks only, and the embedding if the part has it (the head never is): hidden rows come out.
   // For rows that other layers have seen already.
   virtual StageValues build_part(graph::Graph& graph, size_t rows, const LayerRange& part) const = 0;
-  // The same blocks for training. The weights that learn are those marked trainable: see
-  // WeightLoader::keep_for_training().
+  // The same blocks for training, of the whole model or of a range. The weights that learn are those marked
+  // trainable: see WeightLoader::keep_for_training().
   virtual TrainingValues build_training(graph::Graph& graph, const TrainingShape& shape) const = 0;
 };
 

@@ -277,7 +277,8 @@ graph::Parameter WeightLoader::optional_vector(const std::string& name, size_t c
 
 graph::Parameter WeightLoader::table(const std::string& name, size_t rows, size_t cols) {
   const Tensor values = tensor(name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
-  if (training_) return {.name = name, .value = values, .trainable = true};
+  if (training_)
+    return {.name = name, .value = values, .trainable = !(embedding_frozen_ && name == "token_embd.weight")};
   loaded(values);
   resident_bytes_ += values.bytes();
   return {.name = name, .value = values, .packed = {}};

@@ -53,6 +53,8 @@ class WeightLoader {
   // From now on weights are plain floats that learn, and one memory under one name: what a tied head and the
   // embedding read, and what masters() lists. Floats in writable memory are taken as they are.
   void keep_for_training() { training_ = true; }
+  // With it: the embedding's table does not learn here. Whoever has the head that shares it teaches it.
+  void freeze_embedding() { embedding_frozen_ = true; }
   // The tensors that were asked for, by name, whole.
   const std::map<std::string, Tensor>& masters() const { return masters_; }
 
@@ -134,6 +136,7 @@ class WeightLoader {
   uint64_t resident_bytes_ = 0;
   bool with_values_ = true;
   bool training_ = false;
+  bool embedding_frozen_ = false;
   PackedWeights* shared_ = nullptr;
   GroupShare group_;
   std::map<std::string, Tensor> masters_;
