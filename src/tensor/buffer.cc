@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "tensor/file_memory.h"
 #include "tensor/memory.h"
 
 namespace butterfly {
@@ -42,7 +43,11 @@ Buffer allocate_buffer(size_t bytes, huge_pages::When huge) {
 
 }  // namespace
 
-Buffer Buffer::allocate(size_t bytes) { return allocate_buffer(bytes, huge_pages::When::kAtOnce); }
+Buffer Buffer::allocate(size_t bytes) {
+  const std::filesystem::path* folder = bytes < kFileMemoryFrom ? nullptr : FileMemoryScope::folder();
+  return folder != nullptr ? allocate_in_file(*folder, bytes)
+                           : allocate_buffer(bytes, huge_pages::When::kAtOnce);
+}
 Buffer allocate_lasting(size_t bytes) { return allocate_buffer(bytes, huge_pages::When::kLater); }
 
 Buffer Buffer::mapped(std::shared_ptr<MappedFile> file, size_t offset, size_t bytes) {
