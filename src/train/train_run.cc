@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "graph/memory_picture.h"
 #include "kernels/simd/target.h"
+#include "tensor/file_memory.h"
 #include "train/data/fingerprint.h"
 #include "train/loss_plot.h"
 #include "train/metrics.h"
@@ -30,7 +31,8 @@ bool is_free(std::string_view key) {
   for (const std::string_view free :
        {"output_dir", "logging_steps", "eval_steps", "save_steps", "save_total_limit", "export_type",
         "workers", "threads", "gradient_checkpointing", "update_in_backward", "dataloader_num_workers",
-        "dataloader_prefetch_factor", "test_datasets", "wire_compress", "wire_compress_min_bytes"})
+        "dataloader_prefetch_factor", "test_datasets", "wire_compress", "wire_compress_min_bytes",
+        "pipeline_stages"})
     if (key == free) return true;
   return false;
 }
@@ -107,6 +109,15 @@ TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
   if (options.wire != WireMode::kExact) {
     const PairTree tree(config.gradient_accumulation_steps);
     options.slots = tree.count(tree.level_of_at_most(std::max<uint64_t>(1, config.wire_slots)));
+    options.local_steps = config.local_steps;
+    options.outer_lr = config.outer_learning_rate;
+    options.outer_momentum = config.outer_momentum;
+    if (options.wire == WireMode::kLocalSteps &&
+        config.local_steps * options.slots > config.gradient_accumulation_steps)
+      fail(
+          Errc::kInvalidArgument,
+          "local_steps: {} in each of {} slots need as many micro-batches, gradient_accumulation_steps is {}",
+          config.local_steps, options.slots, config.gradient_accumulation_steps);
   }
   return options;
 }
@@ -120,6 +131,9 @@ TrainRun::TrainRun(const TrainConfig& config, RunMode mode) : config_(config) {
     config_.wire_slots = std::max<uint64_t>(1, config_.wire_slots);
   if (config_.datasets.empty() && mode != RunMode::kDry)
     fail(Errc::kInvalidArgument, "datasets: expected at least one file");
+  // Layers learn on other nodes, and this one need not have room for all of them.
+  std::optional<FileMemoryScope> in_files;
+  if (config_.pipeline_stages > 0 && mode != RunMode::kDry) in_files.emplace(state_folder());
   task_ = open_task(config_, mode != RunMode::kDry);
   const uint64_t rows = config_.micro_batch_size * config_.gradient_accumulation_steps;
   steps_ = config_.max_steps;
@@ -294,6 +308,7 @@ RunResult TrainRun::run(const KeepGoing& keep_going, StepDriver* driver) {
 
     const bool last = step() == steps_;
     if (last || (config_.eval_steps > 0 && step() % config_.eval_steps == 0)) {
+      if (driver != nullptr && test_order_ != nullptr) driver->bring_weights();
       if (const auto report = validate()) {
         progress.valid = result.valid = report->loss;
         progress.valid_right = result.valid_right =

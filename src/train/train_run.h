@@ -84,6 +84,9 @@ class TrainRun {
   void fill_batch(uint64_t step, Batch& batch) const { order_->fill(step, batch); }
   std::vector<MicroBatch> cut(const Batch& batch) const;
 
+  // Of arrays that a run with pipeline stages keeps in files.
+  std::filesystem::path state_folder() const { return std::filesystem::path(config_.output_dir) / "state"; }
+
   uint64_t step() const { return trainer_->step_count(); }
   uint64_t steps() const { return steps_; }
   const std::vector<std::string>& notes() const {

@@ -75,7 +75,10 @@ Transformer::Transformer(const model::ModelFile& file, const TransformerOptions&
   ThreadPool pool(1);
   model::WeightLoader weights(file_, pool);
   weights.keep_for_training();
-  network_ = model::architecture_of(file_).load(config_, weights, {0, config_.layers});
+  const model::LayerRange range = options.range.value_or(model::LayerRange{0, config_.layers});
+  model::check_range(range, config_.layers);
+  if (tied() && !range.has_head(config_.layers)) weights.freeze_embedding();
+  network_ = model::architecture_of(file_).load(config_, weights, range);
   weights_ = weights.masters();
 }
 
@@ -86,6 +89,9 @@ BuiltNetwork Transformer::build(graph::Graph& graph, size_t items, bool training
                                        .dropout = training ? options_.dropout : 0,
                                        .gradients = training});
   return {.tokens = values.tokens,
+          .hidden = values.hidden,
+          .embedded = values.embedded,
+          .output = values.output,
           .positions = values.positions,
           .pixels = {},
           .targets = values.targets,

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "model/arch/network.h"
@@ -22,6 +23,8 @@ model::ModelFile untrained_model(const model::RandomModelOptions& sizes, const m
 struct TransformerOptions {
   size_t length = 0;  // of a sequence; up to the model's context
   float dropout = 0;
+  // Only these layers: a stage of a pipeline. A table that a head elsewhere shares does not learn here.
+  std::optional<model::LayerRange> range = {};
 };
 
 // Owns its weights as floats, which the trainer changes in place. Building graphs is for any thread; training
@@ -35,6 +38,9 @@ class Transformer : public TrainableNetwork {
   BuiltNetwork build(graph::Graph& graph, size_t items, bool training) const override;
   const std::map<std::string, Tensor>& weights() const override { return weights_; }
   const model::ModelConfig& config() const { return config_; }
+  const model::ModelFile& file() const { return file_; }
+  // Whether the head has no matrix of its own.
+  bool tied() const { return !file_.has("output.weight"); }
 
   // For the file that write_gguf() makes, instead of what the model's own says.
   void set_keys(model::Metadata keys) { keys_ = std::move(keys); }

@@ -15,7 +15,7 @@ void Optimizer::update_run(const NormBlock& run, const float* gradient, double l
     return;
   }
   const bool decays = options_.decay_vectors || target.value.rank() > 1;
-  apply({.parameter = run.parameter,
+  apply({.parameter = layout_.number(run.parameter),
          .first = run.first,
          .offset = run.offset,
          .count = run.count,

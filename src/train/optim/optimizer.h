@@ -59,7 +59,7 @@ class Optimizer {
  protected:
   // One update of a parameter, or of a part of it.
   struct Update {
-    size_t parameter;  // its number
+    size_t parameter;  // its number in the whole network
     size_t first;      // in the parameter, in values
     size_t offset;     // in flat arrays, in values
     size_t count;

@@ -12,8 +12,9 @@ constexpr size_t kLineFloats = kAlignment / sizeof(float);
 
 }  // namespace
 
-ParameterLayout::ParameterLayout(std::span<const graph::Parameter* const> parameters)
-    : parameters_(parameters.begin(), parameters.end()) {
+ParameterLayout::ParameterLayout(std::span<const graph::Parameter* const> parameters,
+                                 std::vector<size_t> numbers)
+    : parameters_(parameters.begin(), parameters.end()), numbers_(std::move(numbers)) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     offsets_.push_back(total_);
     for (size_t first = 0; first < count(i); first += kernels::kNormBlock)

@@ -29,7 +29,11 @@ struct Shard {
 // may use it.
 class ParameterLayout {
  public:
-  explicit ParameterLayout(std::span<const graph::Parameter* const> parameters);
+  // `numbers`: those that the parameters have in the whole network, ascending, where this is a part of it.
+  explicit ParameterLayout(std::span<const graph::Parameter* const> parameters,
+                           std::vector<size_t> numbers = {});
+  // In the whole network: what rounding of moments depends on.
+  size_t number(size_t i) const { return numbers_.empty() ? i : numbers_[i]; }
   size_t size() const { return parameters_.size(); }
   const graph::Parameter& parameter(size_t i) const { return *parameters_[i]; }
   size_t offset(size_t i) const { return offsets_[i]; }  // in floats
@@ -55,6 +59,7 @@ class ParameterLayout {
   }
 
   std::vector<const graph::Parameter*> parameters_;
+  std::vector<size_t> numbers_;
   std::vector<size_t> offsets_;
   std::vector<NormBlock> blocks_;
   size_t total_ = 0;

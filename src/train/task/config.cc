@@ -250,6 +250,10 @@ void check_config(const TrainConfig& c) {
   const auto& compress = c.wire_compress;
   need(compress == "off" || compress == "auto" || compress == "lz4" || compress == "zstd", "wire_compress",
        "off, auto, lz4 or zstd");
+  need(c.local_steps > 0, "local_steps", "1 or more");
+  need(c.outer_learning_rate > 0, "outer_learning_rate", "more than 0");
+  need(c.outer_momentum >= 0 && c.outer_momentum < 1, "outer_momentum", "0 to below 1");
+  need(c.pipeline_stages <= 256, "pipeline_stages", "0 to 256");
   need(c.logging_steps > 0, "logging_steps", "1 or more");
   need(c.dataloader_prefetch_factor > 0, "dataloader_prefetch_factor", "1 or more");
 }

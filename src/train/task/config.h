@@ -73,9 +73,17 @@ struct TrainConfig {
   // that depends on the slots and not on the machines.
   std::string wire_mode = "exact";
   uint64_t wire_slots = 0;  // parts of a step that are coded each by itself; 0: one for each node
+  // With local-steps: the steps that each of wire_slots makes by itself before weights are exchanged, and
+  // what is made of the mean change: SGD with Nesterov momentum.
+  uint64_t local_steps = 8;
+  double outer_learning_rate = 0.7, outer_momentum = 0.9;
 
   std::string wire_compress = "auto";            // what goes between machines, where that is faster; no loss
   uint64_t wire_compress_min_bytes = 512 << 10;  // of a message
+
+  // Over several nodes: the layers are cut into so many stages at most, each on a node of its own, instead of
+  // every node having all of them. 0: every node has all. The weights do not depend on it.
+  uint64_t pipeline_stages = 0;
 
   std::string output_dir = "out";
   uint64_t logging_steps = 1;
@@ -139,10 +147,16 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("seed", c.seed, "Of weights, order and dropout");
   visit("gradient_checkpointing", c.gradient_checkpointing, "Compute values again instead of keeping them");
   visit("update_in_backward", c.update_in_backward, "Change weights as soon as their gradient is complete");
-  visit("wire_mode", c.wire_mode, "How gradients go between machines: exact, bf16 or int8");
-  visit("wire_slots", c.wire_slots, "Parts of a step that bf16 or int8 code by themselves; 0: one a node");
+  visit("wire_mode", c.wire_mode, "How gradients go between machines: exact, bf16, int8 or local-steps");
+  visit("local_steps", c.local_steps, "With local-steps: steps of each slot between two exchanges");
+  visit("outer_learning_rate", c.outer_learning_rate, "With local-steps: of the mean change of all slots");
+  visit("outer_momentum", c.outer_momentum, "With local-steps: Nesterov momentum of that");
+  visit("wire_slots", c.wire_slots,
+        "Parts of a step that other modes than exact code by themselves; 0: one a node");
   visit("wire_compress", c.wire_compress, "Lossless compression between machines: off, auto, lz4 or zstd");
   visit("wire_compress_min_bytes", c.wire_compress_min_bytes, "Smaller messages are not compressed");
+  visit("pipeline_stages", c.pipeline_stages,
+        "Cut the layers over so many nodes, for what fits no single one; 0: every node has all layers");
   visit("output_dir", c.output_dir, "Where checkpoints, metrics, plot and model go");
   visit("logging_steps", c.logging_steps, "Steps between lines of metrics.jsonl");
   visit("eval_steps", c.eval_steps, "Steps between validations; 0: at the end only");

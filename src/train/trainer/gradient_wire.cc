@@ -10,7 +10,7 @@
 namespace butterfly::train {
 namespace {
 
-constexpr std::string_view kNames[] = {"exact", "bf16", "int8"};
+constexpr std::string_view kNames[] = {"exact", "bf16", "int8", "local-steps"};
 
 // Code begins at multiples of this: scales are floats.
 constexpr size_t kCodeAlign = sizeof(float);
@@ -22,7 +22,7 @@ std::string_view wire_mode_name(WireMode mode) { return kNames[static_cast<size_
 WireMode wire_mode_by_name(std::string_view name) {
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (kNames[i] == name) return static_cast<WireMode>(i);
-  fail(Errc::kInvalidArgument, "wire_mode: expected exact, bf16 or int8, found '{}'", name);
+  fail(Errc::kInvalidArgument, "wire_mode: expected exact, bf16, int8 or local-steps, found '{}'", name);
 }
 
 GradientWire::GradientWire(const ParameterLayout& layout, WireMode mode) : layout_(layout), mode_(mode) {

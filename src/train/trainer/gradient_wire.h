@@ -18,6 +18,8 @@ enum class WireMode : uint8_t {
   kExact,  // f32
   kBf16,
   kInt8,  // blocks with a scale; what is lost is added to the same slot's gradients of the next step
+  // A slot makes several steps of its own before its change of the weights is sent, coded as kInt8 does.
+  kLocalSteps,
 };
 
 std::string_view wire_mode_name(WireMode mode);
@@ -27,7 +29,7 @@ WireMode wire_mode_by_name(std::string_view name);
 inline size_t wire_element_bytes(WireMode mode) {
   return mode == WireMode::kExact ? 4 : mode == WireMode::kBf16 ? 2 : 1;
 }
-inline bool has_residuals(WireMode mode) { return mode == WireMode::kInt8; }
+inline bool has_residuals(WireMode mode) { return mode == WireMode::kInt8 || mode == WireMode::kLocalSteps; }
 
 // Code of flat arrays of one layout: norm block behind norm block, so that a shard's code lies together and
 // does not depend on where shards are cut. Statistics of networks stay floats. Borrows the layout. Immutable.

@@ -19,7 +19,10 @@ struct MicroBatch {
 
 // Inputs and results of a built graph; invalid where a network has no such thing.
 struct BuiltNetwork {
-  graph::ValueId tokens;     // [items * length] i32
+  graph::ValueId tokens;  // [items * length] i32
+  // Of a part of a network (a stage of a pipeline): rows that come in, rows of the embedding's table, and
+  // rows that go out.
+  graph::ValueId hidden, embedded, output;
   graph::ValueId positions;  // the same, 0 .. length - 1 for each item
   graph::ValueId pixels;     // [items, channels, height, width]
   graph::ValueId targets;    // i32

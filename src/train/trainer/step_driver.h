@@ -14,6 +14,8 @@ class StepDriver {
   virtual StepReport step(std::span<const MicroBatch> batches) = 0;
   // What is kept elsewhere (moments of other owners) comes into Trainer::state(): for a checkpoint.
   virtual void gather_state() = 0;
+  // All weights of the step that is done come into the trainer: for validation. Most drivers have them there.
+  virtual void bring_weights() {}
 };
 
 }  // namespace butterfly::train

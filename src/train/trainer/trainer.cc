@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/cpu.h"
 #include "base/error.h"
-#include "base/rng.h"
 #include "graph/gradients.h"
 #include "graph/recompute.h"
-#include "train/data/batch.h"
 #include "train/optim/clip.h"
+#include "train/trainer/batch_inputs.h"
 
 namespace butterfly::train {
 namespace {
@@ -23,38 +21,12 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-size_t count_targets(const MicroBatch& batch) {
-  return static_cast<size_t>(
-      std::count_if(batch.targets.begin(), batch.targets.end(), [](int32_t target) { return target >= 0; }));
-}
-
-template <typename T>
-void fill(graph::Executor& executor, graph::ValueId value, std::span<const T> from, const char* what) {
-  if (!value.valid()) return;
-  const size_t bytes = executor.graph().type(value).bytes();
-  if (from.size_bytes() != bytes)
-    fail(Errc::kInvalidArgument, "micro-batch: expected {} {}, found {}", bytes / sizeof(T), what,
-         from.size());
-  std::memcpy(executor.input(value), from.data(), bytes);
-}
-
-// Ids without their marks, and the place of each in its document.
-void tokens_and_positions(std::span<const int32_t> written, size_t length, std::vector<int32_t>& tokens,
-                          std::vector<int32_t>& positions) {
-  tokens.resize(written.size());
-  positions.resize(written.size());
-  for (size_t i = 0; i < written.size(); ++i) {
-    tokens[i] = id_of(written[i]);
-    positions[i] = i % length == 0 || is_document_start(written[i]) ? 0 : positions[i - 1] + 1;
-  }
-}
-
 }  // namespace
 
 // One graph for micro-batches of one size, with or without gradients.
 struct Trainer::Lane {
   BuiltNetwork built;
-  std::vector<int32_t> tokens, positions;  // of the micro-batch that runs
+  BatchRoom room;
   std::unique_ptr<graph::Executor> executor;
 };
 
@@ -84,7 +56,24 @@ Trainer::Trainer(const TrainableNetwork& network, const TrainerOptions& options)
   for (const auto& gradient : graph::gradients(probe, built.loss.loss).parameters)
     parameters.push_back(gradient.parameter);
   layout_ = std::make_unique<ParameterLayout>(parameters);
-  optimizer_ = make_optimizer(options.optimizer, *layout_);
+  const bool local = options.wire == WireMode::kLocalSteps;
+  optimizer_ = make_optimizer(local ? OptimizerOptions{.name = "sgd",
+                                                       .momentum = options.outer_momentum,
+                                                       .nesterov = options.outer_momentum > 0}
+                                    : options.optimizer,
+                              *layout_);
+  slot_floats_ = layout_->total();
+  if (local) {
+    for (size_t i = 0; i < layout_->size(); ++i)
+      if (layout_->parameter(i).statistic)
+        fail(
+            Errc::kUnsupported,
+            "wire_mode local-steps: {} is measured, not learnt, and a mean of changes has no meaning for it; "
+            "choose another mode, or group_norm",
+            layout_->parameter(i).name);
+    inner_ = make_optimizer(options.optimizer, *layout_);
+    slot_floats_ += (inner_->state_bytes() + sizeof(float) - 1) / sizeof(float);
+  }
   tree_ = std::make_unique<GradientTree>(layout_->total());
   wire_ = std::make_unique<GradientWire>(*layout_, options.wire);
   residuals_.resize(has_residuals(options.wire) ? options.slots : 0);
@@ -167,20 +156,13 @@ void Trainer::run_batch(Worker& worker, const MicroBatch& batch, size_t index, f
       executor.bind(static_cast<int32_t>(i),
                     reinterpret_cast<std::byte*>(gradients.values + layout_->offset(i)));
   }
-  tokens_and_positions(batch.tokens, length_, lane.tokens, lane.positions);
-  fill<int32_t>(executor, lane.built.tokens, lane.tokens, "tokens");
-  fill(executor, lane.built.pixels, batch.pixels, "pixel values");
-  fill(executor, lane.built.targets, batch.targets, "targets");
-  fill<int32_t>(executor, lane.built.positions, lane.positions, "positions");
-  fill<float>(executor, lane.built.factor, {&factor, 1}, "factors");
-  const uint64_t key = random_u64(options_.seed, step_, index);
-  const int32_t words[2] = {static_cast<int32_t>(key), static_cast<int32_t>(key >> 32)};
-  fill<int32_t>(executor, lane.built.dropout_key, words, "words");
+  fill_inputs(executor, lane.built, batch,
+              {.factor = factor, .seed = options_.seed, .step = step_, .index = index}, lane.room);
   executor.run(nullptr);
   report.loss = *executor.output(lane.built.loss.loss);
   const auto* correct = reinterpret_cast<const int32_t*>(executor.output(lane.built.loss.correct));
   report.correct = static_cast<size_t>(std::count(correct, correct + batch.targets.size(), 1));
-  if (keeps) tree_->finish(index, std::move(gradients), worker.pool);
+  if (keeps) tree_->finish(index - leaf_base_, std::move(gradients), worker.pool);
 }
 
 double Trainer::run_all(std::span<const MicroBatch> batches, size_t first, size_t targets, bool training,
@@ -200,6 +182,7 @@ double Trainer::run_all(std::span<const MicroBatch> batches, size_t first, size_
 
 LeafSums Trainer::leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches) {
   lr_ = options_.schedule.rate(step_);
+  if (inner_ != nullptr) return local_leaves(shape, first, batches);
   const LeafRange here{first, first + batches.size()};
   if (!options_.update_in_backward) tree_->begin(shape.micro_batches, here, slot_level(shape.micro_batches));
   LeafSums sums;
@@ -230,7 +213,7 @@ void Trainer::code(LeafSums& sums, size_t micro_batches) {
 float* Trainer::residual(size_t slot) {
   if (residuals_.empty()) return nullptr;
   std::vector<float>& values = residuals_.at(slot);
-  values.resize(layout_->total());
+  values.resize(slot_floats_);
   return values.data();
 }
 
@@ -238,7 +221,7 @@ std::vector<StateArray> Trainer::residuals(size_t begin, size_t end) {
   std::vector<StateArray> arrays;
   for (size_t slot = begin; slot < std::min(end, residuals_.size()); ++slot)
     arrays.push_back({"residual/" + std::to_string(slot),
-                      std::as_writable_bytes(std::span(residual(slot), layout_->total()))});
+                      std::as_writable_bytes(std::span(residual(slot), slot_floats_))});
   return arrays;
 }
 
@@ -259,8 +242,11 @@ double Trainer::norm(std::span<const float> squares) const {
 }
 
 void Trainer::update(const Shard& shard, const float* gradients, double norm, size_t micro_batches) {
-  optimizer_->update_shard(shard, gradients, options_.schedule.rate(step_), step_ + 1,
-                           clip_scale(norm, options_.clip_norm), micro_batches, update_pool());
+  // What comes from local steps was clipped there, and is a change that rates were already applied to.
+  const bool local = inner_ != nullptr;
+  optimizer_->update_shard(shard, gradients, local ? options_.outer_lr : options_.schedule.rate(step_),
+                           step_ + 1, local ? 1.0f : clip_scale(norm, options_.clip_norm), micro_batches,
+                           update_pool());
 }
 
 StepShape step_shape(std::span<const MicroBatch> batches) {
@@ -328,6 +314,7 @@ TrainerMemory Trainer::memory() const {
   for (const auto& [name, tensor] : network_.weights()) memory.weights += tensor.bytes();
   memory.gradients = tree_->buffers() * layout_->total() * sizeof(float);
   memory.optimizer = optimizer_->state_bytes();
+  if (inner_ != nullptr) memory.optimizer += inner_->state_bytes();
   for (const auto& worker : workers_) {
     memory.activations += worker->arena.bytes();
     for (const auto& [key, lane] : worker->lanes)

@@ -45,6 +45,11 @@ struct TrainerOptions {
   // micro-batches by itself. `exact` has no slots.
   WireMode wire = WireMode::kExact;
   size_t slots = 1;
+  // With local-steps (DiLoCo): the steps that every slot makes by itself, with `optimizer` and moments of its
+  // own, before its change of the weights counts; the mean change by targets is a gradient for SGD with
+  // Nesterov momentum.
+  size_t local_steps = 1;
+  double outer_lr = 0.7, outer_momentum = 0.9;
 };
 
 struct StepReport {
@@ -125,9 +130,11 @@ class Trainer {
   // Those of the optimizer alone: flat arrays as the layout has them.
   std::vector<StateArray> optimizer_state() { return optimizer_->state(); }
   void set_step_count(uint64_t step) { step_ = step; }
-  // What coding has left of the gradients of these slots; an array for each, or none in modes without.
+  // What coding has left of the gradients of these slots, and with local-steps their moments; an array for
+  // each, or none in modes without.
   std::vector<StateArray> residuals(size_t begin, size_t end);
   size_t slots() const { return options_.slots; }
+  size_t slot_bytes() const { return slot_floats_ * sizeof(float); }  // of such an array
   const GradientWire& wire() const { return *wire_; }
 
   const ParameterLayout& layout() const { return *layout_; }
@@ -150,6 +157,10 @@ class Trainer {
   ThreadPool& update_pool();
   uint32_t slot_level(size_t micro_batches) const;
   void code(LeafSums& sums, size_t micro_batches);
+  LeafSums local_leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches);
+  void run_local_steps(size_t slot, size_t first, std::span<const MicroBatch> batches,
+                       std::span<LeafReport> reports, size_t targets);
+  void copy_weights(float* flat, bool back);
   float* residual(size_t slot);
 
   const TrainableNetwork& network_;
@@ -162,6 +173,10 @@ class Trainer {
   std::unique_ptr<GradientTree> tree_;
   std::unique_ptr<GradientWire> wire_;
   std::vector<std::vector<float>> residuals_;  // by slot; empty until it is used
+  size_t slot_floats_ = 0;
+  // With local-steps: the optimizer of the slot whose steps are made, and where its leaves begin.
+  std::unique_ptr<Optimizer> inner_;
+  size_t leaf_base_ = 0;
   // With several workers: their threads, and a pool for the update after them.
   std::unique_ptr<Workers> threads_;
   std::unique_ptr<ThreadPool> update_pool_;
