@@ -21,7 +21,8 @@ TrainLead::TrainLead(TrainLeadConfig config)
   plan_.slots = config_.slots;
   if (config_.residuals) plan_.held = {{kTrainLeader, 0, config_.slots}};
   actions_.push_back(KeepSnapshot{step_, plan_.shards, plan_.held});
-  begin_epoch(From::kHere);
+  if (config_.pipeline) members_[kTrainLeader].memory = config_.pipeline->memory;
+  begin_epoch(config_.pipeline ? From::kState : From::kHere);
 }
 
 template <typename Test>
@@ -55,10 +56,11 @@ TrainLead::Member* TrainLead::current(TrainMemberId id, Epoch epoch, uint64_t st
   return nullptr;
 }
 
-void TrainLead::join(const TrainPlan::Member& member, double bandwidth) {
+void TrainLead::join(const TrainPlan::Member& member, double bandwidth, uint64_t memory) {
   BF_CHECK(!members_.contains(member.id) && member.id != kTrainLeader) << "member " << member.id << " twice";
   ++counters_.joined;
-  joining_[member.id] = {.row = member, .bandwidth = std::max(bandwidth, 1e-9)};
+  joining_[member.id] = {.row = member, .bandwidth = std::max(bandwidth, 1e-9), .memory = memory};
+  if (phase_ == Phase::kShort) begin_epoch(From::kSnapshot);
   go_on();
 }
 
@@ -67,7 +69,7 @@ void TrainLead::lose(TrainMemberId id) {
   if (joining_.erase(id) > 0) ++counters_.lost;
   if (members_.erase(id) == 0) return;
   ++counters_.lost;
-  if (is_owner(id) || config_.residuals) {
+  if (is_owner(id) || config_.residuals || phase_ == Phase::kShort) {
     // Its moments or residuals are gone, and where it had a part in forming an epoch the others may have got
     // theirs. Who has begun this step has other residuals than before, so nobody can begin it once more.
     begin_epoch(From::kSnapshot);
@@ -92,10 +94,19 @@ void TrainLead::leaves_done(TrainMemberId id, Epoch epoch, uint64_t step, double
   Member* member = current(id, epoch, step, Phase::kStepping);
   if (member == nullptr || member->leaves_done) return;
   member->leaves_done = true;
+  const size_t stage = plan_.stage_of(id);
   for (const DealtLeaves& dealt : deal_) {
-    if (dealt.member != id || dealt.leaves.empty() || seconds <= 0) continue;
+    const bool has_stage = stage < plan_.stages.size();
+    if ((dealt.member != id && !has_stage) || dealt.leaves.empty() || seconds <= 0) continue;
+    double work = static_cast<double>(dealt.leaves.size());
+    if (has_stage) {
+      double flops = 0;
+      for (uint32_t i = plan_.stages[stage].begin; i < plan_.stages[stage].end; ++i)
+        flops += config_.pipeline->pieces[i].flops;
+      work *= flops;
+    }
     // The last steps count most, and one that was disturbed does not decide.
-    const double now = static_cast<double>(dealt.leaves.size()) / seconds;
+    const double now = work / seconds;
     member->speed = member->speed == 0 ? now : 0.8 * member->speed + 0.2 * now;
   }
   go_on();
@@ -180,26 +191,35 @@ void TrainLead::begin_epoch(From from) {
     member.ready = false;
     plan.members.push_back(member.row);
   }
+  if (from == From::kHere) {
+    plan.stages = plan_.stages;
+  } else if (config_.pipeline && !set_stages(plan)) {
+    // Nobody is told: what they have is of no use, and the next who joins decides.
+    phase_ = Phase::kShort;
+    plan_.stages.clear();
+    return;
+  }
+  plan.tied = config_.pipeline && config_.pipeline->tied_blocks > 0;
+  plan.in_flight = config_.pipeline ? config_.pipeline->in_flight : 0;
   BeginEpoch action;
   action.from_snapshot = from == From::kSnapshot;
   if (from == From::kHere) {
     plan.shards = plan_.shards;
     plan.held = plan_.held;
   } else {
-    std::vector<double> bandwidths;
-    for (const auto& [id, member] : members_) bandwidths.push_back(member.bandwidth);
-    const std::vector<size_t> ends = cut_blocks(config_.block_bytes, bandwidths, config_.shard_bytes_min);
-    uint32_t begin = 0;
-    size_t i = 0;
-    for (const auto& [id, member] : members_) {
-      const auto end = static_cast<uint32_t>(ends[i++]);
-      if (end == begin) continue;
-      plan.shards.push_back({id, begin, end});
-      begin = end;
-    }
+    if (!config_.pipeline) set_shards(plan);
     plan.held = hold_slots();
     const auto same = [](const auto* a, const auto* b) { return a == nullptr || (b != nullptr && *a == *b); };
     for (const auto& [id, member] : members_) {
+      if (config_.pipeline) {
+        // Where stages have moved, what members keep has too.
+        const bool has_stage = plan.stage_of(id) < plan.stages.size();
+        if (has_stage && (action.from_snapshot || plan.stages != plan_.stages)) {
+          action.weights_for.insert(id);
+          action.moments_for.insert(id);
+        }
+        continue;
+      }
       if (action.from_snapshot || fresh.contains(id)) action.weights_for.insert(id);
       if (plan.keeps_state(id) && (action.from_snapshot || !same(plan.shard_of(id), plan_.shard_of(id)) ||
                                    !same(plan.held_by(id), plan_.held_by(id))))
@@ -212,6 +232,43 @@ void TrainLead::begin_epoch(From from) {
   plan_is_old_ = false;
   phase_ = Phase::kForming;
   actions_.push_back(std::move(action));
+}
+
+void TrainLead::set_shards(TrainPlan& plan) const {
+  std::vector<double> bandwidths;
+  for (const auto& [id, member] : members_) bandwidths.push_back(member.bandwidth);
+  const std::vector<size_t> ends = cut_blocks(config_.block_bytes, bandwidths, config_.shard_bytes_min);
+  uint32_t begin = 0;
+  size_t i = 0;
+  for (const auto& [id, member] : members_) {
+    const auto end = static_cast<uint32_t>(ends[i++]);
+    if (end == begin) continue;
+    plan.shards.push_back({id, begin, end});
+    begin = end;
+  }
+}
+
+bool TrainLead::set_stages(TrainPlan& plan) {
+  std::vector<StageCandidate> candidates;
+  std::vector<TrainMemberId> ids;
+  const std::vector<double> all_speeds = speeds();
+  for (const auto& [id, member] : members_) {
+    candidates.push_back({all_speeds[ids.size()], member.memory});
+    ids.push_back(id);
+  }
+  const auto cuts = cut_stages(*config_.pipeline, candidates);
+  why_short_ = cuts ? std::string() : cuts.status().text();
+  if (!cuts) return false;
+  for (const StageCut& cut : *cuts) plan.stages.push_back({ids[cut.member], cut.begin, cut.end});
+  uint32_t at = config_.pipeline->tied_blocks;
+  if (at > 0) plan.shards.push_back({plan.stages.back().member, 0, at});
+  for (const PipelineStage& stage : plan.stages) {
+    uint32_t end = at;
+    for (uint32_t i = stage.begin; i < stage.end; ++i) end += config_.pipeline->pieces[i].blocks;
+    if (end > at) plan.shards.push_back({stage.member, at, end});
+    at = end;
+  }
+  return true;
 }
 
 // Whose speed is not known yet counts as the others do on average.
@@ -243,6 +300,12 @@ std::vector<HeldSlots> TrainLead::hold_slots() const {
 
 void TrainLead::deal_step() {
   for (auto& [id, member] : members_) member.leaves_done = member.prepared = false;
+  if (config_.pipeline) {
+    deal_ = {{kTrainLeader, {0, leaves_}}};
+    phase_ = Phase::kStepping;
+    actions_.push_back(DealStep{plan_.epoch, step_, deal_});
+    return;
+  }
   // In whole slots, where there are any.
   const PairTree tree(leaves_);
   const uint32_t level = config_.slots == 0 ? 0 : plan_.level_max(leaves_);

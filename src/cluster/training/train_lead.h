@@ -5,6 +5,7 @@
 //   between     all members have, or will get, the weights of step(); joins happen here
 //   stepping    DealStep -> leaves_done() of all, prepared() of all owners: every gradient is whole
 //   committing  CommitStep -> complete(): this process has the weights of the next step
+//   short       of a pipeline: those who are there have too little memory; the next who joins may change that
 //   gathering   GatherState -> state_report() of all: hashes of parameters, moments of owners
 //
 // A step is decided by the leader alone, once every owner has all it needs; before that nothing has changed
@@ -21,6 +22,7 @@
 #include <variant>
 #include <vector>
 
+#include "cluster/training/cut_stages.h"
 #include "cluster/training/train_plan.h"
 
 namespace butterfly::cluster {
@@ -36,6 +38,9 @@ struct TrainLeadConfig {
   // What a member has computed changes what it sends later: slots stay where they are for an epoch, and
   // whoever is lost takes a part of the state along.
   bool residuals = false;
+  // The network is cut into stages: without `slots`. Every stage keeps a part of the state, and any that is
+  // lost takes all back to the snapshot.
+  std::optional<PipelineConfig> pipeline = {};
 };
 
 // ---- What the shell is asked to do, in order ----
@@ -87,13 +92,13 @@ struct TrainLeadCounters {
 // Not thread-safe: events come from one thread, in the order they happen; then take_actions().
 class TrainLead {
  public:
-  enum class Phase : uint8_t { kForming, kBetween, kStepping, kCommitting, kGathering };
+  enum class Phase : uint8_t { kForming, kBetween, kStepping, kCommitting, kGathering, kShort };
 
   explicit TrainLead(TrainLeadConfig config);
 
   // ---- Events ----
   // A node that has agreed to the job and can be linked to. It takes part from the next step on.
-  void join(const TrainPlan::Member& member, double bandwidth);
+  void join(const TrainPlan::Member& member, double bandwidth, uint64_t memory = 0);
   void lose(TrainMemberId member);
   void ready(TrainMemberId member, Epoch epoch);
   void leaves_done(TrainMemberId member, Epoch epoch, uint64_t step, double seconds);
@@ -119,6 +124,8 @@ class TrainLead {
   Epoch epoch() const { return plan_.epoch; }
   const TrainPlan& plan() const { return plan_; }
   uint64_t snapshot_step() const { return snapshot_step_; }
+  // Why a pipeline cannot be formed, in words; empty: it can.
+  const std::string& why_short() const { return why_short_; }
   // Other members without whose report this phase does not end.
   std::vector<TrainMemberId> waiting_for() const;
   const TrainLeadCounters& counters() const { return counters_; }
@@ -129,7 +136,8 @@ class TrainLead {
   struct Member {
     TrainPlan::Member row = {};
     double bandwidth = 1;
-    double speed = 0;
+    uint64_t memory = 0;
+    double speed = 0;  // micro-batches per second; of a stage: flops per second
     // Of the phase that runs.
     bool ready = false, leaves_done = false, prepared = false, reported = false;
     std::string hash = {};
@@ -137,11 +145,16 @@ class TrainLead {
   // What an epoch begins with: what its members have; that, and what was just gathered; the last snapshot.
   enum class From { kHere, kState, kSnapshot };
 
-  bool is_owner(TrainMemberId id) const { return plan_.shard_of(id) != nullptr; }
+  bool is_owner(TrainMemberId id) const {
+    return plan_.shard_of(id) != nullptr || plan_.stage_of(id) < plan_.stages.size();
+  }
   // Null, and counted, for reports that are old, or of nobody.
   Member* current(TrainMemberId id, Epoch epoch, uint64_t step, Phase phase);
   void go_on();
   void begin_epoch(From from);
+  // False: it does not fit the members.
+  bool set_stages(TrainPlan& plan);
+  void set_shards(TrainPlan& plan) const;
   std::vector<double> speeds() const;
   std::vector<HeldSlots> hold_slots() const;
   void deal_step();
@@ -156,6 +169,7 @@ class TrainLead {
   uint64_t step_, target_, snapshot_step_, snapshot_every_;
   size_t leaves_ = 1;
   bool state_wanted_ = false;
+  std::string why_short_;
   bool plan_is_old_ = false;  // it names a member that was lost since
   TrainPlan plan_;
   std::vector<DealtLeaves> deal_;

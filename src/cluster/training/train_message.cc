@@ -40,7 +40,7 @@ void fields(F& f, Of<F, NewTrainPlan>& m) {
     f.node(member.node);
     f.text(member.address, kAddressBytesMax);
   });
-  f.list(plan.shards, kTrainMembersMax, 12, [&](auto& shard) {
+  f.list(plan.shards, kTrainMembersMax + 1, 12, [&](auto& shard) {
     f.u32(shard.owner);
     f.u32(shard.begin);
     f.u32(shard.end);
@@ -51,6 +51,13 @@ void fields(F& f, Of<F, NewTrainPlan>& m) {
     f.u32(held.begin);
     f.u32(held.end);
   });
+  f.list(plan.stages, kTrainMembersMax, 12, [&](auto& stage) {
+    f.u32(stage.member);
+    f.u32(stage.begin);
+    f.u32(stage.end);
+  });
+  f.flag(plan.tied);
+  f.u32(plan.in_flight);
   f.flag(plan.weights_come);
   f.flag(plan.moments_come);
 }
@@ -82,6 +89,7 @@ template <typename F>
 void fields(F& f, Of<F, TrainingAgreed>& m) {
   f.text(m.agreement, kKeyBytesMax);
   f.text(m.address, kAddressBytesMax);
+  f.u64(m.memory_bytes);
 }
 template <typename F>
 void fields(F& f, Of<F, TrainingReady>& m) {
@@ -172,6 +180,17 @@ void check(const NewTrainPlan& m, WireReader& in) {
   }
   if (plan.slots > kTrainLeavesMax || (!plan.held.empty() && at != plan.slots))
     in.refuse(fmt::format("{} slots, of which {} are held", plan.slots, at));
+  at = 0;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const PipelineStage& stage = plan.stages[i];
+    if (stage.begin != at || stage.end <= stage.begin || stage.end > kTrainPiecesMax)
+      in.refuse(fmt::format("a stage of pieces {} to {} behind piece {}", stage.begin, stage.end, at));
+    if (plan.find(stage.member) == nullptr || plan.stage_of(stage.member) != i)
+      in.refuse(fmt::format("member {} of stage {} is none, or has another one", stage.member, i));
+    at = stage.end;
+  }
+  if (plan.in_flight > kTrainInFlightMax || (plan.pipelined() && plan.in_flight == 0))
+    in.refuse(fmt::format("{} micro-batches in flight", plan.in_flight));
   for (size_t i = 0; i < plan.members.size(); ++i)
     if (i > 0 && plan.members[i].id <= plan.members[i - 1].id) in.refuse("members out of order");
 }
@@ -258,7 +277,7 @@ std::vector<std::byte> ValuesHead::encode() const {
 Result<ValuesHead> ValuesHead::decode(std::span<const std::byte> bytes) {
   WireReader in(bytes);
   ValuesHead head;
-  head.what = in.enumerator(TrainValues::kModel, TrainValues::kMoments);
+  head.what = in.enumerator(TrainValues::kModel, TrainValues::kTable);
   head.all = in.flag();
   head.node.level = in.u16();
   head.node.index = in.u32();

@@ -18,9 +18,11 @@ namespace butterfly::cluster {
 
 inline constexpr size_t kTrainMessageBytesMax = 4u << 20;
 inline constexpr size_t kTrainConfigBytesMax = 256u << 10;
-inline constexpr size_t kTrainBlocksMax = 1u << 18;  // norm blocks: 17 G parameters
-inline constexpr uint32_t kTrainModesMax = 2;        // codes of gradients
-inline constexpr size_t kTrainLeavesMax = 1u << 16;  // micro-batches of a step
+inline constexpr size_t kTrainBlocksMax = 1u << 18;      // norm blocks: 17 G parameters
+inline constexpr uint32_t kTrainModesMax = 3;            // codes of gradients
+inline constexpr uint32_t kTrainPiecesMax = 1u << 16;    // of a network that is cut into stages
+inline constexpr uint32_t kTrainInFlightMax = 1u << 10;  // micro-batches at one stage
+inline constexpr size_t kTrainLeavesMax = 1u << 16;      // micro-batches of a step
 
 // ---- Leader to member ----
 
@@ -81,6 +83,7 @@ struct TrainingAgreed {
   static constexpr std::string_view kName = "training agreed";
   std::string agreement = {};  // SHA-256, hex
   std::string address = {};    // where peers reach it
+  uint64_t memory_bytes = 0;   // that it has for training
 };
 struct TrainingReady {
   static constexpr uint8_t kType = 2;
@@ -181,7 +184,13 @@ enum class TrainValues : uint8_t {
   kInputs = 2,     // of the receiver's leaves: ids, values, targets of each
   kGradients = 3,  // the sum of a subtree over the receiver's shard
   kWeights = 4,    // of the sender's shard; from the leader with `all`: of everything
-  kMoments = 5,    // of a shard, one array of the optimizer behind the other; then residuals, by slot
+  kMoments = 5,    // of a shard, one array of the optimizer behind the other; then residuals, by slot. Of a
+                   // stage: its weights first
+  // Of a pipeline, one micro-batch each (`node.index`):
+  kForward = 6,    // rows for the stage behind
+  kBackward = 7,   // gradients of those, for the stage before
+  kTableRows = 8,  // gradients of rows of the embedding's table, from the first stage to the tied head's
+  kTable = 9,      // that table, back to the first stage, after each step
 };
 
 // Before the values of a message; epoch and step stand in its head. The receiver knows what it expects, and

@@ -1,5 +1,6 @@
 // What the members of a training job agree on for an epoch and for a step.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -30,6 +31,13 @@ struct HeldSlots {
   friend bool operator==(const HeldSlots&, const HeldSlots&) = default;
 };
 
+// Neighbouring pieces of the network (the embedding, blocks, the head) and who trains them.
+struct PipelineStage {
+  TrainMemberId member = kTrainLeader;
+  uint32_t begin = 0, end = 0;
+  friend bool operator==(const PipelineStage&, const PipelineStage&) = default;
+};
+
 // Holds from one change of members to the next. Every message of a step carries its epoch; older ones are
 // dropped.
 struct TrainPlan {
@@ -45,10 +53,17 @@ struct TrainPlan {
     friend bool operator==(const Member&, const Member&) = default;
   };
   std::vector<Member> members = {};
-  std::vector<OwnedShard> shards = {};  // none empty, by blocks
-  std::vector<HeldSlots> held = {};     // none empty, by slots; empty: nobody keeps anything of slots
-  bool weights_come = false;            // to the member that gets this: all of them, from the leader
-  bool moments_come = false;            // those of its shard, and what it keeps of its slots
+  // None empty, by blocks. In a pipeline one member may have two: the table that a tied head shares with the
+  // embedding stands before all others.
+  std::vector<OwnedShard> shards = {};
+  std::vector<HeldSlots> held = {};  // none empty, by slots; empty: nobody keeps anything of slots
+  // Where the network is cut into stages instead, in the order of its pieces: every member of a stage has all
+  // micro-batches. Empty: every member has the whole network.
+  std::vector<PipelineStage> stages = {};
+  bool tied = false;          // of a pipeline: the head shares the embedding's table
+  uint32_t in_flight = 0;     // of a pipeline: micro-batches on their way, at least
+  bool weights_come = false;  // to the member that gets this: all of them, from the leader
+  bool moments_come = false;  // those of its shard, and what it keeps of its slots
 
   const Member* find(TrainMemberId id) const {
     for (const Member& member : members)
@@ -65,8 +80,29 @@ struct TrainPlan {
       if (row.member == id) return &row;
     return nullptr;
   }
+  bool pipelined() const { return !stages.empty(); }
+  // Its number; stages.size(): it has none.
+  size_t stage_of(TrainMemberId id) const {
+    size_t i = 0;
+    while (i < stages.size() && stages[i].member != id) ++i;
+    return i;
+  }
+  // Micro-batches that have gone forward at a stage and not come back: enough to keep all stages busy. The
+  // last one has no more than one.
+  size_t in_flight_at(size_t stage) const {
+    return stage + 1 == stages.size() ? 1 : std::max<size_t>(in_flight, stages.size() - stage);
+  }
+  // Whether the ends of the pipeline exchange gradients of the table that they share, and the table itself.
+  bool table_apart() const { return tied && stages.size() > 1; }
+  // Whether two members of a pipeline exchange values.
+  bool neighbours(TrainMemberId a, TrainMemberId b) const {
+    const size_t i = std::min(stage_of(a), stage_of(b)), j = std::max(stage_of(a), stage_of(b));
+    return i != j && j < stages.size() && (i + 1 == j || (tied && i == 0 && j + 1 == stages.size()));
+  }
   // Whether something of the run is lost with it.
-  bool keeps_state(TrainMemberId id) const { return shard_of(id) != nullptr || held_by(id) != nullptr; }
+  bool keeps_state(TrainMemberId id) const {
+    return shard_of(id) != nullptr || held_by(id) != nullptr || stage_of(id) < stages.size();
+  }
   // No sum that is sent is of a higher level, in steps of so many leaves.
   uint32_t level_max(size_t leaves) const {
     return slots == 0 ? PairTree::kLevelsMax : PairTree(leaves).level_of_at_most(slots);

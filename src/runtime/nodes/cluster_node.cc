@@ -120,6 +120,7 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
                               .connect = train_connector(transport, hello),
                               .address = address_,
                               .threads = options.compute == nullptr ? 0 : options.compute->size(),
+                              .memory_bytes = options.memory_bytes,
                               .occupied = [place = training_place_](bool is) { place->occupied(is); }});
   door.on_train = [this](std::unique_ptr<cluster::Link> link) { training_->accept(std::move(link)); };
   door_ = std::make_unique<NodeDoor>(std::move(door));

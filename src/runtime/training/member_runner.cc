@@ -12,12 +12,6 @@ using cluster::Arrival;
 using Times = cluster::TrainTimes;
 using cluster::TrainValues;
 
-namespace {
-
-constexpr Duration kStateLook = std::chrono::milliseconds(10);
-
-}  // namespace
-
 std::vector<std::span<std::byte>> weight_pieces(train::Trainer& trainer, const train::Shard& shard) {
   std::vector<std::span<std::byte>> pieces;
   for (const train::NormBlock& run : trainer.layout().runs(shard))
@@ -114,21 +108,6 @@ void MemberRunner::gather(const cluster::GatherTrainState& gather) {
 }
 
 // ---- Values that arrive ----
-
-template <typename Ask>
-Arrival MemberRunner::wait_for(Lock& lock, Ask ask) {
-  Arrival arrival = Arrival::kWait;
-  changed_.wait(lock, [&] { return stopped_ || (arrival = ask()) != Arrival::kWait; });
-  return stopped_ ? Arrival::kDrop : arrival;
-}
-
-Status MemberRunner::refuse(TrainLink& link, const TrainLink::Incoming& incoming,
-                            const std::string& why) const {
-  link.close();
-  return {Errc::kCorrupt, fmt::format("[training] {}: values {} of epoch {}, step {}, {} bytes: {}",
-                                      link.peer().name, static_cast<int>(incoming.values.what),
-                                      incoming.head.epoch, incoming.head.step, incoming.value_bytes, why)};
-}
 
 Status MemberRunner::receive(TrainLink& link, cluster::TrainMemberId from,
                              const TrainLink::Incoming& incoming) {
@@ -239,62 +218,13 @@ Status MemberRunner::receive_state(TrainLink& link, const TrainLink::Incoming& i
   return {};
 }
 
-// A job like others: what computes may stand before it in the same queue.
-void MemberRunner::load_state(const cluster::TrainPlan& plan, std::function<void()> copy) {
-  post([this, plan, copy = std::move(copy)]() mutable {
-    {
-      Lock lock(mutex_);
-      const Arrival arrival = machine_.state(plan.epoch);
-      if (arrival == Arrival::kWait) {
-        // Somebody receives in place; that ends, or its link does.
-        if (jobs_.empty()) changed_.wait_for(lock, kStateLook);
-        lock.unlock();
-        return load_state(plan, std::move(copy));
-      }
-      if (arrival != Arrival::kTake) return;
-    }
-    copy();
-    const std::lock_guard lock(mutex_);
-    if (plan.weights_come) machine_.weights_loaded(plan.epoch);
-    if (plan.moments_come) machine_.moments_loaded(plan.epoch);
-    moved();
-  });
+void MemberRunner::loaded(const cluster::TrainPlan& plan) {
+  if (plan.weights_come) machine_.weights_loaded(plan.epoch);
+  if (plan.moments_come) machine_.moments_loaded(plan.epoch);
+  moved();
 }
 
 // ---- The computing thread ----
-
-void MemberRunner::post(std::function<void()> job) {
-  const std::lock_guard lock(mutex_);
-  jobs_.push_back(std::move(job));
-  changed_.notify_all();
-}
-
-bool MemberRunner::run_one(Duration timeout) {
-  std::function<void()> job;
-  {
-    Lock lock(mutex_);
-    const TimePoint start = system_now();
-    const bool there =
-        changed_.wait_until(lock, start + timeout, [&] { return stopped_ || !jobs_.empty(); }) && !stopped_;
-    times_.add(&Times::wait, start, system_now());
-    if (!there) return false;
-    job = std::move(jobs_.front());
-    jobs_.pop_front();
-  }
-  job();
-  return true;
-}
-
-void MemberRunner::stop() {
-  const std::lock_guard lock(mutex_);
-  stopped_ = true;
-  changed_.notify_all();
-}
-
-bool MemberRunner::stopped() const {
-  const std::lock_guard lock(mutex_);
-  return stopped_;
-}
 
 uint64_t MemberRunner::step() const {
   const std::lock_guard lock(mutex_);
@@ -325,7 +255,7 @@ void MemberRunner::add_piece(cluster::TrainMemberId from, cluster::Epoch epoch, 
 
 void MemberRunner::perform(const cluster::ReportReady& action) {
   trainer_.set_step_count(step());
-  options_.report(cluster::TrainingReady{action.epoch});
+  options_.calls.report(cluster::TrainingReady{action.epoch});
 }
 
 void MemberRunner::perform(const cluster::ComputeLeaves& action) {
@@ -377,7 +307,7 @@ void MemberRunner::perform(const cluster::ComputeLeaves& action) {
   done.weight_bytes_sent = weights_.sent_bytes();
   done.packing_gradients = gradients_.describe();
   done.packing_weights = weights_.describe();
-  options_.report(done);
+  options_.calls.report(done);
 }
 
 // To the owner of each shard, this member perhaps among them.
@@ -413,7 +343,7 @@ void MemberRunner::send_gradients(const cluster::TrainPlan& plan, cluster::Epoch
 void MemberRunner::send_packed(ValuePacker& packer, cluster::TrainMemberId to, cluster::Epoch epoch,
                                uint64_t step, const cluster::ValuesHead& head, ConstPieces pieces) {
   const TimePoint start = system_now();
-  options_.send_values(to, epoch, step, head, pieces);
+  options_.calls.send_values(to, epoch, step, head, pieces);
   const TimePoint end = system_now();
   times_.add(&Times::wire, start, end);
   packer.sent(seconds_of(end - start));
@@ -445,7 +375,7 @@ void MemberRunner::perform(const cluster::ReduceShard& action) {
 }
 
 void MemberRunner::perform(const cluster::ReportPrepared& action) {
-  options_.report(cluster::StepPrepared{action.epoch, action.step, squares_});
+  options_.calls.report(cluster::StepPrepared{action.epoch, action.step, squares_});
 }
 
 void MemberRunner::perform(const cluster::UpdateShard& action) {
@@ -485,16 +415,17 @@ void MemberRunner::perform(const cluster::SendShard& action) {
 
 void MemberRunner::perform(const cluster::StepComplete& action) {
   trainer_.set_step_count(action.step);
-  if (options_.on_complete) options_.on_complete(action.epoch, action.step);
+  if (options_.calls.on_complete) options_.calls.on_complete(action.epoch, action.step);
 }
 
 void MemberRunner::perform(const cluster::ReportState& action) {
   const cluster::TrainPlan plan = current_plan();
   if (plan.epoch != action.epoch) return;
   if (plan.keeps_state(options_.id) && options_.id != cluster::kTrainLeader)
-    options_.send_values(cluster::kTrainLeader, action.epoch, action.step, {.what = TrainValues::kMoments},
-                         const_pieces(kept_pieces(trainer_, plan, options_.id)));
-  options_.report(cluster::TrainStateReport{action.epoch, action.step, parameters_hash(trainer_)});
+    options_.calls.send_values(cluster::kTrainLeader, action.epoch, action.step,
+                               {.what = TrainValues::kMoments},
+                               const_pieces(kept_pieces(trainer_, plan, options_.id)));
+  options_.calls.report(cluster::TrainStateReport{action.epoch, action.step, parameters_hash(trainer_)});
 }
 
 }  // namespace butterfly::runtime

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 
 #include "base/check.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/file_text.h"
 #include "base/log.h"
@@ -14,6 +16,8 @@
 #include "base/units.h"
 #include "runtime/training/member_network.h"
 #include "runtime/training/private_file.h"
+#include "tensor/file_memory.h"
+#include "train/networks/outline.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -42,15 +46,22 @@ std::string member_config(train::TrainConfig config) {
 
 std::vector<std::byte> network_bytes(train::TrainRun& run) {
   const PrivateFile file("model.gguf");
-  run.task().write_network(file.path());
+  if (run.config().pipeline_stages > 0)
+    train::write_outline(dynamic_cast<const train::Transformer&>(*run.task().network),
+                         parameter_names(run.trainer()), file.path());
+  else
+    run.task().write_network(file.path());
   const std::string text = read_text_file(file.path());
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
 }
 
 cluster::TrainLeadConfig lead_config(train::TrainRun& run, cluster::Epoch first_epoch,
-                                     uint64_t snapshot_every, uint64_t shard_bytes_min) {
+                                     uint64_t snapshot_every, uint64_t shard_bytes_min,
+                                     uint64_t memory_bytes) {
   cluster::TrainLeadConfig config;
+  if (run.config().pipeline_stages > 0)
+    config.pipeline = pipeline_config(run, memory_bytes > 0 ? memory_bytes : memory_limit_bytes());
   config.step = run.step();
   config.first_epoch = first_epoch;
   config.snapshot_every = snapshot_every;
@@ -71,9 +82,9 @@ TrainingLeader::TrainingLeader(Options options)
       trainer_(run_.trainer()),
       run_number_(std::stoull(random_hex(15), nullptr, 16)),
       config_(member_config(run_.config())),
-      agreement_(agreement_of(run_.config(), trainer_)),
-      model_(network_bytes(run_)),
-      lead_(lead_config(run_, options_.first_epoch, options_.snapshot_every, options_.shard_bytes_min)) {
+      lead_(lead_config(run_, options_.first_epoch, options_.snapshot_every, options_.shard_bytes_min,
+                        options_.memory_bytes)) {
+  model_ = network_bytes(run_);
   if (run_.config().update_in_backward)
     fail(Errc::kInvalidArgument, "update_in_backward: over several nodes gradients are summed first");
   check_sizes();
@@ -86,10 +97,14 @@ TrainingLeader::TrainingLeader(Options options)
             .ids = static_cast<uint32_t>(shape.ids),
             .values = static_cast<uint32_t>(shape.values),
             .targets = static_cast<uint32_t>(shape.targets)};
-  runner_ = std::make_unique<MemberRunner>(MemberRunner::Options{
-      .id = cluster::kTrainLeader,
-      .trainer = &trainer_,
-      .packing = packing_options(run_.config()),
+  runner_ = make_runner();
+  figures_[cluster::kTrainLeader].name = options_.name;
+  act();
+  watcher_ = std::thread([this] { watch(); });
+}
+
+std::unique_ptr<MemberWork> TrainingLeader::make_runner() {
+  const MemberCalls calls{
       .report = [this](const cluster::ToTrainLead& report) { handle(cluster::kTrainLeader, report); },
       .send_values =
           [this](auto to, auto epoch, auto step, const auto& head, ConstPieces pieces) {
@@ -97,20 +112,39 @@ TrainingLeader::TrainingLeader(Options options)
           },
       .on_complete =
           [this](cluster::Epoch epoch, uint64_t step) {
+            if (pipeline_ != nullptr) trainer_.set_step_count(step);
             lead_.complete(epoch, step);
             act();
-          }});
-  figures_[cluster::kTrainLeader].name = options_.name;
-  act();
-  watcher_ = std::thread([this] { watch(); });
+          }};
+  if (run_.config().pipeline_stages == 0) {
+    agreement_ = agreement_of(run_.config(), trainer_);
+    return std::make_unique<MemberRunner>(MemberRunner::Options{.id = cluster::kTrainLeader,
+                                                                .trainer = &trainer_,
+                                                                .packing = packing_options(run_.config()),
+                                                                .calls = calls});
+  }
+  const PrivateFile file("model.gguf");
+  std::ofstream(file.path(), std::ios::binary)
+      .write(reinterpret_cast<const char*>(model_.data()), static_cast<std::streamsize>(model_.size()));
+  auto source = std::make_shared<PipelineSource>(PipelineSource{.config = train::config_of_text(config_),
+                                                                .steps = run_.steps(),
+                                                                .outline = train::read_outline(file.path()),
+                                                                .items = run_.config().micro_batch_size,
+                                                                .threads = run_.config().threads});
+  agreement_ = pipeline_agreement(source->config, source->outline);
+  auto runner = std::make_unique<PipelineRunner>(PipelineRunner::Options{
+      .id = cluster::kTrainLeader, .step = run_.step(), .source = std::move(source), .calls = calls});
+  pipeline_ = runner.get();
+  return runner;
 }
 
 // A node gets all weights, and what it is to keep, in one message each.
 void TrainingLeader::check_sizes() {
+  if (run_.config().pipeline_stages > 0) return;  // stages are smaller, and receive() looks at each message
   const uint64_t weights = trainer_.layout().total() * sizeof(float);
   uint64_t kept = 0;
   for (const train::StateArray& array : trainer_.optimizer_state()) kept += array.bytes.size();
-  if (train::has_residuals(trainer_.wire().mode())) kept += trainer_.slots() * weights;
+  if (train::has_residuals(trainer_.wire().mode())) kept += trainer_.slots() * trainer_.slot_bytes();
   if (std::max(weights, kept) > options_.values_bytes_max)
     fail(Errc::kInvalidArgument,
          "[training over nodes] {} of weights, {} of moments and residuals: a message between nodes has at "
@@ -206,11 +240,12 @@ void TrainingLeader::call(TrainNode node) {
     (void)link->send(cluster::EndTraining{"names, shapes or types of parameters differ from the leader's"});
     return give_up("names, shapes or types of its parameters differ from the leader's", kAskAgain);
   }
-  runner_->post(
-      [this, row = cluster::TrainPlan::Member{id, node.node, agreed->address}, link] { joined(row, link); });
+  runner_->post([this, row = cluster::TrainPlan::Member{id, node.node, agreed->address}, link,
+                 memory = agreed->memory_bytes] { joined(row, link, memory); });
 }
 
-void TrainingLeader::joined(cluster::TrainPlan::Member row, std::shared_ptr<TrainLink> link) {
+void TrainingLeader::joined(cluster::TrainPlan::Member row, std::shared_ptr<TrainLink> link,
+                            uint64_t memory_bytes) {
   {
     const std::lock_guard lock(mutex_);
     calling_.erase(row.id);
@@ -222,7 +257,7 @@ void TrainingLeader::joined(cluster::TrainPlan::Member row, std::shared_ptr<Trai
     figures_[row.id] = {.id = row.id, .name = row.node.name};
   }
   say(fmt::format("{} takes part from the next step on", row.node.name));
-  lead_.join(row, 1);
+  lead_.join(row, 1, memory_bytes);
   act();
 }
 
@@ -272,12 +307,19 @@ Status TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemberId f
                                        const TrainLink::Incoming& incoming) {
   const cluster::TrainPlan plan = runner_->current_plan();
   if (plan.epoch > incoming.head.epoch) return link.skip_values(incoming);
-  const size_t bytes = plan.epoch == incoming.head.epoch ? bytes_of(kept_pieces(trainer_, plan, from)) : 0;
+  size_t bytes = 0;
+  if (plan.epoch == incoming.head.epoch && pipeline_ != nullptr)
+    bytes =
+        bytes_of(whole_weights(trainer_, plan, from, false)) + bytes_of(whole_moments(trainer_, plan, from));
+  else if (plan.epoch == incoming.head.epoch)
+    bytes = bytes_of(kept_pieces(trainer_, plan, from));
   if (bytes == 0 || bytes != incoming.value_bytes)
     return {Errc::kCorrupt, fmt::format("[training] {}: moments of {} bytes, expected {}", link.peer().name,
                                         incoming.value_bytes, bytes)};
-  std::vector<std::byte> moments(incoming.value_bytes);
-  const std::span<std::byte> piece(moments);
+  // A pipeline's run is larger than this node: what comes from other stages lies in a file.
+  Buffer moments = pipeline_ != nullptr ? allocate_in_file(run_.state_folder(), incoming.value_bytes)
+                                        : Buffer::allocate(incoming.value_bytes);
+  const std::span<std::byte> piece = moments.bytes();
   if (Status status = link.receive_values(incoming, {&piece, 1}); !status) return status;
   runner_->post([this, from, epoch = incoming.head.epoch, moments = std::move(moments)]() mutable {
     if (lead_.epoch() == epoch) gathered_[from] = std::move(moments);
@@ -296,8 +338,9 @@ std::shared_ptr<TrainLink> TrainingLeader::link_of(cluster::TrainMemberId id) {
 // Whether members live is known from their beats; that one lives and does nothing shows here, when nothing at
 // all has happened for long.
 void TrainingLeader::pump() {
-  TimePoint happened = system_now();
+  TimePoint happened = system_now(), short_since = happened;
   while (!lead_.idle()) {
+    wait_for_room(short_since);
     if (runner_->run_one(std::chrono::seconds(1))) {
       happened = system_now();
       continue;
@@ -308,6 +351,19 @@ void TrainingLeader::pump() {
     for (const cluster::TrainMemberId id : lead_.waiting_for())
       lost(id, fmt::format("it has reported nothing for {:.0f} s", limit), kHoldBack);
   }
+}
+
+void TrainingLeader::wait_for_room(TimePoint& since) {
+  if (lead_.phase() != cluster::TrainLead::Phase::kShort) {
+    since = system_now();
+    short_said_ = false;
+    return;
+  }
+  if (!std::exchange(short_said_, true))
+    say(fmt::format("the nodes that are here have too little memory: {}; waits for more", lead_.why_short()));
+  if (system_now() - since > options_.room_wait)
+    fail(Errc::kOutOfMemory, "[training pipeline] {}; no node with enough memory came within {:.0f} s",
+         lead_.why_short(), seconds_of(options_.room_wait));
 }
 
 void TrainingLeader::wait_for_nodes() {
@@ -362,6 +418,9 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
     LeafRange range;
     for (const cluster::DealtLeaves& dealt : deal_)
       if (dealt.member == from) range = dealt.leaves;
+    // Of a pipeline's stages the last one has the losses.
+    if (const cluster::TrainPlan& plan = lead_.plan(); plan.pipelined())
+      range = plan.stages.back().member == from ? deal_.back().leaves : LeafRange{};
     if (done->epoch == lead_.epoch() && done->step == lead_.step()) {
       if (done->leaves.size() != range.size()) {
         if (const auto link = link_of(from)) link->close();
@@ -388,9 +447,11 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
     }
     lead_.leaves_done(from, done->epoch, done->step, done->seconds);
   } else if (const auto* prepared = std::get_if<cluster::StepPrepared>(&report)) {
-    const cluster::OwnedShard* shard = lead_.plan().shard_of(from);
-    if (prepared->epoch == lead_.epoch() && shard != nullptr) {
-      if (prepared->squares.size() != shard->end - shard->begin) {
+    if (prepared->epoch == lead_.epoch()) {
+      size_t blocks = 0;
+      for (const cluster::OwnedShard& shard : lead_.plan().shards)
+        if (shard.owner == from) blocks += shard.end - shard.begin;
+      if (prepared->squares.size() != blocks) {
         if (const auto link = link_of(from)) link->close();
         return;
       }
@@ -440,6 +501,10 @@ void TrainingLeader::perform(const cluster::BeginEpoch& action) {
     const auto link = link_of(member.id);
     if (link == nullptr || !link->send(message)) continue;
     const cluster::Epoch epoch = action.plan.epoch;
+    if (pipeline_ != nullptr) {
+      if (message.plan.weights_come) send_stage(*link, action.plan, member.id);
+      continue;
+    }
     if (message.plan.weights_come) {
       std::vector<std::span<const std::byte>> pieces(snapshot_.weights.begin(), snapshot_.weights.end());
       (void)link->send_values(epoch, action.plan.step, {.what = cluster::TrainValues::kWeights, .all = true},
@@ -458,8 +523,42 @@ void TrainingLeader::perform(const cluster::BeginEpoch& action) {
   own.weights_come = action.weights_for.contains(cluster::kTrainLeader);
   own.moments_come = action.moments_for.contains(cluster::kTrainLeader);
   runner_->plan(own);
-  if (own.weights_come || own.moments_come) runner_->load_state(own, [this, own] { restore(own); });
+  if (pipeline_ != nullptr) trainer_.set_step_count(own.step);
+  if (own.weights_come || own.moments_come)
+    runner_->load_state(own, [this, own] { pipeline_ != nullptr ? load_own_stage(own) : restore(own); });
   runner_->peers_linked(own.epoch);
+}
+
+// The run's arrays are those of the last snapshot.
+void TrainingLeader::send_stage(TrainLink& link, const cluster::TrainPlan& plan, cluster::TrainMemberId id) {
+  const auto weights = const_pieces(whole_weights(trainer_, plan, id, true));
+  const auto moments = const_pieces(whole_moments(trainer_, plan, id));
+  if (link.send_values(plan.epoch, plan.step, {.what = cluster::TrainValues::kWeights, .all = true}, weights))
+    (void)link.send_values(plan.epoch, plan.step, {.what = cluster::TrainValues::kMoments}, moments);
+}
+
+void TrainingLeader::load_own_stage(const cluster::TrainPlan& plan) {
+  copy_pieces(whole_weights(trainer_, plan, cluster::kTrainLeader, true),
+              weights_read(pipeline_->stage(), plan, cluster::kTrainLeader));
+  copy_pieces(whole_moments(trainer_, plan, cluster::kTrainLeader), moments_of(pipeline_->stage()));
+}
+
+// What the stages have becomes the run's.
+void TrainingLeader::keep_stages(const cluster::KeepSnapshot& action) {
+  cluster::TrainPlan plan;
+  plan.shards = action.shards;
+  const auto take = [&](cluster::TrainMemberId member, BytePieces from) {
+    BytePieces to = whole_weights(trainer_, plan, member, false);
+    for (const auto& piece : whole_moments(trainer_, plan, member)) to.push_back(piece);
+    copy_pieces(from, to);
+  };
+  for (const auto& [member, bytes] : gathered_) take(member, {bytes.bytes()});
+  if (!begun_) return;  // of the beginning: it is all here
+  if (pipeline_->has_stage()) {
+    BytePieces own = weights_taught(pipeline_->stage());
+    for (const auto& piece : moments_of(pipeline_->stage())) own.push_back(piece);
+    take(cluster::kTrainLeader, std::move(own));
+  }
 }
 
 std::span<const train::MicroBatch> TrainingLeader::batches_of(uint64_t step) {
@@ -509,6 +608,13 @@ void TrainingLeader::perform(const cluster::DealStep& action) {
                                    .deal = action.deal,
                                    .trace = trace};
   MemberInputs own;
+  if (lead_.plan().pipelined()) {
+    own.batches.assign(batches.begin(), batches.end());
+    for (const cluster::TrainPlan::Member& member : lead_.plan().members)
+      if (const auto link = link_of(member.id); link != nullptr && link->send(message))
+        send_inputs(*link, action.epoch, action.step, batches);
+    return runner_->deal(message, std::move(own));
+  }
   for (const cluster::DealtLeaves& dealt : action.deal) {
     const auto part = batches.subspan(dealt.leaves.begin, dealt.leaves.size());
     if (dealt.member == cluster::kTrainLeader) {
@@ -524,15 +630,17 @@ void TrainingLeader::perform(const cluster::DealStep& action) {
 
 void TrainingLeader::perform(const cluster::CommitStep& action) {
   std::vector<float> squares;
+  std::map<cluster::TrainMemberId, size_t> taken;
   for (const cluster::OwnedShard& shard : lead_.plan().shards) {
-    const std::vector<float>& part = squares_.at(shard.owner);
-    squares.insert(squares.end(), part.begin(), part.end());
+    const auto from = squares_.at(shard.owner).begin() + static_cast<std::ptrdiff_t>(taken[shard.owner]);
+    squares.insert(squares.end(), from, from + (shard.end - shard.begin));
+    taken[shard.owner] += shard.end - shard.begin;
   }
   norm_ = trainer_.norm(squares);
   const cluster::CommitDealtStep commit{action.epoch, action.step, norm_};
-  for (const cluster::OwnedShard& shard : lead_.plan().shards) {
-    if (shard.owner == cluster::kTrainLeader) continue;
-    if (const auto link = link_of(shard.owner)) (void)link->send(commit);
+  for (const cluster::TrainPlan::Member& member : lead_.plan().members) {
+    if (member.id == cluster::kTrainLeader || !lead_.plan().keeps_state(member.id)) continue;
+    if (const auto link = link_of(member.id)) (void)link->send(commit);
   }
   runner_->commit(commit);
 }
@@ -554,7 +662,9 @@ void TrainingLeader::perform(const cluster::KeepSnapshot& action) {
   cluster::TrainPlan plan;
   plan.shards = action.shards;
   plan.held = action.held;
+  if (pipeline_ != nullptr) keep_stages(action);
   for (const auto& [member, bytes] : gathered_) {
+    if (pipeline_ != nullptr) break;
     const std::byte* at = bytes.data();
     for (const auto& piece : kept_pieces(trainer_, plan, member)) {
       std::memcpy(piece.data(), at, piece.size());
@@ -570,6 +680,7 @@ void TrainingLeader::perform(const cluster::KeepSnapshot& action) {
                                  : options_.snapshot_every);
   }
   snapshot_.step = action.step;
+  if (pipeline_ != nullptr) return;  // the run's own arrays are the snapshot
   snapshot_.weights.resize(layout.size());
   for (size_t i = 0; i < layout.size(); ++i) {
     const std::byte* values = layout.parameter(i).value.raw();

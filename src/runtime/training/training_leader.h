@@ -14,6 +14,7 @@
 
 #include "cluster/training/train_lead.h"
 #include "runtime/training/member_runner.h"
+#include "runtime/training/pipeline_runner.h"
 #include "runtime/training/train_node.h"
 #include "train/train_run.h"
 
@@ -74,6 +75,10 @@ class TrainingLeader final : public train::StepDriver {
     uint64_t shard_bytes_min = 256 << 10;
     // Of weights, or of what members keep, in one message; what has more is refused.
     uint64_t values_bytes_max = kTrainValuesBytesMax;
+    // Of a pipeline: what this node has for training (0: what the process may use), and how long to wait for
+    // nodes where all that are there have too little.
+    uint64_t memory_bytes = 0;
+    Duration room_wait = std::chrono::minutes(10);
     std::function<void(const std::string& line)> say = {};  // for people; may be null
   };
   explicit TrainingLeader(Options options);
@@ -81,6 +86,9 @@ class TrainingLeader final : public train::StepDriver {
 
   train::StepReport step(std::span<const train::MicroBatch> batches) override;
   void gather_state() override;
+  void bring_weights() override {
+    if (pipeline_ != nullptr) gather_state();
+  }
   TrainingReport report() const;
 
  private:
@@ -105,7 +113,7 @@ class TrainingLeader final : public train::StepDriver {
   // The computing thread.
   void wait_for_nodes();
   void pump();
-  void joined(cluster::TrainPlan::Member row, std::shared_ptr<TrainLink> link);
+  void joined(cluster::TrainPlan::Member row, std::shared_ptr<TrainLink> link, uint64_t memory_bytes);
   // `hold`: until it is asked again.
   void lost(cluster::TrainMemberId id, const std::string& why, Duration hold = {});
   void handle(cluster::TrainMemberId from, const cluster::ToTrainLead& report);
@@ -117,6 +125,11 @@ class TrainingLeader final : public train::StepDriver {
   void perform(const cluster::KeepSnapshot& action);
   void perform(const cluster::DropMember& action);
   void check_sizes();
+  std::unique_ptr<MemberWork> make_runner();
+  void send_stage(TrainLink& link, const cluster::TrainPlan& plan, cluster::TrainMemberId id);
+  void load_own_stage(const cluster::TrainPlan& plan);
+  void keep_stages(const cluster::KeepSnapshot& action);
+  void wait_for_room(TimePoint& since);
   void restore(const cluster::TrainPlan& plan);
   // The micro-batches of a step; of an earlier one they are made again.
   std::span<const train::MicroBatch> batches_of(uint64_t step);
@@ -138,10 +151,11 @@ class TrainingLeader final : public train::StepDriver {
   cluster::StartTraining start_;
 
   cluster::TrainLead lead_;
-  std::unique_ptr<MemberRunner> runner_;
-  bool begun_ = false, few_said_ = false;
+  std::unique_ptr<MemberWork> runner_;
+  PipelineRunner* pipeline_ = nullptr;  // the same, where the network is cut into stages
+  bool begun_ = false, few_said_ = false, short_said_ = false;
   Snapshot snapshot_;
-  std::map<cluster::TrainMemberId, std::vector<std::byte>> gathered_;  // kept_pieces(), as they were sent
+  std::map<cluster::TrainMemberId, Buffer> gathered_;  // kept_pieces(), as they were sent
   // Of the step that is asked for.
   uint64_t current_step_ = 0;
   std::span<const train::MicroBatch> current_;

@@ -6,9 +6,11 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cluster/member/control_message.h"
+#include "runtime/training/pipeline_runner.h"
 #include "runtime/training/private_file.h"
 
 namespace butterfly::runtime {
@@ -55,30 +57,52 @@ void TrainingSession::receive_model(const std::filesystem::path& path) {
   if (!out) butterfly::fail(Errc::kIo, "{}: cannot be written", path.string());
 }
 
+std::string TrainingSession::open_job() {
+  const PrivateFile model("model.gguf");
+  receive_model(model.path());
+  const cluster::StartTraining& start = options_.start;
+  const train::TrainConfig config = train::config_of_text(start.config);
+  const MemberCalls calls{
+      .report = [this](const cluster::ToTrainLead& report) { send_report(report); },
+      .send_values = [this](auto to, auto epoch, auto step, const auto& head,
+                            ConstPieces pieces) { send_values(to, epoch, step, head, pieces); },
+      .on_complete = nullptr};
+  std::unique_ptr<MemberWork> runner;
+  std::string agreement;
+  if (config.pipeline_stages > 0) {
+    auto source =
+        std::make_shared<PipelineSource>(PipelineSource{.config = config,
+                                                        .steps = start.steps,
+                                                        .outline = train::read_outline(model.path()),
+                                                        .items = start.items,
+                                                        .threads = options_.threads});
+    agreement = pipeline_agreement(config, source->outline);
+    runner = std::make_unique<PipelineRunner>(
+        PipelineRunner::Options{.id = start.you, .step = 0, .source = std::move(source), .calls = calls});
+  } else {
+    member_ = open_member(start.config, start.steps, model.path(), options_.threads);
+    agreement = agreement_of(config, *member_.trainer);
+    runner = std::make_unique<MemberRunner>(MemberRunner::Options{.id = start.you,
+                                                                  .trainer = member_.trainer.get(),
+                                                                  .packing = packing_options(config),
+                                                                  .calls = calls});
+  }
+  if (options_.occupied) options_.occupied(true);
+  const std::lock_guard lock(mutex_);
+  runner_ = std::move(runner);
+  if (ending_) runner_->stop();
+  return agreement;
+}
+
 std::string TrainingSession::run() {
   std::string why;
   std::thread computing, linking;
   try {
-    {
-      const PrivateFile model("model.gguf");
-      receive_model(model.path());
-      member_ = open_member(options_.start.config, options_.start.steps, model.path(), options_.threads);
-      if (options_.occupied) options_.occupied(true);
-    }
-    const train::TrainConfig config = train::config_of_text(options_.start.config);
-    {
-      const std::lock_guard lock(mutex_);
-      runner_ = std::make_unique<MemberRunner>(MemberRunner::Options{
-          .id = options_.start.you,
-          .trainer = member_.trainer.get(),
-          .packing = packing_options(config),
-          .report = [this](const cluster::ToTrainLead& report) { send_report(report); },
-          .send_values = [this](auto to, auto epoch, auto step, const auto& head,
-                                ConstPieces pieces) { send_values(to, epoch, step, head, pieces); },
-          .on_complete = nullptr});
-      if (ending_) runner_->stop();
-    }
-    options_.leader->send(cluster::TrainingAgreed{agreement_of(config, *member_.trainer), options_.address})
+    const std::string agreement = open_job();
+    options_.leader
+        ->send(
+            cluster::TrainingAgreed{agreement, options_.address,
+                                    options_.memory_bytes > 0 ? options_.memory_bytes : memory_limit_bytes()})
         .or_throw();
     computing = std::thread([this] { compute(); });
     linking = std::thread([this] { keep_linked(); });
@@ -138,6 +162,10 @@ Status TrainingSession::on_deal(const cluster::DealtStep& dealt) {
   LeafRange own;
   for (const cluster::DealtLeaves& row : dealt.deal)
     if (row.member == options_.start.you) own = row.leaves;
+  {
+    const std::lock_guard lock(mutex_);
+    if (plan_.pipelined()) own = {0, dealt.deal.back().leaves.end};
+  }
   MemberInputs inputs;
   if (!own.empty()) {
     const cluster::StartTraining& s = options_.start;
@@ -189,6 +217,7 @@ void TrainingSession::fail(const std::string& why) {
 // Values go to owners, and from them to all.
 bool TrainingSession::needs_link(const cluster::TrainPlan& plan, cluster::TrainMemberId other) const {
   const cluster::TrainMemberId own = options_.start.you;
+  if (plan.pipelined()) return other != cluster::kTrainLeader && plan.neighbours(own, other);
   return other != own && other != cluster::kTrainLeader &&
          (plan.shard_of(other) != nullptr || plan.shard_of(own) != nullptr);
 }

@@ -25,6 +25,7 @@ class TrainingSession {
     ConnectPeer connect = {};
     std::string address = {};
     size_t threads = 0;
+    uint64_t memory_bytes = 0;
     std::function<void(bool is)> occupied = {};  // its arrays are in memory; may be null
   };
   explicit TrainingSession(Options options);
@@ -42,6 +43,8 @@ class TrainingSession {
 
  private:
   void receive_model(const std::filesystem::path& path);
+  // The network, or what is needed for stages of it. Returns what it agrees to.
+  std::string open_job();
   std::string obey();  // the leader's orders, until the last
   void on_plan(const cluster::TrainPlan& plan);
   Status on_deal(const cluster::DealtStep& dealt);
@@ -55,8 +58,8 @@ class TrainingSession {
   void fail(const std::string& why);
 
   const Options options_;
-  MemberNetwork member_;
-  std::unique_ptr<MemberRunner> runner_;
+  MemberNetwork member_;  // without a pipeline
+  std::unique_ptr<MemberWork> runner_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

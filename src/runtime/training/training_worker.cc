@@ -63,6 +63,7 @@ void TrainingWorker::lead(const std::shared_ptr<TrainLink>& link, const cluster:
                                                                  .connect = options_.connect,
                                                                  .address = options_.address,
                                                                  .threads = options_.threads,
+                                                                 .memory_bytes = options_.memory_bytes,
                                                                  .occupied = options_.occupied});
   {
     const std::lock_guard lock(mutex_);

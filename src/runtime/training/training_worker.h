@@ -25,8 +25,9 @@ class TrainingWorker {
   struct Options {
     std::function<std::string()> coordinator = {};  // key of the only node that may lead; empty: any
     ConnectPeer connect = {};
-    std::string address = {};  // where other members reach this node
-    size_t threads = 0;        // 0: all CPUs
+    std::string address = {};   // where other members reach this node
+    size_t threads = 0;         // 0: all CPUs
+    uint64_t memory_bytes = 0;  // for training; 0: what this process may use
     // The arrays of a job are in memory, or are not any more; may be null.
     std::function<void(bool is)> occupied = {};
   };

@@ -1,0 +1,94 @@
+// A member of a training job at work, however the network is shared out: orders of the leader, values that
+// arrive, and one thread that computes. The leader's process has one, and every worker.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cluster/training/train_member.h"
+#include "cluster/training/train_message.h"
+#include "runtime/training/step_times.h"
+#include "runtime/training/train_link.h"
+#include "train/trainer/network.h"
+
+namespace butterfly::runtime {
+
+// Micro-batches of this member, and what keeps them alive.
+struct MemberInputs {
+  std::vector<train::MicroBatch> batches;
+  std::shared_ptr<const void> keep;
+};
+
+// What a member asks of those who hold its links. All on the computing thread. What cannot be sent is the
+// link's business: it ends, and the leader knows.
+struct MemberCalls {
+  std::function<void(const cluster::ToTrainLead& report)> report = {};
+  std::function<void(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
+                     const cluster::ValuesHead& head, ConstPieces pieces)>
+      send_values = {};
+  // The leader's own: all weights of this step that belong here are here.
+  std::function<void(cluster::Epoch epoch, uint64_t step)> on_complete = {};
+};
+
+// One thread computes: it calls run_one() again and again, and everything that takes long or changes weights
+// happens there, but for values that arrive, which readers of links put where they belong (receive()). Orders
+// come from any thread and are decided at once. Jobs of others on the same thread go through post().
+class MemberWork {
+ public:
+  virtual ~MemberWork() = default;
+  MemberWork() = default;
+  MemberWork(const MemberWork&) = delete;
+  MemberWork& operator=(const MemberWork&) = delete;
+
+  // ---- Orders, from any thread. Throw Error kCorrupt for what cannot be obeyed ----
+  virtual void plan(const cluster::TrainPlan& plan) = 0;
+  virtual void peers_linked(cluster::Epoch epoch) = 0;
+  virtual void deal(const cluster::DealtStep& step, MemberInputs inputs) = 0;
+  virtual void commit(const cluster::CommitDealtStep& commit) = 0;
+  virtual void gather(const cluster::GatherTrainState& gather) = 0;
+
+  // ---- Values, on the thread that reads their link ----
+  // Waits while the machine says so. Errors end the link: kCorrupt for what no rule allows.
+  virtual Status receive(TrainLink& link, cluster::TrainMemberId from,
+                         const TrainLink::Incoming& incoming) = 0;
+  // The leader's own state from its snapshot: `copy` is called on the computing thread once nobody uses what
+  // it replaces, unless another plan came meanwhile.
+  void load_state(const cluster::TrainPlan& plan, std::function<void()> copy);
+
+  // ---- The computing thread ----
+  void post(std::function<void()> job);
+  // Waits for a job and does it. False: there was none in time, or stop() was called.
+  bool run_one(Duration timeout);
+  // Ends every wait. From any thread.
+  void stop();
+  bool stopped() const;
+
+  virtual uint64_t step() const = 0;
+  virtual cluster::TrainPlan current_plan() const = 0;
+
+ protected:
+  using Lock = std::unique_lock<std::mutex>;
+  // The machine's answer once it is not kWait any more; kDrop when all is over.
+  template <typename Ask>
+  cluster::Arrival wait_for(Lock& lock, Ask ask) {
+    cluster::Arrival arrival = cluster::Arrival::kWait;
+    changed_.wait(lock, [&] { return stopped_ || (arrival = ask()) != cluster::Arrival::kWait; });
+    return stopped_ ? cluster::Arrival::kDrop : arrival;
+  }
+  static Status refuse(TrainLink& link, const TrainLink::Incoming& incoming, const std::string& why);
+  // Of the machine, with the lock: whether state may be replaced, and that it was.
+  virtual cluster::Arrival may_load(cluster::Epoch epoch) = 0;
+  virtual void loaded(const cluster::TrainPlan& plan) = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;
+  std::deque<std::function<void()>> jobs_;  // at most what a step has: pieces of members and a few actions
+  StepTimes times_;                         // of the computing thread
+};
+
+}  // namespace butterfly::runtime
