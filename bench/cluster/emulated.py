@@ -162,7 +162,7 @@ def work_of(state):
 def measure(options, network, env, on_cluster):
     """Tokens/s of one stream, and seconds of a step on each node."""
     rng = random.Random(1)
-    prompt = [rng.randrange(300, 30000) for _ in range(PROMPT)]
+    prompt = [rng.randrange(300, 4000) for _ in range(PROMPT)]
     body = {"prompt": prompt, "max_tokens": TOKENS, "stream": True, "ignore_eos": True, "temperature": 1.0, "top_k": 40,
             "stream_options": {"include_usage": True}}
     request(network, {**body, "max_tokens": 8, "seed": 1})  # warm, and the prompt is in the cache
