@@ -125,6 +125,7 @@ TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
 TrainRun::TrainRun(const TrainConfig& config, RunMode mode) : config_(config) {
   check_config(config_);
   // What the run is known by: exact sums have no slots, and without nodes there is one.
+  config_.wire_mode = wire_mode_name(wire_mode_by_name(config_.wire_mode));
   if (config_.wire_mode == "exact")
     config_.wire_slots = 0;
   else

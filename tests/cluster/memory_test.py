@@ -12,35 +12,12 @@ import subprocess
 import sys
 
 from harness import PROMPTS, Process, Server, machine_env, make_model, skip, write_capabilities
+from memory_groups import MemoryGroups
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 LIMIT = 160 << 20  # of each node
-GROUPS = []
+GROUPS = MemoryGroups(LIMIT)
 CAPABILITIES = f"{WORK}/capabilities.json"
-
-
-def make_group(name):
-    """A folder that limits memory, and what puts a process into it."""
-    for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-        folder = f"{root}/butterfly-test-{os.getpid()}-{name}"
-        if not os.path.exists(f"{root}/cgroup.procs") or (file == "memory.max" and not os.path.exists(f"{root}/cgroup.controllers")):
-            continue
-        try:
-            os.mkdir(folder)
-            GROUPS.append(folder)
-            with open(f"{folder}/{file}", "w") as out:
-                out.write(str(LIMIT))
-            return ["bash", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "node"]
-        except OSError:
-            continue
-    return None
-
-
-def peak_of(folder):
-    for file in ("memory.max_usage_in_bytes", "memory.peak"):
-        if os.path.exists(f"{folder}/{file}"):
-            return int(open(f"{folder}/{file}").read())
-    return 0
 
 
 def machine(name):
@@ -59,7 +36,7 @@ def main():
     expected = plain.complete(PROMPTS[0], tokens=8, temperature=0)
     plain.end()
 
-    befores = [make_group(name) for name in "abc"]
+    befores = [GROUPS.make(name) for name in "abc"]
     if None in befores:
         skip("control groups with memory limits are not allowed here")
     made = json.loads(subprocess.run([BUTTERFLY, "init", "--name", "a", "--address", "127.0.0.1", "--json"], env=machine("a"),
@@ -82,7 +59,7 @@ def main():
         answer = Server.complete(server, PROMPTS[0], tokens=8, temperature=0)
         assert answer == expected, f"{answer}\n{expected}"
         print(f"three nodes of {LIMIT >> 20} MiB run a model of {size >> 20} MiB with the same bits; peaks:",
-              ", ".join(f"{peak_of(g) >> 20} MiB" for g in GROUPS))
+              GROUPS.peaks())
     finally:
         for process in [*nodes, server]:
             if process.process.poll() is None:
@@ -93,8 +70,4 @@ Process.request = Server.request
 try:
     main()
 finally:
-    for folder in GROUPS:
-        try:
-            os.rmdir(folder)
-        except OSError as error:
-            print(f"{folder}: {error}")
+    GROUPS.remove()

@@ -179,7 +179,8 @@ bool goes_on(RunControl& control, uint64_t step, const std::function<void(std::s
 
 int train_model(const TrainCommand& command) {
   train::TrainConfig config = config_of(command);
-  if (config.wire_mode != "exact" && config.wire_slots == 0 && command.nodes.any()) {
+  if (train::wire_mode_by_name(config.wire_mode) != train::WireMode::kExact && config.wire_slots == 0 &&
+      command.nodes.any()) {
     config.wire_slots = command.nodes.cluster ? command.nodes.wanted : command.nodes.local;
     if (config.wire_slots == 0)
       fail(Errc::kInvalidArgument,

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/units.h"
+#include "runtime/training/wire_forecast.h"
 
 namespace butterfly::cli {
 namespace {
@@ -74,6 +75,7 @@ std::string wire_line(const Json& json) {
     line +=
         fmt::format("; {} sent for {} of floats, {:.2f} x smaller", format_bytes(as_sent),
                     format_bytes(as_floats), static_cast<double>(as_floats) / static_cast<double>(as_sent));
+  line += "\na step: " + json.value("wire_forecast", std::string("not known"));
   // Of the leading node: others have links of their own, in the JSON.
   const Json& first = json.at("nodes").at(0);
   return line + fmt::format("\ncompression: gradients {}; weights {}\n",
@@ -106,6 +108,7 @@ std::string training_report_json(const runtime::TrainingReport& report, uint64_t
             {"nodes_that_differed", c.differing},
             {"wire_mode", report.wire},
             {"wire_slots", report.plan.slots},
+            {"wire_forecast", runtime::wire_forecast_text(runtime::wire_measured(report))},
             {"nodes", Json::array()}};
   for (const auto& member : report.members) {
     Json seconds = Json::object();

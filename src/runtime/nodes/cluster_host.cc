@@ -21,6 +21,7 @@
 #include "runtime/engine/local_chain.h"
 #include "runtime/planning/model_shape.h"
 #include "runtime/planning/written_placement.h"
+#include "train/trainer/gradient_wire.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -213,7 +214,7 @@ Status ClusterHost::end_model(const std::string& name) {
 }
 
 void ClusterHost::add_training(const train::TrainConfig& config) {
-  if (config.wire_mode != "exact" && config.wire_slots == 0)
+  if (train::wire_mode_by_name(config.wire_mode) != train::WireMode::kExact && config.wire_slots == 0)
     fail(Errc::kInvalidArgument,
          "wire_mode {}: the result depends on wire_slots, and nodes come and go; give wire_slots",
          config.wire_mode);

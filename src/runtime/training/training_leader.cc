@@ -399,6 +399,7 @@ train::StepReport TrainingLeader::step(std::span<const train::MicroBatch> batche
   report.grad_norm = norm_;
   report.lr = lr;
   report.seconds = seconds_of(system_now() - start);
+  ++steps_made_;
   longest_step_ = std::max(longest_step_, report.seconds);
   usual_step_ = usual_step_ == 0 ? report.seconds : 0.8 * usual_step_ + 0.2 * report.seconds;
   report.utilisation = compute_seconds_ / (report.seconds * static_cast<double>(lead_.size()));
@@ -708,6 +709,9 @@ TrainingReport TrainingLeader::report() const {
   report.counters = lead_.counters();
   report.plan = lead_.plan();
   report.wire = train::wire_mode_name(trainer_.wire().mode());
+  report.parameter_bytes = trainer_.layout().total() * sizeof(float);
+  report.steps_made = steps_made_;
+  report.local_steps = run_.config().local_steps;
   const std::lock_guard lock(mutex_);
   report.trace = trace_;
   for (const auto& [id, figures] : figures_) {

@@ -51,8 +51,10 @@ struct TrainingReport {
   cluster::TrainLeadCounters counters;
   std::vector<TrainMemberReport> members;
   cluster::TrainPlan plan;
-  std::string wire;  // how gradients are sent
-  StepTrace trace;   // the last one that is whole
+  std::string wire;                              // how gradients are sent
+  uint64_t parameter_bytes = 0, steps_made = 0;  // by this process
+  size_t local_steps = 1;
+  StepTrace trace;  // the last one that is whole
 };
 
 // step() and gather_state() are of one thread, on which this process computes its part too. Nodes come and go
@@ -166,8 +168,9 @@ class TrainingLeader final : public train::StepDriver {
   std::map<cluster::TrainMemberId, std::vector<float>> squares_;
   double norm_ = 0;
   double compute_seconds_ = 0;  // of all members in this step
-  double longest_step_ = 0;     // seconds
-  double usual_step_ = 0;       // seconds: the last steps count most
+  uint64_t steps_made_ = 0;
+  double longest_step_ = 0;  // seconds
+  double usual_step_ = 0;    // seconds: the last steps count most
   TimePoint gather_began_;
 
   mutable std::mutex mutex_;  // of what follows

@@ -20,9 +20,11 @@ constexpr size_t kCodeAlign = sizeof(float);
 std::string_view wire_mode_name(WireMode mode) { return kNames[static_cast<size_t>(mode)]; }
 
 WireMode wire_mode_by_name(std::string_view name) {
+  if (name == "auto") return WireMode::kExact;
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (kNames[i] == name) return static_cast<WireMode>(i);
-  fail(Errc::kInvalidArgument, "wire_mode: expected exact, bf16, int8 or local-steps, found '{}'", name);
+  fail(Errc::kInvalidArgument, "wire_mode: expected exact, auto, bf16, int8 or local-steps, found '{}'",
+       name);
 }
 
 GradientWire::GradientWire(const ParameterLayout& layout, WireMode mode) : layout_(layout), mode_(mode) {

@@ -23,6 +23,7 @@ enum class WireMode : uint8_t {
 };
 
 std::string_view wire_mode_name(WireMode mode);
+// "auto" is exact: what loses something is never chosen, only named (runtime/training/wire_forecast.h).
 // Throws Error kInvalidArgument naming the key.
 WireMode wire_mode_by_name(std::string_view name);
 // Of what lies side by side in a code.
