@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "graph/ops/grad_ops.h"
-#include "kernels/rows/scatter.h"
+#include "kernels/elementwise/scatter.h"
 
 namespace butterfly::graph {
 namespace {

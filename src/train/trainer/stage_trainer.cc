@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "graph/gradients.h"
 #include "graph/recompute.h"
-#include "kernels/rows/scatter.h"
+#include "kernels/elementwise/scatter.h"
 #include "train/optim/clip.h"
 
 namespace butterfly::train {
