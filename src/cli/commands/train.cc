@@ -19,6 +19,7 @@
 #include "cli/console/progress.h"
 #include "cli/console/terminal.h"
 #include "cli/nodes/cluster_access.h"
+#include "cli/nodes/mpi_serve.h"
 #include "cli/nodes/train_cluster.h"
 #include "cli/nodes/train_control.h"
 #include "cli/nodes/train_report.h"
@@ -177,7 +178,7 @@ bool goes_on(RunControl& control, uint64_t step, const std::function<void(std::s
   return wish != RunControl::Wish::kCancel && !interrupted();
 }
 
-int train_model(const TrainCommand& command) {
+int train_model(const TrainCommand& command, std::shared_ptr<runtime::ClusterStart> start = nullptr) {
   train::TrainConfig config = config_of(command);
   if (train::wire_mode_by_name(config.wire_mode) != train::WireMode::kExact && config.wire_slots == 0 &&
       command.nodes.any()) {
@@ -193,7 +194,7 @@ int train_model(const TrainCommand& command) {
   if (!command.dry_run) control.emplace(config.output_dir);
   std::unique_ptr<TrainCluster> cluster;  // before the trainer, whose threads it binds
   if (command.nodes.any() && !command.dry_run) {
-    cluster = std::make_unique<TrainCluster>(command.nodes, config.threads);
+    cluster = std::make_unique<TrainCluster>(command.nodes, config.threads, std::move(start));
     if (config.threads == 0) config.threads = cluster->threads();
   }
   train::TrainRun run(config, command.dry_run ? train::RunMode::kDry : train::RunMode::kResume);
@@ -238,6 +239,23 @@ int train_model(const TrainCommand& command) {
   return kExitOk;
 }
 
+// As ranks of an MPI job: the first one leads, the others are its nodes.
+int train_anywhere(TrainCommand command) {
+  server::Settings settings;
+  settings.threads = command.dry_run ? 0 : config_of(command).threads;
+  settings.cluster = command.nodes.cluster;
+  settings.local_nodes = command.nodes.local;
+  const auto rank = command.dry_run ? nullptr : MpiServe::join(settings);
+  if (rank == nullptr) return train_model(command);
+  command.nodes.cluster = true;
+  command.nodes.wanted = rank->ranks();
+  command.values["threads"] = std::to_string(settings.threads);
+  return rank->run([&]() -> int {
+    if (!rank->is_first()) return rank->work(settings), kExitOk;
+    return train_model(command, rank->training_start());
+  });
+}
+
 }  // namespace
 
 CommandBody setup_train(CLI::App& app) {
@@ -278,7 +296,7 @@ CommandBody setup_train(CLI::App& app) {
       fmt::print("{}", control_run(folder_of(*command), word));
       return static_cast<int>(kExitOk);
     }
-    return train_model(*command);
+    return train_anywhere(*command);
   };
 }
 

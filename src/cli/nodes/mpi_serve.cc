@@ -68,6 +68,10 @@ std::shared_ptr<runtime::ClusterStart> MpiServe::cluster_start(const server::Set
   return std::make_shared<runtime::MpiCluster>(options_of(world_, settings));
 }
 
+std::shared_ptr<runtime::ClusterStart> MpiServe::training_start() const {
+  return std::make_shared<runtime::MpiCluster>(options_of(world_, {}));
+}
+
 void MpiServe::work(const server::Settings& settings) const {
   install_end_signals();
   Compute compute(settings.threads);

@@ -17,10 +17,14 @@ constexpr runtime::RestartLimits kRestarts{
 
 }  // namespace
 
-TrainCluster::TrainCluster(const TrainNodes& nodes, size_t threads) : nodes_(nodes), threads_(threads) {
+TrainCluster::TrainCluster(const TrainNodes& nodes, size_t threads,
+                           std::shared_ptr<runtime::ClusterStart> start)
+    : nodes_(nodes), threads_(threads), start_(std::move(start)) {
   if (nodes.cluster && nodes.local > 0)
     fail(Errc::kInvalidArgument, "--cluster and --local-nodes exclude each other");
-  if (nodes.cluster) {
+  if (start_ != nullptr) {
+    // Ranks that are there from the start.
+  } else if (nodes.cluster) {
     start_ = joined_cluster(nodes.state, nodes.listen);
   } else {
     const auto local = std::make_shared<runtime::LocalCluster>(

@@ -24,8 +24,10 @@ struct TrainNodes {
 // the CPUs. Of one thread; outlives the leaders it makes.
 class TrainCluster {
  public:
-  // `threads`: of each node; 0: a share of the CPUs. Throws Error.
-  TrainCluster(const TrainNodes& nodes, size_t threads);
+  // `threads`: of each node; 0: a share of the CPUs. `start`: of the ranks of an MPI job, instead of machines
+  // that joined. Throws Error.
+  TrainCluster(const TrainNodes& nodes, size_t threads,
+               std::shared_ptr<runtime::ClusterStart> start = nullptr);
   ~TrainCluster();
 
   size_t threads() const { return threads_; }
