@@ -17,6 +17,10 @@ size_t ValueType::row_bytes() const {
       return cols() * 2;
     case Elem::kQ8x32:
       return kernels::act_layout(kernels::ActKind::kQ8x32, cols()).row_bytes;
+    case Elem::kQ8x64:
+      return kernels::act_layout(kernels::ActKind::kQ8x64, cols()).row_bytes;
+    case Elem::kQ8x128:
+      return kernels::act_layout(kernels::ActKind::kQ8x128, cols()).row_bytes;
     case Elem::kQ8x256:
       return kernels::act_layout(kernels::ActKind::kQ8x256, cols()).row_bytes;
   }

@@ -19,7 +19,7 @@ struct ValueId {
 };
 
 // What a value holds. Quantised rows are activation_rows.h's form of [rows, cols] floats.
-enum class Elem : uint8_t { kF32, kI32, kU16, kQ8x32, kQ8x256 };
+enum class Elem : uint8_t { kF32, kI32, kU16, kQ8x32, kQ8x64, kQ8x128, kQ8x256 };
 
 struct ValueType {
   Elem elem = Elem::kF32;

@@ -60,6 +60,10 @@ std::string oracle_why_not() {
   return finished.status == 0 ? "" : "llama.cpp is not here: " + finished.output;
 }
 
+std::string oracle_library(const std::string& name) {
+  return kModules + "/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64/" + name;
+}
+
 std::vector<std::vector<float>> oracle_logits(const std::vector<OracleJob>& jobs) {
   const JobFolder folder;
   const fs::path& dir = folder.path;

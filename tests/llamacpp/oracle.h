@@ -19,6 +19,9 @@ struct OracleJob {
 // Why llama.cpp cannot be had here, or empty. Installs it on the first call.
 std::string oracle_why_not();
 
+// One of llama.cpp's libraries, once it is installed.
+std::string oracle_library(const std::string& name);
+
 // Logits [tokens, vocabulary] for each job, from one process. Throws std::runtime_error with what it printed.
 std::vector<std::vector<float>> oracle_logits(const std::vector<OracleJob>& jobs);
 

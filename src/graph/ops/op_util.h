@@ -25,8 +25,9 @@ inline void expect_elem(const Graph& g, const Node& node, ValueId value, Elem el
 
 // The form of rows that weights of this kind multiply.
 inline Elem elem_of(kernels::ActKind kind) {
-  using kernels::ActKind;
-  return kind == ActKind::kF32 ? Elem::kF32 : kind == ActKind::kQ8x32 ? Elem::kQ8x32 : Elem::kQ8x256;
+  // In the order of the enum.
+  constexpr Elem kElems[] = {Elem::kF32, Elem::kQ8x32, Elem::kQ8x64, Elem::kQ8x128, Elem::kQ8x256};
+  return kElems[static_cast<size_t>(kind)];
 }
 
 inline ValueType floats(size_t rows, size_t cols) {

@@ -7,6 +7,8 @@
 //     l = fma(l, c, tree sum of p),  o = o * c, then o = fma(p[j], v[j], o) for j in order
 //   out = o * (1 / l)
 //
+// Keys and values of a latent layout are the floats that its type stores, whatever the type.
+//
 // It depends on the query, its position and the cache alone: not on which other queries share the call.
 #pragma once
 #include <cstddef>
@@ -24,7 +26,7 @@ struct AttentionParams {
   size_t window = 0;   // sliding window: the last `window` positions are visible; 0: all
 };
 
-// One query vector: [head_dim] at q, result to out. Sees positions 0 .. position of its sequence.
+// One query vector: [head_dim] at q, result [values()] to out. Sees positions 0 .. position of its sequence.
 struct AttentionQuery {
   const float* q;
   float* out;

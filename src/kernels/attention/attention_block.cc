@@ -15,7 +15,7 @@ size_t q8_bytes(const KvLayout& layout) {
   return layout.dtype == DType::kQ8_0 ? act_layout(ActKind::kQ8x32, layout.head_dim).row_bytes : 0;
 }
 
-size_t wide_page_bytes(const KvLayout& layout) { return KvLayout{DType::kF32, layout.head_dim}.page_bytes(); }
+size_t wide_page_bytes(const KvLayout& layout) { return layout.wide().page_bytes(); }
 
 }  // namespace
 
@@ -61,7 +61,7 @@ void finish_attention(const KvLayout& layout, const AttentionQuery* queries, siz
                       const AttentionState* states) {
   for (size_t m = 0; m < count; ++m) {
     const float inverse = 1.0f / states[m].sum;
-    for (size_t i = 0; i < layout.head_dim; ++i) queries[m].out[i] = states[m].o[i] * inverse;
+    for (size_t i = 0; i < layout.values(); ++i) queries[m].out[i] = states[m].o[i] * inverse;
   }
 }
 

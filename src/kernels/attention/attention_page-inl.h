@@ -59,6 +59,9 @@ void JoinPageF16(const KvLayout& layout, const AttentionParams& params, Page pag
                  size_t count, KeyRange keys, std::byte* wide);
 void JoinPageQ8_0(const KvLayout& layout, const AttentionParams& params, Page page, AttentionState* states,
                   size_t count, KeyRange keys, std::byte* wide);
+// The same for a latent page whose keys stand as floats in `wide` already; `floats` is its wide() layout.
+void JoinLatent(const KvLayout& floats, const AttentionParams& params, AttentionState* states, size_t count,
+                KeyRange keys, std::byte* wide);
 
 #endif  // HWY_TARGET != HWY_SCALAR
 

@@ -1,5 +1,6 @@
 // Attention: pages of floats and half floats.
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/tiles/panel_layout.h"
 
@@ -59,7 +60,7 @@ template <class Cache, size_t kQ>
 HWY_INLINE void PlainValues(const KvLayout& layout, Page page, const AttentionState* states, KeyRange keys,
                             float (*weights)[kKvPage], const float* factors) {
   using Value = typename Cache::Value;
-  const size_t dim = layout.padded_dim();
+  const size_t dim = layout.padded_values();
   const auto* values = reinterpret_cast<const Value*>(page.data + layout.values_offset());
   constexpr size_t kWide = kQ == 1 && kVF < 16 ? 4 : kQ <= (kVF < 16 ? 2 : 4) ? 2 : 1;  // independent chains
   for (size_t k = 0; k < dim; k += kVF * kWide) {
@@ -118,19 +119,50 @@ HWY_INLINE void WidenPage(const KvLayout& from, const KvLayout& to, Page page, s
   };
   for (size_t panel = 0; panel < 2; ++panel)
     copy(panel * from.key_panel_bytes(), panel * to.key_panel_bytes(), from.head_dim * kPanelRows);
-  copy(from.values_offset(), to.values_offset(), kKvPage * from.padded_dim());
+  if (from.latent) return;
+  copy(from.values_offset(), to.values_offset(), kKvPage * from.padded_values());
+}
+
+// The values of a latent page, which are its keys: columns of panels of floats become rows.
+HWY_INLINE void ValuesOfKeys(const KvLayout& layout, const std::byte* keys, std::byte* wide) {
+  const size_t dim = layout.padded_values();
+  auto* values = reinterpret_cast<float*>(wide + layout.values_offset());
+  for (size_t panel = 0; panel < 2; ++panel) {
+    const auto* from = reinterpret_cast<const float*>(keys + panel * layout.key_panel_bytes());
+    float* to = values + panel * kPanelRows * dim;
+    for (size_t k0 = 0; k0 < dim; k0 += kPanelRows) {
+      const size_t end = std::min(k0 + kPanelRows, layout.values());
+      for (size_t j = 0; j < kPanelRows; ++j) {
+        for (size_t k = k0; k < end; ++k) to[j * dim + k] = from[k * kPanelRows + j];
+        for (size_t k = end; k < k0 + kPanelRows; ++k) to[j * dim + k] = 0;  // padding
+      }
+    }
+  }
+}
+
+// Queries over a latent page whose keys stand as floats in `wide`.
+void JoinLatent(const KvLayout& floats, const AttentionParams& params, AttentionState* states, size_t count,
+                KeyRange keys, std::byte* wide) {
+  ValuesOfKeys(floats, wide, wide);
+  JoinPlain<F32Cache>(floats, params, {wide, 0}, states, count, keys);
 }
 
 void JoinPageF32(const KvLayout& layout, const AttentionParams& params, Page page, AttentionState* states,
-                 size_t count, KeyRange keys, std::byte* /*wide*/) {
+                 size_t count, KeyRange keys, std::byte* wide) {
+  if (layout.latent) {
+    std::memcpy(wide, page.data, layout.values_offset());
+    return JoinLatent(layout.wide(), params, states, count, keys, wide);
+  }
   JoinPlain<F32Cache>(layout, params, page, states, count, keys);
 }
 void JoinPageF16(const KvLayout& layout, const AttentionParams& params, Page page, AttentionState* states,
                  size_t count, KeyRange keys, std::byte* wide) {
   constexpr size_t kWidenFrom = 16;  // queries that pay for it
-  if (count < kWidenFrom) return JoinPlain<F16Cache>(layout, params, page, states, count, keys);
-  const KvLayout floats{DType::kF32, layout.head_dim};
+  if (count < kWidenFrom && !layout.latent)
+    return JoinPlain<F16Cache>(layout, params, page, states, count, keys);
+  const KvLayout floats = layout.wide();
   WidenPage(layout, floats, page, wide);
+  if (layout.latent) return JoinLatent(floats, params, states, count, keys, wide);
   JoinPlain<F32Cache>(floats, params, {wide, 0}, states, count, keys);
 }
 

@@ -50,7 +50,7 @@ HWY_INLINE void Q8Scores(const KvLayout& layout, Page page, const AttentionState
 
 // The value scales of a page as floats, those of one block of 32 dimensions side by side: [blocks][32 keys].
 HWY_INLINE void ValueScales(const KvLayout& layout, const std::byte* page, float* by_block) {
-  const size_t blocks = layout.head_dim / 32;
+  const size_t blocks = layout.values() / 32;
   const auto* scales = reinterpret_cast<const uint16_t*>(page + layout.value_scales_offset());
   for (size_t i = 0; i < kKvPage * blocks; i += kVF) {
     alignas(64) float some[kVF];
@@ -68,7 +68,7 @@ HWY_INLINE void Q8Values(const KvLayout& layout, Page page, const float* scales,
   const hn::Rebind<int8_t, DI> d8;
   const auto* values = reinterpret_cast<const int8_t*>(page.data + layout.values_offset());
   constexpr size_t kWide = kQ <= 2 ? 32 / kVF : kQ <= 4 && kVF <= 16 ? 2 : 1;  // independent chains
-  for (size_t b = 0; b < layout.head_dim / 32; ++b) {
+  for (size_t b = 0; b < layout.values() / 32; ++b) {
     alignas(64) float scaled[kQ][kKvPage];
     BF_UNROLL
     for (size_t m = 0; m < kQ; ++m)
@@ -84,7 +84,7 @@ HWY_INLINE void Q8Values(const KvLayout& layout, Page page, const float* scales,
       for (size_t j = keys.begin; j < keys.end; ++j) {
         BF_UNROLL
         for (size_t w = 0; w < kWide; ++w) {
-          const int8_t* at = values + j * layout.padded_dim() + k + w * kVF;
+          const int8_t* at = values + j * layout.padded_values() + k + w * kVF;
           page.prefetch_next(at);
           const auto q = hn::LoadU(d8, at);
           const VF v = hn::ConvertTo(DF(), hn::PromoteTo(DI(), q));
@@ -99,8 +99,33 @@ HWY_INLINE void Q8Values(const KvLayout& layout, Page page, const float* scales,
   }
 }
 
+// Keys as floats, which is exact: bytes times scales of 11 bits.
+HWY_INLINE void WidenKeys(const KvLayout& layout, Page page, std::byte* wide) {
+  const size_t dim = layout.head_dim;
+  for (size_t panel = 0; panel < 2; ++panel) {
+    const auto* quants = reinterpret_cast<const uint8_t*>(page.data) + panel * layout.key_panel_bytes();
+    const auto* scales = reinterpret_cast<const uint16_t*>(quants + panel::q8_0_scales(dim));
+    auto* to = reinterpret_cast<float*>(wide + panel * layout.wide().key_panel_bytes());
+    for (size_t b = 0; b < dim / 32; ++b) {
+      alignas(64) float d[kPanelRows];
+      for (size_t row = 0; row < kPanelRows; row += kVF)
+        hn::Store(LoadF16(scales + b * kPanelRows + row), DF(), d + row);
+      for (size_t k = 0; k < 32; ++k) {
+        const uint8_t* at = quants + b * panel::kByteSub + k / 4 * panel::kChunkBytes + k % 4;
+        page.prefetch_next(at);
+        for (size_t row = 0; row < kPanelRows; ++row)
+          to[(b * 32 + k) * kPanelRows + row] = d[row] * static_cast<float>(static_cast<int8_t>(at[row * 4]));
+      }
+    }
+  }
+}
+
 void JoinPageQ8_0(const KvLayout& layout, const AttentionParams& params, Page page, AttentionState* states,
                   size_t count, KeyRange keys, std::byte* wide) {
+  if (layout.latent) {
+    WidenKeys(layout, page, wide);
+    return JoinLatent(layout.wide(), params, states, count, keys, wide);
+  }
   auto* scales = reinterpret_cast<float*>(wide);
   ValueScales(layout, page.data, scales);
   for (size_t first = 0; first < count; first += kWeighMax) {

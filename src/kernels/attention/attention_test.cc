@@ -22,6 +22,7 @@ struct Case {
   size_t length;
   AttentionParams params;
   bool sinks = false;  // by position, so that queries of a call have several
+  size_t latent = 0;   // values are the first so many of each key; 0: they are apart
 };
 
 float sink_of(const Case& c, size_t position) {
@@ -38,7 +39,11 @@ struct Cache {
 };
 
 Cache make_cache(const Case& c) {
-  Cache cache{.layout = {c.dtype, c.head_dim}, .keys = {}, .values = {}, .ids = {}, .data = {}};
+  Cache cache{.layout = {c.dtype, c.head_dim, c.latent, c.latent > 0},
+              .keys = {},
+              .values = {},
+              .ids = {},
+              .data = {}};
   const size_t page_count = (c.length + kKvPage - 1) / kKvPage;
   for (size_t i = 0; i < page_count; ++i)
     cache.ids.push_back(static_cast<uint32_t>((i * 5 + 3) % (page_count + 7)));
@@ -87,8 +92,12 @@ std::vector<Case> cases() {
         for (const AttentionParams& params :
              {AttentionParams{0.2f, 0, 0}, AttentionParams{0.2f, 5.0f, 0}, AttentionParams{0.2f, 0, 40}})
           for (bool sinks : {false, true})
-            if (kv_why_not({dtype, head_dim}) == nullptr)
+            if (kv_why_not({dtype, head_dim}) == nullptr) {
               all.push_back({dtype, head_dim, length, params, sinks});
+              if (head_dim == 64 || head_dim == 96)
+                all.push_back({dtype, head_dim, length, params, sinks, head_dim - 32});
+              if (head_dim == 24) all.push_back({dtype, head_dim, length, params, sinks, 20});
+            }
   return all;
 }
 
@@ -104,8 +113,8 @@ TEST(Attention, EveryTargetEqualsThePlainLoopsAndBatchingChangesNothing) {
       for (size_t batch : {1, 2, 3, 4, 5, 6, 7, 8, 22})  // every size of a group, and halves made wide
         ASSERT_EQ(run(c, cache, positions, batch, attend), want)
             << target << " " << dtype_name(c.dtype) << " dim " << c.head_dim << " length " << c.length
-            << " batch " << batch << " sinks " << c.sinks << " cap " << c.params.soft_cap << " window "
-            << c.params.window;
+            << " batch " << batch << " latent " << c.latent << " sinks " << c.sinks << " cap "
+            << c.params.soft_cap << " window " << c.params.window;
     });
   }
 }
@@ -130,9 +139,10 @@ TEST(Attention, IsSoftmaxOfTheScores) {
     for (double& s : scores) total += s = std::exp(s - max);
     total += std::exp(sink - max);  // a key that is seen, and has no value
     const double tolerance = c.dtype == DType::kF32 ? 1e-5 : c.dtype == DType::kF16 ? 5e-3 : 5e-2;
-    for (size_t k = 0; k < 64; ++k) {
+    const std::vector<float>& values = c.latent > 0 ? cache.keys : cache.values;
+    for (size_t k = 0; k < (c.latent > 0 ? c.latent : 64); ++k) {
       double want = 0;
-      for (size_t j = first; j < c.length; ++j) want += scores[j - first] / total * cache.values[j * 64 + k];
+      for (size_t j = first; j < c.length; ++j) want += scores[j - first] / total * values[j * 64 + k];
       EXPECT_NEAR(std::bit_cast<float>(bits[k]), want, tolerance)
           << dtype_name(c.dtype) << " length " << c.length;
     }

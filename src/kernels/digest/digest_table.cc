@@ -15,8 +15,10 @@
 #include "kernels/norm/layer_norm.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/quant/quant.h"
+#include "kernels/quant/tame_scale.h"
 #include "kernels/recurrent/causal_conv.h"
 #include "kernels/recurrent/gated_delta.h"
+#include "kernels/recurrent/selective_state.h"
 #include "kernels/rows/gather.h"
 #include "kernels/rows/reduce.h"
 #include "kernels/rows/row_scan.h"
@@ -128,8 +130,7 @@ std::vector<std::byte> weights_of(DType dtype) {
     return bytes;
   }
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(random_u64(1, 2, i));
-  for (size_t i = 0; i < bytes.size(); i += info.block_bytes)
-    bytes[i + 1] = std::byte{0x20};  // f16 scale near 0.01
+  for (size_t i = 0; i < bytes.size(); i += info.block_bytes) tame_scale(dtype, bytes.data() + i);
   return bytes;
 }
 
@@ -283,6 +284,21 @@ void delta_rules(Digest& digest) {
   }
 }
 
+void selective_states(Digest& digest) {
+  for (const size_t state_dim : {1, 17, 128}) {
+    const SelectiveShape shape{.state_dim = state_dim, .head_dim = 80, .skip = 0.3f};
+    std::vector<float> state = random_floats(shape.state_floats(), 3), out(shape.head_dim);
+    for (size_t n = 0; n < 5; ++n) {
+      const auto b = random_floats(state_dim, 10 + n), c = random_floats(state_dim, 20 + n, 0.1f),
+                 x = random_floats(shape.head_dim, 30 + n);
+      const SelectiveToken token{b.data(), c.data(), x.data(), out.data(), 0.9f, 0.5f};
+      selective_state(shape, state.data(), state.data(), &token, 1);
+      digest.add(out);
+    }
+    digest.add(state);
+  }
+}
+
 constexpr DigestRow kDigests[] = {
     {"sigmoid", unary<sigmoid>},
     {"tanh", unary<tanh>},
@@ -315,6 +331,7 @@ constexpr DigestRow kDigests[] = {
     {"attention", attentions},
     {"causal_conv", convolutions_over_time},
     {"gated_delta", delta_rules},
+    {"selective_state", selective_states},
     {"gemm", digest_gemm},
     {"conv2d", digest_conv2d},
     {"pool2d", digest_pool2d},

@@ -189,7 +189,7 @@ TEST(Pack, TypesWithoutAPanelKeepTheirFileMemory) {
 }
 
 TEST(ActivationRows, EveryTargetEqualsThePlainLoop) {
-  for (ActKind kind : {ActKind::kQ8x32, ActKind::kQ8x256}) {
+  for (ActKind kind : {ActKind::kQ8x32, ActKind::kQ8x64, ActKind::kQ8x128, ActKind::kQ8x256}) {
     const size_t k = 1024;
     std::vector<float> x(k);
     for (size_t i = 0; i < k; ++i) x[i] = random_normal(1, 1, i) * (i < 300 ? 1e-3f : 50.0f);

@@ -51,6 +51,7 @@ struct PackFormat {
   ROW(q5_1)                  \
   ROW(iq4_nl)                \
   ROW(mxfp4)                 \
+  ROW(q1_0)                  \
   ROW(q4_k)                  \
   ROW(q5_k)                  \
   ROW(q6_k)

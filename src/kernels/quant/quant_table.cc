@@ -3,9 +3,18 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "kernels/quant/iq1_m.h"
+#include "kernels/quant/iq1_s.h"
+#include "kernels/quant/iq2_s.h"
+#include "kernels/quant/iq2_xs.h"
+#include "kernels/quant/iq2_xxs.h"
+#include "kernels/quant/iq3_s.h"
+#include "kernels/quant/iq3_xxs.h"
 #include "kernels/quant/iq4_nl.h"
 #include "kernels/quant/iq4_xs.h"
 #include "kernels/quant/mxfp4.h"
+#include "kernels/quant/q1_0.h"
+#include "kernels/quant/q2_0.h"
 #include "kernels/quant/q2_k.h"
 #include "kernels/quant/q3_k.h"
 #include "kernels/quant/q4_0.h"
@@ -17,6 +26,8 @@
 #include "kernels/quant/q6_k.h"
 #include "kernels/quant/q8_0.h"
 #include "kernels/quant/quant.h"
+#include "kernels/quant/tq1_0.h"
+#include "kernels/quant/tq2_0.h"
 #include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
@@ -37,6 +48,17 @@ constexpr QuantType kTypes[] = {
     {DType::kIQ4_NL, 32, false, iq4_nl_dequantize, nullptr, iq4_nl_unpack},
     {DType::kIQ4_XS, 32, false, iq4_xs_dequantize, nullptr, iq4_xs_unpack},
     {DType::kMXFP4, 32, false, mxfp4_dequantize, mxfp4_quantize, mxfp4_unpack},
+    {DType::kQ1_0, 32, false, q1_0_dequantize, q1_0_quantize, q1_0_unpack},
+    {DType::kQ2_0, 32, false, q2_0_dequantize, nullptr, q2_0_unpack},
+    {DType::kTQ1_0, 32, false, tq1_0_dequantize, nullptr, tq1_0_unpack},
+    {DType::kTQ2_0, 32, false, tq2_0_dequantize, nullptr, tq2_0_unpack},
+    {DType::kIQ2_XXS, 32, false, iq2_xxs_dequantize, nullptr, iq2_xxs_unpack},
+    {DType::kIQ2_XS, 16, false, iq2_xs_dequantize, nullptr, iq2_xs_unpack},
+    {DType::kIQ2_S, 16, false, iq2_s_dequantize, nullptr, iq2_s_unpack},
+    {DType::kIQ3_XXS, 32, false, iq3_xxs_dequantize, nullptr, iq3_xxs_unpack},
+    {DType::kIQ3_S, 32, false, iq3_s_dequantize, nullptr, iq3_s_unpack},
+    {DType::kIQ1_S, 32, false, iq1_s_dequantize, nullptr, iq1_s_unpack},
+    {DType::kIQ1_M, 16, false, iq1_m_dequantize, nullptr, iq1_m_unpack},
 };
 
 const QuantType* find(DType dtype) {

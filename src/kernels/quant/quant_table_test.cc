@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "kernels/quant/quant.h"
+#include "kernels/quant/tame_scale.h"
 #include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
@@ -65,6 +66,15 @@ std::vector<std::byte> random_block(const QuantType& type, uint64_t seed) {
     case DType::kQ4_K:
     case DType::kQ5_K:
       put(0, 1), put(2, 2);
+      break;
+    case DType::kTQ1_0:
+      put(52, 1);
+      break;
+    case DType::kTQ2_0:
+      put(64, 1);
+      break;
+    case DType::kIQ1_M:
+      tame_scale(type.dtype, bytes.data());
       break;
     case DType::kMXFP4:
       bytes[0] = static_cast<std::byte>(120 + seed % 16);

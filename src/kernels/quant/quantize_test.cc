@@ -84,6 +84,8 @@ Grid grid_of(DType dtype) {
       return {32, 127};
     case DType::kMXFP4:  // the widest step is a third of the largest value; 1.25 lies between 1 and 1.5
       return {3, 0, 0.2};
+    case DType::kQ1_0:  // signs only: a value may be off by the largest
+      return {1, 0};
     default:
       return {};
   }
@@ -241,7 +243,7 @@ constexpr Golden kGolden[] = {
     {DType::kQ8_0, 0xd43dab50dead22ad},  {DType::kQ2_K, 0xb94175aae1603302},
     {DType::kQ3_K, 0x8aa71bc1765fcc9b},  {DType::kQ4_K, 0xee066d946db23dd7},
     {DType::kQ5_K, 0x3f29807e64a20848},  {DType::kQ6_K, 0x9d67f00b9b28fd03},
-    {DType::kMXFP4, 0xe6051dd55f534b98},
+    {DType::kMXFP4, 0xe6051dd55f534b98}, {DType::kQ1_0, 0x7e52b01b76a3caee},
 };
 
 TEST_P(Quantize, WritesTheSameBytesEverywhere) {

@@ -1,4 +1,5 @@
-// Convolution over time and the delta rule: against hand values, then bit for bit against the plain loops.
+// Convolution over time, the delta rule and selective states: against hand values, then bit for bit against
+// the plain loops.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include "kernels/math/math.h"
 #include "kernels/recurrent/causal_conv.h"
 #include "kernels/recurrent/gated_delta.h"
+#include "kernels/recurrent/selective_state.h"
 #include "kernels/simd/target.h"
 
 namespace butterfly::kernels {
@@ -99,6 +101,51 @@ TEST(GatedDelta, TheBitsOfThePlainLoopInPiecesOfAnySize) {
         EXPECT_EQ(fast_state, plain_state) << key_dim << " x " << value_dim;
         EXPECT_EQ(one_by_one.out, plain.out) << key_dim << " x " << value_dim;
         EXPECT_EQ(state, plain_state) << target << ": " << key_dim << " x " << value_dim;
+      }
+  });
+}
+
+TEST(SelectiveState, FadesAddsAndReads) {
+  const SelectiveShape shape{.state_dim = 2, .head_dim = 16, .skip = 3};
+  std::vector<float> state(shape.state_floats()), x(16, 4), out(16);
+  const std::vector<float> b = {1, 2}, c = {10, 100};
+  const SelectiveToken token{b.data(), c.data(), x.data(), out.data(), 0.5f, 0.25f};
+  selective_state(shape, nullptr, state.data(), &token, 1);
+  EXPECT_EQ(state[3], 1) << "a quarter of 4, once";
+  EXPECT_EQ(state[16 + 3], 2) << "and twice";
+  EXPECT_EQ(out[3], 10 + 200 + 12);
+  selective_state(shape, state.data(), state.data(), &token, 1);
+  EXPECT_EQ(state[3], 1.5f);
+  EXPECT_EQ(out[3], 15 + 300 + 12);
+}
+
+TEST(SelectiveState, TheBitsOfThePlainLoopInPiecesOfAnySize) {
+  for_each_target([](const std::string& target) {
+    for (const size_t state_dim : {1, 3, 16, 128})
+      for (const size_t head_dim : {16, 32, 64, 80}) {
+        const SelectiveShape shape{state_dim, head_dim, 0.7f};
+        constexpr size_t kTokens = 7;
+        const auto begin = floats(7, shape.state_floats()), b = floats(4, kTokens * state_dim),
+                   c = floats(5, kTokens * state_dim), x = floats(6, kTokens * head_dim);
+        std::vector<float> outs[3], states[3];
+        for (size_t way = 0; way < 3; ++way) {
+          outs[way].assign(kTokens * head_dim, 9);
+          states[way] = begin;
+          std::vector<SelectiveToken> tokens;
+          for (size_t n = 0; n < kTokens; ++n)
+            tokens.push_back({b.data() + n * state_dim, c.data() + n * state_dim, x.data() + n * head_dim,
+                              n % 5 == 4 ? nullptr : outs[way].data() + n * head_dim,
+                              sigmoid_f32(b[n * state_dim]), softplus_f32(c[n * state_dim])});
+          float* state = states[way].data();
+          if (way == 0) ref::selective_state(shape, begin.data(), state, tokens.data(), kTokens);
+          if (way == 1) selective_state(shape, begin.data(), state, tokens.data(), kTokens);
+          if (way == 2)
+            for (const SelectiveToken& token : tokens) selective_state(shape, state, state, &token, 1);
+        }
+        for (size_t way = 1; way < 3; ++way) {
+          EXPECT_EQ(outs[way], outs[0]) << target << ": " << state_dim << " x " << head_dim;
+          EXPECT_EQ(states[way], states[0]) << target << ": " << state_dim << " x " << head_dim;
+        }
       }
   });
 }

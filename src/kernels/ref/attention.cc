@@ -19,9 +19,22 @@ float plain(DType dtype, const std::byte* values, size_t index) {
   return f16_to_f32(reinterpret_cast<const uint16_t*>(values)[index]);
 }
 
+// Number k of key j of a latent page.
+float latent(const KvLayout& layout, const std::byte* page, size_t j, size_t k) {
+  const std::byte* keys = page + j / kPanelRows * layout.key_panel_bytes();
+  if (layout.dtype != DType::kQ8_0) return plain(layout.dtype, keys, k * kPanelRows + j % kPanelRows);
+  IntBlock block;
+  q8_0_panels.unpack(keys, layout.head_dim, j % kPanelRows, k / 32, &block);
+  return block.d * static_cast<float>(block.q[k % 32]);
+}
+
 float score(const KvLayout& layout, const std::byte* page, const AttentionState& state, size_t j) {
   const std::byte* keys = page + j / kPanelRows * layout.key_panel_bytes();
   float acc = 0;
+  if (layout.latent) {
+    for (size_t k = 0; k < layout.head_dim; ++k) acc = std::fma(state.q[k], latent(layout, page, j, k), acc);
+    return acc;
+  }
   if (layout.dtype != DType::kQ8_0) {
     for (size_t k = 0; k < layout.head_dim; ++k)
       acc = std::fma(state.q[k], plain(layout.dtype, keys, k * kPanelRows + j % kPanelRows), acc);
@@ -42,11 +55,12 @@ float score(const KvLayout& layout, const std::byte* page, const AttentionState&
 
 // weight * value as one step of the chain.
 float add_value(const KvLayout& layout, const std::byte* page, size_t j, size_t k, float weight, float acc) {
+  if (layout.latent) return std::fma(weight, latent(layout, page, j, k), acc);
   const std::byte* values = page + layout.values_offset();
-  const size_t index = j * layout.padded_dim() + k;
+  const size_t index = j * layout.padded_values() + k;
   if (layout.dtype != DType::kQ8_0) return std::fma(weight, plain(layout.dtype, values, index), acc);
   const auto* scales = reinterpret_cast<const uint16_t*>(page + layout.value_scales_offset());
-  const float scale = f16_to_f32(scales[j * (layout.head_dim / 32) + k / 32]);
+  const float scale = f16_to_f32(scales[j * (layout.values() / 32) + k / 32]);
   return std::fma(weight * scale, static_cast<float>(reinterpret_cast<const int8_t*>(values)[index]), acc);
 }
 
@@ -76,7 +90,7 @@ void attend(const KvLayout& layout, const AttentionParams& params, const KvPages
       std::copy(weights, weights + kKvPage, lanes);
       const float factor = exp_f32(state.max - max);
       state.advance(max, factor, reduce_lanes(lanes));
-      for (size_t k = 0; k < layout.head_dim; ++k) {
+      for (size_t k = 0; k < layout.values(); ++k) {
         float acc = state.o[k] * factor;
         for (size_t j = keys.begin; j < keys.end; ++j) acc = add_value(layout, page, j, k, weights[j], acc);
         state.o[k] = acc;

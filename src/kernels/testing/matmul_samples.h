@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "kernels/panels/pack_table.h"
 #include "kernels/quant/quant.h"
+#include "kernels/quant/tame_scale.h"
 #include "kernels/tiles/activation_rows.h"
 #include "tensor/tensor.h"
 
@@ -27,7 +28,7 @@ inline Tensor random_weights(DType dtype, int64_t rows, int64_t cols, uint64_t s
   auto* bytes = reinterpret_cast<uint8_t*>(w.raw());
   const size_t block_bytes = dtype_info(dtype).block_bytes;
   for (size_t i = 0; i < w.bytes(); ++i) bytes[i] = static_cast<uint8_t>(random_u64(seed, 2, i));
-  for (size_t i = 0; i < w.bytes(); i += block_bytes) bytes[i + 1] = 0x20;  // f16 scale near 0.01
+  for (size_t i = 0; i < w.bytes(); i += block_bytes) tame_scale(dtype, w.raw() + i);
   return w;
 }
 

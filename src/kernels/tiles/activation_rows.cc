@@ -75,10 +75,22 @@ HWY_EXPORT(quantize_row);
 ActKind act_kind(DType weights) {
   const DTypeInfo& info = dtype_info(weights);
   if (!info.quantised()) return ActKind::kF32;
-  return info.block_values == 32 ? ActKind::kQ8x32 : ActKind::kQ8x256;
+  switch (info.block_values) {
+    case 32:
+      return ActKind::kQ8x32;
+    case 64:
+      return ActKind::kQ8x64;
+    case 128:
+      return ActKind::kQ8x128;
+    default:
+      return ActKind::kQ8x256;
+  }
 }
 
-size_t act_block(ActKind kind) { return kind == ActKind::kF32 ? 1 : kind == ActKind::kQ8x32 ? 32 : 256; }
+size_t act_block(ActKind kind) {
+  constexpr size_t kBlocks[] = {1, 32, 64, 128, 256};  // in the order of the enum
+  return kBlocks[static_cast<size_t>(kind)];
+}
 
 ActLayout act_layout(ActKind kind, size_t k) {
   if (kind == ActKind::kF32) return {0, 0, round_up(k * sizeof(float), 64)};

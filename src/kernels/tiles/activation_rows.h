@@ -10,8 +10,10 @@
 namespace butterfly::kernels {
 
 enum class ActKind : uint8_t {
-  kF32,     // floats as they are: F32, F16, BF16 weights
-  kQ8x32,   // int8 with one scale per 32 values: weights of 32-value blocks
+  kF32,    // floats as they are: F32, F16, BF16 weights
+  kQ8x32,  // int8 with one scale per 32 values: weights of 32-value blocks
+  kQ8x64,  // the same per 64 and 128 values
+  kQ8x128,
   kQ8x256,  // int8 with one scale per 256 values: weights of 256-value blocks
 };
 
