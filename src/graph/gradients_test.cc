@@ -303,7 +303,7 @@ TEST(Gradients, ErrorsAreInWords) {
   Graph h;
   const ValueId y = h.input("y", {Elem::kF32, {2, 4}}), one = h.input("factor", {Elem::kF32, {1}});
   const auto logits = linear(h, y, w, {}, "logits");
-  const MoeRoute route = moe_route(h, logits, {.used = 2}, {}, "route");
+  const MoeRoute route = moe_route(h, logits, {.used = 2}, {}, {}, "route");
   const ValueId out =
       mse(h, moe_combine(h, gather_slots(h, logits, route, "slots"), route, "sum"), y, one, "loss");
   try {

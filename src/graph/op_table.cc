@@ -7,12 +7,13 @@ extern const OpType kAddBiasOp, kAddOp, kAddScaledOp, kApplyOp, kAvgPool2dGradOp
     kCausalConvOp, kChannelsLastOp, kColumnsOp, kColumnSumOp, kConv2dDwOp, kConv2dDxOp, kConv2dOp,
     kCrossEntropyOp, kDropoutOp, kEmbeddingOp, kExchangeOp, kExpertMatmulOp, kGatedDeltaOp, kGateOp,
     kGatherLogitsOp, kGatherSlotsOp, kGegluGradOp, kGegluOp, kGeluGradOp, kGeluOp, kGroupNormGradOp,
-    kGroupNormOp, kHalvesOp, kL2NormOp, kLayerNormGradOp, kLayerNormOp, kLinearCrossEntropyOp, kLinearDwOp,
-    kLinearDxAddOp, kLinearDxOp, kLinearOp, kMatmulDxAddOp, kMatmulDxOp, kMatmulOp, kMaxPool2dGradOp,
-    kMaxPool2dOp, kMoeCombineOp, kMoeRouteOp, kMseOp, kMulOp, kQuantizeRowsOp, kReluGradOp, kReluOp,
-    kRmsNormGradOp, kRmsNormOp, kRopeOp, kRopeRotationsBackOp, kRopeRotationsOp, kScaleOp, kScatterRowsAddOp,
-    kScatterRowsOp, kSelectRowsOp, kSiluGradOp, kSiluOp, kSoftCapGradOp, kSoftCapOp, kSoftmaxGradOp,
-    kSoftmaxOp, kSwigluClampedOp, kSwigluGradOp, kSwigluOp;
+    kGroupNormOp, kHalvesOp, kHeadMatmulOp, kJoinColumnsOp, kL2NormOp, kLayerNormGradOp, kLayerNormOp,
+    kLinearCrossEntropyOp, kLinearDwOp, kLinearDxAddOp, kLinearDxOp, kLinearOp, kMatmulDxAddOp, kMatmulDxOp,
+    kMatmulOp, kMaxPool2dGradOp, kMaxPool2dOp, kMoeCombineOp, kMoeRouteOp, kMseOp, kMulOp, kQuantizeRowsOp,
+    kReluGradOp, kReluOp, kRmsNormGradOp, kRmsNormOp, kRopeOp, kRopeRotationsBackOp, kRopeRotationsOp,
+    kScaleOp, kScatterRowsAddOp, kScatterRowsOp, kSelectiveStateOp, kSelectRowsOp, kSiluGradOp, kSiluOp,
+    kSoftCapGradOp, kSoftCapOp, kSoftmaxGradOp, kSoftmaxOp, kSplitColumnsOp, kSwigluClampedOp, kSwigluGradOp,
+    kSwigluOp;
 
 namespace {
 
@@ -51,6 +52,8 @@ constexpr const OpType* kOps[] = {
     &kGroupNormGradOp,
     &kGroupNormOp,
     &kHalvesOp,
+    &kHeadMatmulOp,
+    &kJoinColumnsOp,
     &kL2NormOp,
     &kLayerNormGradOp,
     &kLayerNormOp,
@@ -79,6 +82,7 @@ constexpr const OpType* kOps[] = {
     &kScaleOp,
     &kScatterRowsAddOp,
     &kScatterRowsOp,
+    &kSelectiveStateOp,
     &kSelectRowsOp,
     &kSiluGradOp,
     &kSiluOp,
@@ -86,6 +90,7 @@ constexpr const OpType* kOps[] = {
     &kSoftCapOp,
     &kSoftmaxGradOp,
     &kSoftmaxOp,
+    &kSplitColumnsOp,
     &kSwigluClampedOp,
     &kSwigluGradOp,
     &kSwigluOp,

@@ -31,7 +31,9 @@ ValueId add_bias(Graph& g, ValueId x, const Parameter& bias, std::string name);
 // a + factor * b, rounded once.
 ValueId add_scaled(Graph& g, ValueId a, ValueId b, float factor, std::string name);
 // Every run of as many columns as there are weights is normalised alone: whole rows, or the heads of a row.
-ValueId rms_norm(Graph& g, ValueId x, const Parameter& weight, float eps, std::string name);
+// `groups`: the weights are those of so many runs, each normalised alone.
+ValueId rms_norm(Graph& g, ValueId x, const Parameter& weight, float eps, std::string name,
+                 size_t groups = 1);
 // The bias may be empty.
 ValueId layer_norm(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias, float eps,
                    std::string name);
@@ -84,9 +86,10 @@ struct RouteOptions {
   size_t groups_used = 0;
 };
 // From the router's logits [rows, experts]. `selection_bias` [experts] counts for the choice, not for the
-// weights; may be empty.
+// weights; `expert_scale` [experts] is what the weight of each is multiplied by in the end. Both may be
+// empty.
 MoeRoute moe_route(Graph& g, ValueId logits, const RouteOptions& options, const Parameter& selection_bias,
-                   std::string name);
+                   const Parameter& expert_scale, std::string name);
 // The row of every place: [rows * used, cols], of any element type.
 ValueId gather_slots(Graph& g, ValueId x, const MoeRoute& route, std::string name);
 // Every place times the matrix of its expert, plus its bias, for one or several matrices of one kind. Rows of
@@ -94,11 +97,17 @@ ValueId gather_slots(Graph& g, ValueId x, const MoeRoute& route, std::string nam
 std::vector<ValueId> expert_matmul(Graph& g, ValueId x, const MoeRoute& route,
                                    std::span<const ExpertParameter* const> weights, std::string name,
                                    size_t shard_unit = 0);
+// Heads of columns, each times a matrix of its own: x [n, heads * in], the matrices [out, in] of all heads
+// (`first` is not read): [n, heads * out].
+ValueId head_matmul(Graph& g, ValueId x, const ExpertParameter& heads, std::string name);
 // The weighted sum of each row's slots, best expert first: [rows, cols].
 ValueId moe_combine(Graph& g, ValueId y, const MoeRoute& route, std::string name);
 
 // Columns [begin, begin + count) of every row.
 ValueId columns(Graph& g, ValueId x, size_t begin, size_t count, std::string name);
+// Groups of columns: `first` of a, then `second` of b; and the other way round.
+ValueId join_columns(Graph& g, ValueId a, ValueId b, size_t first, size_t second, std::string name);
+std::pair<ValueId, ValueId> split_columns(Graph& g, ValueId x, size_t first, size_t second, std::string name);
 
 // A value that the members of a group (graph/exchange.h) compute together.
 enum class ExchangeKind : uint8_t {
@@ -138,7 +147,10 @@ struct AttentionShape {
   // how many of the first KV head's are elsewhere.
   size_t group = 0;
   size_t heads_before = 0;
+  // Values are the first so many of each key, and are not apart: without v. 0: they are.
+  size_t latent_dim = 0;
 
+  size_t value_dim() const { return latent_dim == 0 ? head_dim : latent_dim; }
   size_t group_size() const { return group == 0 ? heads / kv_heads : group; }
   // Query heads of a KV head, among those that are here.
   MemberRange heads_of(size_t kv_head) const {
@@ -147,6 +159,8 @@ struct AttentionShape {
   }
 };
 // Stores k and v [n, kv_heads * head_dim] in the cache of the run, then attends with q [n, heads * head_dim].
+// Without k and v: over the keys and values that the cache's layer has from another one. [n, heads *
+// value_dim()].
 ValueId cached_attention(Graph& g, ValueId q, ValueId k, ValueId v, const AttentionShape& shape,
                          std::string name);
 // Without a cache: rows are sequences of `length`, one behind the other, and a row sees its sequence up to
@@ -162,9 +176,10 @@ struct StatePlace {
   size_t state_offset;
   size_t guess_offset;
 };
-// Each channel's last values, weighed: weight [taps, channels], floats. State: (taps - 1) rows; a guess: one.
-ValueId causal_conv(Graph& g, ValueId x, const Parameter& weight, const StatePlace& place, bool silu,
-                    std::string name);
+// Each channel's last values, weighed: weight [taps, channels], floats; the bias [channels] may be empty.
+// State: (taps - 1) rows; a guess: one.
+ValueId causal_conv(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias,
+                    const StatePlace& place, bool silu, std::string name);
 // x / max(|x|, eps) for each of the first `heads` heads of a row; the columns behind them stay.
 ValueId l2_norm(Graph& g, ValueId x, size_t heads, size_t head_dim, float eps, std::string name);
 struct GatedDeltaShape {
@@ -183,6 +198,23 @@ struct GatedDeltaShape {
 // value_dim for each value head.
 ValueId gated_delta(Graph& g, ValueId qkv, ValueId alpha, ValueId beta, const GatedDeltaShape& shape,
                     std::string name);
+struct SelectiveStateShape {
+  StatePlace place;
+  size_t heads, head_dim;  // of inputs and outputs
+  size_t groups;           // of neighbouring heads, which share what they write to the state and read of it
+  size_t state_dim;
+  const Parameter* a;     // [heads], below zero
+  const Parameter* dt;    // [heads]
+  const Parameter* skip;  // [heads]
+
+  size_t columns() const { return heads * head_dim + 2 * groups * state_dim; }
+  size_t guess_floats_per_head() const { return state_dim + head_dim + 1; }
+};
+// Rows are inputs of all heads, then what groups write, then what they read [state_dim each]; steps [n,
+// heads]: [n, heads * head_dim]. ops/selective_state.cc says what is computed. State: a matrix of state_dim *
+// head_dim for each head.
+ValueId selective_state(Graph& g, ValueId rows, ValueId steps, const SelectiveStateShape& shape,
+                        std::string name);
 // x * sigmoid(by): [n, cols], or [n, 1] for whole rows.
 ValueId gate(Graph& g, ValueId x, ValueId by, std::string name);
 // Columns come in groups of 2 * half: the first halves of all groups, and the second ones.

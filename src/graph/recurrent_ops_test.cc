@@ -31,13 +31,16 @@ struct Step {
   size_t certain, guesses = 0, right = 0;
 };
 
+enum class Kind { kDelta, kGroupedDelta, kSelective };
+
 struct Recurrence {
   Parameter conv = vector("conv", {kTaps, kChannels}, 1, 0, 0.5f);
   Parameter a = vector("a", {kValueHeads}, 2, -0.3f, 0.05f), dt = vector("dt", {kValueHeads}, 3, 0, 0.5f);
+  Parameter bias = vector("bias", {kChannels}, 4, 0, 0.5f), skip = vector("d", {kValueHeads}, 5, 1, 0.5f);
 
   // Outputs of all certain rows. `pages`: of each block; kNoPage: the state is not kept there.
   std::vector<uint32_t> run(const std::vector<Step>& steps, size_t threads, std::vector<uint32_t> pages,
-                            bool tiled = true) {
+                            Kind kind = Kind::kDelta) {
     ThreadPool pool(threads);
     Arena arena;
     const Buffer memory = Buffer::allocate(8 * kStateFloats * sizeof(float)),
@@ -57,19 +60,35 @@ struct Recurrence {
       const ValueId x = g.input("x", {Elem::kF32, {n, kChannels}});
       const ValueId alpha = g.input("alpha", {Elem::kF32, {n, kValueHeads}}),
                     beta = g.input("beta", {Elem::kF32, {n, kValueHeads}});
-      ValueId y = causal_conv(g, x, conv, {0, 0, 0}, true, "conv");
-      y = l2_norm(g, y, 2 * kKeyHeads, kDim, 1e-6f, "norm");
-      y = gated_delta(g, y, alpha, beta,
-                      {.place = {0, kConvFloats, kChannels},
-                       .key_heads = kKeyHeads,
-                       .value_heads = kValueHeads,
-                       .key_dim = kDim,
-                       .value_dim = kDim,
-                       .tiled = tiled,
-                       .scale = 0.25f,
-                       .a = &a,
-                       .dt = &dt},
-                      "delta");
+      const StatePlace place{0, kConvFloats, kChannels};
+      ValueId y;
+      if (kind == Kind::kSelective) {
+        y = causal_conv(g, x, conv, bias, {0, 0, 0}, true, "conv");
+        y = selective_state(g, y, alpha,
+                            {.place = place,
+                             .heads = kValueHeads,
+                             .head_dim = kDim,
+                             .groups = kKeyHeads,
+                             .state_dim = kDim,
+                             .a = &a,
+                             .dt = &dt,
+                             .skip = &skip},
+                            "state");
+      } else {
+        y = causal_conv(g, x, conv, {}, {0, 0, 0}, true, "conv");
+        y = l2_norm(g, y, 2 * kKeyHeads, kDim, 1e-6f, "norm");
+        y = gated_delta(g, y, alpha, beta,
+                        {.place = place,
+                         .key_heads = kKeyHeads,
+                         .value_heads = kValueHeads,
+                         .key_dim = kDim,
+                         .value_dim = kDim,
+                         .tiled = kind == Kind::kDelta,
+                         .scale = 0.25f,
+                         .a = &a,
+                         .dt = &dt},
+                        "delta");
+      }
       g.mark_output(y);
       Executor run(std::move(g), arena, pool);
       const auto fill = [&](ValueId value, size_t cols, uint64_t seed) {
@@ -107,24 +126,33 @@ struct Recurrence {
   }
 };
 
-TEST(RecurrentOps, PiecesPagesThreadsAndGuessesChangeNothing) {
+class RecurrentKinds : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(RecurrentKinds, PiecesPagesThreadsAndGuessesChangeNothing) {
   Recurrence recurrence;
+  const auto run = [&](const std::vector<Step>& steps, size_t threads, std::vector<uint32_t> pages) {
+    return recurrence.run(steps, threads, std::move(pages), GetParam());
+  };
   const std::vector<uint32_t> all = {0, 1, 2, 3};
-  const auto want = recurrence.run(std::vector<Step>(70, Step{1}), 1, all);
+  const auto want = run(std::vector<Step>(70, Step{1}), 1, all);
   ASSERT_EQ(want.size(), 70 * kValueHeads * kDim);
   for (const uint32_t bits : want) ASSERT_TRUE(std::isfinite(std::bit_cast<float>(bits)));
-  EXPECT_EQ(recurrence.run({{70}}, 1, all), want);
-  EXPECT_EQ(recurrence.run({{70}}, 3, all), want);
-  EXPECT_EQ(recurrence.run({{1}, {2}, {33}, {7}, {27}}, 2, all), want);
-  EXPECT_EQ(recurrence.run({{70}}, 2, {kNoPage, kNoPage, 5}), want) << "only the last state is kept";
-  EXPECT_EQ(recurrence.run({{64}, {6}}, 2, {kNoPage, 1, 5}), want);
-  EXPECT_EQ(recurrence.run({{40}, {30}}, 2, {2, 2, 2}), want) << "one page for all blocks";
+  EXPECT_EQ(run({{70}}, 1, all), want);
+  EXPECT_EQ(run({{70}}, 3, all), want);
+  EXPECT_EQ(run({{1}, {2}, {33}, {7}, {27}}, 2, all), want);
+  EXPECT_EQ(run({{70}}, 2, {kNoPage, kNoPage, 5}), want) << "only the last state is kept";
+  EXPECT_EQ(run({{64}, {6}}, 2, {kNoPage, 1, 5}), want);
+  EXPECT_EQ(run({{40}, {30}}, 2, {2, 2, 2}), want) << "one page for all blocks";
   // Guesses: none right, some, all; over the end of a block; and twice in a row.
-  EXPECT_EQ(recurrence.run({{30, 3, 0}, {1, 8, 0}, {1, 5, 8}, {1, 2, 1}, {27, 0, 1}}, 2, all), want);
-  EXPECT_EQ(recurrence.run({{31, 6, 0}, {33, 0, 6}}, 1, all), want);
-  EXPECT_EQ(recurrence.run({{31, 6, 0}, {1, 8, 4}, {26, 0, 8}}, 1, {4, 4, 4}), want);
-  EXPECT_NE(recurrence.run({{70}}, 1, all, false), want) << "value heads in another order";
+  EXPECT_EQ(run({{30, 3, 0}, {1, 8, 0}, {1, 5, 8}, {1, 2, 1}, {27, 0, 1}}, 2, all), want);
+  EXPECT_EQ(run({{31, 6, 0}, {33, 0, 6}}, 1, all), want);
+  EXPECT_EQ(run({{31, 6, 0}, {1, 8, 4}, {26, 0, 8}}, 1, {4, 4, 4}), want);
+  if (GetParam() == Kind::kGroupedDelta)
+    EXPECT_NE(recurrence.run({{70}}, 1, all, Kind::kDelta), want) << "value heads in another order";
 }
+
+INSTANTIATE_TEST_SUITE_P(All, RecurrentKinds,
+                         ::testing::Values(Kind::kDelta, Kind::kGroupedDelta, Kind::kSelective));
 
 TEST(RecurrentOps, GatesAndHalves) {
   ThreadPool pool(2);
@@ -156,7 +184,7 @@ Routed route(const std::vector<float>& logits, const RouteOptions& options, cons
   Graph g;
   const auto experts = static_cast<int64_t>(logits.size());
   const ValueId x = g.input("x", {Elem::kF32, {1, experts}});
-  const MoeRoute to = moe_route(g, x, options, bias, "route");
+  const MoeRoute to = moe_route(g, x, options, bias, {}, "route");
   g.mark_output(to.weights);
   g.mark_output(to.begins);
   g.mark_output(to.places);

@@ -1,6 +1,7 @@
 #include "nn/attention.h"
 
 #include <tuple>
+#include <vector>
 
 namespace butterfly::nn {
 
@@ -8,7 +9,9 @@ ValueId Attention::build(Builder& b, ValueId x, const Rotations& rotations) cons
   Graph& g = b.graph();
   const size_t rows = g.type(x).rows();
   if (out.owners && shape.heads == 0) return out.build_shared(b, {}, rows);
-  const Linear* projections[] = {&q, &k, &v};
+  std::vector<const Linear*> projections = {&q};
+  if (k) projections.push_back(&k);
+  if (v) projections.push_back(&v);
   const auto qkv = build_linears(b, x, projections);
   const auto placed = [&](ValueId heads, const Norm& norm, graph::MemberRange mine, ValueId by,
                           const char* suffix) {
@@ -20,10 +23,14 @@ ValueId Attention::build(Builder& b, ValueId x, const Rotations& rotations) cons
   ValueId queries = qkv[0], gates;
   if (gated) std::tie(queries, gates) = graph::halves(g, queries, shape.head_dim, name + ".q_halves");
   queries = placed(queries, q_norm, q_columns, rotations.queries, ".q_rope");
-  const ValueId keys = placed(qkv[1], k_norm, k_columns, rotations.keys, ".k_rope");
+  ValueId keys, values;
+  if (k) {
+    keys = placed(qkv[1], k_norm, k_columns, rotations.keys, ".k_rope");
+    values = v_norm ? v_norm.build(b, qkv.back()) : qkv.back();
+  }
   graph::AttentionShape with_sinks = shape;
   if (sinks) with_sinks.sinks = &sinks;
-  ValueId seen = b.attention(queries, keys, qkv[2], with_sinks, name + ".attention");
+  ValueId seen = b.attention(queries, keys, values, with_sinks, name + ".attention");
   if (gated) seen = graph::gate(g, seen, gates, name + ".gate");
   if (!out.owners) return out.build(b, seen);
   const size_t here = out.owners.columns().count();

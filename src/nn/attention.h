@@ -14,9 +14,12 @@ struct Rotations {
 };
 
 struct Attention {
+  // Without k: over the keys and values of another layer. Without v: the products of k, before norm and turn,
+  // are the values too.
   Linear q, k, v, out;
   bool gated = false;   // q gives for each head its query, then what its output is gated by
   Norm q_norm, k_norm;  // per head, before the turn; may be empty
+  Norm v_norm = {};     // the same of values
   // Where a group shares the layer (`out` has owners): the heads that reach into this member's columns of
   // `out`, and their keys and values; all of them empty if it has none.
   graph::AttentionShape shape;

@@ -33,7 +33,7 @@ ValueId DeltaNet::build(Builder& b, ValueId x) const {
     alphas = products[3];
   }
   const DeltaNetState state = delta_net_state(shape, static_cast<size_t>(conv.value.size(0)));
-  rows = graph::causal_conv(g, rows, conv, {layer, 0, 0}, true, name + ".conv");
+  rows = graph::causal_conv(g, rows, conv, {}, {layer, 0, 0}, true, name + ".conv");
   rows = graph::l2_norm(g, rows, 2 * shape.key_heads, shape.key_dim, eps, name + ".l2_norm");
   graph::GatedDeltaShape placed = shape;
   placed.place = {layer, state.conv, state.conv_guess};

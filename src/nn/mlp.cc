@@ -10,12 +10,16 @@ ValueId build_gated(Builder& b, Activation activation, ValueId gate, ValueId up,
   return (clamped ? graph::swiglu_clamped : graph::swiglu)(b.graph(), gate, up, name + ".swiglu");
 }
 
+ValueId build_plain(Builder& b, Activation activation, ValueId up, const std::string& name) {
+  if (activation == Activation::kGelu) return graph::gelu(b.graph(), up, name + ".gelu");
+  BF_CHECK(activation == Activation::kSquaredRelu) << name << ": silu has no form without a gate";
+  const ValueId kept = graph::relu(b.graph(), up, name + ".relu");
+  return graph::mul(b.graph(), kept, kept, name + ".square");
+}
+
 ValueId Mlp::build_hidden(Builder& b, ValueId x) const {
   if (!up) return {};
-  if (!gate) {
-    BF_CHECK(activation == Activation::kGelu) << name << ": silu has no form without a gate";
-    return graph::gelu(b.graph(), up.build(b, x), name + ".gelu");
-  }
+  if (!gate) return build_plain(b, activation, up.build(b, x), name);
   const Linear* layers[] = {&gate, &up};
   const auto both = build_linears(b, x, layers);
   return build_gated(b, activation, both[0], both[1], name);

@@ -4,11 +4,12 @@
 
 namespace butterfly::nn {
 
-enum class Activation { kSilu, kGelu, kClampedSilu };  // gelu in its tanh form; kernels::swiglu_clamped()
+// gelu in its tanh form; kernels::swiglu_clamped(); relu(x)^2, which has no gate
+enum class Activation { kSilu, kGelu, kClampedSilu, kSquaredRelu };
 
 struct Mlp {
   Activation activation = Activation::kSilu;
-  Linear gate;  // may be empty, for kGelu
+  Linear gate;  // may be empty, for kGelu; is, for kSquaredRelu
   Linear up, down;
   std::string name;
 
@@ -17,6 +18,8 @@ struct Mlp {
   ValueId build_hidden(Builder& b, ValueId x) const;
 };
 
+// f(up).
+ValueId build_plain(Builder& b, Activation activation, ValueId up, const std::string& name);
 // f(gate) * up.
 ValueId build_gated(Builder& b, Activation activation, ValueId gate, ValueId up, const std::string& name);
 

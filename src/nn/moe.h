@@ -11,9 +11,11 @@ using graph::ExpertParameter;
 
 struct Moe {
   Linear router;                   // [experts, dim]
-  ExpertParameter gate, up, down;  // per expert [ff, dim], [ff, dim], [dim, ff]
+  ExpertParameter gate, up, down;  // per expert [ff, dim], [ff, dim], [dim, ff]; kSquaredRelu: without gates
   graph::RouteOptions route;       // how experts are chosen and weighed
   Parameter selection_bias;        // [experts]: added for the choice only; may be empty
+  Parameter expert_scale;          // [experts]: what each one's outputs are multiplied by; may be empty
+  Linear latent_down, latent_up;   // what experts read and say goes through fewer columns; may be empty
   std::optional<Mlp> shared;       // sees every row
   Linear shared_gate;              // [1, dim]: its outputs times the sigmoid of this; may be empty
   Activation activation = Activation::kSilu;
@@ -23,7 +25,9 @@ struct Moe {
   std::vector<graph::MemberRange> owners = {};
   size_t self = 0;
 
-  ValueId build(Builder& b, ValueId x) const;
+  ValueId build(Builder& b, ValueId x) const { return build(b, x, x); }
+  // The router reads rows of its own.
+  ValueId build(Builder& b, ValueId x, ValueId routed_by) const;
 
  private:
   // What the experts say at their places; not valid if none are here.

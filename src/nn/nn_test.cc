@@ -211,6 +211,7 @@ struct BlockRun {
     block.attention.k = linear("k", kKvHeads * kHeadDim, kDim, 2);
     block.attention.v = linear("v", kKvHeads * kHeadDim, kDim, 3);
     block.attention.out = linear("o", kDim, kHeads * kHeadDim, 4);
+    block.attention.name = "attn";
     block.attention.shape = {0, kHeads, kKvHeads, kHeadDim, {.scale = 0.25f}};
     block.mlp = Mlp{.gate = linear("gate", kFf, kDim, 5),
                     .up = linear("up", kFf, kDim, 6),

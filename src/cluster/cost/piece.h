@@ -43,6 +43,7 @@ struct Work {
 // A part of the chain that stays whole on one node (or is shared by the members of a group).
 struct Piece {
   std::string name;   // "embedding", "block 0", "head"
+  bool tied = false;  // to the piece before it: both are on one node
   Work decode = {};   // one step: one token of each stream of the batch
   Work prefill = {};  // the whole prompt of one stream
 

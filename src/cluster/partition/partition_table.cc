@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cluster/cost/tied_pieces.h"
 #include "cluster/partition/bounds.h"
 #include "cluster/partition/partitioner.h"
 
@@ -47,7 +48,29 @@ const PartitionStrategy& find_strategy(std::string_view name) {
   fail(Errc::kInvalidArgument, "strategy '{}': expected one of {}", name, known);
 }
 
+namespace {
+
+// Searches see pieces that stay together as one.
+Result<PlannedChain> make_tied_plan(const Problem& problem, const TiedPieces& tied,
+                                    const PartitionStrategy& strategy, bool with_bound) {
+  PlanOptions options = problem.options();
+  std::string why;
+  const auto custom = tied.together(options.custom, why);
+  if (!custom) return {Errc::kInvalidArgument, fmt::format("{}: {}", strategy.name, why)};
+  options.custom = *custom;
+  const Problem joined(tied.joined(), problem.cluster(), std::move(options));
+  Result<PlannedChain> planned = make_plan(joined, strategy, with_bound);
+  if (!planned) return planned;
+  planned->plan = tied.apart(std::move(planned->plan));
+  planned->prediction = predict(problem, planned->plan);
+  return planned;
+}
+
+}  // namespace
+
 Result<PlannedChain> make_plan(const Problem& problem, const PartitionStrategy& strategy, bool with_bound) {
+  if (const TiedPieces tied(problem.list()); tied.any())
+    return make_tied_plan(problem, tied, strategy, with_bound);
   if (std::string why = strategy.why_not(problem); !why.empty())
     return {Errc::kUnsupported, fmt::format("{}: {}", strategy.name, why)};
   Result<Partition> partition = strategy.partition(problem);

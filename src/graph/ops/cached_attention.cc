@@ -11,11 +11,18 @@ namespace {
 using kernels::AttentionQuery;
 using kernels::kQueriesMax;
 
+// Without keys and values of its own a layer reads those that another one has stored.
+bool stores(const Node& node) { return node.inputs.size() > 1; }
+
 std::vector<ValueType> infer(const Graph& g, const Node& node) {
   const auto& shape = node.attrs<AttentionShape>();
   expect_equal(node, "query columns", shape.heads * shape.head_dim, g.type(node.inputs[0]).cols());
-  expect_equal(node, "key columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[1]).cols());
-  expect_equal(node, "value columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[2]).cols());
+  if (stores(node)) {
+    expect_equal(node, "key columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[1]).cols());
+    expect_equal(node, "values", shape.latent_dim == 0 ? 1 : 0, node.inputs.size() - 2);
+  }
+  if (node.inputs.size() > 2)
+    expect_equal(node, "value columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[2]).cols());
   if (shape.sinks != nullptr)
     expect_equal(node, "sinks", shape.heads, static_cast<size_t>(shape.sinks->value.count()));
   if (shape.group == 0)
@@ -24,7 +31,7 @@ std::vector<ValueType> infer(const Graph& g, const Node& node) {
   else
     expect_equal(node, "KV heads", (shape.heads_before + shape.heads + shape.group - 1) / shape.group,
                  shape.kv_heads);
-  return same_as_first(g, node);
+  return {floats(g.type(node.inputs[0]).rows(), shape.heads * shape.value_dim())};
 }
 
 // Both products: 2 flops for each of head_dim values, for scores and for the weighted sum.
@@ -38,18 +45,21 @@ Cost cost(const Graph& g, const Node& node, const CostContext& context) {
   }
   const uint64_t before =
       shape.params.window == 0 ? context.context : std::min<uint64_t>(context.context, shape.params.window);
-  const uint64_t kv_row = 2 * shape.kv_heads * shape.head_dim * context.kv_value_bytes;
-  return {.flops = 4 * seen * shape.heads * shape.head_dim,
+  const uint64_t kv_row = shape.kv_heads * (shape.head_dim + (shape.latent_dim == 0 ? shape.head_dim : 0)) *
+                          context.kv_value_bytes;
+  return {.flops = 2 * seen * shape.heads * (shape.head_dim + shape.value_dim()),
           .activation_bytes = value_bytes(g, node),
-          .kv_bytes = kv_row * (before + 2 * rows)};
+          .kv_bytes = kv_row * (before + (stores(node) ? 2 : 1) * rows)};
 }
 
 size_t scratch(const Graph&, const Node& node) {
   // The cache type is known only at run time: the widest need.
-  const size_t head_dim = node.attrs<AttentionShape>().head_dim;
-  size_t bytes = kernels::attention_scratch_bytes({DType::kF32, head_dim});
-  if (head_dim % 32 == 0) bytes = std::max(bytes, kernels::attention_scratch_bytes({DType::kQ8_0, head_dim}));
-  return bytes;
+  const auto& shape = node.attrs<AttentionShape>();
+  const auto bytes_of = [&](DType dtype) {
+    return kernels::attention_scratch_bytes({dtype, shape.head_dim, shape.latent_dim, shape.latent_dim > 0});
+  };
+  return shape.head_dim % 32 == 0 ? std::max(bytes_of(DType::kF32), bytes_of(DType::kQ8_0))
+                                  : bytes_of(DType::kF32);
 }
 
 // Rows [begin, end) of one sequence whose queries share pages.
@@ -91,7 +101,8 @@ void attend_run(const Node& node, const RunContext& run, const RowRun& rows, siz
   for (size_t row = rows.begin; row < rows.end; ++row)
     for (size_t head = heads.begin; head < heads.end; ++head) {
       const size_t at = row * cols + head * shape.head_dim;
-      queries[count++] = {q + at, out + at, kv.rows[row].position, sinks == nullptr ? kNoSink : sinks[head]};
+      queries[count++] = {q + at, out + (row * shape.heads + head) * shape.value_dim(), kv.rows[row].position,
+                          sinks == nullptr ? kNoSink : sinks[head]};
       if (count == kQueriesMax || (row + 1 == rows.end && head + 1 == heads.end)) {
         kernels::attend(layer.layout, shape.params, pages, queries, count, scratch_bytes);
         count = 0;
@@ -111,7 +122,7 @@ void store_rows(const Node& node, const RunContext& run, size_t begin, size_t en
       const size_t at = row * cols + head * shape.head_dim;
       kernels::kv_store(layer.layout, layer.head_base(head) + page * layer.page_stride,
                         position % kernels::kKvPage, run.f32(node.inputs[1]) + at,
-                        run.f32(node.inputs[2]) + at);
+                        shape.latent_dim > 0 ? nullptr : run.f32(node.inputs[2]) + at);
     }
   }
 }
@@ -120,11 +131,13 @@ void forward(const Node& node, const RunContext& run) {
   const auto& shape = node.attrs<AttentionShape>();
   const KvStep& kv = run.kv();
   BF_CHECK(shape.layer < kv.layers.size() && kv.layers[shape.layer].layout.head_dim == shape.head_dim &&
+           kv.layers[shape.layer].layout.values() == shape.value_dim() &&
            kv.layers[shape.layer].kv_heads == shape.kv_heads &&
-           kv.layers[shape.layer].kind != PageKind::kState)
+           kv.layers[shape.layer].kind != PageKind::kState && kv.layers[shape.layer].base != nullptr)
       << "the cache has another shape";
-  run.for_rows(kv.rows.size(), shape.kv_heads * shape.head_dim,
-               [&](size_t begin, size_t end) { store_rows(node, run, begin, end); });
+  if (stores(node))
+    run.for_rows(kv.rows.size(), shape.kv_heads * shape.head_dim,
+                 [&](size_t begin, size_t end) { store_rows(node, run, begin, end); });
 
   // Later rows see more keys, so units are taken from a shared counter, longest first.
   const std::vector<RowRun> runs = runs_of(kv, shape.group_size());
@@ -146,7 +159,10 @@ const OpType kCachedAttentionOp{"cached_attention", infer, cost, scratch, -1, fo
 
 ValueId cached_attention(Graph& g, ValueId q, ValueId k, ValueId v, const AttentionShape& shape,
                          std::string name) {
-  return g.add(kCachedAttentionOp, {q, k, v}, std::make_shared<AttentionShape>(shape), std::move(name))[0];
+  const auto attrs = std::make_shared<AttentionShape>(shape);
+  if (!k.valid()) return g.add(kCachedAttentionOp, {q}, attrs, std::move(name))[0];
+  if (!v.valid()) return g.add(kCachedAttentionOp, {q, k}, attrs, std::move(name))[0];
+  return g.add(kCachedAttentionOp, {q, k, v}, attrs, std::move(name))[0];
 }
 
 }  // namespace butterfly::graph

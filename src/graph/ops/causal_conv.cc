@@ -14,6 +14,7 @@ constexpr size_t kOldRowsMax = kernels::kConvTapsMax - 1 + kGuessesMax;
 
 struct Attrs {
   const Parameter* weight;  // [taps, channels]
+  const Parameter* bias;    // [channels]; null: none
   StatePlace place;
   bool silu;
   size_t taps() const { return static_cast<size_t>(weight->value.size(0)); }
@@ -23,6 +24,9 @@ std::vector<ValueType> infer(const Graph& g, const Node& node) {
   const auto& attrs = node.attrs<Attrs>();
   expect_equal(node, "columns", static_cast<size_t>(attrs.weight->value.size(1)),
                g.type(node.inputs[0]).cols());
+  if (attrs.bias != nullptr)
+    expect_equal(node, "biases", g.type(node.inputs[0]).cols(),
+                 static_cast<size_t>(attrs.bias->value.count()));
   if (attrs.taps() == 0 || attrs.taps() > kernels::kConvTapsMax)
     fail(Errc::kInvalidArgument, "[{}] {}: expected 1 to {} taps, found {}", node.op->name, node.name,
          kernels::kConvTapsMax, attrs.taps());
@@ -62,10 +66,12 @@ void convolve(const Node& node, const RunContext& run, const StateWalk& walk, si
   }
   const auto row = [&](size_t i) { return i < old_rows ? old + i * kChannels : x + (i - old_rows) * cols; };
 
-  const kernels::CausalConv conv{.taps = taps,
-                                 .weights = attrs.weight->value.data<float>() + begin,
-                                 .weight_stride = cols,
-                                 .silu = attrs.silu};
+  const kernels::CausalConv conv{
+      .taps = taps,
+      .weights = attrs.weight->value.data<float>() + begin,
+      .weight_stride = cols,
+      .bias = attrs.bias == nullptr ? nullptr : attrs.bias->value.data<float>() + begin,
+      .silu = attrs.silu};
   float* out = run.f32(node.outputs[0]) + rows.first_row * cols + begin;
   for (size_t i = 0; i < rows.rows; ++i) {
     const float* seen[kernels::kConvTapsMax];
@@ -94,9 +100,10 @@ void forward(const Node& node, const RunContext& run) {
 extern const OpType kCausalConvOp;
 const OpType kCausalConvOp{"causal_conv", infer, cost, scratch, -1, forward};
 
-ValueId causal_conv(Graph& g, ValueId x, const Parameter& weight, const StatePlace& place, bool silu,
-                    std::string name) {
-  return g.add(kCausalConvOp, {x}, std::make_shared<Attrs>(Attrs{&weight, place, silu}), std::move(name))[0];
+ValueId causal_conv(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias,
+                    const StatePlace& place, bool silu, std::string name) {
+  const Attrs attrs{&weight, bias ? &bias : nullptr, place, silu};
+  return g.add(kCausalConvOp, {x}, std::make_shared<Attrs>(attrs), std::move(name))[0];
 }
 
 }  // namespace butterfly::graph

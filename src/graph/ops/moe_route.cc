@@ -2,10 +2,10 @@
 //
 // For each row: a probability for each expert (softmax over all, sigmoid, or the root of softplus); the k
 // with the most, by probability plus selection bias and then by number; their probabilities divided by their
-// sum (not below 2^-14, as llama.cpp), times `scale`. Or the k largest logits, and a softmax over those. With
-// groups only the best ones are looked at, by the sum of their two best experts. The sum of the experts' rows
-// runs in that order too: y = w0 * e0, then one rounding for each further expert. Nothing of this depends on
-// the other rows.
+// sum (not below 2^-14, as llama.cpp), times `scale` and the expert's own scale. Or the k largest logits, and
+// a softmax over those. With groups only the best ones are looked at, by the sum of their two best experts.
+// The sum of the experts' rows runs in that order too: y = w0 * e0, then one rounding for each further
+// expert. Nothing of this depends on the other rows.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -21,7 +21,8 @@ namespace {
 
 struct RouteAttrs {
   RouteOptions options;
-  const Parameter* bias;  // null: none
+  const Parameter* bias;   // null: none
+  const Parameter* scale;  // the same
 };
 
 ValueType integers(std::initializer_list<size_t> sizes) {
@@ -34,10 +35,12 @@ ValueType integers(std::initializer_list<size_t> sizes) {
 std::vector<ValueType> infer_route(const Graph& g, const Node& node) {
   expect_elem(g, node, node.inputs[0], Elem::kF32);
   const ValueType& logits = g.type(node.inputs[0]);
-  const auto& [options, bias] = node.attrs<RouteAttrs>();
+  const auto& [options, bias, scale] = node.attrs<RouteAttrs>();
   const size_t used = options.used;
   if (bias != nullptr)
     expect_equal(node, "selection biases", logits.cols(), static_cast<size_t>(bias->value.count()));
+  if (scale != nullptr)
+    expect_equal(node, "scales of experts", logits.cols(), static_cast<size_t>(scale->value.count()));
   if (options.groups > 0) {
     expect_equal(node, "experts beyond whole groups", 0, logits.cols() % options.groups);
     if (options.groups_used == 0 || options.groups_used > options.groups ||
@@ -121,6 +124,8 @@ void route_row(const RouteAttrs& attrs, const float* logits, size_t experts, flo
   for (size_t s = 0; s < options.used; ++s) sum += weights[s];
   const float divisor = !options.normalise ? 1.0f : sum < 0x1p-14f ? 0x1p-14f : sum;
   for (size_t s = 0; s < options.used; ++s) weights[s] = weights[s] / divisor * options.scale;
+  if (attrs.scale != nullptr)
+    for (size_t s = 0; s < options.used; ++s) weights[s] *= attrs.scale->value.data<float>()[chosen[s]];
 }
 
 // Then slots are sorted by expert, keeping the order of rows, so that each expert multiplies its rows at
@@ -191,11 +196,10 @@ const OpType kMoeRouteOp{"moe_route", infer_route, cost_route, scratch_route, -1
 const OpType kMoeCombineOp{"moe_combine", infer_combine, cost_combine, nullptr, -1, forward_combine};
 
 MoeRoute moe_route(Graph& g, ValueId logits, const RouteOptions& options, const Parameter& selection_bias,
-                   std::string name) {
-  const auto out =
-      g.add(kMoeRouteOp, {logits},
-            std::make_shared<RouteAttrs>(RouteAttrs{options, selection_bias ? &selection_bias : nullptr}),
-            std::move(name));
+                   const Parameter& expert_scale, std::string name) {
+  const RouteAttrs attrs{options, selection_bias ? &selection_bias : nullptr,
+                         expert_scale ? &expert_scale : nullptr};
+  const auto out = g.add(kMoeRouteOp, {logits}, std::make_shared<RouteAttrs>(attrs), std::move(name));
   return {out[0], out[1], out[2], out[3], options.used};
 }
 

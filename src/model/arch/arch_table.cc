@@ -32,6 +32,11 @@ constexpr Architecture kArchitectures[] = {
     {"lfm2", "LFM2", load_lfm2, lfm2_states},
     {"lfm2moe", "LFM2 with experts", load_lfm2, lfm2_states},
     {"gemma3", "Gemma 3, text", load_gemma3, gemma3_states},
+    {"gemma4", "Gemma 4, text", load_gemma4, gemma4_states},
+    {"nemotron_h", "Nemotron-H and Nemotron Nano 2", load_nemotron_h, nemotron_h_states},
+    {"nemotron_h_moe", "Nemotron 3 with experts", load_nemotron_h, nemotron_h_states},
+    {"granitehybrid", "Granite 4 with recurrent layers", load_granite, granite_hybrid_states},
+    {"deepseek2", "DeepSeek V2 and V3, Kimi K2, GLM-4.7-Flash", load_deepseek2, deepseek2_states},
 };
 static_assert(covers_architectures(kArchitectures, &Architecture::name));
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <tuple>
 #include <utility>
@@ -14,12 +15,19 @@ BlockLoader::BlockLoader(const Decoder& decoder, WeightLoader& weights, size_t l
     : config_(decoder.config),
       weights_(weights),
       state_(decoder.config.states[layer]),
+      kv_heads_(decoder.config.layer_kv_heads[layer]),
+      head_dim_(state_.attends() ? state_.head_dim : decoder.config.head_dim),
+      ff_(decoder.config.layer_ff[layer]),
       index_(layer - decoder.range.begin),
       prefix_(fmt::format("blk.{}.", layer)) {}
 
 nn::Norm BlockLoader::norm(const char* name, nn::NormKind kind) const {
   return {kind, weights_.vector(prefix_ + name + ".weight", config_.dim),
           weights_.optional_vector(prefix_ + name + ".bias", config_.dim), config_.norm_eps};
+}
+
+nn::Norm BlockLoader::rms(const char* name, size_t columns) const {
+  return {nn::NormKind::kRms, weights_.vector(prefix_ + name + ".weight", columns), {}, config_.norm_eps};
 }
 
 nn::Linear BlockLoader::linear(const char* name, size_t out, size_t in) const {
@@ -53,28 +61,25 @@ nn::Linear BlockLoader::rows(const char* name, size_t out, size_t in, MemberRang
 }
 
 void BlockLoader::add_norms(nn::Attention& attention, AttentionNorms norms) const {
-  const ModelConfig& c = config_;
-  const auto norm = [&](const char* name, size_t columns) {
-    return nn::Norm{nn::NormKind::kRms, weights_.vector(prefix_ + name + ".weight", columns), {}, c.norm_eps};
-  };
   const bool rows = norms == AttentionNorms::kRows;
   const auto there = [&](const char* name) {
     return norms != AttentionNorms::kNone &&
            (norms != AttentionNorms::kHeadsOrNone || weights_.has(prefix_ + name + ".weight"));
   };
-  if (there("attn_q_norm")) attention.q_norm = norm("attn_q_norm", rows ? c.heads * c.head_dim : c.head_dim);
-  if (there("attn_k_norm"))
-    attention.k_norm = norm("attn_k_norm", rows ? c.kv_heads * c.head_dim : c.head_dim);
+  if (there("attn_q_norm"))
+    attention.q_norm = rms("attn_q_norm", rows ? config_.heads * head_dim_ : head_dim_);
+  if (there("attn_k_norm") && state_.keeps_keys())
+    attention.k_norm = rms("attn_k_norm", rows ? kv_heads_ * head_dim_ : head_dim_);
 }
 
 nn::Attention BlockLoader::attention(const AttentionStyle& style) const {
   const ModelConfig& c = config_;
-  const size_t kv_cols = c.kv_heads * c.head_dim;
-  const size_t q_head = style.gated ? 2 * c.head_dim : c.head_dim, q_cols = c.heads * q_head;
-  nn::Linear out = row_parallel("attn_output", c.dim, c.heads * c.head_dim, &LayerShare::heads);
-  AttentionPart part{.heads = {0, c.heads}, .kv_heads = {0, c.kv_heads}};
-  if (out.owners) part = attention_part(c, out.owners);
-  const size_t group = c.heads / c.kv_heads;
+  const size_t kv_cols = kv_heads_ * head_dim_;
+  const size_t q_head = style.gated ? 2 * head_dim_ : head_dim_, q_cols = c.heads * q_head;
+  nn::Linear out = row_parallel("attn_output", c.dim, c.heads * head_dim_, &LayerShare::heads);
+  AttentionPart part{.heads = {0, c.heads}, .kv_heads = {0, kv_heads_}};
+  if (out.owners) part = attention_part({c.heads, kv_heads_, head_dim_}, out.owners);
+  const size_t group = c.heads / kv_heads_;
   nn::Attention attention{
       .q = {},
       .k = {},
@@ -86,9 +91,9 @@ nn::Attention BlockLoader::attention(const AttentionStyle& style) const {
       .shape = {.layer = index_,
                 .heads = part.heads.count(),
                 .kv_heads = part.kv_heads.count(),
-                .head_dim = c.head_dim,
+                .head_dim = head_dim_,
                 .params = {.scale = style.scale > 0 ? style.scale
-                                                    : 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
+                                                    : 1.0f / std::sqrt(static_cast<float>(head_dim_)),
                            .soft_cap = 0,
                            .window = state_.window},
                 .group = group,
@@ -98,13 +103,19 @@ nn::Attention BlockLoader::attention(const AttentionStyle& style) const {
       .name = prefix_ + "attn",
   };
   add_norms(attention, style.norms);
+  if (style.norm_values && state_.keeps_keys()) {
+    graph::Parameter ones{.name = prefix_ + "attn_v_norm",
+                          .value = Tensor::zeros(DType::kF32, {static_cast<int64_t>(head_dim_)})};
+    std::fill_n(ones.value.data<float>(), head_dim_, 1.0f);
+    attention.v_norm = {nn::NormKind::kRms, std::move(ones), {}, c.norm_eps};
+  }
   if (style.sinks) {
     attention.sinks = weights_.vector(prefix_ + "attn_sinks.weight", c.heads);
     attention.sinks.value = attention.sinks.value.slice(0, static_cast<int64_t>(part.heads.begin),
                                                         static_cast<int64_t>(part.heads.end));
   }
   MemberRange q{part.heads.begin * q_head, part.heads.end * q_head};
-  const MemberRange kv{part.kv_heads.begin * c.head_dim, part.kv_heads.end * c.head_dim};
+  const MemberRange kv{part.kv_heads.begin * head_dim_, part.kv_heads.end * head_dim_};
   MemberRange k = kv;
   if (style.norms == AttentionNorms::kRows && part.heads.count() > 0) {
     // A norm over all heads needs all of them: every member computes those, and goes on with its own.
@@ -119,27 +130,110 @@ nn::Attention BlockLoader::attention(const AttentionStyle& style) const {
     attention.v = std::move(parts[2]);
   } else {
     attention.q = rows("attn_q", q_cols, c.dim, q);
+    if (!state_.keeps_keys()) return attention;
     attention.k = rows("attn_k", kv_cols, c.dim, k);
-    attention.v = rows("attn_v", kv_cols, c.dim, kv);
+    if (!style.norm_values || weights_.has(prefix_ + "attn_v.weight"))
+      attention.v = rows("attn_v", kv_cols, c.dim, kv);
   }
   return attention;
 }
 
+nn::LatentAttention BlockLoader::latent_attention(const LatentShape& shape) const {
+  const ModelConfig& c = config_;
+  const size_t head = shape.plain + shape.rotated;
+  nn::LatentAttention attention;
+  attention.out = row_parallel("attn_output", c.dim, c.heads * shape.value, &LayerShare::heads);
+  AttentionPart part{.heads = {0, c.heads}, .kv_heads = {0, 1}};
+  if (attention.out.owners) part = attention_part({c.heads, 1, shape.value}, attention.out.owners);
+  const MemberRange q{part.heads.begin * head, part.heads.end * head};
+  if (shape.query_rank > 0) {
+    attention.q_a = linear("attn_q_a", shape.query_rank, c.dim);
+    attention.q_norm = rms("attn_q_a_norm", shape.query_rank);
+    attention.q = rows("attn_q_b", c.heads * head, shape.query_rank, q);
+  } else {
+    attention.q = rows("attn_q", c.heads * head, c.dim, q);
+  }
+  attention.kv = linear("attn_kv_a_mqa", shape.latent + shape.rotated, c.dim);
+  attention.kv_norm = rms("attn_kv_a_norm", shape.latent);
+  if (!weights_.has(prefix_ + "attn_k_b.weight") && weights_.has(prefix_ + "attn_kv_b.weight"))
+    fail(Errc::kUnsupported,
+         "{}: tensor {}attn_kv_b.weight: files of before attn_k_b and attn_v_b are not supported; convert "
+         "the model anew",
+         weights_.file().path().string(), prefix_);
+  attention.keys =
+      weights_.stacked(prefix_ + "attn_k_b.weight", c.heads, shape.latent, shape.plain, part.heads);
+  attention.values =
+      weights_.stacked(prefix_ + "attn_v_b.weight", c.heads, shape.value, shape.latent, part.heads);
+  attention.plain = shape.plain;
+  attention.rotated = shape.rotated;
+  attention.latent = shape.latent;
+  attention.value = shape.value;
+  attention.shape = {.layer = index_,
+                     .heads = part.heads.count(),
+                     .kv_heads = part.kv_heads.count(),
+                     .head_dim = shape.latent + shape.rotated,
+                     .params = {.scale = shape.scale, .soft_cap = 0, .window = state_.window},
+                     .group = c.heads,
+                     .heads_before = part.heads.begin,
+                     .latent_dim = shape.latent};
+  attention.columns_before = part.columns_before;
+  attention.name = prefix_ + "attn";
+  return attention;
+}
+
+nn::SelectiveMixer BlockLoader::selective_mixer(const graph::SelectiveStateShape& shape, size_t taps) const {
+  const size_t dim = config_.dim, inner = shape.heads * shape.head_dim, columns = shape.columns();
+  nn::SelectiveMixer mixer;
+  auto parts = weights_.fused_linear(
+      prefix_ + "ssm_in", {{inner, {0, inner}}, {columns, {0, columns}}, {shape.heads, {0, shape.heads}}},
+      dim);
+  mixer.z = std::move(parts[0]);
+  mixer.xbc = std::move(parts[1]);
+  mixer.dt = std::move(parts[2]);
+  mixer.conv = weights_.transposed(prefix_ + "ssm_conv1d.weight", columns, taps);
+  mixer.conv_bias = weights_.optional_vector(prefix_ + "ssm_conv1d.bias", columns);
+  mixer.dt_bias = weights_.vector(prefix_ + "ssm_dt.bias", shape.heads);
+  mixer.a = weights_.flat_vector(prefix_ + "ssm_a", shape.heads);
+  mixer.skip = weights_.flat_vector(prefix_ + "ssm_d", shape.heads);
+  mixer.norm = {nn::NormKind::kRms,
+                weights_.flat_vector(prefix_ + "ssm_norm.weight", inner),
+                {},
+                config_.norm_eps,
+                shape.groups};
+  mixer.out = row_parallel("ssm_out", dim, inner);
+  mixer.shape = shape;
+  mixer.layer = index_;
+  mixer.name = prefix_ + "ssm";
+  return mixer;
+}
+
+nn::LayerInput BlockLoader::layer_input() const {
+  const size_t cols = config_.layer_input_cols;
+  return {.gate = linear("inp_gate", cols, config_.dim),
+          .out = linear("proj", config_.dim, cols),
+          .norm = norm("post_norm"),
+          .name = prefix_ + "inp"};
+}
+
+float BlockLoader::output_scale() const {
+  const graph::Parameter scale = weights_.optional_vector(prefix_ + "layer_output_scale.weight", 1);
+  return scale ? scale.value.data<float>()[0] : 1;
+}
+
 nn::Mlp BlockLoader::gated_mlp(nn::Activation activation) const {
-  nn::Linear down = row_parallel("ffn_down", config_.dim, config_.ff, &LayerShare::columns);
-  const MemberRange here = hidden_rows(down, config_.ff);
+  nn::Linear down = row_parallel("ffn_down", config_.dim, ff_, &LayerShare::columns);
+  const MemberRange here = hidden_rows(down, ff_);
   return {.activation = activation,
-          .gate = rows("ffn_gate", config_.ff, config_.dim, here),
-          .up = rows("ffn_up", config_.ff, config_.dim, here),
+          .gate = rows("ffn_gate", ff_, config_.dim, here),
+          .up = rows("ffn_up", ff_, config_.dim, here),
           .down = std::move(down),
           .name = prefix_ + "ffn"};
 }
 
 nn::Mlp BlockLoader::fused_gated_mlp(nn::Activation activation) const {
-  nn::Linear down = row_parallel("ffn_down", config_.dim, config_.ff, &LayerShare::columns);
-  const MemberRange here = hidden_rows(down, config_.ff);
-  auto parts =
-      weights_.fused_linear(prefix_ + "ffn_up", {{config_.ff, here}, {config_.ff, here}}, config_.dim);
+  nn::Linear down = row_parallel("ffn_down", config_.dim, ff_, &LayerShare::columns);
+  const MemberRange here = hidden_rows(down, ff_);
+  auto parts = weights_.fused_linear(prefix_ + "ffn_up", {{ff_, here}, {ff_, here}}, config_.dim);
   return {.activation = activation,
           .gate = std::move(parts[0]),
           .up = std::move(parts[1]),
@@ -147,12 +241,12 @@ nn::Mlp BlockLoader::fused_gated_mlp(nn::Activation activation) const {
           .name = prefix_ + "ffn"};
 }
 
-nn::Mlp BlockLoader::plain_mlp() const {
-  nn::Linear down = row_parallel("ffn_down", config_.dim, config_.ff, &LayerShare::columns);
-  const MemberRange here = hidden_rows(down, config_.ff);
-  return {.activation = nn::Activation::kGelu,
+nn::Mlp BlockLoader::plain_mlp(nn::Activation activation) const {
+  nn::Linear down = row_parallel("ffn_down", config_.dim, ff_, &LayerShare::columns);
+  const MemberRange here = hidden_rows(down, ff_);
+  return {.activation = activation,
           .gate = {},
-          .up = rows("ffn_up", config_.ff, config_.dim, here),
+          .up = rows("ffn_up", ff_, config_.dim, here),
           .down = std::move(down),
           .name = prefix_ + "ffn"};
 }
@@ -229,11 +323,18 @@ graph::RouteOptions read_route(const ModelFile& file, const ConfigKeys& keys, si
 
 }  // namespace
 
-nn::Moe BlockLoader::moe(size_t ff) const {
+nn::Moe BlockLoader::moe(size_t ff, nn::Activation activation) const {
   const ConfigKeys keys(weights_.file());
-  const size_t experts = keys.size("expert_count", 65536), dim = config_.dim;
+  const size_t experts = keys.size("expert_count", 65536);
+  size_t dim = config_.dim;
   nn::Moe moe;
   moe.router = linear("ffn_gate_inp", experts, dim);
+  if (const size_t latent = keys.optional_size("moe_latent_size", kSizeMax);
+      latent > 0 && weights_.has(prefix_ + "ffn_latent_down.weight")) {
+    moe.latent_down = linear("ffn_latent_down", latent, dim);
+    moe.latent_up = linear("ffn_latent_up", dim, latent);
+    dim = latent;
+  }
   MemberRange here{0, experts};
   if (weights_.group()) {
     moe.owners = things_of(weights_.group(), &LayerShare::experts, experts);
@@ -244,22 +345,42 @@ nn::Moe BlockLoader::moe(size_t ff) const {
   if (weights_.has(fused)) {
     std::tie(moe.gate, moe.up) = weights_.fused_experts(fused, experts, ff, dim, here);
   } else {
-    moe.gate = weights_.experts(prefix_ + "ffn_gate", experts, ff, dim, here);
+    if (activation != nn::Activation::kSquaredRelu)
+      moe.gate = weights_.experts(prefix_ + "ffn_gate", experts, ff, dim, here);
     moe.up = weights_.experts(prefix_ + "ffn_up", experts, ff, dim, here);
   }
   moe.down = weights_.experts(prefix_ + "ffn_down", experts, dim, ff, here);
   moe.route = read_route(weights_.file(), keys, experts);
   moe.selection_bias = weights_.optional_vector(prefix_ + "exp_probs_b.bias", experts);
-  moe.activation = nn::Activation::kSilu;
+  moe.activation = activation;
   moe.name = prefix_ + "ffn";
   return moe;
+}
+
+nn::MoeBeside BlockLoader::moe_beside(size_t ff) const {
+  nn::MoeBeside beside{.router_norm = {nn::NormKind::kRms,
+                                       weights_.vector(prefix_ + "ffn_gate_inp.scale", config_.dim),
+                                       {},
+                                       config_.norm_eps},
+                       .norm = norm("pre_ffw_norm_2"),
+                       .dense_post_norm = norm("post_ffw_norm_1"),
+                       .post_norm = norm("post_ffw_norm_2"),
+                       .moe = moe(ff, nn::Activation::kGelu)};
+  // The router's rows are divided by the root of their length besides.
+  float* weights = beside.router_norm.weight.value.data<float>();
+  for (size_t i = 0; i < config_.dim; ++i) weights[i] /= std::sqrt(static_cast<float>(config_.dim));
+  const auto experts = static_cast<size_t>(beside.moe.router.out());
+  beside.moe.expert_scale = weights_.optional_vector(prefix_ + "ffn_down_exps.scale", experts);
+  beside.moe.name = prefix_ + "ffn_moe";
+  return beside;
 }
 
 void BlockLoader::add_shared_expert(nn::Moe& moe, size_t ff) const {
   nn::Linear down = row_parallel("ffn_down_shexp", config_.dim, ff, &LayerShare::columns);
   const MemberRange here = hidden_rows(down, ff);
-  moe.shared = nn::Mlp{.activation = nn::Activation::kSilu,
-                       .gate = rows("ffn_gate_shexp", ff, config_.dim, here),
+  const bool gated = moe.activation != nn::Activation::kSquaredRelu;
+  moe.shared = nn::Mlp{.activation = moe.activation,
+                       .gate = gated ? rows("ffn_gate_shexp", ff, config_.dim, here) : nn::Linear{},
                        .up = rows("ffn_up_shexp", ff, config_.dim, here),
                        .down = std::move(down),
                        .name = prefix_ + "ffn_shexp"};

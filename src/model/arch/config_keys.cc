@@ -16,11 +16,14 @@ size_t ConfigKeys::size_or(std::string_view name, uint64_t otherwise, uint64_t m
   return has(name) ? size(name, most) : otherwise;
 }
 
+bool ConfigKeys::is_list(std::string_view name) const {
+  const MetaValue* value = file_.metadata().find(key(name));
+  return value != nullptr && std::holds_alternative<MetaArray>(*value);
+}
+
 std::vector<size_t> ConfigKeys::sizes(std::string_view name, size_t count, uint64_t most) const {
   const Metadata& metadata = file_.metadata();
-  const MetaValue* value = metadata.find(key(name));
-  if (value == nullptr || !std::holds_alternative<MetaArray>(*value))
-    return std::vector<size_t>(count, optional_size(name, most));
+  if (!is_list(name)) return std::vector<size_t>(count, optional_size(name, most));
   const std::vector<int32_t> numbers = metadata.i32s(key(name));
   if (numbers.size() < count)
     fail(Errc::kCorrupt, "{}: key {}: expected {} numbers, found {}", file_.path().string(), key(name), count,

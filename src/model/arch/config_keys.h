@@ -24,6 +24,7 @@ class ConfigKeys {
   // 1 to `most`; throws Error kCorrupt naming file, key and value.
   size_t size(std::string_view name, uint64_t most) const;
   size_t size_or(std::string_view name, uint64_t otherwise, uint64_t most) const;
+  bool is_list(std::string_view name) const;
   // One number, or a list of at least `count` (of which the first are taken): 0 to `most` for each.
   std::vector<size_t> sizes(std::string_view name, size_t count, uint64_t most) const;
   // 0 stands for "none", as an absent key does.

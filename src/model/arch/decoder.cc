@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <tuple>
+
 #include "base/check.h"
 #include "base/error.h"
 
@@ -14,6 +17,12 @@ Decoder::Decoder(const ModelConfig& model_config, WeightLoader& weights, LayerRa
   if (first()) {
     embedding = weights.table("token_embd.weight", config.vocab, config.dim);
     embedding_adapters = weights.embedding_adapters(config.vocab, config.dim);
+  }
+  if (const size_t cols = config.layer_input_cols; cols > 0 && first()) {
+    input_table = weights.mapped_table("per_layer_token_embd.weight", config.vocab, cols * config.layers);
+    input_product = weights.linear("per_layer_model_proj", cols * config.layers, config.dim);
+    input_norm = {
+        nn::NormKind::kRms, weights.vector("per_layer_proj_norm.weight", cols), {}, config.norm_eps};
   }
   blocks.reserve(range.end - range.begin);
   if (last()) {
@@ -37,7 +46,7 @@ void Decoder::add_rope(const kernels::RopeParams& params, const ModelFile& file)
 void Decoder::add_window_rope(const kernels::RopeParams& params, const ModelFile& file) {
   add_rope(params, file);
   for (size_t layer = range.begin; layer < range.end; ++layer)
-    rope_of_block.push_back(config.states[layer].kind == StateKind::kWindow ? ropes.size() - 1 : 0);
+    rope_of_block.push_back(config.states[layer].window > 0 ? ropes.size() - 1 : 0);
 }
 
 graph::ValueId Decoder::build_embedding(nn::Builder& b, graph::ValueId tokens, graph::ValueId row_positions,
@@ -55,8 +64,46 @@ graph::ValueId Decoder::build_embedding(nn::Builder& b, graph::ValueId tokens, g
   return b.dropout(x, "embedding");
 }
 
-graph::ValueId Decoder::build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions,
+graph::ValueId Decoder::build_layer_inputs(nn::Builder& b, graph::ValueId tokens, graph::ValueId x) const {
+  graph::Graph& g = b.graph();
+  const auto root = [](size_t count) { return std::sqrt(static_cast<float>(count)); };
+  graph::ValueId of_tokens = graph::embedding(g, tokens, input_table, "layer_inputs");
+  of_tokens = graph::scale(g, of_tokens, root(config.layer_input_cols), "layer_inputs.scale");
+  graph::ValueId of_rows =
+      graph::scale(g, input_product.build(b, x), 1 / root(config.dim), "layer_inputs.product");
+  of_rows = input_norm.build(b, of_rows);
+  return graph::scale(g, graph::add(g, of_rows, of_tokens, "layer_inputs.add"), 1 / root(2),
+                      "layer_inputs.half");
+}
+
+Decoder::Rows Decoder::build_rows(nn::Builder& b, size_t rows, bool embeds, StageValues& values) const {
+  using graph::Elem;
+  graph::Graph& g = b.graph();
+  const auto n = static_cast<int64_t>(rows);
+  const size_t cols = config.layer_input_cols;
+  Rows out;
+  if (embeds) {
+    values.tokens = g.input("tokens", {Elem::kI32, {n}});
+    out.x = build_embedding(b, values.tokens, values.positions);
+    if (cols > 0) out.inputs = build_layer_inputs(b, values.tokens, out.x);
+    return out;
+  }
+  out.x = values.hidden = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.row_cols())}});
+  if (cols > 0)
+    std::tie(out.x, out.inputs) =
+        graph::split_columns(g, out.x, config.dim, cols * config.layers, "layer_inputs.split");
+  return out;
+}
+
+graph::ValueId Decoder::joined(nn::Builder& b, const Rows& rows) const {
+  if (!rows.inputs.valid()) return rows.x;
+  return graph::join_columns(b.graph(), rows.x, rows.inputs, config.dim, config.row_cols() - config.dim,
+                             "layer_inputs.join");
+}
+
+graph::ValueId Decoder::build_blocks(nn::Builder& b, const Rows& rows, graph::ValueId row_positions,
                                      size_t begin, size_t end) const {
+  graph::ValueId x = rows.x;
   if (begin == end) return x;
   std::vector<graph::ValueId> rotations;
   for (const kernels::Rope& rope : ropes)
@@ -67,7 +114,12 @@ graph::ValueId Decoder::build_blocks(nn::Builder& b, graph::ValueId x, graph::Va
       return index < rotations.size() ? rotations[index] : graph::ValueId{};
     };
     b.at_block(range.begin + i);
-    x = blocks[i].build(b, x, {.queries = of(query_rope == kNoRope ? rope : query_rope), .keys = of(rope)});
+    graph::ValueId input;
+    if (const size_t cols = config.layer_input_cols; blocks[i].layer_input)
+      input =
+          graph::columns(b.graph(), rows.inputs, (range.begin + i) * cols, cols, blocks[i].layer_input->name);
+    x = blocks[i].build(b, x, {.queries = of(query_rope == kNoRope ? rope : query_rope), .keys = of(rope)},
+                        input);
   }
   return x;
 }
@@ -80,6 +132,11 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
       fail(Errc::kUnsupported, "training: recurrent layers cannot be trained yet");
     else if (block.attention.sinks)
       fail(Errc::kUnsupported, "training: attention with sinks cannot be trained yet");
+    else if (block.latent)
+      fail(Errc::kUnsupported, "training: attention over latents cannot be trained yet");
+    else if (block.layer_input || block.beside || (block.attention.q && !block.attention.v))
+      fail(Errc::kUnsupported,
+           "training: layers with inputs of their own, or with another layer's keys, cannot be trained yet");
   if (!head.adapters.empty()) fail(Errc::kUnsupported, "training: adapters of the output layer");
   const auto n = static_cast<int64_t>(shape.sequences * shape.length);
   TrainingValues values;
@@ -97,7 +154,7 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
   } else {
     values.hidden = x = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.dim)}});
   }
-  x = build_blocks(b, x, values.positions, 0, blocks.size());
+  x = build_blocks(b, {x, {}}, values.positions, 0, blocks.size());
   if (!last()) {
     values.output = x;
     g.mark_output(x);
@@ -132,17 +189,11 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, siz
   nn::Builder b(g);
   StageValues values;
   values.positions = g.input("positions", {Elem::kI32, {n}});
-  graph::ValueId x;
-  if (first()) {
-    values.tokens = g.input("tokens", {Elem::kI32, {n}});
-    x = build_embedding(b, values.tokens, values.positions);
-  } else {
-    values.hidden = x = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.dim)}});
-  }
+  Rows rows_here = build_rows(b, rows, first(), values);
   if (last()) values.selected = g.input("selected", {Elem::kI32, {static_cast<int64_t>(output_rows)}});
   if (last() && !head_owners.empty())
     values.candidates = g.input("candidates", {Elem::kI32, {static_cast<int64_t>(output_rows)}});
-  x = build_blocks(b, x, values.positions, 0, blocks.size());
+  graph::ValueId x = rows_here.x = build_blocks(b, rows_here, values.positions, 0, blocks.size());
   if (last() && normed_rows > 0) {
     values.normed_selected = g.input("normed_selected", {Elem::kI32, {static_cast<int64_t>(normed_rows)}});
     values.normed = norm.build(b, graph::select_rows(g, x, values.normed_selected, "normed_rows"));
@@ -151,6 +202,8 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, siz
   if (last()) {
     x = build_head(b, norm.build(b, graph::select_rows(g, x, values.selected, "selected_rows")),
                    values.candidates);
+  } else {
+    x = joined(b, rows_here);
   }
   g.mark_output(x);
   values.output = x;
@@ -166,14 +219,10 @@ StageValues Decoder::build_part(graph::Graph& g, size_t rows, const LayerRange& 
   nn::Builder b(g);
   StageValues values;
   values.positions = g.input("positions", {Elem::kI32, {n}});
-  graph::ValueId x;
-  if (part.has_embedding()) {
-    values.tokens = g.input("tokens", {Elem::kI32, {n}});
-    x = build_embedding(b, values.tokens, values.positions);
-  } else {
-    values.hidden = x = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.dim)}});
-  }
-  values.output = x = build_blocks(b, x, values.positions, part.begin - range.begin, part.end - range.begin);
+  Rows rows_here = build_rows(b, rows, part.has_embedding(), values);
+  rows_here.x =
+      build_blocks(b, rows_here, values.positions, part.begin - range.begin, part.end - range.begin);
+  const graph::ValueId x = values.output = joined(b, rows_here);
   g.mark_output(x);
   return values;
 }

@@ -31,6 +31,11 @@ struct Decoder : Network {
   graph::Parameter embedding;
   std::vector<nn::LowRank> embedding_adapters;
   float embedding_scale = 1;
+  // Inputs that each block has of its own (ModelConfig::layer_input_cols), where the embedding is: a row of a
+  // table for each token, and a product of the embedding.
+  graph::Parameter input_table;
+  nn::Linear input_product;
+  nn::Norm input_norm;
   graph::Parameter positions;        // [positions, dim]: learned, added to the embedding; may be empty
   std::vector<kernels::Rope> ropes;  // empty: no rotations
   std::vector<nn::TransformerBlock> blocks;
@@ -52,8 +57,17 @@ struct Decoder : Network {
   // `embedded`, if not null: the rows as the table has them.
   graph::ValueId build_embedding(nn::Builder& b, graph::ValueId tokens, graph::ValueId row_positions,
                                  graph::ValueId* embedded = nullptr) const;
+  // The rows that a range begins with: of the embedding, or another stage's.
+  struct Rows {
+    graph::ValueId x;       // [rows, dim]
+    graph::ValueId inputs;  // [rows, layers * layer_input_cols]: of all blocks; not valid without any
+  };
+  Rows build_rows(nn::Builder& b, size_t rows, bool embeds, StageValues& values) const;
+  // As they go to the next stage.
+  graph::ValueId joined(nn::Builder& b, const Rows& rows) const;
+  graph::ValueId build_layer_inputs(nn::Builder& b, graph::ValueId tokens, graph::ValueId x) const;
   // Blocks [begin, end), counted within the range.
-  graph::ValueId build_blocks(nn::Builder& b, graph::ValueId x, graph::ValueId row_positions, size_t begin,
+  graph::ValueId build_blocks(nn::Builder& b, const Rows& rows, graph::ValueId row_positions, size_t begin,
                               size_t end) const;
 };
 
@@ -69,9 +83,19 @@ enum class AttentionNorms {
 struct AttentionStyle {
   kernels::RopeLayout layout = kernels::RopeLayout::kInterleaved;
   AttentionNorms norms = AttentionNorms::kNone;
-  bool gated = false;  // attn_q has each head's gates behind its queries
-  bool sinks = false;  // attn_sinks, one per head
-  float scale = 0;     // of scores; 0: 1 / sqrt(head_dim)
+  bool norm_values = false;  // values too, without weights
+  bool gated = false;        // attn_q has each head's gates behind its queries
+  bool sinks = false;        // attn_sinks, one per head
+  float scale = 0;           // of scores; 0: 1 / sqrt(head_dim)
+};
+
+// Columns of a head in attention over latents.
+struct LatentShape {
+  size_t latent = 0;            // of what the cache has, for all heads
+  size_t rotated = 0;           // behind it
+  size_t plain = 0, value = 0;  // of a query that is not rotated, and of a value
+  size_t query_rank = 0;        // queries come through so many columns; 0: directly
+  float scale = 1;              // of scores
 };
 
 // Layers of block `layer` of the file, under llama.cpp's names without "blk.N.". Lives while a model loads.
@@ -79,6 +103,7 @@ class BlockLoader {
  public:
   BlockLoader(const Decoder& decoder, WeightLoader& weights, size_t layer);
 
+  bool has(const char* tensor) const { return weights_.has(prefix_ + tensor); }
   nn::Norm norm(const char* name, nn::NormKind kind = nn::NormKind::kRms) const;
   nn::Linear linear(const char* name, size_t out, size_t in) const;
   // One that is summed by logical shards: the output of attention of either kind, and every down.
@@ -93,17 +118,27 @@ class BlockLoader {
   nn::DeltaNet delta_net(const graph::GatedDeltaShape& shape, size_t taps) const;
   // shortconv.in_proj, conv and out_proj.
   nn::ShortConv short_conv(size_t taps) const;
+  // ssm_in and the other ssm_ tensors: Mamba-2 of this shape.
+  nn::SelectiveMixer selective_mixer(const graph::SelectiveStateShape& shape, size_t taps) const;
+  // attn_q or attn_q_a and attn_q_b, attn_kv_a_mqa, attn_k_b, attn_v_b: attention over latents.
+  nn::LatentAttention latent_attention(const LatentShape& shape) const;
+  // inp_gate, proj and post_norm: what the block makes of its own input.
+  nn::LayerInput layer_input() const;
+  // layer_output_scale, 1 without it.
+  float output_scale() const;
   // ffn_gate, ffn_up, ffn_down.
   nn::Mlp gated_mlp(nn::Activation activation) const;
   // ffn_up with the gate's rows in front of its own, ffn_down.
   nn::Mlp fused_gated_mlp(nn::Activation activation) const;
-  // ffn_up and ffn_down with gelu.
-  nn::Mlp plain_mlp() const;
+  // ffn_up and ffn_down, with gelu or another activation without a gate.
+  nn::Mlp plain_mlp(nn::Activation activation = nn::Activation::kGelu) const;
   // ffn_gate_inp and ffn_{gate,up,down}_exps, or ffn_gate_up_exps; counts and the router's options from the
   // "expert_" keys. `ff`: columns inside an expert.
-  nn::Moe moe(size_t ff) const;
+  nn::Moe moe(size_t ff, nn::Activation activation = nn::Activation::kSilu) const;
   // The expert that sees every row, times the sigmoid of ffn_gate_inp_shexp where the file has that.
   void add_shared_expert(nn::Moe& moe, size_t ff) const;
+  // The dense part's neighbours in gemma4: pre_ffw_norm_2, experts and what belongs to them.
+  nn::MoeBeside moe_beside(size_t ff) const;
 
  private:
   void add_norms(nn::Attention& attention, AttentionNorms norms) const;
@@ -111,9 +146,13 @@ class BlockLoader {
   static MemberRange hidden_rows(const nn::Linear& down, size_t ff);
   nn::Linear rows(const char* name, size_t out, size_t in, MemberRange here) const;
 
+  nn::Norm rms(const char* name, size_t columns) const;
+
   const ModelConfig& config_;
   WeightLoader& weights_;
   const LayerState& state_;
+  size_t kv_heads_, head_dim_;  // of the whole layer
+  size_t ff_;
   size_t index_;        // within the range
   std::string prefix_;  // "blk.N."
 };

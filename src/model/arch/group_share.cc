@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "kernels/tiles/matmul_job.h"
 
 namespace butterfly::model {
@@ -34,26 +35,34 @@ nn::ShardOwners shards_of(const GroupShare& group, UnitRange LayerShare::*kind, 
   return owners;
 }
 
-AttentionPart attention_part(const ModelConfig& config, const nn::ShardOwners& owners) {
+AttentionPart attention_part(const HeadCounts& counts, const nn::ShardOwners& owners) {
   const MemberRange columns = owners.columns();
   if (columns.empty()) return {};
-  const size_t group = config.heads / config.kv_heads;
+  const size_t group = counts.heads / counts.kv_heads;
   AttentionPart part;
-  part.heads = {columns.begin / config.head_dim, ceil_div(columns.end, config.head_dim)};
+  part.heads = {columns.begin / counts.columns, ceil_div(columns.end, counts.columns)};
   part.kv_heads = {part.heads.begin / group, ceil_div(part.heads.end, group)};
-  part.columns_before = columns.begin - part.heads.begin * config.head_dim;
+  part.columns_before = columns.begin - part.heads.begin * counts.columns;
   return part;
 }
 
 void share_states(ModelConfig& config, const ModelFile& file, const GroupShare& group) {
   if (!group) return;
+  std::vector<MemberRange> kept(config.states.size());
   for (size_t layer = 0; layer < config.states.size(); ++layer) {
     LayerState& state = config.states[layer];
     const NamedTensor* out = file.find(fmt::format("blk.{}.attn_output.weight", layer));
-    if (state.kind == StateKind::kRecurrent || out == nullptr) continue;  // who loads it says what is missing
-    const auto owners =
-        shards_of(group, &LayerShare::heads, out->dtype, config.heads * config.head_dim, config.dim);
-    state.kv_heads = attention_part(config, owners).kv_heads.count();
+    if (!state.attends() || out == nullptr || out->shape.rank() != 2)
+      continue;  // who loads it says what is missing
+    const auto columns = static_cast<size_t>(out->shape.back());
+    const auto owners = shards_of(group, &LayerShare::heads, out->dtype, columns, config.dim);
+    kept[layer] = attention_part({config.heads, state.kv_heads, columns / config.heads}, owners).kv_heads;
+    state.kv_heads = kept[layer].count();
+    if (state.kind == StateKind::kShared && !kept[layer].empty() && kept[layer] != kept[state.source])
+      fail(Errc::kUnsupported,
+           "{}: block {} reads keys of block {}, and a member of a group would have other heads of it: their "
+           "attn_output are of types whose shards differ; use a chain",
+           file.path().string(), layer, state.source);
   }
 }
 

@@ -49,10 +49,15 @@ struct AttentionPart {
   MemberRange kv_heads;  // theirs
   size_t columns_before = 0;  // of its first head, which are another member's
 };
-AttentionPart attention_part(const ModelConfig& config, const nn::ShardOwners& owners);
+// Heads of a whole layer, and columns of one in its output.
+struct HeadCounts {
+  size_t heads, kv_heads, columns;
+};
+AttentionPart attention_part(const HeadCounts& counts, const nn::ShardOwners& owners);
 
 // The states of `config` as this member keeps them: keys and values of its own heads. Recurrent layers are
-// everywhere whole.
+// everywhere whole. Throws Error kUnsupported where a layer would read keys of another one that this member
+// does not have.
 void share_states(ModelConfig& config, const ModelFile& file, const GroupShare& group);
 
 }  // namespace butterfly::model

@@ -48,14 +48,11 @@ TEST(GroupShare, EveryThingIsOneMembers) {
 
 // Eight heads of 80 columns, two KV heads; shards of 64 columns and once of 128.
 TEST(GroupShare, HeadsThatReachIntoTheColumns) {
-  ModelConfig config;
-  config.heads = 8;
-  config.kv_heads = 2;
-  config.head_dim = 80;
+  const HeadCounts counts{.heads = 8, .kv_heads = 2, .columns = 80};
   GroupShare group = group_of({0, 3, 3, 8});
   const auto part = [&](size_t self) {
     group.self = self;
-    return attention_part(config, shards_of(group, &LayerShare::heads, DType::kQ8_0, 640, 128));
+    return attention_part(counts, shards_of(group, &LayerShare::heads, DType::kQ8_0, 640, 128));
   };
   const AttentionPart first = part(0), none = part(1), last = part(2);
   EXPECT_EQ(first.heads, (MemberRange{0, 3}));  // 192 columns

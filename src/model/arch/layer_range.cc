@@ -33,6 +33,20 @@ void check_range(const LayerRange& range, size_t layers) {
          range.end);
 }
 
+bool may_cut(size_t block, std::span<const LayerState> states) {
+  return std::none_of(
+      states.begin() + static_cast<ptrdiff_t>(std::min(block, states.size())), states.end(),
+      [&](const LayerState& state) { return state.kind == StateKind::kShared && state.source < block; });
+}
+
+void check_sources(const LayerRange& range, std::span<const LayerState> states) {
+  for (size_t i = range.begin; i < range.end; ++i)
+    if (states[i].kind == StateKind::kShared && states[i].source < range.begin)
+      fail(Errc::kInvalidArgument,
+           "blocks [{}, {}): block {} reads keys of block {}, so that one node must have both", range.begin,
+           range.end, i, states[i].source);
+}
+
 LayerRange range_of_pieces(size_t begin, size_t end, size_t layers) {
   BF_CHECK(begin < end && end <= layers + 2) << "pieces " << begin << " to " << end;
   return {.begin = std::max<size_t>(begin, 1) - 1,
@@ -51,7 +65,8 @@ bool range_needs(const LayerRange& range, size_t layers, const ModelFile& file, 
   }
   if (tensor.starts_with("token_embd."))
     return range.has_embedding() || (range.has_head(layers) && !file.has("output.weight"));
-  if (tensor.starts_with("position_embd.")) return range.has_embedding();
+  for (const std::string_view first : {"position_embd.", "per_layer_"})
+    if (tensor.starts_with(first)) return range.has_embedding();
   // LFM2 calls its last norm by the name of the first.
   for (const std::string_view head : {"output.", "output_norm.", "token_embd_norm."})
     if (tensor.starts_with(head)) return range.has_head(layers);

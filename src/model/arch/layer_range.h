@@ -1,10 +1,12 @@
 // A contiguous part of a model's chain: embedding, blocks, head.
 #pragma once
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "model/cache/layer_state.h"
 #include "model/formats/model_file.h"
 
 namespace butterfly::model {
@@ -28,6 +30,11 @@ std::string to_string(const LayerRange& range, size_t layers);
 
 // Throws Error kInvalidArgument for a range that a model of `layers` blocks does not have, or that is empty.
 void check_range(const LayerRange& range, size_t layers);
+
+// Whether no block from `block` on reads keys of one before it: a chain can be cut there.
+bool may_cut(size_t block, std::span<const LayerState> states);
+// Throws Error kInvalidArgument if a block of the range reads keys of one that is not in it.
+void check_sources(const LayerRange& range, std::span<const LayerState> states);
 
 // Pieces [begin, end) of the chain as planners count them: 0 is the embedding, 1 + i is block i, and the last
 // one, layers + 1, is the head.

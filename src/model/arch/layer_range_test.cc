@@ -59,5 +59,16 @@ TEST(LayerRange, CutsShareTheTensorsOut) {
     }
 }
 
+TEST(LayerRange, CutsLeaveLayersWithTheKeysTheyRead) {
+  std::vector<LayerState> states(5, {.kind = StateKind::kFull, .kv_heads = 1, .head_dim = 8});
+  states[3].kind = StateKind::kShared;
+  states[3].source = 1;
+  const bool allowed[] = {true, true, false, false, true, true};
+  for (size_t block = 0; block <= 5; ++block) EXPECT_EQ(may_cut(block, states), allowed[block]) << block;
+  EXPECT_NO_THROW(check_sources({1, 5}, states));
+  EXPECT_NO_THROW(check_sources({4, 5}, states));
+  EXPECT_THROW(check_sources({2, 5}, states), Error);
+}
+
 }  // namespace
 }  // namespace butterfly::model

@@ -36,7 +36,9 @@ std::unique_ptr<Network> load_lfm2(const ModelConfig& config, WeightLoader& weig
   const size_t taps = read_taps(weights.file());
   LlamaStyle style{.attention = {.layout = kernels::RopeLayout::kHalfSplit, .norms = AttentionNorms::kHeads},
                    .output_norm = "token_embd_norm"};
-  style.short_conv_taps = taps;
+  style.recurrent = [taps](const BlockLoader& from, nn::TransformerBlock& block) {
+    block.short_conv = from.short_conv(taps);
+  };
   if (config.architecture == "lfm2moe") {
     const size_t dense = keys.optional_size("leading_dense_block_count", kLayersMax),
                  ff = keys.size("expert_feed_forward_length", kSizeMax);

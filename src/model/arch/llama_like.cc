@@ -14,7 +14,9 @@ std::unique_ptr<Decoder> load_llama_like(const ModelConfig& config, WeightLoader
     nn::TransformerBlock block;
     block.attention_norm = norm(style.attention_norm);
     if (config.states[layer].kind == StateKind::kRecurrent) {
-      block.short_conv = from.short_conv(style.short_conv_taps);
+      style.recurrent(from, block);
+    } else if (style.attention_of) {
+      style.attention_of(from, block);
     } else {
       block.attention = from.attention(style.attention);
     }

@@ -18,8 +18,10 @@ struct LlamaStyle {
   const char* mlp_norm = "ffn_norm";
   const char* mlp_post_norm = nullptr;
   const char* output_norm = "output_norm";
-  // Layers with a recurrent state are short convolutions of this many taps.
-  size_t short_conv_taps = 0;
+  // Puts what layers with a recurrent state have in the place of attention.
+  std::function<void(const BlockLoader& from, nn::TransformerBlock& block)> recurrent = {};
+  // Puts what other layers have there; empty: `attention`.
+  std::function<void(const BlockLoader& from, nn::TransformerBlock& block)> attention_of = {};
   // Of what each part adds to its input.
   float residual_scale = 1;
   // Of block `layer`; empty: a gated part with silu.

@@ -55,27 +55,29 @@ kernels::RopeParams read_rope(const ModelFile& file, const ConfigKeys& keys, con
   return rope;
 }
 
-// Where layers list theirs, those that have keys have all as many.
-size_t read_kv_heads(const ModelFile& file, const ConfigKeys& keys, const ModelConfig& config) {
+// One number for all blocks, or a list.
+std::vector<size_t> read_kv_heads(const ConfigKeys& keys, const ModelConfig& config) {
   constexpr const char* kName = "attention.head_count_kv";
-  if (!keys.has(kName)) return config.heads;
-  if (!std::holds_alternative<MetaArray>(*file.metadata().find(keys.key(kName))))
-    return keys.size(kName, config.heads);
-  size_t heads = 0;
-  for (const size_t count : keys.sizes(kName, config.layers, config.heads)) {
-    if (heads != 0 && count != 0 && count != heads)
-      fail(Errc::kUnsupported, "{}: key {}: layers with {} and {} KV heads in one model are not supported",
-           file.path().string(), keys.key(kName), heads, count);
-    if (count != 0) heads = count;
-  }
-  return heads == 0 ? config.heads : heads;  // 0: no layer here has any
+  if (!keys.has(kName)) return std::vector<size_t>(config.layers, config.heads);
+  if (!keys.is_list(kName)) return std::vector<size_t>(config.layers, keys.size(kName, config.heads));
+  return keys.sizes(kName, config.layers, config.heads);
+}
+
+std::vector<size_t> read_ff(const ConfigKeys& keys, const ModelConfig& config) {
+  const char* name = keys.has("feed_forward_length") || !keys.has("expert_feed_forward_length")
+                         ? "feed_forward_length"
+                         : "expert_feed_forward_length";
+  if (keys.is_list(name)) return keys.sizes(name, config.layers, kSizeMax);
+  return std::vector<size_t>(config.layers, keys.size(name, kSizeMax));
 }
 
 }  // namespace
 
 std::vector<LayerState> full_states(const ModelFile&, const ModelConfig& config) {
-  const LayerState state{.kind = StateKind::kFull, .kv_heads = config.kv_heads, .head_dim = config.head_dim};
-  return std::vector<LayerState>(config.layers, state);
+  std::vector<LayerState> states;
+  for (const size_t kv_heads : config.layer_kv_heads)
+    states.push_back({.kind = StateKind::kFull, .kv_heads = kv_heads, .head_dim = config.head_dim});
+  return states;
 }
 
 std::vector<LayerState> window_states(const ModelFile& file, const ModelConfig& config) {
@@ -130,11 +132,12 @@ ModelConfig read_config(const ModelFile& file, size_t run_context) {
   config.layers = blocks - ahead;
   config.dim = keys.size("embedding_length", kSizeMax);
   config.heads = keys.size("attention.head_count", config.dim);
-  config.kv_heads = read_kv_heads(file, keys, config);
-  config.ff = keys.size(keys.has("feed_forward_length") || !keys.has("expert_feed_forward_length")
-                            ? "feed_forward_length"
-                            : "expert_feed_forward_length",
-                        kSizeMax);
+  config.layer_input_cols = keys.optional_size("embedding_length_per_layer_input", 65536);
+  config.layer_kv_heads = read_kv_heads(keys, config);
+  config.kv_heads = std::ranges::max(config.layer_kv_heads);
+  if (config.kv_heads == 0) config.kv_heads = config.heads;  // no layer here has any
+  config.layer_ff = read_ff(keys, config);
+  config.ff = std::ranges::max(config.layer_ff);
   config.context = keys.size("context_length", kSizeMax * 64);
   config.run_context = run_context == 0 ? config.context : run_context;
   config.norm_eps =
@@ -143,12 +146,15 @@ ModelConfig read_config(const ModelFile& file, size_t run_context) {
   if (!keys.has("attention.key_length") && config.dim % config.heads != 0)
     fail(Errc::kCorrupt, "{}: {} columns do not divide into {} heads", name, config.dim, config.heads);
   config.head_dim = keys.size_or("attention.key_length", config.dim / config.heads, 65536);
-  if (keys.size_or("attention.value_length", config.head_dim, 65536) != config.head_dim)
+  // Where values are parts of keys, their own length is another.
+  const bool latent = keys.has("attention.kv_lora_rank");
+  if (!latent && keys.size_or("attention.value_length", config.head_dim, 65536) != config.head_dim)
     fail(Errc::kUnsupported, "{}: keys of {} values and values of another size are not supported", name,
          config.head_dim);
-  if (config.heads % config.kv_heads != 0)
-    fail(Errc::kCorrupt, "{}: {} heads do not divide into groups for {} KV heads", name, config.heads,
-         config.kv_heads);
+  for (const size_t kv_heads : config.layer_kv_heads)
+    if (kv_heads != 0 && config.heads % kv_heads != 0)
+      fail(Errc::kCorrupt, "{}: {} heads do not divide into groups for {} KV heads", name, config.heads,
+           kv_heads);
 
   const Tensor table = file.tensor("token_embd.weight");
   if (table.rank() != 2 || table.size(1) != static_cast<int64_t>(config.dim))

@@ -84,13 +84,13 @@ const Architecture& architecture_of(const ModelFile& file);
 const Architecture* find_architecture(std::string_view name);
 
 // The rows' functions; each file says what is particular.
-LoadNetwork load_gemma2, load_gemma3, load_glm4moe, load_gpt2, load_gpt_oss, load_granite, load_lfm2,
-    load_llama, load_minimax_m2, load_mistral3, load_olmo2, load_phi3, load_qwen2, load_qwen3, load_qwen3moe,
-    load_qwen35, load_qwen35moe, load_smollm3;
+LoadNetwork load_deepseek2, load_gemma2, load_gemma3, load_gemma4, load_glm4moe, load_gpt2, load_gpt_oss,
+    load_granite, load_lfm2, load_llama, load_minimax_m2, load_mistral3, load_nemotron_h, load_olmo2,
+    load_phi3, load_qwen2, load_qwen3, load_qwen3moe, load_qwen35, load_qwen35moe, load_smollm3;
 // All positions; all positions, or the window that "attention.sliding_window" names; some layers a window;
 // most layers a recurrent state.
-DescribeStates full_states, window_states, gemma2_states, gemma3_states, gpt_oss_states, lfm2_states,
-    olmo2_states, qwen35_states;
+DescribeStates full_states, window_states, deepseek2_states, gemma2_states, gemma3_states, gemma4_states,
+    gpt_oss_states, granite_hybrid_states, lfm2_states, nemotron_h_states, olmo2_states, qwen35_states;
 // Windows as "attention.sliding_window" (`window` without it; 0: none) and its pattern say: every `period`-th
 // layer sees everything, unless the file lists the layers.
 std::vector<LayerState> pattern_states(const ModelFile& file, const ModelConfig& config, size_t window,

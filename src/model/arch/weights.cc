@@ -166,26 +166,33 @@ std::vector<nn::Linear> WeightLoader::fused_linear(const std::string& stem, std:
   return layers;
 }
 
+graph::ExpertParameter WeightLoader::stacked(const std::string& name, size_t count, size_t out, size_t in,
+                                             MemberRange here) {
+  const auto rows = static_cast<int64_t>(out), cols = static_cast<int64_t>(in);
+  graph::ExpertParameter parameter{.name = name, .experts = {}, .first = here.begin};
+  const Tensor all = file_.tensor(name, {static_cast<int64_t>(count), rows, cols});
+  for (size_t e = here.begin; e < here.end; ++e) {
+    const auto index = static_cast<int64_t>(e);
+    if (!with_values_ && e > here.begin) {  // as large as the first, and as empty
+      resident_bytes_ += parameter.experts[0].bytes();
+      parameter.experts.push_back(parameter.experts[0]);
+      continue;
+    }
+    parameter.experts.push_back(pack(all.slice(0, index, index + 1).reshape({rows, cols}), name, e * out));
+  }
+  return parameter;
+}
+
 graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t experts, size_t out, size_t in,
                                              MemberRange here) {
   const std::string stacked = stem + "_exps.weight";
-  const auto rows = static_cast<int64_t>(out), cols = static_cast<int64_t>(in);
+  const auto rows = static_cast<int64_t>(out);
   graph::ExpertParameter parameter{.name = stacked, .experts = {}, .first = here.begin};
   if (!has(stacked) && has(fmt::format("{}.0.weight", stem))) {
     for (size_t e = here.begin; e < here.end; ++e)
       parameter.experts.push_back(matrix(fmt::format("{}.{}.weight", stem, e), out, in).packed);
   } else {
-    const Tensor all = file_.tensor(stacked, {static_cast<int64_t>(experts), rows, cols});
-    for (size_t e = here.begin; e < here.end; ++e) {
-      const auto index = static_cast<int64_t>(e);
-      if (!with_values_ && e > here.begin) {  // as large as the first, and as empty
-        resident_bytes_ += parameter.experts[0].bytes();
-        parameter.experts.push_back(parameter.experts[0]);
-        continue;
-      }
-      parameter.experts.push_back(
-          pack(all.slice(0, index, index + 1).reshape({rows, cols}), stacked, e * out));
-    }
+    parameter = this->stacked(stacked, experts, out, in, here);
   }
   for (const kernels::PackedMatrix& packed : parameter.experts)
     if (packed.dtype() != parameter.experts[0].dtype())
@@ -245,8 +252,13 @@ graph::Parameter WeightLoader::transposed(const std::string& name, size_t rows, 
 }
 
 void WeightLoader::refuse_scales() const {
+  // These are gemma4's own: of what its router reads, and of what each expert says.
+  const auto known = [&](const std::string& name) {
+    return file_.architecture() == "gemma4" &&
+           (name.ends_with(".ffn_gate_inp.scale") || name.ends_with(".ffn_down_exps.scale"));
+  };
   for (const NamedTensor& tensor : file_.tensors())
-    if (tensor.name.ends_with(".scale") || tensor.name.ends_with(".input_scale"))
+    if ((tensor.name.ends_with(".scale") || tensor.name.ends_with(".input_scale")) && !known(tensor.name))
       fail(Errc::kUnsupported,
            "{}: tensor {}: products that are multiplied by a scale apart are not supported",
            file_.path().string(), tensor.name);
@@ -273,6 +285,22 @@ graph::Parameter WeightLoader::floats(const std::string& name, const Shape& shap
 
 graph::Parameter WeightLoader::optional_vector(const std::string& name, size_t count) {
   return has(name) ? vector(name, count) : graph::Parameter{};
+}
+
+graph::Parameter WeightLoader::flat_vector(const std::string& name, size_t count) {
+  const Tensor values = file_.tensor(name);
+  if (values.count() != static_cast<int64_t>(count))
+    fail(Errc::kCorrupt, "{}: tensor {}: expected {} values, found shape {}", file_.path().string(), name,
+         count, values.shape().to_string());
+  graph::Parameter parameter = floats(name, values.shape());
+  parameter.value = parameter.value.reshape({static_cast<int64_t>(count)});
+  return parameter;
+}
+
+graph::Parameter WeightLoader::mapped_table(const std::string& name, size_t rows, size_t cols) {
+  const Tensor values = tensor(name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
+  loaded(values);
+  return {.name = name, .value = values, .packed = {}};
 }
 
 graph::Parameter WeightLoader::table(const std::string& name, size_t rows, size_t cols) {

@@ -84,6 +84,9 @@ class WeightLoader {
   // `stem`_exps.bias [experts, out] where the file has it.
   graph::ExpertParameter experts(const std::string& stem, size_t experts, size_t out, size_t in,
                                  MemberRange here);
+  // Matrices of `name` [count, out, in]: those of `here`.
+  graph::ExpertParameter stacked(const std::string& name, size_t count, size_t out, size_t in,
+                                 MemberRange here);
   // Experts whose gates and outputs are in one matrix `name` [experts, 2 * out, in], gates first.
   std::pair<graph::ExpertParameter, graph::ExpertParameter> fused_experts(const std::string& name,
                                                                           size_t experts, size_t out,
@@ -98,8 +101,13 @@ class WeightLoader {
   // [count], as floats. Missing: an Error, or an empty Parameter for the optional form.
   graph::Parameter vector(const std::string& name, size_t count);
   graph::Parameter optional_vector(const std::string& name, size_t count);
+  // The same of a tensor of any shape with so many values.
+  graph::Parameter flat_vector(const std::string& name, size_t count);
   // [rows, cols] as in the file, for look-ups of single rows.
   graph::Parameter table(const std::string& name, size_t rows, size_t cols);
+  // The same for one that stays in the file, of which rows are read now and then: it is not counted as
+  // resident.
+  graph::Parameter mapped_table(const std::string& name, size_t rows, size_t cols);
   // What the adapters add to rows of the embedding.
   std::vector<nn::LowRank> embedding_adapters(size_t vocab, size_t dim);
 

@@ -39,12 +39,13 @@ CacheRoom cache_room(std::span<const LayerState> layers, const CacheWish& wish) 
 
 PageKind page_kind(const LayerState& layer, const CacheRoom& room) {
   if (layer.kind == StateKind::kRecurrent) return PageKind::kState;
-  return layer.kind == StateKind::kWindow && room.window > 0 ? PageKind::kWindow : PageKind::kFull;
+  return layer.window > 0 && room.window > 0 ? PageKind::kWindow : PageKind::kFull;
 }
 
 uint64_t page_bytes(const LayerState& layer, DType kv_type) {
   if (layer.kind == StateKind::kRecurrent) return round_up(layer.state_floats * sizeof(float), 64);
-  const kernels::KvLayout layout{kv_type, layer.head_dim};
+  if (!layer.keeps_keys()) return 0;
+  const kernels::KvLayout layout = kv_layout(layer, kv_type);
   if (const char* why = kernels::kv_why_not(layout))
     fail(Errc::kUnsupported, "key/value cache of type {} for heads of {}: {}", dtype_name(kv_type),
          layer.head_dim, why);
@@ -73,7 +74,7 @@ uint64_t state_bytes(std::span<const LayerState> layers, DType kv_type, const Ca
 uint64_t bytes_per_position(std::span<const LayerState> layers, DType kv_type) {
   uint64_t bytes = 0;
   for (const LayerState& layer : layers)
-    if (layer.kind != StateKind::kRecurrent) bytes += page_bytes(layer, kv_type) / kernels::kKvPage;
+    if (layer.keeps_keys()) bytes += page_bytes(layer, kv_type) / kernels::kKvPage;
   return bytes;
 }
 

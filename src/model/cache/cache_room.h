@@ -44,7 +44,8 @@ CacheRoom cache_room(std::span<const LayerState> layers, const CacheWish& wish);
 
 // The kind of pages that a layer has in this room.
 PageKind page_kind(const LayerState& layer, const CacheRoom& room);
-// Bytes of one page of the layer. Throws Error kUnsupported for a cache type that does not fit its heads.
+// Bytes of one page of the layer; 0 where it keeps nothing of its own. Throws Error kUnsupported for a cache
+// type that does not fit its heads.
 uint64_t page_bytes(const LayerState& layer, DType kv_type);
 // Of all pages of the layer, and of its guesses.
 uint64_t state_bytes(const LayerState& layer, DType kv_type, const CacheRoom& room);

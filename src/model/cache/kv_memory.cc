@@ -48,10 +48,14 @@ void KvMemory::count() {
   for (size_t i = 0; i < layers_.size(); ++i) {
     const LayerState& state = shape_.layers[begin_ + i];
     bytes_ += layers_[i].pages.size() + layers_[i].guesses.size();
+    if (state.kind == StateKind::kShared && state.source >= begin_) {  // an earlier one, whose view is there
+      views_.push_back(views_[state.source - begin_]);
+      continue;
+    }
     views_.push_back({.base = layers_[i].pages.data(),
                       .page_stride = page_bytes(state, shape_.kv_type),
                       .kind = page_kind(state, room_),
-                      .layout = {shape_.kv_type, state.head_dim},
+                      .layout = kv_layout(state, shape_.kv_type),
                       .kv_heads = state.kv_heads,
                       .guesses = reinterpret_cast<float*>(layers_[i].guesses.data()),
                       .guess_floats = state.guess_floats});

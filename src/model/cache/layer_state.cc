@@ -12,11 +12,16 @@ namespace {
 std::string words(const LayerState& state) {
   switch (state.kind) {
     case StateKind::kFull:
-      return "all positions";
+      return state.latent_dim > 0 ? fmt::format("all positions, as latents of {}", state.head_dim)
+                                  : "all positions";
     case StateKind::kWindow:
       return fmt::format("a window of {}", state.window);
     case StateKind::kRecurrent:
       return fmt::format("a recurrent state of {}", format_bytes(state.state_floats * sizeof(float)));
+    case StateKind::kShared:
+      return "nothing of their own, and read another layer's keys";
+    case StateKind::kNone:
+      return "nothing";
   }
   return "unknown";
 }

@@ -34,8 +34,15 @@ enum class HfValues {
   // behind it is for the same tensor: the gates.
   kDeltaQkvOfAll,
   kDeltaGateOfAll,
-  kOneRow,    // [1, columns] to [columns]
-  kNoMiddle,  // [a, 1, b] to [a, b]
+  kOneRow,     // [1, columns] to [columns]
+  kNoMiddle,   // [a, 1, b] to [a, b]
+  kColumn,     // [n] to [n, 1]
+  kMambaA,     // -exp of [n], as [n, 1]; becomes F32
+  kGroupRows,  // [n] to [groups of Mamba-2, n / groups]
+  // Rows of keys and values of each head, from a latent: [heads, latent, keys], the other way round, and
+  // [heads, values, latent]. The rule behind the first is for the same tensor.
+  kLatentKeys,
+  kLatentValues,
   // Experts in one tensor (hf_experts.h). A gate's rule stands before the output's, for the same tensor.
   kExpertsGate,  // [experts, columns, 2 * rows] to [experts, rows, columns], every second one
   kExpertsUp,
@@ -74,6 +81,7 @@ struct HfArchitecture {
   std::array<std::span<const HfRule>, 5> rules;
   bool tied;                 // whether output and embedding share a matrix when config.json does not say
   bool more_layers = false;  // layers behind the last that config.json counts guess further ahead: left out
+  std::string_view with_key = {};  // of classes with several rows: the one whose key config.json has
 };
 
 std::span<const HfArchitecture> hf_architectures();
@@ -82,13 +90,15 @@ const HfArchitecture& hf_architecture_of(const JsonObject& config);
 
 // Whether the rule behind one with these values is for the same tensor too.
 constexpr bool has_second_rule(HfValues values) {
-  return values == HfValues::kDeltaQkvOfAll || values == HfValues::kExpertsGate ||
-         values == HfValues::kExpertsGateHalf || values == HfValues::kExpertsGateBias ||
-         values == HfValues::kMxfp4Gate || values == HfValues::kFirstRows;
+  return values == HfValues::kDeltaQkvOfAll || values == HfValues::kLatentKeys ||
+         values == HfValues::kExpertsGate || values == HfValues::kExpertsGateHalf ||
+         values == HfValues::kExpertsGateBias || values == HfValues::kMxfp4Gate ||
+         values == HfValues::kFirstRows;
 }
 
 // The readers of config.json, one per family: Mistral's is Mixtral's too, Qwen 3's reads experts, Gemma's is
 // for 2 and 3.
+ReadHfConfig read_deepseek2_config, read_gemma4_config, read_granitehybrid_config, read_nemotron_h_config;
 ReadHfConfig read_gemma_config, read_glm4moe_config, read_gpt2_config, read_gpt_oss_config,
     read_granite_config, read_lfm2_config, read_llama_config, read_minimax_config, read_mistral_config,
     read_mistral3_config, read_olmo2_config, read_phi3_config, read_qwen2_config, read_qwen3_config,

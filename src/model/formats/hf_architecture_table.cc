@@ -194,6 +194,87 @@ constexpr HfRule kGemma[] = {
     {"layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight"},
 };
 
+// Norms as they are, unlike those of 2 and 3.
+constexpr HfRule kGemma4[] = {
+    {"norm.weight", "output_norm.weight"},
+    {"embed_tokens_per_layer.weight", "per_layer_token_embd.weight"},
+    {"per_layer_model_projection.weight", "per_layer_model_proj.weight"},
+    {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
+    {"layers.#.input_layernorm.weight", "blk.#.attn_norm.weight"},
+    {"layers.#.post_attention_layernorm.weight", "blk.#.post_attention_norm.weight"},
+    {"layers.#.pre_feedforward_layernorm.weight", "blk.#.ffn_norm.weight"},
+    {"layers.#.post_feedforward_layernorm.weight", "blk.#.post_ffw_norm.weight"},
+    {"layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight"},
+    {"layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight"},
+    {"layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight"},
+    {"layers.#.layer_scalar", "blk.#.layer_output_scale.weight"},
+    {"layers.#.per_layer_input_gate.weight", "blk.#.inp_gate.weight"},
+    {"layers.#.per_layer_projection.weight", "blk.#.proj.weight"},
+    {"layers.#.post_per_layer_input_norm.weight", "blk.#.post_norm.weight"},
+    {"layers.#.pre_feedforward_layernorm_2.weight", "blk.#.pre_ffw_norm_2.weight"},
+    {"layers.#.post_feedforward_layernorm_1.weight", "blk.#.post_ffw_norm_1.weight"},
+    {"layers.#.post_feedforward_layernorm_2.weight", "blk.#.post_ffw_norm_2.weight"},
+    {"layers.#.router.proj.weight", "blk.#.ffn_gate_inp.weight"},
+    {"layers.#.router.scale", "blk.#.ffn_gate_inp.scale"},
+    {"layers.#.router.per_expert_scale", "blk.#.ffn_down_exps.scale"},
+    {"layers.#.experts.gate_up_proj", "blk.#.ffn_gate_up_exps.weight"},
+    {"layers.#.experts.down_proj", "blk.#.ffn_down_exps.weight"},
+};
+
+constexpr HfRule kNemotronH[] = {
+    {"embeddings.weight", "token_embd.weight"},
+    {"norm_f.weight", "output_norm.weight"},
+    {"lm_head.weight", "output.weight"},
+    {"layers.#.norm.weight", "blk.#.attn_norm.weight"},
+    {"layers.#.mixer.in_proj.weight", "blk.#.ssm_in.weight"},
+    {"layers.#.mixer.conv1d.weight", "blk.#.ssm_conv1d.weight", kNoMiddle},
+    {"layers.#.mixer.conv1d.bias", "blk.#.ssm_conv1d.bias"},
+    {"layers.#.mixer.dt_bias", "blk.#.ssm_dt.bias"},
+    {"layers.#.mixer.A_log", "blk.#.ssm_a", kMambaA},
+    {"layers.#.mixer.D", "blk.#.ssm_d", kColumn},
+    {"layers.#.mixer.norm.weight", "blk.#.ssm_norm.weight", kGroupRows},
+    {"layers.#.mixer.out_proj.weight", "blk.#.ssm_out.weight"},
+    {"layers.#.mixer.q_proj.weight", "blk.#.attn_q.weight"},
+    {"layers.#.mixer.k_proj.weight", "blk.#.attn_k.weight"},
+    {"layers.#.mixer.v_proj.weight", "blk.#.attn_v.weight"},
+    {"layers.#.mixer.o_proj.weight", "blk.#.attn_output.weight"},
+    {"layers.#.mixer.up_proj.weight", "blk.#.ffn_up.weight"},
+    {"layers.#.mixer.down_proj.weight", "blk.#.ffn_down.weight"},
+    {"layers.#.mixer.gate.weight", "blk.#.ffn_gate_inp.weight"},
+    {"layers.#.mixer.gate.e_score_correction_bias", "blk.#.exp_probs_b.bias"},
+    {"layers.#.mixer.experts.@.up_proj.weight", "blk.#.ffn_up_exps.weight", kExpert},
+    {"layers.#.mixer.experts.@.down_proj.weight", "blk.#.ffn_down_exps.weight", kExpert},
+    {"layers.#.mixer.shared_experts.up_proj.weight", "blk.#.ffn_up_shexp.weight"},
+    {"layers.#.mixer.shared_experts.down_proj.weight", "blk.#.ffn_down_shexp.weight"},
+};
+
+constexpr HfRule kGraniteMamba[] = {
+    {"layers.#.mamba.in_proj.weight", "blk.#.ssm_in.weight"},
+    {"layers.#.mamba.conv1d.weight", "blk.#.ssm_conv1d.weight", kNoMiddle},
+    {"layers.#.mamba.conv1d.bias", "blk.#.ssm_conv1d.bias"},
+    {"layers.#.mamba.dt_bias", "blk.#.ssm_dt.bias"},
+    {"layers.#.mamba.A_log", "blk.#.ssm_a", kMambaA},
+    {"layers.#.mamba.D", "blk.#.ssm_d", kColumn},
+    {"layers.#.mamba.norm.weight", "blk.#.ssm_norm.weight", kGroupRows},
+    {"layers.#.mamba.out_proj.weight", "blk.#.ssm_out.weight"},
+};
+
+constexpr HfRule kDeepseek2[] = {
+    {"layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight"},
+    {"layers.#.self_attn.q_a_proj.weight", "blk.#.attn_q_a.weight"},
+    {"layers.#.self_attn.q_a_layernorm.weight", "blk.#.attn_q_a_norm.weight"},
+    {"layers.#.self_attn.q_b_proj.weight", "blk.#.attn_q_b.weight"},
+    {"layers.#.self_attn.kv_a_proj_with_mqa.weight", "blk.#.attn_kv_a_mqa.weight"},
+    {"layers.#.self_attn.kv_a_layernorm.weight", "blk.#.attn_kv_a_norm.weight"},
+    {"layers.#.self_attn.kv_b_proj.weight", "blk.#.attn_k_b.weight", kLatentKeys},
+    {"layers.#.self_attn.kv_b_proj.weight", "blk.#.attn_v_b.weight", kLatentValues},
+    {"layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight"},
+    {"layers.#.mlp.gate.e_score_correction_bias", "blk.#.exp_probs_b.bias"},
+    {"layers.#.mlp.shared_experts.gate_proj.weight", "blk.#.ffn_gate_shexp.weight"},
+    {"layers.#.mlp.shared_experts.up_proj.weight", "blk.#.ffn_up_shexp.weight"},
+    {"layers.#.mlp.shared_experts.down_proj.weight", "blk.#.ffn_down_shexp.weight"},
+};
+
 constexpr HfRule kGpt2[] = {
     {"wte.weight", "token_embd.weight"},
     {"wpe.weight", "position_embd.weight"},
@@ -309,6 +390,42 @@ constexpr HfArchitecture kArchitectures[] = {
      read_gemma_config,
      {kEnds, kGemma, kHalfSplitAttention},
      true},
+    {"Gemma4ForCausalLM", "gemma4", read_gemma4_config, {kEnds, kGemma4, kHalfSplitAttention}, true},
+    {"Gemma4ForConditionalGeneration",
+     "gemma4",
+     read_gemma4_config,
+     {kEnds, kGemma4, kHalfSplitAttention},
+     true},
+    {.class_name = "NemotronHForCausalLM",
+     .gguf_name = "nemotron_h_moe",
+     .read_config = read_nemotron_h_config,
+     .rules = {kNemotronH},
+     .tied = false,
+     .with_key = "n_routed_experts"},
+    {"NemotronHForCausalLM", "nemotron_h", read_nemotron_h_config, {kNemotronH}, false},
+    {"GraniteMoeHybridForCausalLM",
+     "granitehybrid",
+     read_granitehybrid_config,
+     {kEnds, kLlamaAttention, kPreNorms, kGraniteExperts, kGraniteMamba},
+     true},
+    {"DeepseekV2ForCausalLM",
+     "deepseek2",
+     read_deepseek2_config,
+     {kEnds, kDeepseek2, kPreNorms, kQwenExperts},
+     false,
+     true},
+    {"DeepseekV3ForCausalLM",
+     "deepseek2",
+     read_deepseek2_config,
+     {kEnds, kDeepseek2, kPreNorms, kQwenExperts},
+     false,
+     true},
+    {"Glm4MoeLiteForCausalLM",
+     "deepseek2",
+     read_deepseek2_config,
+     {kEnds, kDeepseek2, kPreNorms, kQwenExperts},
+     false,
+     true},
     {"GPT2LMHeadModel", "gpt2", read_gpt2_config, {kGpt2}, true},
 };
 static_assert(covers_architectures(kArchitectures, &HfArchitecture::gguf_name));
@@ -321,7 +438,9 @@ const HfArchitecture& hf_architecture_of(const JsonObject& config) {
   const std::vector<std::string> found = config.strings("architectures");
   std::vector<std::string_view> known;
   for (const HfArchitecture& row : kArchitectures) {
-    if (std::find(found.begin(), found.end(), row.class_name) != found.end()) return row;
+    if (std::find(found.begin(), found.end(), row.class_name) != found.end() &&
+        (row.with_key.empty() || config.has(row.with_key)))
+      return row;
     known.push_back(row.class_name);
   }
   fail(Errc::kUnsupported, "{}: key architectures: '{}' is not supported; this build reads {}", config.file(),

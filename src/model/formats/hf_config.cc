@@ -3,23 +3,10 @@
 #include <optional>
 
 #include "base/error.h"
-#include "model/formats/hf_architecture.h"
+#include "model/formats/hf_config_parts.h"
 
 namespace butterfly::model {
 namespace {
-
-// Writes "<arch>.<key>".
-class Keys {
- public:
-  Keys(Metadata& metadata, const std::string& arch) : metadata_(metadata), prefix_(arch + ".") {}
-  void set(std::string_view key, MetaValue value) {
-    metadata_.set(prefix_ + std::string(key), std::move(value));
-  }
-
- private:
-  Metadata& metadata_;
-  std::string prefix_;
-};
 
 uint32_t head_size(const JsonObject& config, uint32_t heads) {
   if (config.has("head_dim")) return config.u32("head_dim");
@@ -30,34 +17,8 @@ uint32_t head_size(const JsonObject& config, uint32_t heads) {
   return dim / heads;
 }
 
-// What nearly all of them share. Returns the size of a head.
-uint32_t read_transformer(const JsonObject& config, const std::string& arch, HfConfig& to) {
-  Keys keys(to.metadata, arch);
-  const uint32_t heads = config.u32("num_attention_heads");
-  const uint32_t head_dim = head_size(config, heads);
-  if (config.has("vocab_size")) keys.set("vocab_size", config.u32("vocab_size"));
-  keys.set("context_length", config.u32("max_position_embeddings"));
-  keys.set("embedding_length", config.u32("hidden_size"));
-  keys.set("block_count", config.u32("num_hidden_layers"));
-  // Where all layers have experts some leave it out.
-  for (const char* name : {"intermediate_size", "block_ff_dim", "moe_intermediate_size"})
-    if (config.has(name) || std::string_view(name).starts_with("moe")) {
-      keys.set("feed_forward_length", config.u32(name));
-      break;
-    }
-  keys.set("attention.head_count", heads);
-  keys.set("attention.head_count_kv", config.u32_or("num_key_value_heads", heads));
-  keys.set("attention.layer_norm_rms_epsilon",
-           config.f32(config.has("norm_eps") && !config.has("rms_norm_eps") ? "norm_eps" : "rms_norm_eps"));
-  if (config.has("head_dim")) {
-    keys.set("attention.key_length", head_dim);
-    keys.set("attention.value_length", head_dim);
-  }
-  return head_dim;
-}
-
 // Which layers see a window, where that is not what every reader takes for granted: all but each `usual`-th.
-void set_pattern(const JsonObject& config, Keys& keys, uint32_t usual) {
+void set_pattern(const JsonObject& config, HfKeys& keys, uint32_t usual) {
   const uint32_t period = config.u32_or("sliding_window_pattern", usual);
   if (period != usual) keys.set("attention.sliding_window_pattern", period);
   if (!config.has("layer_types")) return;
@@ -68,14 +29,6 @@ void set_pattern(const JsonObject& config, Keys& keys, uint32_t usual) {
     as_usual = as_usual && local.back() == (local.size() % usual != 0);
   }
   if (!as_usual) keys.set("attention.sliding_window_pattern", MetaArray{MetaType::kBool, std::move(local)});
-}
-
-// The text part of a multimodal model's settings, or all of them.
-template <typename F>
-void with_text_config(const JsonObject& config, F&& read) {
-  const nlohmann::json* text = config.find("text_config");
-  if (text == nullptr || !text->is_object()) return read(config);
-  read(JsonObject(*text, config.file(), "text_config: "));
 }
 
 // The first of these that has `key`: rope settings have moved between them.
@@ -94,7 +47,7 @@ uint32_t rotated_part(const JsonObject& config, uint32_t head_dim, double share)
 }
 
 // Pairs of a head by time, height and width.
-void set_sections(const JsonObject& config, Keys& keys, std::vector<int32_t> usual) {
+void set_sections(const JsonObject& config, HfKeys& keys, std::vector<int32_t> usual) {
   for (const char* place : {"rope_scaling", "rope_parameters"})
     if (const auto settings = config.object(place); settings && settings->has("mrope_section")) {
       usual.clear();
@@ -105,8 +58,36 @@ void set_sections(const JsonObject& config, Keys& keys, std::vector<int32_t> usu
   keys.set("rope.dimension_sections", i32_array(std::move(usual)));
 }
 
-void expect_activation(const JsonObject& config, std::string_view key,
-                       std::initializer_list<std::string_view> known) {
+}  // namespace
+
+uint32_t read_hf_transformer(const JsonObject& config, const std::string& arch, HfConfig& to) {
+  HfKeys keys(to.metadata, arch);
+  const uint32_t heads = config.u32("num_attention_heads");
+  const uint32_t head_dim = head_size(config, heads);
+  if (config.has("vocab_size")) keys.set("vocab_size", config.u32("vocab_size"));
+  keys.set("context_length", config.u32("max_position_embeddings"));
+  keys.set("embedding_length", config.u32("hidden_size"));
+  keys.set("block_count", config.u32("num_hidden_layers"));
+  // Where all layers have experts some leave it out.
+  for (const char* name : {"intermediate_size", "block_ff_dim", "moe_intermediate_size"})
+    if (config.has(name) || std::string_view(name).starts_with("moe")) {
+      keys.set("feed_forward_length", config.u32(name));
+      break;
+    }
+  keys.set("attention.head_count", heads);
+  keys.set("attention.head_count_kv", config.u32_or("num_key_value_heads", heads));
+  keys.set("attention.layer_norm_rms_epsilon", config.f32(config.has("rms_norm_eps") ? "rms_norm_eps"
+                                                          : config.has("norm_eps")   ? "norm_eps"
+                                                                                     : "layer_norm_epsilon"));
+  if (config.has("head_dim")) {
+    keys.set("attention.key_length", head_dim);
+    keys.set("attention.value_length", head_dim);
+  }
+  return head_dim;
+}
+
+void expect_hf_activation(const JsonObject& config, std::string_view key,
+                          std::initializer_list<std::string_view> known) {
   if (!config.has(key)) return;
   const std::string found = config.string(key);
   for (const std::string_view name : known)
@@ -114,14 +95,12 @@ void expect_activation(const JsonObject& config, std::string_view key,
   config.mismatch(key, *known.begin());
 }
 
-}  // namespace
-
 void read_llama_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
-  expect_activation(config, "hidden_act", {"silu", "swish"});
-  const uint32_t head_dim = read_transformer(config, arch, to);
-  Keys keys(to.metadata, arch);
+  expect_hf_activation(config, "hidden_act", {"silu", "swish"});
+  const uint32_t head_dim = read_hf_transformer(config, arch, to);
+  HfKeys keys(to.metadata, arch);
   keys.set("rope.dimension_count", head_dim);
-  if (config.has("num_local_experts")) {
+  if (config.u32_or("num_local_experts", 0) > 0) {
     keys.set("expert_count", config.u32("num_local_experts"));
     keys.set("expert_used_count", config.u32("num_experts_per_tok"));
   }
@@ -131,7 +110,7 @@ void read_llama_config(const JsonObject& config, const std::string& arch, HfConf
 void read_mistral_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
   read_llama_config(config, arch, to);
   if (config.has("sliding_window"))
-    Keys(to.metadata, arch).set("attention.sliding_window", config.u32("sliding_window"));
+    HfKeys(to.metadata, arch).set("attention.sliding_window", config.u32("sliding_window"));
 }
 
 namespace {
@@ -152,10 +131,10 @@ void read_qwen2_config(const JsonObject& config, const std::string& arch, HfConf
 }
 
 void read_qwen3_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
-  expect_activation(config, "hidden_act", {"silu"});
+  expect_hf_activation(config, "hidden_act", {"silu"});
   expect_no_window(config);
-  const uint32_t head_dim = read_transformer(config, arch, to);
-  Keys keys(to.metadata, arch);
+  const uint32_t head_dim = read_hf_transformer(config, arch, to);
+  HfKeys keys(to.metadata, arch);
   keys.set("attention.key_length", head_dim);
   keys.set("attention.value_length", head_dim);
   if (arch == "qwen3moe" || arch == "qwen3vlmoe") {
@@ -171,7 +150,7 @@ namespace {
 // The rotated part of a head, and how its pairs are shared out to time, height and width.
 void read_partial_rope(const JsonObject& config, const std::string& arch, uint32_t head_dim, HfConfig& to) {
   const uint32_t rotated = rotated_part(config, head_dim, 0.25);
-  Keys keys(to.metadata, arch);
+  HfKeys keys(to.metadata, arch);
   keys.set("rope.dimension_count", rotated);
   if (arch != "qwen3next") {
     set_sections(config, keys, {11, 11, 10});
@@ -180,9 +159,9 @@ void read_partial_rope(const JsonObject& config, const std::string& arch, uint32
 }
 
 void read_qwen35_text(const JsonObject& config, const std::string& arch, HfConfig& to) {
-  expect_activation(config, "hidden_act", {"silu"});
-  const uint32_t head_dim = read_transformer(config, arch, to);
-  Keys keys(to.metadata, arch);
+  expect_hf_activation(config, "hidden_act", {"silu"});
+  const uint32_t head_dim = read_hf_transformer(config, arch, to);
+  HfKeys keys(to.metadata, arch);
   keys.set("attention.key_length", head_dim);
   keys.set("attention.value_length", head_dim);
   const uint32_t dim = config.u32("linear_key_head_dim"), values = config.u32("linear_num_value_heads");
@@ -224,7 +203,7 @@ void read_qwen35_config(const JsonObject& config, const std::string& arch, HfCon
 void read_qwen3vl_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
   with_text_config(config, [&](const JsonObject& text) {
     read_qwen3_config(text, arch, to);
-    Keys keys(to.metadata, arch);
+    HfKeys keys(to.metadata, arch);
     set_sections(text, keys, {24, 20, 20});
   });
 }
@@ -232,7 +211,7 @@ void read_qwen3vl_config(const JsonObject& config, const std::string& arch, HfCo
 void read_mistral3_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
   with_text_config(config, [&](const JsonObject& text) {
     read_mistral_config(text, arch, to);
-    Keys keys(to.metadata, arch);
+    HfKeys keys(to.metadata, arch);
     if (const auto scale = rope_number(text, "llama_4_scaling_beta"))
       keys.set("attention.temperature_scale", static_cast<float>(*scale));
     if (const auto all = rope_number(text, "mscale_all_dim"))
@@ -252,7 +231,7 @@ void read_smollm3_config(const JsonObject& config, const std::string& arch, HfCo
 
 void read_granite_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
   read_llama_config(config, arch, to);
-  Keys keys(to.metadata, arch);
+  HfKeys keys(to.metadata, arch);
   constexpr std::pair<const char*, const char*> kScales[] = {{"attention_multiplier", "attention.scale"},
                                                              {"embedding_multiplier", "embedding_scale"},
                                                              {"residual_multiplier", "residual_scale"},
@@ -266,15 +245,16 @@ void read_granite_config(const JsonObject& config, const std::string& arch, HfCo
 void read_olmo2_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
   read_llama_config(config, arch, to);
   if (!config.has("sliding_window")) return;
-  Keys keys(to.metadata, arch);
+  HfKeys keys(to.metadata, arch);
   keys.set("attention.sliding_window", config.u32("sliding_window"));
   set_pattern(config, keys, 4);
 }
 
 void read_glm4moe_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
-  expect_activation(config, "hidden_act", {"silu"});
-  const uint32_t head_dim = read_transformer(config, arch, to), rotated = rotated_part(config, head_dim, 0.5);
-  Keys keys(to.metadata, arch);
+  expect_hf_activation(config, "hidden_act", {"silu"});
+  const uint32_t head_dim = read_hf_transformer(config, arch, to),
+                 rotated = rotated_part(config, head_dim, 0.5);
+  HfKeys keys(to.metadata, arch);
   keys.set("rope.dimension_count", rotated);
   keys.set("expert_count", config.u32("n_routed_experts"));
   keys.set("expert_used_count", config.u32("num_experts_per_tok"));
@@ -289,12 +269,12 @@ void read_glm4moe_config(const JsonObject& config, const std::string& arch, HfCo
 }
 
 void read_minimax_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
-  expect_activation(config, "hidden_act", {"silu"});
-  expect_activation(config, "scoring_func", {"sigmoid"});
-  const uint32_t head_dim = read_transformer(config, arch, to);
+  expect_hf_activation(config, "hidden_act", {"silu"});
+  expect_hf_activation(config, "scoring_func", {"sigmoid"});
+  const uint32_t head_dim = read_hf_transformer(config, arch, to);
   const uint32_t rotated =
       config.has("rotary_dim") ? config.u32("rotary_dim") : rotated_part(config, head_dim, 0.5);
-  Keys keys(to.metadata, arch);
+  HfKeys keys(to.metadata, arch);
   keys.set("rope.dimension_count", rotated);
   keys.set("expert_count", config.u32("num_local_experts"));
   keys.set("expert_used_count", config.u32("num_experts_per_tok"));
@@ -321,8 +301,8 @@ uint32_t lfm2_feed_forward(const JsonObject& config) {
 }  // namespace
 
 void read_lfm2_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
-  const uint32_t head_dim = read_transformer(config, arch, to);
-  Keys keys(to.metadata, arch);
+  const uint32_t head_dim = read_hf_transformer(config, arch, to);
+  HfKeys keys(to.metadata, arch);
   keys.set("rope.dimension_count", head_dim);
   keys.set("shortconv.l_cache", config.u32("conv_L_cache"));
   std::vector<int32_t> kv_heads;
@@ -346,9 +326,9 @@ void read_lfm2_config(const JsonObject& config, const std::string& arch, HfConfi
 }
 
 void read_gpt_oss_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
-  expect_activation(config, "hidden_act", {"silu"});
-  const uint32_t head_dim = read_transformer(config, arch, to);
-  Keys keys(to.metadata, arch);
+  expect_hf_activation(config, "hidden_act", {"silu"});
+  const uint32_t head_dim = read_hf_transformer(config, arch, to);
+  HfKeys keys(to.metadata, arch);
   keys.set("rope.dimension_count", head_dim);
   keys.set("attention.sliding_window", config.u32("sliding_window"));
   set_pattern(config, keys, 2);
@@ -361,10 +341,10 @@ void read_gpt_oss_config(const JsonObject& config, const std::string& arch, HfCo
 }
 
 void read_phi3_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
-  expect_activation(config, "hidden_act", {"silu"});
-  const uint32_t head_dim = read_transformer(config, arch, to);
+  expect_hf_activation(config, "hidden_act", {"silu"});
+  const uint32_t head_dim = read_hf_transformer(config, arch, to);
   const uint32_t rotated = rotated_part(config, head_dim, 1);
-  Keys keys(to.metadata, arch);
+  HfKeys keys(to.metadata, arch);
   keys.set("rope.dimension_count", rotated);
   keys.set("rope.scaling.original_context_length",
            config.u32_or("original_max_position_embeddings", config.u32("max_position_embeddings")));
@@ -395,10 +375,10 @@ void expect_known_scale(const JsonObject& config, uint32_t head_dim, uint32_t la
 
 void read_gemma_text(const JsonObject& config, const std::string& arch, HfConfig& to) {
   const bool third = arch == "gemma3";
-  expect_activation(config, "hidden_activation", {"gelu_pytorch_tanh"});
-  const uint32_t head_dim = read_transformer(config, arch, to);
+  expect_hf_activation(config, "hidden_activation", {"gelu_pytorch_tanh"});
+  const uint32_t head_dim = read_hf_transformer(config, arch, to);
   expect_known_scale(config, head_dim, third ? 62 : 46);
-  Keys keys(to.metadata, arch);
+  HfKeys keys(to.metadata, arch);
   keys.set("attention.key_length", head_dim);
   keys.set("attention.value_length", head_dim);
   keys.set("attention.sliding_window", config.u32_or("sliding_window", 4096));
@@ -422,8 +402,8 @@ void read_gemma_config(const JsonObject& config, const std::string& arch, HfConf
 }
 
 void read_gpt2_config(const JsonObject& config, const std::string& arch, HfConfig& to) {
-  expect_activation(config, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});
-  Keys keys(to.metadata, arch);
+  expect_hf_activation(config, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+  HfKeys keys(to.metadata, arch);
   const uint32_t dim = config.u32("n_embd");
   if (config.has("vocab_size")) keys.set("vocab_size", config.u32("vocab_size"));
   keys.set("context_length", config.has("n_ctx") ? config.u32("n_ctx") : config.u32("n_positions"));

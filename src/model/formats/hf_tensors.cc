@@ -51,7 +51,7 @@ bool matches(std::string_view name, std::string_view pattern, Match& match) {
 std::string_view without_prefixes(std::string_view name) {
   for (bool again = true; again;) {
     again = false;
-    for (const std::string_view prefix : {"model.", "transformer.", "language_model."})
+    for (const std::string_view prefix : {"model.", "transformer.", "language_model.", "backbone."})
       if (name.starts_with(prefix)) {
         name.remove_prefix(prefix.size());
         again = true;
@@ -193,12 +193,26 @@ class Mapper {
   HfHeads heads(HfValues values) const {
     const std::string arch(architecture_.gguf_name);
     if (values == HfValues::kRopePairsQ) return {.rope = metadata_.u32(arch + ".attention.head_count")};
-    if (values == HfValues::kRopePairsKv) return {.rope = metadata_.u32(arch + ".attention.head_count_kv")};
+    if (values == HfValues::kRopePairsKv) return {.rope = kv_heads()};
+    if (values == HfValues::kLatentKeys || values == HfValues::kLatentValues)
+      return {.keys = metadata_.u32(arch + ".attention.key_length_mla") -
+                      metadata_.u32(arch + ".rope.dimension_count"),
+              .values = metadata_.u32(arch + ".attention.value_length_mla"),
+              .dim = metadata_.u32(arch + ".attention.head_count")};
     if (!metadata_.has(arch + ".ssm.state_size")) return {};
     return {.keys = metadata_.u32(arch + ".ssm.group_count"),
             .values = metadata_.u32(arch + ".ssm.time_step_rank"),
             .dim = metadata_.u32(arch + ".ssm.state_size"),
             .tiled = arch != "qwen3next"};
+  }
+
+  // Of the layers that have any, which are as many in each.
+  uint32_t kv_heads() const {
+    const std::string key = std::string(architecture_.gguf_name) + ".attention.head_count_kv";
+    if (!std::holds_alternative<MetaArray>(*metadata_.find(key))) return metadata_.u32(key);
+    const std::vector<int32_t> heads = metadata_.i32s(key);
+    const auto most = std::ranges::max_element(heads);
+    return most == heads.end() || *most < 0 ? 0 : static_cast<uint32_t>(*most);
   }
 
   NamedTensor stack(const std::string& name, const std::map<uint32_t, HfSource>& experts) const {

@@ -141,6 +141,29 @@ Tensor delta_a(const HfSource& source, const HfHeads& heads) {
   return to;
 }
 
+// Rows of keys, then of values, head by head.
+Tensor of_latent(const HfSource& source, HfValues values, const HfHeads& heads, const Shape& shape) {
+  const Tensor from = load(source);
+  Tensor to = Tensor::zeros(from.dtype(), shape);
+  const auto latent = static_cast<size_t>(from.size(1));
+  const size_t size = dtype_info(from.dtype()).block_bytes, row_bytes = latent * size;
+  MappedFile::guard([&] {
+    std::byte* out = to.raw();
+    for (size_t head = 0; head < heads.dim; ++head) {
+      const std::byte* rows = from.raw() + head * (heads.keys + heads.values) * row_bytes;
+      if (values == HfValues::kLatentValues) {
+        std::memcpy(out, rows + heads.keys * row_bytes, heads.values * row_bytes);
+        out += heads.values * row_bytes;
+        continue;
+      }
+      for (size_t c = 0; c < latent; ++c)
+        for (size_t row = 0; row < heads.keys; ++row, out += size)
+          std::memcpy(out, rows + row * row_bytes + c * size, size);
+    }
+  });
+  return to;
+}
+
 // What the tensor becomes; expected: what the file must have.
 struct DeltaShape {
   Shape shape;
@@ -224,6 +247,33 @@ NamedTensor hf_tensor(std::string name, const HfSource& source, HfValues values,
       return NamedTensor(std::move(name), dtype, Shape{shape[0], shape[2]}, [source, shape] {
         return load(source).reshape({shape[0], shape[2]});
       });
+    case HfValues::kColumn:
+      checked(shape.rank() == 1, "a vector");
+      return NamedTensor(std::move(name), dtype, Shape{shape[0], 1}, [source, shape] {
+        return load(source).reshape({shape[0], 1});
+      });
+    case HfValues::kMambaA:
+      checked(shape.rank() == 1, "a vector");
+      return NamedTensor(std::move(name), DType::kF32, Shape{shape[0], 1}, [source, shape] {
+        return delta_a(source, HfHeads{}).reshape({shape[0], 1});
+      });
+    case HfValues::kGroupRows:
+      checked(shape.rank() == 1 && heads.keys > 0 && shape[0] % heads.keys == 0,
+              fmt::format("a vector of {} groups", heads.keys));
+      return NamedTensor(std::move(name), dtype, Shape{heads.keys, shape[0] / heads.keys},
+                         [source, shape, groups = int64_t{heads.keys}] {
+                           return load(source).reshape({groups, shape[0] / groups});
+                         });
+    case HfValues::kLatentKeys:
+    case HfValues::kLatentValues: {
+      const int64_t rows = int64_t{heads.dim} * (int64_t{heads.keys} + heads.values);
+      checked(shape.rank() == 2 && heads.keys > 0 && heads.values > 0 && shape[0] == rows,
+              fmt::format("a matrix of {} rows", rows));
+      const Shape to = values == HfValues::kLatentKeys ? Shape{heads.dim, shape[1], heads.keys}
+                                                       : Shape{heads.dim, heads.values, shape[1]};
+      return NamedTensor(std::move(name), dtype, to,
+                         [source, values, heads, to] { return of_latent(source, values, heads, to); });
+    }
     case HfValues::kOneRow:
       checked(shape.rank() == 2 && shape[0] == 1, "a matrix of one row");
       return NamedTensor(std::move(name), dtype, Shape{shape[1]},

@@ -18,9 +18,11 @@ struct HfSource {
 
 // Numbers of heads that values are put in order by, as far as a rule needs them.
 struct HfHeads {
-  uint32_t rope = 0;                       // heads of pairs
-  uint32_t keys = 0, values = 0, dim = 0;  // of linear attention: key heads, value heads, columns of one
-  bool tiled = false;                      // GGUF's order of value heads is not Hugging Face's
+  uint32_t rope = 0;  // heads of pairs
+  // Of linear attention: key heads (of Mamba-2: groups), value heads, columns of one. Of a latent: rows of a
+  // head's keys and values, and heads.
+  uint32_t keys = 0, values = 0, dim = 0;
+  bool tiled = false;  // GGUF's order of value heads is not Hugging Face's
 };
 
 // Throws Error kCorrupt when the shape does not allow what is asked.

@@ -11,9 +11,10 @@
 namespace butterfly::model {
 
 inline constexpr std::string_view kArchitectureNames[] = {
-    "llama", "mistral3", "smollm3",  "granite", "granitemoe", "olmo2",  "glm4moe",   "minimax-m2",
-    "qwen2", "qwen3",    "qwen3moe", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3next",
-    "lfm2",  "lfm2moe",  "gpt2",     "gpt-oss", "phi3",       "gemma2", "gemma3",
+    "llama",      "mistral3",  "smollm3", "granite",    "granitemoe",     "olmo2",         "glm4moe",
+    "minimax-m2", "qwen2",     "qwen3",   "qwen3moe",   "qwen3vl",        "qwen3vlmoe",    "qwen35",
+    "qwen35moe",  "qwen3next", "lfm2",    "lfm2moe",    "gpt2",           "gpt-oss",       "phi3",
+    "gemma2",     "gemma3",    "gemma4",  "nemotron_h", "nemotron_h_moe", "granitehybrid", "deepseek2",
 };
 
 // Whether `rows` name every architecture at least once in `name`, and nothing else.

@@ -98,6 +98,7 @@ size_t MetaArray::size() const {
 MetaArray string_array(std::vector<std::string> values) { return {MetaType::kString, std::move(values)}; }
 MetaArray f32_array(std::vector<float> values) { return {MetaType::kF32, std::move(values)}; }
 MetaArray i32_array(std::vector<int32_t> values) { return {MetaType::kI32, std::move(values)}; }
+MetaArray bool_array(std::vector<uint8_t> values) { return {MetaType::kBool, std::move(values)}; }
 
 std::string meta_type_text(const MetaValue& value) {
   if (const auto* array = std::get_if<MetaArray>(&value))

@@ -50,6 +50,7 @@ struct MetaArray {
 MetaArray string_array(std::vector<std::string> values);
 MetaArray f32_array(std::vector<float> values);
 MetaArray i32_array(std::vector<int32_t> values);
+MetaArray bool_array(std::vector<uint8_t> values);  // 0 or 1
 
 // The alternative's index is the MetaType.
 using MetaValue = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool,

@@ -4,13 +4,6 @@
 namespace butterfly::model {
 namespace {
 
-void add_scales(const std::string& arch, Metadata& metadata) {
-  metadata.set(arch + ".embedding_scale", 12.0f);
-  metadata.set(arch + ".attention.scale", 0.1f);
-  metadata.set(arch + ".residual_scale", 0.5f);
-  metadata.set(arch + ".logit_scale", 0.75f);
-}
-
 // Embeddings are small, and scaled.
 template <typename F>
 std::vector<TensorPlan> plan_scaled(const RandomModelOptions& o, F&& feed_forward) {
@@ -26,14 +19,21 @@ std::vector<TensorPlan> plan_scaled(const RandomModelOptions& o, F&& feed_forwar
 
 }  // namespace
 
+void add_granite_scales(const std::string& arch, Metadata& metadata) {
+  metadata.set(arch + ".embedding_scale", 12.0f);
+  metadata.set(arch + ".attention.scale", 0.1f);
+  metadata.set(arch + ".residual_scale", 0.5f);
+  metadata.set(arch + ".logit_scale", 0.75f);
+}
+
 void add_granite_metadata(const RandomModelOptions& o, Metadata& metadata) {
   add_rms_metadata(o, "granite", metadata);
-  add_scales("granite", metadata);
+  add_granite_scales("granite", metadata);
 }
 
 void add_granitemoe_metadata(const RandomModelOptions& o, Metadata& metadata) {
   add_rms_metadata(o, "granitemoe", metadata);
-  add_scales("granitemoe", metadata);
+  add_granite_scales("granitemoe", metadata);
   add_expert_metadata(o, "granitemoe", metadata);
   metadata.set("granitemoe.expert_shared_feed_forward_length", o.feed_forward_length);
 }

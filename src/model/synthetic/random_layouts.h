@@ -65,6 +65,9 @@ void add_shared_metadata(const RandomModelOptions& options, const std::string& a
 void add_rms_metadata(const RandomModelOptions& options, const std::string& arch, Metadata& metadata);
 void add_expert_metadata(const RandomModelOptions& options, const std::string& arch, Metadata& metadata);
 
+// Granite's scales, small ones that show.
+void add_granite_scales(const std::string& arch, Metadata& metadata);
+
 // "blk.N." for every block, in order: fn(prefix).
 template <typename F>
 void for_each_block(const RandomModelOptions& options, F&& fn) {
@@ -72,6 +75,10 @@ void for_each_block(const RandomModelOptions& options, F&& fn) {
 }
 
 // The rows' functions.
+AddMetadata add_deepseek2_metadata, add_gemma4_metadata, add_gemma4moe_metadata, add_granitehybrid_metadata,
+    add_nemotron_h_metadata, add_nemotron_h_moe_metadata;
+PlanTensors plan_deepseek2, plan_gemma4, plan_gemma4moe, plan_granitehybrid, plan_nemotron_h,
+    plan_nemotron_h_moe;
 AddMetadata add_gemma2_metadata, add_gemma3_metadata, add_glm4moe_metadata, add_gpt2_metadata,
     add_gpt_oss_metadata, add_granite_metadata, add_granitemoe_metadata, add_lfm2_metadata,
     add_lfm2moe_metadata, add_llama_metadata, add_llama3_metadata, add_minimax_m2_metadata,

@@ -42,6 +42,12 @@ constexpr RandomArchitecture kArchitectures[] = {
     {"phi3", "phi3", add_phi3_metadata, plan_phi3},
     {"gemma2", "gemma2", add_gemma2_metadata, plan_gemma2},
     {"gemma3", "gemma3", add_gemma3_metadata, plan_gemma3, 7},
+    {"gemma4", "gemma4", add_gemma4_metadata, plan_gemma4, 6},
+    {"gemma4moe", "gemma4", add_gemma4moe_metadata, plan_gemma4moe, 3},
+    {"nemotron_h", "nemotron_h", add_nemotron_h_metadata, plan_nemotron_h, 5},
+    {"nemotron_h_moe", "nemotron_h_moe", add_nemotron_h_moe_metadata, plan_nemotron_h_moe, 5},
+    {"granitehybrid", "granitehybrid", add_granitehybrid_metadata, plan_granitehybrid, 4},
+    {"deepseek2", "deepseek2", add_deepseek2_metadata, plan_deepseek2, 3},
 };
 static_assert(covers_architectures(kArchitectures, &RandomArchitecture::architecture));
 

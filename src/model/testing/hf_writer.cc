@@ -183,14 +183,65 @@ const Names kGemmaNames = {{"post_attention_norm", "post_attention_layernorm"},
 const Names kGpt2Names = {{"attn_norm", "ln_1"}, {"attn_qkv", "attn.c_attn"}, {"attn_output", "attn.c_proj"},
                           {"ffn_norm", "ln_2"},  {"ffn_up", "mlp.c_fc"},      {"ffn_down", "mlp.c_proj"}};
 
+const Names kGemma4Names = {{"post_attention_norm", "post_attention_layernorm"},
+                            {"ffn_norm", "pre_feedforward_layernorm"},
+                            {"post_ffw_norm", "post_feedforward_layernorm"},
+                            {"layer_output_scale", "layer_scalar"},
+                            {"inp_gate", "per_layer_input_gate"},
+                            {"proj", "per_layer_projection"},
+                            {"post_norm", "post_per_layer_input_norm"}};
+const Names kNemotronNames = {{"attn_norm", "norm"},
+                              {"ssm_in", "mixer.in_proj"},
+                              {"ssm_conv1d", "mixer.conv1d"},
+                              {"ssm_dt", "mixer.dt_bias"},
+                              {"ssm_a", "mixer.A_log"},
+                              {"ssm_d", "mixer.D"},
+                              {"ssm_norm", "mixer.norm"},
+                              {"ssm_out", "mixer.out_proj"},
+                              {"attn_q", "mixer.q_proj"},
+                              {"attn_k", "mixer.k_proj"},
+                              {"attn_v", "mixer.v_proj"},
+                              {"attn_output", "mixer.o_proj"},
+                              {"ffn_up", "mixer.up_proj"},
+                              {"ffn_down", "mixer.down_proj"},
+                              {"ffn_gate_inp", "mixer.gate"},
+                              {"exp_probs_b", "mixer.gate.e_score_correction_bias"},
+                              {"ffn_up_exps", "mixer.experts.@.up_proj"},
+                              {"ffn_down_exps", "mixer.experts.@.down_proj"},
+                              {"ffn_up_shexp", "mixer.shared_experts.up_proj"},
+                              {"ffn_down_shexp", "mixer.shared_experts.down_proj"}};
+const Names kGraniteHybridNames = {{"ssm_in", "mamba.in_proj"},  {"ssm_conv1d", "mamba.conv1d"},
+                                   {"ssm_dt", "mamba.dt_bias"},  {"ssm_a", "mamba.A_log"},
+                                   {"ssm_d", "mamba.D"},         {"ssm_norm", "mamba.norm"},
+                                   {"ssm_out", "mamba.out_proj"}};
+const Names kDeepseekNames = {{"attn_q_a", "self_attn.q_a_proj"},
+                              {"attn_q_a_norm", "self_attn.q_a_layernorm"},
+                              {"attn_q_b", "self_attn.q_b_proj"},
+                              {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+                              {"attn_kv_a_norm", "self_attn.kv_a_layernorm"}};
+
 // Those of the class first, then those most classes share.
 std::string name_in_block(const std::string& class_name, const std::string& part) {
-  const std::pair<const char*, const Names*> own[] = {
-      {"Qwen3_5", &kDeltaNames},     {"Qwen3Next", &kDeltaNames},    {"Mixtral", &kMixtralNames},
-      {"Qwen3Moe", &kQwenMoeNames},  {"Phi3", &kPhi3Names},          {"Gemma", &kGemmaNames},
-      {"GPT2", &kGpt2Names},         {"GptOss", &kGptOssNames},      {"GraniteMoe", &kGraniteNames},
-      {"Lfm2", &kLfm2Names},         {"Olmo", &kOlmoNames},          {"Glm4Moe", &kGlm4MoeNames},
-      {"MiniMaxM2", &kMiniMaxNames}, {"Qwen3VLMoe", &kQwenMoeNames}, {"", &kLlamaNames}};
+  const std::pair<const char*, const Names*> own[] = {{"Qwen3_5", &kDeltaNames},
+                                                      {"Qwen3Next", &kDeltaNames},
+                                                      {"Mixtral", &kMixtralNames},
+                                                      {"Qwen3Moe", &kQwenMoeNames},
+                                                      {"Phi3", &kPhi3Names},
+                                                      {"Gemma4", &kGemma4Names},
+                                                      {"Gemma", &kGemmaNames},
+                                                      {"NemotronH", &kNemotronNames},
+                                                      {"GraniteMoeHybrid", &kGraniteHybridNames},
+                                                      {"DeepseekV", &kDeepseekNames},
+                                                      {"DeepseekV", &kGlm4MoeNames},
+                                                      {"GPT2", &kGpt2Names},
+                                                      {"GptOss", &kGptOssNames},
+                                                      {"GraniteMoe", &kGraniteNames},
+                                                      {"Lfm2", &kLfm2Names},
+                                                      {"Olmo", &kOlmoNames},
+                                                      {"Glm4Moe", &kGlm4MoeNames},
+                                                      {"MiniMaxM2", &kMiniMaxNames},
+                                                      {"Qwen3VLMoe", &kQwenMoeNames},
+                                                      {"", &kLlamaNames}};
   for (const auto& [prefix, names] : own)
     if (class_name.starts_with(prefix))
       if (const auto at = names->find(part); at != names->end()) return at->second;
@@ -229,7 +280,7 @@ class Writer {
                  {"num_attention_heads", key("attention.head_count")},
                  {"num_key_value_heads", kv_heads()},
                  {"max_position_embeddings", key("context_length")},
-                 {"intermediate_size", key("feed_forward_length")},
+                 {"intermediate_size", most("feed_forward_length")},
                  {"rms_norm_eps", number("attention.layer_norm_rms_epsilon")},
                  {"rope_theta", number("rope.freq_base")}});
     const bool gemma = arch_.starts_with("gemma");
@@ -243,7 +294,10 @@ class Writer {
       json["attn_logit_softcapping"] = number("attn_logit_softcapping");
       json["final_logit_softcapping"] = number("final_logit_softcapping");
     }
-    if (gemma) json["query_pre_attn_scalar"] = head_dim();
+    if (old_gemma()) json["query_pre_attn_scalar"] = head_dim();
+    if (arch_ == "gemma4") add_gemma4(json);
+    if (mamba()) add_mamba(json);
+    if (arch_ == "deepseek2") add_deepseek(json);
     add_others(json);
     if (!options_.class_name.ends_with("ForConditionalGeneration")) return json;
     Json text = json;
@@ -265,11 +319,17 @@ class Writer {
                                        : key("embedding_length") / key("attention.head_count");
   }
 
-  uint32_t kv_heads() const {
-    if (!arch_.starts_with("lfm2")) return key("attention.head_count_kv");
-    const auto heads = from_.metadata().i32s(arch_ + ".attention.head_count_kv");
-    return static_cast<uint32_t>(*std::max_element(heads.begin(), heads.end()));
+  bool is_list(const char* name) const {
+    return std::holds_alternative<MetaArray>(*from_.metadata().find(arch_ + "." + name));
   }
+  std::vector<int32_t> list(const char* name) const { return from_.metadata().i32s(arch_ + "." + name); }
+  // One number, or the largest of a list.
+  uint32_t most(const char* name) const {
+    if (!is_list(name)) return key(name);
+    const auto numbers = list(name);
+    return static_cast<uint32_t>(*std::max_element(numbers.begin(), numbers.end()));
+  }
+  uint32_t kv_heads() const { return most("attention.head_count_kv"); }
 
   void add_experts(Json& json) const {
     if (!has("expert_count")) return;
@@ -279,7 +339,9 @@ class Writer {
     if (qwen) json["moe_intermediate_size"] = key("expert_feed_forward_length");
   }
 
-  bool delta() const { return has("ssm.state_size"); }
+  bool delta() const { return has("full_attention_interval"); }
+  bool mamba() const { return has("ssm.state_size") && !delta(); }
+  bool old_gemma() const { return arch_.starts_with("gemma") && arch_ != "gemma4"; }
   DeltaHeads delta_heads() const {
     return {key("ssm.group_count"), key("ssm.time_step_rank"), key("ssm.state_size")};
   }
@@ -302,6 +364,98 @@ class Writer {
       rope["mrope_section"] = sections;
     }
     json["rope_parameters"] = rope;
+  }
+
+  void add_gemma4(Json& json) const {
+    json["head_dim"] = key("attention.key_length_swa");
+    json["global_head_dim"] = key("attention.key_length");
+    const auto windows = std::get<std::vector<uint8_t>>(
+        std::get<MetaArray>(*from_.metadata().find("gemma4.attention.sliding_window_pattern")).elements);
+    for (const uint8_t window : windows)
+      json["layer_types"].push_back(window != 0 ? "sliding_attention" : "full_attention");
+    const auto widths = list("feed_forward_length");
+    json["intermediate_size"] = widths.front();
+    json["use_double_wide_mlp"] = widths.back() != widths.front();
+    json["num_kv_shared_layers"] = key("attention.shared_kv_layers");
+    json["hidden_size_per_layer_input"] = key("embedding_length_per_layer_input");
+    json["final_logit_softcapping"] = number("final_logit_softcapping");
+    json.erase("rope_theta");
+    json["rope_parameters"] = {
+        {"full_attention", {{"rope_theta", number("rope.freq_base")}, {"partial_rotary_factor", 1.0}}},
+        {"sliding_attention", {{"rope_theta", number("rope.freq_base_swa")}}}};
+  }
+
+  void add_mamba(Json& json) const {
+    const bool nemotron = arch_.starts_with("nemotron");
+    const auto kv = list("attention.head_count_kv");
+    json[nemotron ? "mamba_num_heads" : "mamba_n_heads"] = key("ssm.time_step_rank");
+    json[nemotron ? "mamba_head_dim" : "mamba_d_head"] = key("ssm.inner_size") / key("ssm.time_step_rank");
+    json[nemotron ? "n_groups" : "mamba_n_groups"] = key("ssm.group_count");
+    json[nemotron ? "ssm_state_size" : "mamba_d_state"] = key("ssm.state_size");
+    json[nemotron ? "conv_kernel" : "mamba_d_conv"] = key("ssm.conv_kernel");
+    if (!nemotron) {
+      for (const int32_t heads : kv) json["layer_types"].push_back(heads == 0 ? "mamba" : "attention");
+      json["position_embedding_type"] = "nope";
+      json["shared_intermediate_size"] = key("expert_shared_feed_forward_length");
+      return;
+    }
+    json["layer_norm_epsilon"] = number("attention.layer_norm_epsilon");
+    json["mlp_hidden_act"] = "relu2";
+    std::string pattern;
+    const auto widths = list("feed_forward_length");
+    const bool experts = has("expert_count");
+    for (size_t i = 0; i < kv.size(); ++i)
+      pattern += widths[i] > 0 ? (experts ? 'E' : '-') : kv[i] > 0 ? '*' : 'M';
+    json["hybrid_override_pattern"] = pattern;
+    if (!experts) return;
+    json.erase("num_local_experts");
+    json.update({{"n_routed_experts", key("expert_count")},
+                 {"n_shared_experts", key("expert_shared_count")},
+                 {"moe_intermediate_size", key("expert_feed_forward_length")},
+                 {"moe_shared_expert_intermediate_size", key("expert_shared_feed_forward_length")},
+                 {"norm_topk_prob", true}});
+  }
+
+  void add_deepseek(Json& json) const {
+    json.erase("num_local_experts");
+    json.erase("head_dim");
+    const uint32_t rotated = key("rope.dimension_count");
+    json.update({{"q_lora_rank", key("attention.q_lora_rank")},
+                 {"kv_lora_rank", key("attention.kv_lora_rank")},
+                 {"qk_rope_head_dim", rotated},
+                 {"qk_nope_head_dim", key("attention.key_length_mla") - rotated},
+                 {"v_head_dim", key("attention.value_length_mla")},
+                 {"n_routed_experts", key("expert_count")},
+                 {"n_shared_experts", key("expert_shared_count")},
+                 {"first_k_dense_replace", key("leading_dense_block_count")},
+                 {"moe_intermediate_size", key("expert_feed_forward_length")},
+                 {"scoring_func", "sigmoid"},
+                 {"norm_topk_prob", true}});
+    if (has("expert_group_count")) {
+      json["n_group"] = key("expert_group_count");
+      json["topk_group"] = key("expert_group_used_count");
+    }
+    json["rope_scaling"]["mscale_all_dim"] = 0.707;
+  }
+
+  // Keys and values of a head below one another, from the latent; false: another part.
+  bool add_latent_part(const std::string& number, const std::string& part, Weights& all) const {
+    if (part != "attn_k_b" && part != "attn_v_b") return false;
+    const std::string block = "blk." + number + ".";
+    const Values keys = values_of(from_.tensor(block + "attn_k_b.weight")),
+                 values = values_of(from_.tensor(block + "attn_v_b.weight"));
+    const auto heads = static_cast<size_t>(keys.sizes[0]), latent = static_cast<size_t>(keys.sizes[1]),
+               plain = static_cast<size_t>(keys.sizes[2]), value = static_cast<size_t>(values.sizes[1]);
+    Values to{{static_cast<int64_t>(heads * (plain + value)), static_cast<int64_t>(latent)}, {}};
+    for (size_t head = 0; head < heads; ++head) {
+      for (size_t row = 0; row < plain; ++row)
+        for (size_t c = 0; c < latent; ++c)
+          to.floats.push_back(keys.floats[(head * latent + c) * plain + row]);
+      const auto begin = values.floats.begin() + static_cast<ptrdiff_t>(head * value * latent);
+      to.floats.insert(to.floats.end(), begin, begin + static_cast<ptrdiff_t>(value * latent));
+    }
+    all[options_.prefix + "layers." + number + ".self_attn.kv_b_proj.weight"] = std::move(to);
+    return true;
   }
 
   // What single architectures have.
@@ -412,7 +566,7 @@ class Writer {
     const bool qwen = arch_ == "qwen3vlmoe", down = part == "ffn_down_exps";
     const bool shared = part.ends_with("_shexp");
     if (!(part.ends_with("_exps") || shared) || (!qwen && part.starts_with("ffn_down"))) return false;
-    if (arch_ != "granitemoe" && !qwen) return false;
+    if (arch_ != "granitemoe" && arch_ != "granitehybrid" && !qwen) return false;
     const std::string place = options_.prefix + "layers." + number + ".";
     const size_t experts = shared ? 1 : static_cast<size_t>(values.sizes[0]);
     const size_t rows = static_cast<size_t>(values.sizes[shared ? 0 : 1]),
@@ -449,21 +603,35 @@ class Writer {
   }
 
   void add(const std::string& name, Values values, Weights& all) const {
-    const bool gpt2 = arch_ == "gpt2", gemma = arch_.starts_with("gemma");
+    const bool gpt2 = arch_ == "gpt2", gemma = old_gemma(), nemotron = arch_.starts_with("nemotron");
     if (name.starts_with("rope_")) return;  // in config.json
-    if (name.ends_with(".ssm_a")) return add_to_block(name, "", std::move(values), all);
+    if (name.ends_with(".ssm_a") || name.ends_with(".ssm_d"))
+      return add_to_block(name, "", std::move(values), all);
     const size_t dot = name.rfind('.');
     const std::string stem = name.substr(0, dot), ending = name.substr(dot);  // ".weight" or ".bias"
     if (stem == "output") return (void)(all["lm_head.weight"] = std::move(values));
     if (stem == "token_embd") {
-      all[options_.prefix + (gpt2 ? "wte" : "embed_tokens") + ending] = std::move(values);
+      all[options_.prefix +
+          (gpt2       ? "wte"
+           : nemotron ? "embeddings"
+                      : "embed_tokens") +
+          ending] = std::move(values);
+    } else if (stem.starts_with("per_layer_")) {
+      const std::map<std::string, std::string> names = {
+          {"per_layer_token_embd", "embed_tokens_per_layer"},
+          {"per_layer_model_proj", "per_layer_model_projection"},
+          {"per_layer_proj_norm", "per_layer_projection_norm"}};
+      all[options_.prefix + names.at(stem) + ending] = std::move(values);
     } else if (stem == "token_embd_norm") {
       all[options_.prefix + "embedding_norm" + ending] = std::move(values);
     } else if (stem == "position_embd") {
       all[options_.prefix + "wpe" + ending] = std::move(values);
     } else if (stem == "output_norm") {
-      all[options_.prefix + (gpt2 ? "ln_f" : "norm") + ending] =
-          gemma || delta() ? less_one(std::move(values)) : values;
+      all[options_.prefix +
+          (gpt2       ? "ln_f"
+           : nemotron ? "norm_f"
+                      : "norm") +
+          ending] = gemma || delta() ? less_one(std::move(values)) : values;
     } else {
       add_to_block(stem, ending, std::move(values), all);
     }
@@ -474,7 +642,7 @@ class Writer {
     const std::string number = stem.substr(4, dot - 4), part = stem.substr(dot + 1);
     if (delta() && add_delta_part(number, part, values, all)) return;
     if (arch_ == "gpt-oss" && add_gpt_oss_experts(number, part, ending, values, all)) return;
-    if (add_halves(number, part, values, all)) return;
+    if (add_halves(number, part, values, all) || add_latent_part(number, part, all)) return;
     const std::string name = options_.prefix + (arch_ == "gpt2" ? "h." : "layers.") + number + "." +
                              name_in_block(options_.class_name, part) + ending;
     if (const size_t at = name.find('@'); at != std::string::npos) {
@@ -486,11 +654,18 @@ class Writer {
         arch_ == "llama" || arch_ == "mistral3" || arch_ == "smollm3" || arch_.starts_with("granite");
     if (part == "shortconv.conv") values.sizes = {values.sizes[0], 1, values.sizes[1]};
     if (pairs && part == "attn_q") values = halves_of_heads(values, key("attention.head_count"));
-    if (pairs && part == "attn_k") values = halves_of_heads(values, key("attention.head_count_kv"));
+    if (pairs && part == "attn_k") values = halves_of_heads(values, kv_heads());
+    if (mamba() && part == "ssm_conv1d" && ending == ".weight")
+      values.sizes = {values.sizes[0], 1, values.sizes[1]};
+    if (part == "ssm_a")
+      for (float& value : values.floats) value = std::log(-value);
+    if (part == "ssm_a" || part == "ssm_d" || (mamba() && part == "ssm_norm"))
+      values.sizes = {static_cast<int64_t>(values.floats.size())};
     if (arch_ == "gpt2" && values.sizes.size() == 2) values = transposed(values);
-    if (arch_.starts_with("gemma") && part.ends_with("norm")) values = less_one(std::move(values));
-    all[part == "attn_sinks" || part == "exp_probs_b" ? name.substr(0, name.rfind('.')) : name] =
-        std::move(values);
+    if (old_gemma() && part.ends_with("norm")) values = less_one(std::move(values));
+    const bool bare = part == "attn_sinks" || part == "exp_probs_b" || part == "layer_output_scale" ||
+                      (mamba() && part == "ssm_dt");
+    all[bare ? name.substr(0, name.rfind('.')) : name] = std::move(values);
   }
 
   const ModelFile& from_;

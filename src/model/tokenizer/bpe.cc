@@ -48,6 +48,13 @@ std::unique_ptr<Tokenizer> BpeTokenizer::make(const Metadata& metadata) {
                                         *row);
 }
 
+std::unique_ptr<Tokenizer> BpeTokenizer::make_gemma4(const Metadata& metadata) {
+  Vocabulary vocabulary = Vocabulary::read(metadata);
+  if (!vocabulary.add_bos) vocabulary.add_bos = true;
+  return std::make_unique<BpeTokenizer>(std::move(vocabulary), metadata.strings("tokenizer.ggml.merges"),
+                                        *find_pre_tokenizer("gemma4"));
+}
+
 void BpeTokenizer::add_pieces() {
   Vocabulary& v = vocabulary_;
   pieces_.resize(v.size());

@@ -25,6 +25,9 @@ class BpeTokenizer final : public Tokenizer {
   BpeTokenizer(Vocabulary vocabulary, std::span<const std::string> merges, const PreTokenizerRow& pre);
   // Throws Error kUnsupported for a pre-tokenizer that is not in the table.
   static std::unique_ptr<Tokenizer> make(const Metadata& metadata);
+  // The same for tokenizer.ggml.model = "gemma4": merges of characters, with byte tokens for what is no
+  // token; BOS unless the file says otherwise.
+  static std::unique_ptr<Tokenizer> make_gemma4(const Metadata& metadata);
 
   std::string_view piece(int32_t id) const override { return pieces_[check_id(id)]; }
   const PreTokenizerRow& pre_tokenizer() const { return row_; }

@@ -13,6 +13,7 @@ namespace {
 constexpr TokenizerModel kModels[] = {
     {"llama", "SentencePiece BPE with byte fallback", SpmTokenizer::make},
     {"gpt2", "byte-level BPE", BpeTokenizer::make},
+    {"gemma4", "BPE with byte fallback", BpeTokenizer::make_gemma4},
     {"bert", "WordPiece", WordPieceTokenizer::make},
     {"t5", "SentencePiece unigram", UnigramTokenizer::make},
     {"rwkv", "RWKV trie", nullptr},

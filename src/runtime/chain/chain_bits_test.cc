@@ -44,8 +44,18 @@ struct ModelOnDisk {
   std::filesystem::path path = folder.path() / "model.gguf";
 };
 
+// Those of the cuts that the model allows.
+std::vector<size_t> allowed(const std::filesystem::path& path, std::vector<size_t> cuts) {
+  const auto states = model::read_config(model::open_model(path)).states;
+  std::erase_if(cuts, [&](size_t cut) {  // in front of the embedding's and the head's piece it always may be
+    return cut > 1 && cut <= kLayers && !model::may_cut(cut - 1, states);
+  });
+  return cuts;
+}
+
 // Logits after every token, in two pieces and then one by one, through parts cut at these pieces.
-std::vector<uint32_t> chain_logits(const std::filesystem::path& path, const std::vector<size_t>& cuts) {
+std::vector<uint32_t> chain_logits(const std::filesystem::path& path, const std::vector<size_t>& wanted) {
+  const std::vector<size_t> cuts = allowed(path, wanted);
   std::vector<std::unique_ptr<LoadedPart>> parts;
   std::vector<Compute::Turn> turns;
   std::vector<std::unique_ptr<CachedLayers>> stages;
@@ -80,6 +90,7 @@ TEST_P(ChainArchitecture, AnyCutGivesTheBitsOfTheWhole) {
     ModelOnDisk model(GetParam(), tied ? DType::kF32 : DType::kQ8_0, tied);
     const auto want = chain_logits(model.path, {});
     ASSERT_EQ(want.size(), 37u * 320);
+    EXPECT_GE(allowed(model.path, {1, 2, 3, 4, 5, 6}).size(), 4u) << "there is something to cut";
     for (const size_t cut : {1, 3, 6}) EXPECT_EQ(chain_logits(model.path, {cut}), want) << "cut at " << cut;
     EXPECT_EQ(chain_logits(model.path, {2, 5}), want);
     EXPECT_EQ(chain_logits(model.path, {1, 2, 4, 6}), want);
@@ -94,7 +105,7 @@ TEST_P(ChainArchitecture, PartsHoldNoMoreThanTheirShare) {
   for (size_t piece = 0; piece < kPieces; ++piece) {
     const LoadedPart part(model.path, model::range_of_pieces(piece, piece + 1, kLayers), 1);
     EXPECT_GT(part.model->resident_bytes, 0u);
-    EXPECT_LT(part.model->resident_bytes, whole.model->resident_bytes / 3) << "piece " << piece;
+    EXPECT_LT(part.model->resident_bytes, whole.model->resident_bytes / 2) << "piece " << piece;
     sum += part.model->resident_bytes;
   }
   EXPECT_EQ(sum, whole.model->resident_bytes);
@@ -150,9 +161,11 @@ Texts run_chain(InprocChain& chain, const EngineOptions& options,
   return run(engine);
 }
 
-// Layers that keep all positions, a window, a recurrent state.
+// Layers that keep all positions, a window, a recurrent state, nothing, another layer's keys, latents.
 class ChainKinds : public ::testing::TestWithParam<std::string_view> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, ChainKinds, ::testing::Values("llama", "gemma3", "qwen35", "qwen3next"),
+INSTANTIATE_TEST_SUITE_P(Kinds, ChainKinds,
+                         ::testing::Values("llama", "gemma3", "qwen35", "qwen3next", "gemma4", "nemotron_h",
+                                           "granitehybrid", "deepseek2"),
                          [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 TEST_P(ChainKinds, SixteenRequestsHaveTheBitsOfOneMachine) {
@@ -161,7 +174,8 @@ TEST_P(ChainKinds, SixteenRequestsHaveTheBitsOfOneMachine) {
   plain.scheduler.reuse_prefix = plain.scheduler.speculate = false;
   const Texts want = run_whole(model.path, plain);
   const std::vector<std::vector<size_t>> all_cuts = {{3}, {2, 5}, {1, 3, 4, 6}};
-  for (const auto& cuts : all_cuts) {
+  for (const auto& wanted : all_cuts) {
+    const std::vector<size_t> cuts = allowed(model.path, wanted);
     InprocChain chain(model.path, cuts, large_cache());
     EXPECT_EQ(chain.stages(), cuts.size() + 1);
     EXPECT_EQ(run_chain(chain, plain).bits, want.bits) << chain.stages() << " stages";
@@ -178,7 +192,7 @@ TEST_P(ChainKinds, FewPagesAndShortStepsChangeNothing) {
   ChainOptions options;
   options.cache.positions = 480;
   options.cache.rows_max = 24;
-  InprocChain chain(model.path, {2, 4}, options);
+  InprocChain chain(model.path, allowed(model.path, {2, 4}), options);
   EXPECT_EQ(run_chain(chain, {}).bits, want.bits);
 }
 
@@ -321,8 +335,11 @@ struct ChainLoss : ::testing::Test {
 TEST_P(ChainKinds, StreamsGoOnWithTheSameTokens) {
   ModelOnDisk model(GetParam());
   const Texts want = run_whole(model.path, {});
-  InprocChain first(model.path, {1, 3, 5}, large_cache()), second(model.path, {4}, large_cache()),
-      third(model.path, {2, 6}, large_cache());
+  const auto cuts = [&](const std::vector<size_t>& wanted, const std::vector<size_t>& otherwise) {
+    return allowed(model.path, wanted) == wanted ? wanted : otherwise;
+  };
+  InprocChain first(model.path, cuts({1, 3, 5}, {1, 3, 6}), large_cache()),
+      second(model.path, cuts({4}, {2}), large_cache()), third(model.path, {2, 6}, large_cache());
   for (uint64_t seed = 0; seed < 10; ++seed) {
     SCOPED_TRACE(seed);
     lose_workers({&first, &second, &third}, random_u64(seed, 1, 0) % 3, random_u64(seed, 1, 1) % 8,

@@ -68,7 +68,8 @@ std::vector<Bits> run_whole(const std::filesystem::path& path) {
 }
 
 class GroupKinds : public ::testing::TestWithParam<std::string_view> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, GroupKinds, ::testing::Values("llama", "gemma3", "qwen35moe"),
+INSTANTIATE_TEST_SUITE_P(Kinds, GroupKinds,
+                         ::testing::Values("llama", "gemma3", "qwen35moe", "gemma4", "deepseek2"),
                          [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 TEST_P(GroupKinds, RequestsHaveTheBitsOfOneMachine) {

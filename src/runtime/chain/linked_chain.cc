@@ -21,7 +21,7 @@ const LoadedModel& checked(const LoadedModel& model, size_t workers, const Chain
     fail(Errc::kInvalidArgument,
          "the last stage of a chain with {} others has {}: expected the head and no embedding", workers,
          to_string(model.range, model.config.layers));
-  if (const std::string why = options.format->why_not(model.config.dim); !why.empty())
+  if (const std::string why = options.format->why_not(model.config.row_cols()); !why.empty())
     fail(Errc::kInvalidArgument, "rows cannot travel as {}: {}", options.format->name, why);
   return model;
 }

@@ -24,7 +24,7 @@ const LoadedModel& checked_stage(const LoadedModel& model, size_t place, const C
     fail(Errc::kInvalidArgument, "a stage with {} before it has {}: expected {}", place,
          to_string(model.range, model.config.layers),
          place == 0 ? "the embedding and no head" : "neither embedding nor head");
-  if (const std::string why = options.format->why_not(model.config.dim); !why.empty())
+  if (const std::string why = options.format->why_not(model.config.row_cols()); !why.empty())
     fail(Errc::kInvalidArgument, "rows cannot travel as {}: {}", options.format->name, why);
   return model;
 }

@@ -71,7 +71,7 @@ ChainLimits chain_limits(const ChainInfo& info, const RowFormat& format) {
   return {.rows_max = info.rows_max,
           .sequences = info.sequences,
           .pages = info.pages + info.window_pages + info.state_pages,
-          .dim = info.dim,
+          .dim = info.row_cols,
           .layers = info.layers,
           .format = &format};
 }

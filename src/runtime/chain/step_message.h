@@ -43,8 +43,8 @@ struct StageTimes {
 struct ChainLimits {
   size_t rows_max = 512;  // per step
   size_t sequences = 16;
-  size_t pages = 0;  // of the cache, all kinds together
-  size_t dim = 0;
+  size_t pages = 0;   // of the cache, all kinds together
+  size_t dim = 0;     // of rows between stages
   size_t layers = 0;  // of the model
   const RowFormat* format = &row_formats()[0];
 

@@ -13,7 +13,8 @@ namespace butterfly::runtime {
 
 struct ChainInfo {
   size_t vocab = 0;
-  size_t dim = 0;             // of hidden rows
+  size_t dim = 0;             // of rows behind the last norm
+  size_t row_cols = 0;        // of rows between stages
   size_t layers = 0;          // of the model
   size_t context = 0;         // positions the model can have in one text
   size_t pages = 0;           // of the key/value cache: the fewest of all stages

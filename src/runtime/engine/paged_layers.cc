@@ -37,6 +37,7 @@ ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options
   const model::CacheRoom room = cache_room(model, options);
   return {.vocab = config.vocab,
           .dim = config.dim,
+          .row_cols = config.row_cols(),
           .layers = config.layers,
           .context = config.positions_max == 0 ? context : std::min(context, config.positions_max),
           .pages = room.of(PageKind::kFull),
@@ -54,12 +55,13 @@ namespace {
 
 // With all layers of the model's range.
 std::shared_ptr<StageCache> cache_for(const LoadedModel& model, const PagedLayersOptions& options) {
+  check_sources(model.range, model.config.states);
   std::shared_ptr<StageCache> cache = options.stage_cache;
   if (cache == nullptr)
     cache = std::make_shared<StageCache>(
         model::CacheShape{model.config.states, options.kv_type},
         StageCacheOptions{
-            .room = cache_room(model, options), .dim = model.config.dim, .keeps_contents = false});
+            .room = cache_room(model, options), .dim = model.config.row_cols(), .keeps_contents = false});
   cache->extend_to(model.range.begin, model.range.end);
   return cache;
 }
@@ -220,7 +222,7 @@ Status PagedLayers::prepare_fill(std::span<const StepRow> rows) {
       return {Errc::kInvalidArgument,
               fmt::format("position {} of sequence {}: its row before layer {} is not here", row.position,
                           row.sequence, fill_.begin)};
-    kept_.insert(kept_.end(), values, values + info_.dim);
+    kept_.insert(kept_.end(), values, values + info_.row_cols);
   }
   return {};
 }
@@ -386,7 +388,7 @@ void PagedLayers::keep_rows(std::span<const float> hidden) {
   };
   for (size_t i = 0; i < rows_.size(); ++i)
     cache_->keep_row(page_of(rows_[i].sequence, rows_[i].position), rows_[i].position % kKvPage,
-                     hidden.subspan(i * info_.dim, info_.dim), in_use);
+                     hidden.subspan(i * info_.row_cols, info_.row_cols), in_use);
 }
 
 Result<BatchRunner::Output> PagedLayers::compute(std::span<const float> hidden) {

@@ -55,7 +55,7 @@ void BatchRunner::run(Built& b, bool embeds, ThreadPool& pool, const Input& inpu
 
 std::span<const float> BatchRunner::run_part(ThreadPool& pool, const model::LayerRange& part,
                                              const Input& input, const graph::KvStep& kv) {
-  const size_t rows = kv.rows.size(), dim = model_.config.dim;
+  const size_t rows = kv.rows.size(), dim = model_.config.row_cols();
   const bool embeds = part.has_embedding();
   BF_CHECK(rows > 0 && (embeds ? input.tokens.size() == rows : input.hidden.size() == rows * dim))
       << rows << " rows, " << input.tokens.size() << " tokens, " << input.hidden.size() << " values";
@@ -65,7 +65,7 @@ std::span<const float> BatchRunner::run_part(ThreadPool& pool, const model::Laye
 }
 
 BatchRunner::Output BatchRunner::run(ThreadPool& pool, const Input& input, const graph::KvStep& kv) {
-  const size_t rows = kv.rows.size(), dim = model_.config.dim;
+  const size_t rows = kv.rows.size(), dim = model_.config.row_cols();
   const bool embeds = model_.has_embedding(), ends = model_.has_head();
   BF_CHECK(rows > 0 && (embeds ? input.tokens.size() == rows : input.hidden.size() == rows * dim))
       << rows << " rows, " << input.tokens.size() << " tokens, " << input.hidden.size() << " values";
@@ -92,7 +92,8 @@ BatchRunner::Output BatchRunner::run(ThreadPool& pool, const Input& input, const
   const float* values = b.executor->output(b.values.output);
   if (!ends) return {.hidden = {values, rows * dim}, .logits = {}, .normed = {}};
   Output output{.hidden = {}, .logits = {values, wanted * model_.config.vocab}, .normed = {}};
-  if (!normed.empty()) output.normed = {b.executor->output(b.values.normed), normed.size() * dim};
+  if (!normed.empty())
+    output.normed = {b.executor->output(b.values.normed), normed.size() * model_.config.dim};
   return output;
 }
 

@@ -29,14 +29,14 @@ class BatchRunner {
   // Row i is at kv.rows[i]. A model with its embedding reads `tokens`, a later part of the chain `hidden`.
   struct Input {
     std::span<const int32_t> tokens = {};    // [rows]
-    std::span<const float> hidden = {};      // [rows, dim]
+    std::span<const float> hidden = {};      // [rows, row_cols()]
     std::span<const int32_t> selected = {};  // indices of rows whose logits are wanted, if the head is here
     std::span<const int32_t> normed = {};    // and of those wanted as the head reads them
     // Of each selected row, the first so many logits are enough (0: all of them). Empty: all of every row.
     std::span<const int32_t> candidates = {};
   };
   struct Output {
-    std::span<const float> hidden;  // [rows, dim], if the head is elsewhere
+    std::span<const float> hidden;  // [rows, row_cols()], if the head is elsewhere
     std::span<const float> logits;  // [selected, vocab]
     std::span<const float> normed;  // [normed, dim]
   };

@@ -14,14 +14,18 @@ CachedLayersOptions with_defaults(CachedLayersOptions options, const LoadedModel
 
 }  // namespace
 
-std::span<const model::LayerState> states_of(const LoadedModel& model) {
-  return std::span(model.config.states).subspan(model.range.begin, model.range.blocks());
+std::vector<model::LayerState> states_of(const LoadedModel& model) {
+  check_sources(model.range, model.config.states);
+  const auto begin = model.config.states.begin() + static_cast<ptrdiff_t>(model.range.begin);
+  std::vector<model::LayerState> states(begin, begin + static_cast<ptrdiff_t>(model.range.blocks()));
+  for (model::LayerState& state : states)
+    if (state.kind == model::StateKind::kShared) state.source -= model.range.begin;
+  return states;
 }
 
 CachedLayers::CachedLayers(const LoadedModel& model, ThreadPool& pool, const CachedLayersOptions& options)
     : options_(with_defaults(options, model)),
-      cache_({{states_of(model).begin(), states_of(model).end()}, options.kv_type}, options_.positions,
-             options_.sequences),
+      cache_({states_of(model), options.kv_type}, options_.positions, options_.sequences),
       pool_(pool),
       runner_(model, pool.size()) {}
 

@@ -37,8 +37,8 @@ class CachedLayers {
   // valid until the next run. Throws Error kInvalidArgument for tokens outside the vocabulary, kOutOfMemory
   // when the cache is full.
   std::span<const float> run(std::span<const BatchRow> rows) { return run(rows, {}); }
-  // The same for a part of the chain: reads `hidden` [rows, dim] where the embedding is elsewhere, gives
-  // hidden rows where the head is.
+  // The same for a part of the chain: reads `hidden` [rows, row_cols()] where the embedding is elsewhere,
+  // gives hidden rows where the head is.
   std::span<const float> run(std::span<const BatchRow> rows, std::span<const float> hidden);
 
   // As BatchRunner::set_exchange().
@@ -65,6 +65,6 @@ class CachedLayers {
 };
 
 // What the blocks of a range keep.
-std::span<const model::LayerState> states_of(const LoadedModel& model);
+std::vector<model::LayerState> states_of(const LoadedModel& model);
 
 }  // namespace butterfly::runtime

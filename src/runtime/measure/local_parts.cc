@@ -20,7 +20,7 @@ LocalParts::LocalParts(std::vector<std::unique_ptr<LoadedModel>> parts, ThreadPo
                        const CachedLayersOptions& options, const RowFormat& format)
     : parts_(std::move(parts)), format_(format) {
   BF_CHECK(!parts_.empty() && parts_.front()->has_embedding() && parts_.back()->has_head());
-  if (const std::string why = format.why_not(parts_[0]->config.dim); !why.empty())
+  if (const std::string why = format.why_not(parts_[0]->config.row_cols()); !why.empty())
     fail(Errc::kInvalidArgument, "rows cannot travel as {}: {}", format.name, why);
   for (const auto& part : parts_) layers_.push_back(std::make_unique<CachedLayers>(*part, pool, options));
 }

@@ -45,7 +45,7 @@ std::shared_ptr<StageCache> KeptCache::for_stage(const cluster::ModelTask& task,
   // holds is of use only if all others hold the same, which nobody asks them.
   const StageCacheOptions wanted{
       .room = cache_room(model, options.cache),
-      .dim = model.config.dim,
+      .dim = model.config.row_cols(),
       .rows_bytes_max = settings.kept_bytes,
       .keeps_contents = settings.kept_bytes > 0 && options.format->is_exact() && !model.group};
   const std::lock_guard lock(mutex_);

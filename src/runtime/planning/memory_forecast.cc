@@ -62,7 +62,7 @@ MemoryForecast forecast_memory(const model::ModelFile& file, const model::LayerR
                                                                   .cut_windows = cache.cut_windows});
   forecast.cache_bytes =
       model::state_bytes(std::span(config.states).subspan(range.begin, range.blocks()), cache.kv_type, room);
-  if (!range.has_head(config.layers) && !group) forecast.kept_bytes = kept_bytes(settings, config.dim);
+  if (!range.has_head(config.layers) && !group) forecast.kept_bytes = kept_bytes(settings, config.row_cols());
   return forecast;
 }
 

@@ -82,7 +82,8 @@ class PieceGraphs {
 
   // Products with quantised rows are integer products.
   static void add_flops(const graph::Graph& g, const graph::Node& node, double flops, Work& work) {
-    const bool product = node.op->name == "matmul" || node.op->name == "expert_matmul";
+    const bool product =
+        node.op->name == "matmul" || node.op->name == "expert_matmul" || node.op->name == "head_matmul";
     if (!product)
       work.other_flops += flops;
     else if (g.type(node.inputs[0]).elem == graph::Elem::kF32)
@@ -111,8 +112,9 @@ class PieceGraphs {
 // over the members; rows of experts go from the member that has them to all others. Recurrent layers are
 // whole everywhere.
 void fill_exchanges(Piece& piece, const model::ModelFile& file, const model::ModelConfig& config,
-                    bool recurrent, const PlanWorkload& workload) {
+                    size_t layer, const PlanWorkload& workload) {
   const model::ConfigKeys keys(file);
+  const bool recurrent = !config.states[layer].attends();
   const double row_bytes = 4 * static_cast<double>(config.dim);
   const bool experts = keys.has("expert_used_count");
   const bool dense = !experts || keys.has("expert_shared_feed_forward_length");
@@ -129,7 +131,7 @@ void fill_exchanges(Piece& piece, const model::ModelFile& file, const model::Mod
 uint64_t cached_bytes(const model::LayerState& layer, size_t kv_value_bytes, const model::CacheRoom& room) {
   if (layer.kind == model::StateKind::kRecurrent) return model::state_bytes(layer, DType::kF32, room);
   const size_t positions = room.of(model::page_kind(layer, room)) * kernels::kKvPage;
-  return uint64_t{2} * layer.kv_heads * layer.head_dim * kv_value_bytes * positions;
+  return layer.keeps_keys() ? uint64_t{layer.position_values()} * kv_value_bytes * positions : 0;
 }
 
 // The member that has one unit, neither the first nor the last: it tells what grows with shares from what
@@ -188,7 +190,7 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
   list.decode_in_bytes = kRowInBytes * static_cast<double>(w.batch);
   list.prefill_in_bytes = kRowInBytes * static_cast<double>(w.prompt);
   list.share_units = kernels::kShardsMax;
-  const auto dim = static_cast<double>(config.dim);
+  const auto row_cols = static_cast<double>(config.row_cols());
   // The cache gives out whole pages. A chain that keeps its caches does not cut windows (StageSettings).
   const model::CacheRoom room =
       model::cache_room(config.states, {.positions = round_up(w.context, kernels::kKvPage) * w.streams,
@@ -229,8 +231,8 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
     piece.weight_bytes = weights.resident_bytes();
     piece.kv_bytes = kv_bytes(config, range);
     if (w.shares) fill_whole(piece, *network, range);
-    piece.decode_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.batch);
-    piece.prefill_out_bytes = w.wire_value_bytes * dim * static_cast<double>(w.prompt);
+    piece.decode_out_bytes = w.wire_value_bytes * row_cols * static_cast<double>(w.batch);
+    piece.prefill_out_bytes = w.wire_value_bytes * row_cols * static_cast<double>(w.prompt);
     return piece;
   };
   const auto take_away = [](Piece& from, const Piece& part) {
@@ -243,9 +245,11 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
   };
   add("embedding", {0, 0});
   for (size_t i = 0; i < config.layers; ++i)
-    fill_exchanges(add(fmt::format("block {}", i), {i, i + 1}), file, config,
-                   config.states[i].kind == model::StateKind::kRecurrent, w);
+    fill_exchanges(add(fmt::format("block {}", i), {i, i + 1}), file, config, i, w);
   add("head", {config.layers, config.layers});
+  for (size_t i = 0; i < config.layers; ++i)  // from the layer whose keys it reads up to it
+    if (const model::LayerState& state = config.states[i]; state.kind == model::StateKind::kShared)
+      for (size_t piece = state.source + 2; piece <= i + 1; ++piece) list.pieces[piece].tied = true;
   // The range of the first block brings the embedding with it, that of the last block the head.
   Piece& head = list.pieces.back();
   take_away(list.pieces[1], list.pieces.front());

@@ -82,7 +82,7 @@ Result<Asked> for_planner(const model::ModelFile& file, const PlanQuestion& aske
   const StageSettings& settings = options.settings;
   const model::ModelConfig config = model::read_config(file, settings.context);
   const size_t layers = config.layers;
-  const auto row_bytes = static_cast<double>(find_row_format(settings.wire).row_bytes(config.dim));
+  const auto row_bytes = static_cast<double>(find_row_format(settings.wire).row_bytes(config.row_cols()));
   const MemoryForecast all =
       forecast_memory(file, model::range_of_pieces(0, layers + 2, layers), settings, 1);
   const bool searched = strategy_of(options).nodes == cluster::NodeChoice::kSearched;
@@ -91,7 +91,7 @@ Result<Asked> for_planner(const model::ModelFile& file, const PlanQuestion& aske
       !options.written && (searched || groups.always) && groups.most > 1 && asked.nodes.size() > 1;
   auto table = read_nodes(asked, {.type = main_type(file),
                                   .activation_bytes = all.activation_bytes + options.adapter_bytes +
-                                                      kept_bytes(settings, config.dim),
+                                                      kept_bytes(settings, config.row_cols()),
                                   .row_bytes = row_bytes,
                                   .with_front = searched,
                                   .with_groups = grouped,
@@ -101,7 +101,7 @@ Result<Asked> for_planner(const model::ModelFile& file, const PlanQuestion& aske
   request.workload.context = settings.context;
   request.workload.streams = std::max<size_t>(1, settings.positions / settings.context);
   request.workload.prompt = request.workload.rows_max = settings.rows_max;
-  request.workload.wire_value_bytes = row_bytes / static_cast<double>(config.dim);
+  request.workload.wire_value_bytes = row_bytes / static_cast<double>(config.row_cols());
   request.choose_batch = options.objective == cluster::Objective::kThroughput;
   request.options.objective = options.objective;
   if (grouped) {

@@ -36,7 +36,7 @@ ChainOptions MovingChain::options_for(size_t node, const model::LayerRange& rang
   std::shared_ptr<StageCache>& cache = nodes_[node].cache;
   if (cache == nullptr) {
     const StageCacheOptions options{.room = cache_room(*described_->model, options_.cache),
-                                    .dim = info_.dim,
+                                    .dim = info_.row_cols,
                                     .rows_bytes_max = kept_bytes_};
     cache = std::make_shared<StageCache>(
         model::CacheShape{described_->model->config.states, options_.cache.kv_type}, options);
