@@ -1,14 +1,14 @@
 #include "runtime/engine/drafter.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace butterfly::runtime {
 namespace {
 
 constexpr size_t kLengthMin = 2;  // a single token says too little
 constexpr double kForget = 0.95;  // older guesses count less and less
-// Of all tokens of a step that begins before its text is known. Wrong ones hold up the right step by the time
-// of one stage at most.
+// Of all tokens that a step takes for granted which begins before its text is known.
 constexpr double kAheadChance = 0.5;
 
 size_t kind_of(size_t length) { return length <= 2 ? 0 : length <= 4 ? 1 : length <= 8 ? 2 : 3; }
@@ -74,14 +74,15 @@ void Drafter::copy(std::span<const int32_t> text, size_t from, size_t length, st
     guess.push_back(from < text.size() ? text[from] : guess[from - text.size()]);
 }
 
-void Drafter::go_on(std::span<const int32_t> text, size_t most, std::vector<int32_t>& guess) {
+void Drafter::go_on(std::span<const int32_t> text, size_t guessed, size_t most, std::vector<int32_t>& guess) {
   guess.clear();
   if (left_ > 0) return;
   const NgramMatch match = find_ngram(text);
   if (match.length < kLengthMin) return;
   const double chance = odds_[kind_of(match.length)].chance();
   size_t length = 0;
-  for (double all_right = chance; length < most && all_right >= kAheadChance; all_right *= chance) ++length;
+  double all_right = std::pow(chance, static_cast<double>(guessed + 1));
+  for (; length < most && all_right >= kAheadChance; all_right *= chance) ++length;
   if (length == 0) return;
   kind_ = kind_of(match.length);
   copy(text, match.next, length, guess);

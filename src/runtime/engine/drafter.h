@@ -37,9 +37,10 @@ class Drafter {
   // Once for each step of the text. Writes at most costs.size() tokens to `draft`. `costs[i]`: of the first
   // i + 1 guessed rows together, in tokens.
   void propose(std::span<const int32_t> tokens, std::span<const double> costs, std::vector<int32_t>& draft);
-  // For stages that would be idle: how `text`, the log with all that was guessed behind it, goes on. Writes
-  // at most `most` tokens, all of which are likely; none while guesses do not earn.
-  void go_on(std::span<const int32_t> text, size_t most, std::vector<int32_t>& guess);
+  // For stages that would be idle: how `text` goes on, of which the last `guessed` tokens are guesses
+  // themselves. Writes at most `most` tokens, which are likely together with those; none while guesses do not
+  // earn.
+  void go_on(std::span<const int32_t> text, size_t guessed, size_t most, std::vector<int32_t>& guess);
   // How the last proposal fared, and what it has cost, in tokens.
   void learn(size_t drafted, size_t accepted, double cost);
 

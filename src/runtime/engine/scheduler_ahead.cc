@@ -26,12 +26,18 @@ void Scheduler::run_ahead(Builder& builder) {
   if (least == nullptr) return;
   const size_t used = least->tokens.size() + least->assumed.size();
   const size_t generated = used - least->prompt_size + 1;  // with the one that is chosen behind them
-  const size_t most = std::min({options_.draft_max + 1, options_.rows_max, options_.logit_rows_max,
+  // Not more than the step in front of it has: then stages are free again when the choice is known, right or
+  // not.
+  size_t in_front = 0;
+  for (const UnderWay& step : under_way_)
+    for (const UnderWay::Part& part : step.parts)
+      if (part.id == least->id()) in_front = part.rows;
+  const size_t most = std::min({in_front, options_.draft_max + 1, options_.rows_max, options_.logit_rows_max,
                                 options_.context - std::min(options_.context, used),
                                 least->request.tokens_max - std::min(least->request.tokens_max, generated)});
   std::vector<int32_t> text = least->tokens, guess;
   text.insert(text.end(), least->assumed.begin(), least->assumed.end());
-  least->drafter.go_on(text, most, guess);
+  least->drafter.go_on(text, least->assumed.size(), most, guess);
   while (!guess.empty() && !hold_pages(*least, used + guess.size(), false, guess.size())) guess.pop_back();
   if (guess.empty()) return;
   builder.add_ahead(*least, guess);

@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <deque>
+
 #include "runtime/engine/testing/scheduler_driver.h"
 
 namespace butterfly::runtime {
@@ -122,6 +125,44 @@ TEST(SchedulerAhead, WhatIsLikelyBeginsBeforeItIsKnown) {
       << stats.ahead_steps << " begun, in vain " << stats.ahead_void;
   EXPECT_GT(stats.ahead_steps, 5u);
   EXPECT_EQ(driver.scheduler.pages().used(), 0u);
+}
+
+// Time that a text takes in a chain of four equal stages, each of which takes ten for a step and one for each
+// row.
+double time_in_chain(const FakeChainOptions& chain, const std::vector<int32_t>& prompt, size_t count) {
+  SchedulerDriver driver(chain, {});
+  EXPECT_TRUE(driver.submit(1, prompt, count));
+  std::array<double, 4> free{};
+  std::deque<double> done;
+  double now = 0;
+  for (;;) {
+    while (driver.begin()) {
+      double at = now;
+      for (double& stage : free)
+        at = stage = std::max(at, stage) + 10 + static_cast<double>(driver.plans.back().request.rows.size());
+      done.push_back(at);
+    }
+    if (driver.plans.empty()) break;
+    now = done.front();
+    done.pop_front();
+    driver.end();
+  }
+  EXPECT_EQ(driver.texts[RequestId{1}], greedy_text(chain, prompt, count));
+  return now;
+}
+
+TEST(SchedulerAhead, OneTextKeepsTheStagesBusy) {
+  const auto gain = [](bool loops, const std::vector<int32_t>& prompt) {
+    FakeChainOptions chain{.pages = 128, .loops = loops};
+    const double alone = time_in_chain(chain, prompt, 400);
+    chain.steps_max = 4;
+    return alone / time_in_chain(chain, prompt, 400);
+  };
+  EXPECT_GT(gain(true, tokens(10, 1)), 1.5) << "a text that repeats itself";
+  std::vector<int32_t> misleading;
+  for (int32_t i = 0; i < 60; ++i) misleading.push_back(i % 6);
+  EXPECT_GT(gain(false, misleading), 0.95);
+  EXPECT_GT(gain(false, tokens(60, 3)), 0.99);
 }
 
 TEST(SchedulerAhead, WhatWasWrongIsForgottenAndSoonNotTried) {
