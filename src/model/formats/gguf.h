@@ -50,6 +50,9 @@ class GgufFile {
   uint64_t alignment() const { return alignment_; }
   uint64_t data_offset() const { return data_offset_; }  // where tensor data starts
   const Metadata& metadata() const { return metadata_; }
+  // For whoever needs the rest no more. Copies of metadata are large, and a variant of so many types must not
+  // run out of memory half-way (libstdc++ 12 then frees what it never had).
+  Metadata take_metadata() { return std::move(metadata_); }
   std::span<const GgufTensor> tensors() const { return tensors_; }
   // A view of the file's bytes; keeps the mapping alive. Must not be written.
   Tensor tensor(const GgufTensor& info) const;

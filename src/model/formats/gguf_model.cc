@@ -118,13 +118,13 @@ std::string gguf_why_not(const ModelSource& source) {
 }
 
 ModelFile gguf_open(const ModelSource& source, const OpenModelOptions& options) {
-  const GgufFile file = GgufFile::open(source.mapping);
+  GgufFile file = GgufFile::open(source.mapping);
   const std::string format = fmt::format("gguf v{}", file.version());
   const uint32_t parts = file.metadata().u32_or("split.count", 1);
   if (parts <= 1) {
     std::vector<NamedTensor> tensors;
     add_tensors(file, tensors);
-    return ModelFile(format, source.path, file.metadata(), std::move(tensors), {source.mapping});
+    return ModelFile(format, source.path, file.take_metadata(), std::move(tensors), {source.mapping});
   }
   if (parts > kPartsMax)
     fail(Errc::kCorrupt, "{}: key split.count: expected at most {}, found {}", source.path.string(),
