@@ -58,7 +58,7 @@ const std::map<std::string, std::vector<std::string>> kRooms = {
     {"train", {"data", "optim", "corpus", "tokenizer", "trainer", "networks", "checkpoint", "task", "."}},
     {"cluster",
      {"wire", "identity", "transport", "collective", "enrol", "node", "cost", "partition", "balance", "sim",
-      "picture", "weights", "member", "training"}},
+      "picture", "weights", "member", "lead", "training"}},
     {"runtime", {"layers", "engine", "chain", "measure", "planning", "training", "nodes", "."}},
     {"server",
      {"settings", "http", "streams", "web", "api", "tools", "models", "generation", "context", "routes",

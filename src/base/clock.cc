@@ -1,5 +1,7 @@
 #include "base/clock.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -16,6 +18,12 @@ void SystemClock::sleep_until(TimePoint until) { std::this_thread::sleep_until(u
 SystemClock& SystemClock::instance() {
   static SystemClock clock;
   return clock;
+}
+
+TimePoint boot_now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_BOOTTIME, &time);
+  return TimePoint(std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec));
 }
 
 int64_t unix_ms() {

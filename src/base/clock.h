@@ -32,6 +32,9 @@ class SystemClock final : public Clock {
 // Of the machine's monotonic clock, for shells around what asks a Clock.
 inline TimePoint system_now() { return SystemClock::instance().now(); }
 
+// As system_now(), but it also counts the time that the machine slept: for promises to other machines.
+TimePoint boot_now();
+
 // Milliseconds since 1970: the time of day, for people and for other machines.
 int64_t unix_ms();
 

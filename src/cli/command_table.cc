@@ -21,6 +21,7 @@ constexpr Command kCommands[] = {
     {"status", "Nodes, plan and health of the running cluster", "Use", true, setup_status},
     {"token", "Lines that let nodes join: new, list, revoke", "Use", false, setup_token},
     {"node", "Who belongs to the cluster: list, remove, drain, resume", "Use", false, setup_node},
+    {"promote", "Make this standby lead its cluster: the one that led is gone", "Use", false, setup_promote},
     {"doctor", "What keeps a node or cluster from working, with the fix", "Use", false, setup_doctor},
     {"bench", "Speed of a model, in llama-bench's terms, or of the machine", "Use", true, setup_bench},
     {"plan", "Who would run what: a model on the machines of a file", "Use", false, setup_plan},

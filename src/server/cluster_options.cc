@@ -82,6 +82,8 @@ runtime::ClusterHostOptions cluster_options(const Settings& settings, const std:
                  .dead_after = std::chrono::seconds(settings.dead_seconds)};
   host.nodes_wanted = settings.nodes;
   host.nodes_wait = std::chrono::seconds(settings.nodes_seconds);
+  host.standbys = settings.standby;
+  host.witnesses = settings.witness;
   host.compute = &compute;
   return host;
 }

@@ -143,6 +143,10 @@ std::unique_ptr<HttpResponse> check_head(ServerContext& context, const HttpReque
         request, shape);
   if (context.draining && (match.route->flags & (kQuick | kManagement)) == 0)
     return refusal(api_error_of(Errc::kCancelled, "the server is shutting down"), request, shape);
+  if (context.may_speak && !context.may_speak() && (match.route->flags & (kQuick | kManagement)) == 0)
+    return refusal(ApiError(503, "overloaded_error",
+                            "this machine does not lead its cluster now: ask again, or the standby"),
+                   request, shape);
   return nullptr;
 }
 

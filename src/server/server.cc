@@ -13,6 +13,7 @@
 #include "cluster/transport/tcp.h"
 #include "kernels/simd/target.h"
 #include "runtime/nodes/cluster_start.h"
+#include "runtime/nodes/lead_shell.h"
 #include "server/api/api_error.h"
 #include "server/cluster_options.h"
 #include "server/context/server_context.h"
@@ -80,6 +81,19 @@ HttpServerOptions http_options(const Settings& settings, const runtime::ClusterH
   };
   return options;
 }
+
+// The standbys of who leads have every question before anything of its answer is sent.
+class LeadCopies final : public JournalCopies {
+ public:
+  explicit LeadCopies(std::shared_ptr<runtime::LeadShell> lead) : lead_(std::move(lead)) {}
+  void journal_is(const std::string& all) override { lead_->journal_is(all); }
+  Status journal_grew(const std::string& lines) override {
+    return lead_->wait_safe(lead_->journal_grew(lines));
+  }
+
+ private:
+  const std::shared_ptr<runtime::LeadShell> lead_;
+};
 
 // A model that was unloaded, or that came later, is a new job of the cluster.
 ModelPtr load_on_cluster(ServerContext& context, const ModelSpec& spec, const ModelOptions& options) {
@@ -194,9 +208,17 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   for (const ModelSpec& spec : specs) names.push_back(spec.name);
   context.models = std::make_unique<ModelPool>(std::move(specs), std::move(pool));
 
-  if (!context.settings.journal.empty())
-    context.streams = std::make_unique<StreamTable>(StreamTableOptions{
-        .journal = std::filesystem::absolute(context.settings.journal), .program = context.fingerprint});
+  if (!context.settings.journal.empty()) {
+    StreamTableOptions table{.journal = std::filesystem::absolute(context.settings.journal),
+                             .program = context.fingerprint};
+    // Another machine may go on with them: only if it has the same models.
+    if (context.cluster != nullptr) table.program += "-m" + context.cluster->models_id().substr(0, 16);
+    if (options.lead != nullptr) {
+      table.copies = std::make_shared<LeadCopies>(options.lead);
+      table.may_speak = context.may_speak = [lead = options.lead] { return lead->may_speak(); };
+    }
+    context.streams = std::make_unique<StreamTable>(std::move(table));
+  }
   raise_descriptor_limit();
   ::signal(SIGPIPE, SIG_IGN);
   impl_->queue = std::make_unique<WorkQueue>(kPreparers, HttpLimits().prepare_queue);

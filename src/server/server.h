@@ -8,6 +8,7 @@
 
 namespace butterfly::runtime {
 class ClusterStart;
+class LeadShell;
 }  // namespace butterfly::runtime
 
 namespace butterfly::server {
@@ -19,6 +20,8 @@ struct ServerOptions {
   std::function<std::filesystem::path(const std::string&)> resolve_model;
   // The cluster that the first model runs on; null: it runs here.
   std::shared_ptr<runtime::ClusterStart> cluster = nullptr;
+  // Why it is this process that serves, where several could; null: there is no other.
+  std::shared_ptr<runtime::LeadShell> lead = nullptr;
 };
 
 // Owns models, engines, threads and ports. One thread constructs and runs it; stop() may come from any.

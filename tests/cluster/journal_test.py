@@ -4,7 +4,6 @@ it was, with Last-Event-ID. No token is lost or comes twice.
 
     journal_test.py BUTTERFLY WORK_FOLDER [KILLS]
 """
-import http.client
 import json
 import os
 import random
@@ -12,10 +11,10 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 
-from harness import PROMPTS, START_MAX_S, Process, Server, machine_env, make_model, write_capabilities
+from harness import PROMPTS, Process, Server, machine_env, make_model, write_capabilities
+from resuming import INTERFACES, SETTINGS, ResumingClient, check_all, interface_stream, wait_until_reached
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else 2
@@ -23,7 +22,6 @@ os.makedirs(WORK, exist_ok=True)
 TOKENS, STREAMS = 200, 4
 MODEL = make_model(BUTTERFLY, f"{WORK}/model.gguf", "--layers", "8", "--dim", "128", "--hidden", "256", "--heads", "4")
 CAPABILITIES = write_capabilities(BUTTERFLY, f"{WORK}/capabilities.json")
-SETTINGS = [{"temperature": 0}, {"temperature": 0.9, "seed": 5}, {"temperature": 0}, {"temperature": 0.7, "seed": 6}]
 
 
 def machine(name):
@@ -42,60 +40,6 @@ ADDRESS = f"127.0.0.1:{free_port()}"
 def serve():
     return Server(BUTTERFLY, WORK, ["-m", MODEL, "-c", "512", "-t", "1", "--cluster", "--cluster-listen", ADDRESS, "--strategy",
                                     "uniform", "--journal", f"{WORK}/journal"], name="a", env=machine("a"))
-
-
-class Client:
-    """Reads a stream, and asks for the rest of it whenever the connection ends early."""
-
-    def __init__(self, number):
-        self.number, self.texts, self.last, self.done, self.resumed, self.error = number, [], None, False, 0, None
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
-
-    def run(self):
-        end = time.monotonic() + START_MAX_S
-        while not self.done and self.error is None:
-            try:
-                self.read()
-            except (OSError, http.client.HTTPException):  # the server is gone
-                pass
-            if time.monotonic() > end:
-                self.error = f"not done after {START_MAX_S} s: {self.last}"
-            time.sleep(0.02)
-
-    def read(self):
-        connection = http.client.HTTPConnection(server.host, server.port, timeout=60)
-        if self.last is None:
-            connection.request("POST", "/v1/completions", json.dumps({
-                "prompt": PROMPTS[self.number % 2], "max_tokens": TOKENS, "stream": True, "ignore_eos": True, "logprobs": 1,
-                **SETTINGS[self.number % 4]}), {"Content-Type": "application/json"})
-        else:
-            connection.request("GET", "/v1/streams", headers={"Last-Event-ID": self.last})
-        answer = connection.getresponse()
-        if answer.status != 200:
-            text = answer.read().decode()
-            if answer.status not in (429, 503):
-                self.error = f"{answer.status}: {text}"
-            return
-        self.resumed += self.last is not None
-        number = None
-        for line in answer:
-            line = line.decode().rstrip("\n")
-            if line.startswith("id: "):
-                number = line[4:]
-            elif line == "data: [DONE]":
-                self.done = True
-            elif line.startswith("data: "):
-                event = json.loads(line[6:])
-                if "error" in event:
-                    self.error = event
-                    return
-                for choice in event["choices"]:
-                    logs = choice.get("logprobs") or {}
-                    self.texts += list(zip(logs.get("tokens") or [], logs.get("token_logprobs") or []))
-            elif line == "" and number is not None:
-                self.last = number
-        connection.close()
 
 
 plain = Server(BUTTERFLY, WORK, ["-m", MODEL, "-c", "512", "-t", "1"], name="plain")
@@ -119,27 +63,28 @@ try:
     random.seed(3)
     resumed, back = 0, []
     for kill in range(KILLS):
-        clients = [Client(i) for i in range(STREAMS)]
-        reached = random.randint(5, TOKENS // 2)
-        end = time.monotonic() + START_MAX_S
-        while max(len(c.texts) for c in clients) < reached:
-            assert time.monotonic() < end and not any(c.error for c in clients), [c.error for c in clients]
-            time.sleep(0.005)
+        clients = [ResumingClient(i, TOKENS, lambda: [server]) for i in range(STREAMS)]
+        wait_until_reached(clients, random.randint(5, TOKENS // 2))
         server.kill()
         began = time.monotonic()
         server = serve()
         back.append(time.monotonic() - began)
-        for client in clients:
-            client.thread.join(START_MAX_S)
-            assert client.error is None, f"{client.error}\n{server.text()}"
-            assert client.done and client.texts == expected[client.number % 4], \
-                f"stream {client.number}: {len(client.texts)} tokens, {client.resumed} resumed\n{server.text()}"
-            resumed += client.resumed
+        resumed += check_all(clients, expected, server.text)[0]
         server.wait_serving(2)
     assert resumed > 0
     back.sort()
     print(f"killed {KILLS} times under {STREAMS} streams: {resumed} resumed, no token lost or doubled; serving again after "
           f"{back[len(back) // 2]:.1f} s (median), {back[-1]:.1f} s (worst)")
+    # The other interfaces, whose pieces look otherwise.
+    for path in INTERFACES:
+        whole, _ = interface_stream(server, path, server.model)
+        begun, place = interface_stream(server, path, server.model, pieces=7)
+        assert begun == whole[:7] and place, (path, begun, place)
+        server.kill()
+        server = serve()
+        rest, _ = interface_stream(server, path, server.model, place=place)
+        assert begun + rest == whole and len(rest) > 0, f"{path}: {begun} {rest} {whole}"
+    print(f"{len(INTERFACES)} other interfaces: streams go on after the kill, piece for piece")
     # What was never asked here cannot be taken up.
     status, answer = server.request("GET", "/v1/streams?after=cmpl-none:3")
     assert status == 404, (status, answer)

@@ -19,6 +19,7 @@ CommandBody setup_make_model(CLI::App& app);
 CommandBody setup_node(CLI::App& app);
 CommandBody setup_perplexity(CLI::App& app);
 CommandBody setup_plan(CLI::App& app);
+CommandBody setup_promote(CLI::App& app);
 CommandBody setup_ps(CLI::App& app);
 CommandBody setup_pull(CLI::App& app);
 CommandBody setup_quantize(CLI::App& app);

@@ -17,7 +17,10 @@
 #include "cli/console/version.h"
 #include "cli/models/model_store.h"
 #include "cli/nodes/cluster_serve.h"
+#include "cli/nodes/led_serve.h"
 #include "cli/nodes/mpi_serve.h"
+#include "cli/nodes/node_setup.h"
+#include "server/cluster_options.h"
 #include "server/context/access.h"
 #include "server/server.h"
 
@@ -126,7 +129,11 @@ int serve(ServeOptions& options) {
       start.cluster = rank->cluster_start(start.settings);
       return serve_here(std::move(start));
     });
-  start.cluster = cluster_start(start.settings);
+  server::check_cluster_settings(start.settings);
+  if (start.settings.cluster) start.lead = lead_or_stand_by(start.settings);
+  if (end_asked_for()) return kExitOk;
+  start.cluster = cluster_start(start.settings, start.lead);
+  const LeadWatch watch(start.lead);
   return serve_here(std::move(start));
 }
 

@@ -12,9 +12,10 @@
 namespace butterfly::cli {
 
 std::shared_ptr<runtime::ClusterStart> joined_cluster(const std::string& state, const std::string& listen,
-                                                      bool discoverable) {
+                                                      bool discoverable,
+                                                      std::shared_ptr<runtime::LeadShell> lead) {
   const cluster::StateFolder folder = open_state(state);
-  if (!cluster::Authority::is_here(folder))
+  if (lead == nullptr && !cluster::Authority::is_here(folder))
     fail(Errc::kNotFound, "{}: a cluster is led from the machine where it was made ('butterfly init')",
          folder.path().string());
   const char* measured = std::getenv("BUTTERFLY_CAPABILITIES");  // as join's hidden flag
@@ -23,7 +24,8 @@ std::shared_ptr<runtime::ClusterStart> joined_cluster(const std::string& state, 
                                       .listen = listen,
                                       .places = weight_places("", {}),
                                       .capabilities = capability_source(measured == nullptr ? "" : measured),
-                                      .discoverable = discoverable});
+                                      .discoverable = discoverable,
+                                      .lead = std::move(lead)});
 }
 
 // `butterfly join` as the process of a local node.
@@ -43,10 +45,11 @@ std::vector<std::string> join_arguments(const runtime::LocalNodeStart& node) {
   return words;
 }
 
-std::shared_ptr<runtime::ClusterStart> cluster_start(server::Settings& settings) {
+std::shared_ptr<runtime::ClusterStart> cluster_start(server::Settings& settings,
+                                                     std::shared_ptr<runtime::LeadShell> lead) {
   server::check_cluster_settings(settings);
   if (settings.cluster)
-    return joined_cluster(settings.state, settings.cluster_listen, !settings.no_discovery);
+    return joined_cluster(settings.state, settings.cluster_listen, !settings.no_discovery, std::move(lead));
   if (settings.local_nodes == 0) return nullptr;
   const auto local = std::make_shared<runtime::LocalCluster>(
       runtime::LocalCluster::Options{.nodes = settings.local_nodes,

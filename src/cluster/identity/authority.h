@@ -3,6 +3,7 @@
 #pragma once
 #include <chrono>
 #include <string>
+#include <string_view>
 
 #include "cluster/identity/credentials.h"
 
@@ -27,6 +28,8 @@ class Authority {
   // coordinator. Whether the node should have a certificate is the caller's question.
   Certificate issue(const CertificateRequest& request, WallTime now,
                     std::chrono::seconds life = kNodeLife) const;
+  // Certificate::signed_text() of certificate() says that this comes from here.
+  std::string sign(std::string_view text) const { return key_.sign(text); }
 
  private:
   Authority(Certificate certificate, PrivateKey key, std::string coordinator)

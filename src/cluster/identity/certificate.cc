@@ -151,6 +151,18 @@ std::string Certificate::sha256() const { return sha256_hex(to_der()); }
 WallTime Certificate::not_before() const { return wall_time(X509_get0_notBefore(x509_.get())); }
 WallTime Certificate::not_after() const { return wall_time(X509_get0_notAfter(x509_.get())); }
 
+bool Certificate::signed_text(std::string_view text, std::string_view signature) const {
+  const DigestPtr context(EVP_MD_CTX_new());
+  openssl_must(context != nullptr, "memory");
+  const bool good =
+      EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, X509_get0_pubkey(x509_.get())) == 1 &&
+      EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(signature.data()),
+                       signature.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                       text.size()) == 1;
+  if (!good) (void)openssl_reason();
+  return good;
+}
+
 bool Certificate::signed_by(const Certificate& authority) const {
   const bool is = X509_verify(x509_.get(), X509_get0_pubkey(authority.get())) == 1;
   ERR_clear_error();

@@ -43,6 +43,8 @@ class Certificate {
   WallTime not_after() const;
   // By signature alone; dates are looked at when a link opens.
   bool signed_by(const Certificate& authority) const;
+  // Whether the owner of this certificate's key signed the text: PrivateKey::sign().
+  bool signed_text(std::string_view text, std::string_view signature) const;
   X509* get() const { return x509_.get(); }
 
  private:

@@ -31,6 +31,19 @@ std::string PrivateKey::to_pem() const {
 
 std::string PrivateKey::fingerprint() const { return key_fingerprint(key_.get()); }
 
+std::string PrivateKey::sign(std::string_view text) const {
+  const DigestPtr context(EVP_MD_CTX_new());
+  std::string signature(64, '\0');
+  size_t size = signature.size();
+  openssl_must(context != nullptr &&
+                   EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key_.get()) == 1 &&
+                   EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.data()), &size,
+                                  reinterpret_cast<const unsigned char*>(text.data()), text.size()) == 1,
+               "signature");
+  signature.resize(size);
+  return signature;
+}
+
 std::string key_fingerprint(EVP_PKEY* key) {
   unsigned char* der = nullptr;
   const int size = i2d_PUBKEY(key, &der);

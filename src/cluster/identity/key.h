@@ -18,6 +18,8 @@ class PrivateKey {
 
   // SHA-256 of the public half, 64 hexadecimal digits: NodeId::key.
   std::string fingerprint() const;
+  // 64 bytes.
+  std::string sign(std::string_view text) const;
   EVP_PKEY* get() const { return key_.get(); }
 
  private:

@@ -22,6 +22,7 @@ struct OpensslFree {
   void operator()(auto* object) const { free(object); }
 };
 using BioPtr = std::unique_ptr<BIO, OpensslFree<BIO_free>>;
+using DigestPtr = std::unique_ptr<EVP_MD_CTX, OpensslFree<EVP_MD_CTX_free>>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, OpensslFree<EVP_PKEY_free>>;
 using RequestPtr = std::unique_ptr<X509_REQ, OpensslFree<X509_REQ_free>>;
 using X509Ptr = std::unique_ptr<X509, OpensslFree<X509_free>>;

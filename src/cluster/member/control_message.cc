@@ -181,6 +181,15 @@ void fields(F& f, Of<F, Notice>& m) {
   f.text(m.text, kTextBytesMax);
 }
 template <typename F>
+void fields(F& f, Of<F, Leaders>& m) {
+  f.u64(m.incarnation);
+  f.bytes(m.mandate, kMandateBytesMax);
+  f.list(m.seats, kLeadersMax, 8, [&](auto& seat) {
+    f.text(seat.key, kKeyBytesMax);
+    f.text(seat.address, kAddressBytesMax);
+  });
+}
+template <typename F>
 void fields(F& f, Of<F, Removed>& m) {
   f.u64(m.incarnation);
   key_fields(f, m.keys);

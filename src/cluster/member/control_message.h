@@ -17,11 +17,13 @@
 
 namespace butterfly::cluster {
 
-inline constexpr uint32_t kMemberProtocol = 6;
+inline constexpr uint32_t kMemberProtocol = 7;
 inline constexpr size_t kControlBytesMax = 64 << 10;  // of an encoded message
 inline constexpr size_t kNodesMax = 256;              // of a cluster
 inline constexpr size_t kSourcesMax = 16;             // of weights, named in one assignment
 inline constexpr size_t kRemovedMax = 512;            // keys in one message: the newest
+inline constexpr size_t kLeadersMax = 8;              // that may lead
+inline constexpr size_t kMandateBytesMax = 16 << 10;
 
 // The work of one node in one epoch of a job. Everything it needs to load its pieces and to find its
 // neighbours.
@@ -224,6 +226,21 @@ struct Notice {
   std::string text = {};
 };
 
+// Who else may lead this cluster, and where it was seen: to be asked when the coordinator is gone. `mandate`
+// is what the authority signed (lead/mandate.h), for the shell; empty: nobody else.
+struct Leaders {
+  static constexpr uint8_t kType = 46;
+  static constexpr std::string_view kName = "leaders";
+  Incarnation incarnation = 0;
+  std::string mandate = {};
+  struct Seat {
+    std::string key = {}, address = {};
+    bool operator==(const Seat&) const = default;
+  };
+  std::vector<Seat> seats = {};
+  bool operator==(const Leaders&) const = default;
+};
+
 // Have these weights on disk, and see whether the next stage can be reached. What runs goes on.
 struct Prepare {
   static constexpr uint8_t kType = 36;
@@ -269,7 +286,7 @@ struct Measure {
 
 using ToCoordinator = std::variant<Join, Beat, Prepared, Ready, Started, Trouble, LinkReport, Leave, Retire>;
 using ToWorker = std::variant<Welcome, Refuse, Alive, Prepare, Assign, Go, Release, Measure, Removed, Abandon,
-                              Notice, Retired>;
+                              Notice, Retired, Leaders>;
 
 // At most kControlBytesMax. BF_CHECKs that every text and list is within its bound: shorten() texts first.
 std::vector<std::byte> encode(const ToCoordinator& message);

@@ -42,6 +42,7 @@ std::vector<ToWorker> to_worker() {
           Release{9, 13},
           Measure{9, node_id(4), "10.0.0.4:1"},
           Removed{9, {"key-a", "key-b"}},
+          Leaders{9, "signed", {{"key-a", "10.0.0.1:7"}, {"key-b", ""}}},
           Abandon{9, 14, 3},
           Notice{9, "nobody reaches you"},
           Retired{9, "the model does not fit on the others"}};

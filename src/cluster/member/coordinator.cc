@@ -213,6 +213,7 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
   for (const std::string& key : removed_)
     if (welcome.removed.size() < kRemovedMax) welcome.removed.push_back(key);
   cluster_.send(member, std::move(welcome));
+  if (!leaders_.seats.empty()) cluster_.send(member, leaders_);
   cluster_.survey(member, now);
   want_plans(now + config().settle);
 }
@@ -408,6 +409,14 @@ void Coordinator::forbid(const std::string& key) {
   const Removed message{config().incarnation, {key}};
   for (const auto& [other, member] : cluster_.members())
     if (member.here() && other != key) cluster_.send(member, message);
+}
+
+void Coordinator::set_leaders(Leaders leaders) {
+  leaders.incarnation = config().incarnation;
+  if (leaders == leaders_) return;
+  leaders_ = std::move(leaders);
+  for (const auto& [key, member] : cluster_.members())
+    if (member.here()) cluster_.send(member, leaders_);
 }
 
 void Coordinator::process_ended(const std::string& name, const std::string& how,

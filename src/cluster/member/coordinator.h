@@ -57,6 +57,8 @@ class Coordinator final : private OtherJobs {
                      bool for_good, TimePoint now);
   // Keys that may never join, as the identity store knows them. All members are told.
   void forbid(const std::string& key);
+  // Who else may lead; members that are here, and that come, are told.
+  void set_leaders(Leaders leaders);
   void permit(const std::string& key) { removed_.erase(key); }
   // Call about every 50 ms, and after a pause of the process as soon as it goes on.
   void tick(TimePoint now);
@@ -132,6 +134,7 @@ class Coordinator final : private OtherJobs {
   std::map<JobId, Job> jobs_;
   std::map<LinkNumber, OpenLink> links_;
   std::set<std::string> removed_;
+  Leaders leaders_;
   std::map<std::string, RefusedNode> refused_;
   TimePoint beat_at_{}, ticked_at_{};
 };

@@ -15,6 +15,8 @@ constexpr const char* kFile = "incarnation";
 // Far beyond every clock; below it epochs stay whole numbers for JavaScript too.
 constexpr Incarnation kMax = Incarnation{1} << 43;
 
+}  // namespace
+
 Incarnation last_incarnation(const StateFolder& folder) {
   if (!folder.has(kFile)) return 0;
   const std::string text = folder.read(kFile, 64);
@@ -25,8 +27,6 @@ Incarnation last_incarnation(const StateFolder& folder) {
          (folder.path() / kFile).string(), text.substr(0, text.find('\n')));
   return last;
 }
-
-}  // namespace
 
 Incarnation next_incarnation(const StateFolder& folder, int64_t unix_ms) {
   const StateFolder::Lock lock(folder);

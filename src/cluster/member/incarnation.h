@@ -5,6 +5,9 @@
 
 namespace butterfly::cluster {
 
+// The largest so far; 0: none. Throws Error kCorrupt.
+Incarnation last_incarnation(const StateFolder& folder);
+
 // `unix_ms`, or one more than the last number in `folder`, whichever is larger: small boards start in 1970
 // and learn the time later. The new number is on disk when this returns. Throws Error kIo, kCorrupt.
 Incarnation next_incarnation(const StateFolder& folder, int64_t unix_ms);

@@ -43,6 +43,10 @@ class FieldWriter {
     BF_CHECK(value.size() <= bytes_max) << "[message] a text of " << value.size() << " bytes";
     out_.text(value);
   }
+  void bytes(const std::string& value, size_t bytes_max) {
+    BF_CHECK(value.size() <= bytes_max) << "[message] " << value.size() << " bytes";
+    out_.text(value);
+  }
   void node(const NodeId& value) {
     text(value.key, kKeyBytesMax);
     text(value.name, kNameBytesMax);
@@ -95,6 +99,7 @@ class FieldReader {
     for (char& c : value)
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }
+  void bytes(std::string& value, size_t bytes_max) { value = in_.text(bytes_max); }
   void node(NodeId& value) {
     text(value.key, kKeyBytesMax);
     text(value.name, kNameBytesMax);

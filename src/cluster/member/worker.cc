@@ -35,10 +35,18 @@ void Worker::send(ToCoordinator message) {
 // Doubles up to the maximum, and is drawn from its upper half, so that nodes which lost the same coordinator
 // do not come back in step.
 Duration Worker::back_off() const {
-  const Duration full =
-      std::min(config_.back_off_max, config_.back_off_min * (int64_t{1} << std::min(failures_, 16u)));
+  // Where several may lead, one of them soon does.
+  const Duration most = coordinators_.size() > 1
+                            ? std::min<Duration>(config_.back_off_max, std::chrono::seconds(1))
+                            : config_.back_off_max;
+  const Duration full = std::min(most, config_.back_off_min * (int64_t{1} << std::min(failures_, 16u)));
   const float draw = random_uniform(config_.instance, 0, attempt_);
   return full / 2 + Duration(static_cast<int64_t>(static_cast<double>(full.count() / 2) * draw));
+}
+
+// Each in turn while none welcomes it.
+const std::string& Worker::coordinator() const {
+  return coordinators_.empty() ? config_.coordinator : coordinators_[failures_ % coordinators_.size()];
 }
 
 void Worker::disconnected(std::string why, TimePoint now) {
@@ -306,6 +314,21 @@ void Worker::handle(const Notice& message, TimePoint) {
   notice_ = message.text;
 }
 
+void Worker::handle(const Leaders& message, TimePoint) {
+  if (message.incarnation != incarnation_) {
+    ++counters_.incarnations;
+    return;
+  }
+  actions_.emplace_back(KeepLeaders{message});
+}
+
+void Worker::promised(Incarnation incarnation, TimePoint now) {
+  if (incarnation <= incarnation_) return;
+  incarnation_ = incarnation;
+  if (state_ == State::kJoining || state_ == State::kJoined)
+    disconnected("another coordinator takes its place", now);
+}
+
 void Worker::handle(const Retired& message, TimePoint) {
   if (message.incarnation != incarnation_) {
     ++counters_.incarnations;
@@ -421,11 +444,11 @@ void Worker::tick(TimePoint now) {
       state_ = State::kConnecting;
       since_ = now;
       ++counters_.connects;
-      actions_.emplace_back(ConnectToCoordinator{config_.coordinator, ++attempt_});
+      actions_.emplace_back(ConnectToCoordinator{coordinator(), ++attempt_});
       break;
     case State::kConnecting:
       if (now - since_ >= config_.connect_wait)
-        disconnected(fmt::format("{} does not answer", config_.coordinator), now);
+        disconnected(fmt::format("{} does not answer", coordinator()), now);
       break;
     case State::kJoining:
       if (now - since_ >= config_.join_wait) disconnected("the coordinator does not answer 'join'", now);

@@ -51,6 +51,10 @@ struct StopPreparing {
   JobId job = 0;
   Epoch epoch = 0;
 };
+// Who else may lead, as the coordinator says. Answer with set_coordinators() when it is believed.
+struct KeepLeaders {
+  Leaders leaders = {};
+};
 // These keys were taken out of the cluster: close their links, and let them in no more.
 struct CutOff {
   std::vector<std::string> keys = {};
@@ -83,7 +87,7 @@ struct GiveUp {
 };
 using WorkerAction =
     std::variant<ConnectToCoordinator, SendToCoordinator, CloseWorkerLink, PrepareWeights, StopPreparing,
-                 CutOff, LoadStage, RunStage, StopStage, FreeWeights, MeasurePeer, GiveUp>;
+                 CutOff, KeepLeaders, LoadStage, RunStage, StopStage, FreeWeights, MeasurePeer, GiveUp>;
 
 struct WorkerCounters {
   uint64_t old_epochs = 0;     // orders of a plan that is over
@@ -123,6 +127,10 @@ class Worker {
   void started(Epoch epoch, const Status& status, TimePoint now);
   // The running stage lost a neighbour.
   void stage_failed(Epoch epoch, const NodeId& peer, std::string_view why, TimePoint now);
+  // Where those are that may lead: asked in turn while none answers. Empty: as configured.
+  void set_coordinators(std::vector<std::string> addresses) { coordinators_ = std::move(addresses); }
+  // This node voted for a coordinator of this number: older ones are over.
+  void promised(Incarnation incarnation, TimePoint now);
   void measured(const NodeId& peer, const Result<LinkFigures>& figures, TimePoint now);
   void set_progress(JobId job, const WorkerProgress& progress) { progress_[job] = progress; }
   // What all jobs together could have: see Beat.
@@ -172,6 +180,7 @@ class Worker {
   void handle(const Abandon& message, TimePoint now);
   void handle(const Notice& message, TimePoint now);
   void handle(const Retired& message, TimePoint now);
+  void handle(const Leaders& message, TimePoint now);
   // What it does for one job: each has a plan of its own.
   struct Work {
     JobId job = 0;
@@ -198,6 +207,7 @@ class Worker {
   void send(ToCoordinator message);
   void beat(TimePoint now);
   Duration back_off() const;
+  const std::string& coordinator() const;
 
   const WorkerConfig config_;
   const TimePoint started_at_;
@@ -215,6 +225,7 @@ class Worker {
   std::map<JobId, WorkerProgress> progress_;
   uint64_t ram_free_bytes_ = 0;
   MachineLoad machine_load_;
+  std::vector<std::string> coordinators_;
   std::string last_problem_, notice_;
   std::optional<std::string> retires_;  // why
   bool retired_ = false;

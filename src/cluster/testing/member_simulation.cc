@@ -299,6 +299,7 @@ void MemberSimulation::act(size_t, const CloseWorkerLink& action) { break_link(a
 void MemberSimulation::act(size_t, const StopStage&) {}
 void MemberSimulation::act(size_t, const StopPreparing&) {}
 void MemberSimulation::act(size_t, const CutOff&) {}
+void MemberSimulation::act(size_t, const KeepLeaders&) {}
 void MemberSimulation::act(size_t, const FreeWeights&) {}
 void MemberSimulation::act(size_t node, const GiveUp&) {
   if (!removed_.contains(nodes_[node]->id.key) && !nodes_[node]->hostile)

@@ -97,6 +97,7 @@ class MemberSimulation {
   void act(size_t node, const PrepareWeights& action);
   void act(size_t node, const StopPreparing& action);
   void act(size_t node, const CutOff& action);
+  void act(size_t node, const KeepLeaders& action);
   void act(size_t node, const LoadStage& action);
   void act(size_t node, const RunStage& action);
   void act(size_t node, const StopStage& action);

@@ -137,10 +137,6 @@ class Writer : public FieldWriter {
   void leaf(size_t value) { out_.u32(static_cast<uint32_t>(value)); }
   void f32(float value) { out_.f32(value); }
   void f64(double value) { out_.f64(value); }  // of any kind: a loss may be infinite
-  void bytes(const std::string& value, size_t bytes_max) {
-    BF_CHECK(value.size() <= bytes_max) << "[message] a text of " << value.size() << " bytes";
-    out_.text(value);
-  }
 
  private:
   WireWriter& out_;
@@ -154,7 +150,6 @@ class Reader : public FieldReader {
   }
   void f32(float& value) { value = in_.f32(); }
   void f64(double& value) { value = in_.f64(); }
-  void bytes(std::string& value, size_t bytes_max) { value = in_.text(bytes_max); }
 
  private:
   WireReader& in_;

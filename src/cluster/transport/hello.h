@@ -18,6 +18,7 @@ enum class LinkPurpose : uint8_t {
   kProbe = 4,    // measuring the link itself
   kTrain = 5,    // a training job: from its leader to a member, or between members
   kStatus = 6,   // a member asks its coordinator for the state of the cluster
+  kLead = 7,     // who leads: votes, and copies of the journal
 };
 
 // Whether a link of this purpose carries what is large or urgent: transports that have a faster way take it.

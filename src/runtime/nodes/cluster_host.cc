@@ -28,6 +28,7 @@ namespace {
 
 constexpr size_t kTaskNameMax = 100;    // messages carry it, for people
 constexpr size_t kNodesWithLinks = 32;  // of more, members that ask get no pairs: a message has an end
+constexpr Duration kLeadersLook = std::chrono::milliseconds(500);
 constexpr Duration kLastWord = std::chrono::milliseconds(300);
 
 uint64_t random_number() { return std::stoull(random_hex(15), nullptr, 16); }
@@ -69,6 +70,26 @@ std::unique_ptr<EventLoop> answer_discovery(const cluster::Credentials& credenti
   }
 }
 
+LeadShell::Wanted wanted_leaders(const cluster::Roster& roster, const cluster::NodeId& self,
+                                 const std::vector<std::string>& standbys,
+                                 const std::vector<std::string>& witnesses) {
+  LeadShell::Wanted wanted{.seats = {self}, .voters = {self}};
+  const auto add = [&](const std::vector<std::string>& names, bool seat) {
+    for (const std::string& name : names)
+      for (const cluster::RosterRow& row : roster.rows())
+        if (!row.removed && row.node.name == name) {
+          if (seat) wanted.seats.push_back(row.node);
+          wanted.voters.push_back(row.node);
+        }
+  };
+  add(standbys, true);
+  add(witnesses, false);
+  // Nobody is left out for not having joined yet, and two cannot outvote one.
+  if (wanted.voters.size() != 1 + standbys.size() + witnesses.size()) return {};
+  if (wanted.voters.size() < cluster::kMajorityMin) wanted.voters = {self};
+  return wanted;
+}
+
 }  // namespace
 
 ClusterHost::ClusterHost(ClusterHostOptions options)
@@ -82,6 +103,8 @@ ClusterHost::ClusterHost(ClusterHostOptions options)
   for (const HostedModelOptions& model : options_.models) add_model(model);
   make_node();
   renewal_ = keep_certificate(folder, tls_, door_->address());
+  if (options_.lead != nullptr)
+    leading_ = std::make_unique<EventLoop>([this] { tell_leaders(); }, kLeadersLook);
   if (options_.discoverable) answering_ = answer_discovery(credentials, door_->address());
 }
 
@@ -91,13 +114,15 @@ void ClusterHost::open_transport(const cluster::StateFolder& folder,
   authority_hash_ = credentials.authority.sha256();
   roster_ = std::make_shared<cluster::Roster>(folder);
   tls_ = std::make_shared<cluster::NodeTls>(credentials, roster_);
-  const auto desk = std::make_shared<cluster::EnrolmentDesk>(folder, roster_);
   cluster::TransportSetting setting;
   setting.self = self_;
   setting.tls = tls_;
-  setting.enrol = [desk](std::span<const std::byte> body, const std::string& host) {
-    return desk->answer(body, host);
-  };
+  // A standby that leads lets nobody in: the authority's key stays where the cluster was made.
+  if (cluster::Authority::is_here(folder))
+    setting.enrol = [desk = std::make_shared<cluster::EnrolmentDesk>(folder, roster_)](
+                        std::span<const std::byte> body, const std::string& host) {
+      return desk->answer(body, host);
+    };
   setting.mpi = options_.mpi;
   transport_ =
       cluster::make_transport(options_.mpi == nullptr ? "tcp" : "mpi", std::move(setting)).or_throw();
@@ -254,6 +279,14 @@ void ClusterHost::add_training(const train::TrainConfig& config) {
   log_info("{}: {} on each node", name, format_bytes(bytes));
 }
 
+std::string ClusterHost::models_id() const {
+  const std::lock_guard lock(models_mutex_);
+  std::string text;
+  for (const auto& [job, model] : models_)
+    text += fmt::format("{} {} {}\n", model->options.name, model->task.id, model->task.settings);
+  return sha256_hex(text);
+}
+
 bool ClusterHost::has_model(const std::string& name) const { return find(name) != nullptr; }
 
 std::shared_ptr<ClusterHost::Hosted> ClusterHost::find(const std::string& name) const {
@@ -276,6 +309,7 @@ void ClusterHost::open_door() {
   door.transport = transport_;
   door.hello = hello_;
   door.open_links = tls_->open_links();
+  if (options_.lead != nullptr) door.lead = options_.lead->desk().get();
   door.stage_links = &stage_links_;
   door.library = library_.get();
   door.on_control = [this](std::unique_ptr<cluster::Link> link, const cluster::Hello&) {
@@ -295,7 +329,10 @@ void ClusterHost::open_door() {
 
 void ClusterHost::make_coordinator(const cluster::StateFolder& folder) {
   CoordinatorShell::Options shell;
-  shell.config.incarnation = cluster::next_incarnation(folder, unix_ms());
+  shell.config.incarnation =
+      options_.lead != nullptr
+          ? cluster::next_incarnation(folder, static_cast<int64_t>(options_.lead->view().term))
+          : cluster::next_incarnation(folder, unix_ms());
   shell.config.self = self_;
   shell.config.address = door_->address();
   shell.config.numerics_id = kernels::kNumericsId;
@@ -348,9 +385,29 @@ void ClusterHost::make_node() {
   node_ = std::make_unique<NodeShell>(std::move(node));
 }
 
+// Who may lead is what was asked for, as far as those nodes have joined; members hear where they are.
+void ClusterHost::tell_leaders() {
+  const cluster::Mandate mandate = options_.lead->mandate();
+  if (mandate.version == 0) return;
+  cluster::Leaders leaders{.mandate = mandate_bytes(mandate)};
+  for (const cluster::NodeId& seat : mandate.seats)
+    leaders.seats.push_back({seat.key, seat == self_ ? address() : options_.lead->address_of(seat.key)});
+  coordinator_->set_leaders(std::move(leaders));
+}
+
 ClusterHost::~ClusterHost() { stop(); }
 
 void ClusterHost::start() {
+  if (options_.lead != nullptr) {
+    options_.lead->find_by([this](const std::string& key) {
+      for (const cluster::NodeStatus& node : coordinator_->status(0, 0).nodes)
+        if (node.key == key && key != self_.key) return node.address;
+      return std::string();
+    });
+    options_.lead->want(
+        [this] { return wanted_leaders(*roster_, self_, options_.standbys, options_.witnesses); });
+    leading_->start();
+  }
   coordinator_->start();
   door_->start();
   node_->start();
@@ -369,6 +426,11 @@ Status ClusterHost::wait_until_serving(Duration timeout, const std::function<boo
 }
 
 void ClusterHost::stop() {
+  if (options_.lead != nullptr) {
+    options_.lead->find_by(nullptr);
+    options_.lead->want(nullptr);
+    leading_->stop();
+  }
   renewal_->stop();
   if (answering_ != nullptr) answering_->stop();
   node_->stop("the coordinator ends");

@@ -10,6 +10,7 @@
 #include "cluster/node/capabilities.h"
 #include "runtime/nodes/coordinator_backend.h"
 #include "runtime/nodes/coordinator_shell.h"
+#include "runtime/nodes/lead_shell.h"
 #include "runtime/nodes/node_door.h"
 #include "runtime/nodes/node_shell.h"
 #include "runtime/nodes/training_backend.h"
@@ -44,6 +45,10 @@ struct ClusterHostOptions {
   bool discoverable = false;                    // answers those who look for clusters on the local network
   Compute* compute = nullptr;                   // borrowed
   std::shared_ptr<cluster::MpiWorld> mpi = {};  // rows go over it where they can; null: they do not
+  // Why this node leads, where several may; it does. Null: it is the one that the certificates name.
+  std::shared_ptr<LeadShell> lead = {};
+  std::vector<std::string> standbys = {},
+                           witnesses = {};  // names of nodes that shall be able to lead, and to vote
 };
 
 // Made, started, then used from any thread. Throws Error where a model cannot be opened or is there twice,
@@ -70,6 +75,8 @@ class ClusterHost {
   // Models that need the memory get it. Throws Error where the settings name no run that can be made here,
   // kInvalidArgument where one is under way. Any thread.
   void add_training(const train::TrainConfig& config);
+  // Of the names and contents of its models: equal ones answer alike.
+  std::string models_id() const;
   // The engine of one of its models; one at a time for each. End it before this.
   std::shared_ptr<Engine> make_engine(const std::string& name, const model::Tokenizer* tokenizer,
                                       const EngineOptions& options);
@@ -104,6 +111,7 @@ class ClusterHost {
   void open_door();
   void make_coordinator(const cluster::StateFolder& folder);
   void make_node();
+  void tell_leaders();
 
   void tell(const cluster::EventStatus* event);
 
@@ -145,7 +153,7 @@ class ClusterHost {
   std::unique_ptr<NodeDoor> door_;
   std::unique_ptr<CoordinatorShell> coordinator_;
   std::unique_ptr<NodeShell> node_;
-  std::unique_ptr<EventLoop> renewal_, answering_;
+  std::unique_ptr<EventLoop> renewal_, answering_, leading_;
 
   std::mutex callbacks_mutex_;
   std::vector<EventCallback> callbacks_;

@@ -28,17 +28,77 @@ bool means_any(const std::string& host) {
   return host.empty() || host == "0.0.0.0" || host == "::" || host == "*";
 }
 
+// Where those are that may lead, and the keys that they must have there. Thread-safe.
+class KnownLeaders {
+ public:
+  KnownLeaders(std::shared_ptr<LeadDesk> desk, cluster::NodeId self, std::string named, std::string address)
+      : desk_(std::move(desk)),
+        self_(std::move(self)),
+        named_(std::move(named)),
+        first_(std::move(address)),
+        now_(first_) {
+    if (named_ != self_.key) desk_->note_address(named_, first_);
+  }
+
+  // The address that is connected to, or was last.
+  std::string now() const {
+    const std::lock_guard lock(mutex_);
+    return now_;
+  }
+  void connected(const std::string& address) {
+    const std::lock_guard lock(mutex_);
+    now_ = address;
+  }
+  // Who has to be there. Any member has a certificate; only those that the authority named give orders: in
+  // this node's certificate, or in a mandate.
+  std::string key_at(const std::string& address) const {
+    for (const cluster::NodeId& seat : desk_->record().mandate.seats)
+      if (seat != self_ && desk_->address_of(seat.key) == address) return seat.key;
+    return named_;
+  }
+  std::vector<std::string> addresses() const {
+    std::vector<std::string> addresses;
+    const cluster::Mandate mandate = desk_->record().mandate;
+    if (named_ != self_.key && (mandate.version == 0 || mandate.may_lead(named_)))
+      addresses.push_back(first_);
+    for (const cluster::NodeId& seat : mandate.seats)
+      if (seat != self_ && seat.key != named_)
+        if (const std::string address = desk_->address_of(seat.key); !address.empty())
+          addresses.push_back(address);
+    if (addresses.empty()) addresses.push_back(first_);
+    return addresses;
+  }
+  std::vector<std::string> keep(const cluster::Leaders& leaders) {
+    const auto mandate = mandate_of_bytes(leaders.mandate);
+    if (!mandate || !desk_->adopt(*mandate)) {
+      log_warn("the coordinator names others that may lead, without the authority's signature");
+      return {};
+    }
+    for (const cluster::Leaders::Seat& seat : leaders.seats)
+      if (mandate->may_lead(seat.key) && seat.key != named_)
+        desk_->note_address(seat.key, reachable_address(seat.address, now()));
+    return addresses();
+  }
+
+ private:
+  const std::shared_ptr<LeadDesk> desk_;
+  const cluster::NodeId self_;
+  const std::string named_, first_;
+  mutable std::mutex mutex_;
+  std::string now_;
+};
+
 // Workers know the coordinator by the address they joined at; plans may hold the one it listens on.
 class ReachableTransport final : public cluster::Transport {
  public:
-  ReachableTransport(std::shared_ptr<cluster::Transport> inner, std::string coordinator)
-      : inner_(std::move(inner)), coordinator_(std::move(coordinator)) {}
+  ReachableTransport(std::shared_ptr<cluster::Transport> inner, std::shared_ptr<KnownLeaders> leaders)
+      : inner_(std::move(inner)), leaders_(std::move(leaders)) {}
   Result<std::unique_ptr<cluster::Listener>> listen(const std::string& address) override {
     return inner_->listen(address);
   }
   Result<std::unique_ptr<cluster::Link>> connect(const std::string& address, const std::string& expected_key,
                                                  Duration timeout) override {
-    return inner_->connect(reachable_address(address, coordinator_), expected_key, timeout);
+    return inner_->connect(reachable_address(address, leaders_->now()), expected_key, timeout);
   }
   void introduce(cluster::Hello& mine, bool opens) override { inner_->introduce(mine, opens); }
   std::unique_ptr<cluster::Link> settle(std::unique_ptr<cluster::Link> link, const cluster::Hello& mine,
@@ -49,7 +109,7 @@ class ReachableTransport final : public cluster::Transport {
 
  private:
   std::shared_ptr<cluster::Transport> inner_;
-  std::string coordinator_;
+  std::shared_ptr<KnownLeaders> leaders_;
 };
 
 }  // namespace
@@ -94,7 +154,12 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   setting.mpi = options.mpi;
   const std::shared_ptr<cluster::Transport> ways =
       cluster::make_transport(options.mpi == nullptr ? "tcp" : "mpi", std::move(setting)).or_throw();
-  const auto transport = std::make_shared<ReachableTransport>(ways, options.coordinator);
+  desk_ = options.desk != nullptr ? options.desk
+                                  : std::make_shared<LeadDesk>(LeadDesk::Options{
+                                        .folder = folder, .authority = credentials.authority});
+  const std::string named = credentials.own.coordinator();
+  const auto leaders = std::make_shared<KnownLeaders>(desk_, self_, named, options.coordinator);
+  const auto transport = std::make_shared<ReachableTransport>(ways, leaders);
   cluster::Hello hello;
   hello.version = options.version;
 
@@ -110,6 +175,7 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   door.transport = transport;
   door.hello = hello;
   door.open_links = tls->open_links();
+  door.lead = desk_.get();
   door.stage_links = &stage_links_;
   door.library = library_.get();
   const auto memory = std::make_shared<NodeMemory>(options.memory_bytes);
@@ -146,19 +212,20 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
     of_job.job = job;
     return std::make_shared<WorkerBackend>(std::move(of_job), stage_links_);
   };
-  // Any member has a certificate; only the one that the authority named gives orders. A renewed certificate
-  // may name another.
-  if (credentials.own.coordinator().empty())
+  if (named.empty())
     log_warn(
         "the certificate of this node does not say who coordinates: until it is renewed, any node at {} "
         "is obeyed",
         options.coordinator);
-  shell.connect = [transport, tls, hello, at = address_](const std::string& address, Duration timeout) {
+  shell.connect = [transport, leaders, hello, at = address_](const std::string& address, Duration timeout) {
     cluster::Hello control = hello;
     control.purpose = cluster::LinkPurpose::kControl;
     control.address = at;
-    return open_link(*transport, address, tls->credentials().own.coordinator(), control, timeout);
+    auto link = open_link(*transport, address, leaders->key_at(address), control, timeout);
+    if (link) leaders->connected(address);
+    return link;
   };
+  shell.keep_leaders = [leaders](const cluster::Leaders& said) { return leaders->keep(said); };
   shell.measure = link_measurer(transport, hello);
   shell.cut_off = [roster, tls](const std::vector<std::string>& keys) {
     for (const std::string& key : keys) {
@@ -172,6 +239,8 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   };
   shell.on_given_up = options.on_given_up;
   shell_ = std::make_unique<NodeShell>(std::move(shell));
+  shell_->set_coordinators(leaders->addresses());
+  desk_->on_promised([this](cluster::Term term) { shell_->promised(term); });
   renewal_ = keep_certificate(folder, tls, options.coordinator);
 }
 
@@ -184,6 +253,7 @@ void ClusterNode::start() {
 }
 
 void ClusterNode::stop(const std::string& why) {
+  desk_->on_promised(nullptr);
   renewal_->stop();
   shell_->stop(why);
   door_->stop();

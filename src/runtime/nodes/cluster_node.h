@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cluster/node/capabilities.h"
+#include "runtime/nodes/lead_desk.h"
 #include "runtime/nodes/node_door.h"
 #include "runtime/nodes/node_shell.h"
 #include "runtime/nodes/worker_backend.h"
@@ -26,6 +27,7 @@ struct ClusterNodeOptions {
   uint64_t fetch_bytes_per_s = 0;
   Compute* compute = nullptr;                   // borrowed
   std::shared_ptr<cluster::MpiWorld> mpi = {};  // rows go over it where they can; null: they do not
+  std::shared_ptr<LeadDesk> desk = {};  // of a node that may lead; null: one is made
   std::function<void(const std::string& why)> on_given_up;
 };
 
@@ -47,6 +49,7 @@ class ClusterNode {
 
  private:
   cluster::NodeId self_;
+  std::shared_ptr<LeadDesk> desk_;
   std::shared_ptr<cluster::WeightLibrary> library_ = std::make_shared<cluster::WeightLibrary>();
   StageLinks stage_links_;
   std::string address_;

@@ -14,6 +14,7 @@ std::shared_ptr<ClusterHost> JoinedCluster::make(ClusterHostOptions host) {
   host.capabilities = node_capabilities(options_.capabilities, cluster::StateFolder::open(options_.state),
                                         options_.places.cache, host.compute->take().pool());
   host.discoverable = options_.discoverable;
+  host.lead = options_.lead;
   return std::make_shared<ClusterHost>(std::move(host));
 }
 

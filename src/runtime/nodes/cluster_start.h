@@ -27,7 +27,8 @@ class JoinedCluster final : public ClusterStart {
     std::string listen;           // "host:port"; empty: the usual port on all addresses
     WeightPlaces places;
     CapabilitySource capabilities;
-    bool discoverable = true;  // answers those who look for clusters on the local network
+    bool discoverable = true;              // answers those who look for clusters on the local network
+    std::shared_ptr<LeadShell> lead = {};  // ClusterHostOptions
   };
   explicit JoinedCluster(Options options) : options_(std::move(options)) {}
 

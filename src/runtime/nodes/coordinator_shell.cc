@@ -169,6 +169,12 @@ Status CoordinatorShell::resume_node(const std::string& name_or_key) {
   });
 }
 
+void CoordinatorShell::set_leaders(cluster::Leaders leaders) {
+  post_event([leaders = std::move(leaders)](cluster::Coordinator& machine, TimePoint) {
+    machine.set_leaders(leaders);
+  });
+}
+
 void CoordinatorShell::forbid(const std::string& key) {
   post_event([key](cluster::Coordinator& machine, TimePoint) { machine.forbid(key); });
 }

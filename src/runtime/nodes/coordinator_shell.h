@@ -64,6 +64,8 @@ class CoordinatorShell {
   Status resume_node(const std::string& name_or_key);
   // As Coordinator::forbid().
   void forbid(const std::string& key);
+  // As Coordinator::set_leaders().
+  void set_leaders(cluster::Leaders leaders);
   // As Coordinator::steps_failed().
   void steps_failed(cluster::Epoch epoch, const cluster::NodeId& peer, const std::string& why);
   // As Coordinator::node_refused().

@@ -10,6 +10,7 @@
 #include "cluster/transport/frame.h"
 #include "cluster/transport/message.h"
 #include "cluster/weights/weight_server.h"
+#include "runtime/nodes/lead_desk.h"
 #include "runtime/nodes/reported.h"
 
 namespace butterfly::runtime {
@@ -168,6 +169,7 @@ void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {
   using cluster::LinkPurpose;
   switch (hello->purpose) {
     case LinkPurpose::kControl:
+      if (options_.lead != nullptr) options_.lead->note_address(link->peer().key, hello->address);
       if (options_.on_control) options_.on_control(std::move(link), *hello);
       return;
     case LinkPurpose::kStage:
@@ -177,6 +179,10 @@ void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {
     case LinkPurpose::kTrain:
       if (options_.on_train) options_.on_train(std::move(link));
       return;
+    case LinkPurpose::kLead:
+      if (options_.lead == nullptr) return;
+      options_.lead->note_address(link->peer().key, hello->address);
+      [[fallthrough]];
     case LinkPurpose::kWeights:
     case LinkPurpose::kProbe: {
       const std::lock_guard lock(mutex_);
@@ -195,6 +201,7 @@ void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {
 }
 
 void NodeDoor::serve(Visitor& visitor, cluster::LinkPurpose purpose) {
+  if (purpose == cluster::LinkPurpose::kLead) return options_.lead->serve(*visitor.link);
   const Status status = purpose == cluster::LinkPurpose::kProbe || options_.library == nullptr
                             ? cluster::answer_measurement(*visitor.link)
                             : cluster::serve_weights(*visitor.link, *options_.library);

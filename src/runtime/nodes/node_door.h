@@ -20,6 +20,8 @@
 
 namespace butterfly::runtime {
 
+class LeadDesk;
+
 inline constexpr Duration kStageLinkMax = std::chrono::seconds(8);  // for opening the link to the next stage
 
 // Opens a link and says what it is for.
@@ -71,6 +73,7 @@ class NodeDoor {
     // Whose program does not fit ours, in words. May be null.
     std::function<void(const cluster::NodeId& peer, const std::string& why)> on_refused;
     std::shared_ptr<const cluster::OpenLinks> open_links;  // of this node, to count; may be null
+    LeadDesk* lead = nullptr;                              // this node's vote; null: it has none
     StageLinks* stage_links = nullptr;
     const cluster::WeightLibrary* library = nullptr;
   };

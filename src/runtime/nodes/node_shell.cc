@@ -8,7 +8,7 @@ namespace {
 
 constexpr Duration kNodeTick = std::chrono::milliseconds(50);
 constexpr Duration kMachineWatch = std::chrono::seconds(1);  // of the machine: processes that come and go
-constexpr Duration kNever = std::chrono::hours(1);    // loops that only work need no tick
+constexpr Duration kNever = std::chrono::hours(1);           // loops that only work need no tick
 constexpr Duration kConnectMax = std::chrono::seconds(10);
 
 cluster::WorkerConfig with_time_of_day(cluster::WorkerConfig config) {
@@ -177,6 +177,25 @@ void NodeShell::perform(cluster::StopPreparing action) { work_of(action.job).pre
 void NodeShell::perform(cluster::CutOff action) {
   // Onto a disk that may be slow: not on the thread that decides.
   if (options_.cut_off) dial_.post([this, keys = std::move(action.keys)] { options_.cut_off(keys); });
+}
+
+void NodeShell::perform(cluster::KeepLeaders action) {
+  if (!options_.keep_leaders) return;
+  dial_.post([this, leaders = std::move(action.leaders)] {
+    std::vector<std::string> addresses = options_.keep_leaders(leaders);
+    if (!addresses.empty()) set_coordinators(std::move(addresses));
+  });
+}
+
+void NodeShell::set_coordinators(std::vector<std::string> addresses) {
+  loop_.post([this, addresses = std::move(addresses)] { machine_.set_coordinators(addresses); });
+}
+
+void NodeShell::promised(cluster::Incarnation incarnation) {
+  loop_.post([this, incarnation] {
+    machine_.promised(incarnation, system_now());
+    act();
+  });
 }
 
 void NodeShell::perform(cluster::LoadStage action) {

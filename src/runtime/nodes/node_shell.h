@@ -28,6 +28,9 @@ class NodeShell {
         measure;
     // These keys were taken out of the cluster. On a thread that may wait for the disk; may be null.
     std::function<void(const std::vector<std::string>& keys)> cut_off;
+    // Who else may lead: the addresses to ask when the coordinator is gone. On a thread that may wait; may be
+    // null.
+    std::function<std::vector<std::string>(const cluster::Leaders& leaders)> keep_leaders;
     // The coordinator does not want this node any more: called once, on the shell's thread.
     std::function<void(const std::string& why)> on_given_up;
   };
@@ -35,6 +38,10 @@ class NodeShell {
   ~NodeShell();  // stop()
 
   void start();
+  // As Worker::promised(). From any thread.
+  void promised(cluster::Incarnation incarnation);
+  // As Worker::set_coordinators(). From any thread.
+  void set_coordinators(std::vector<std::string> addresses);
   // Asks to have its parts moved to other nodes; view().retired says when they are, or cannot be.
   void retire(const std::string& why);
   // Says good-bye, ends the stage and waits for everything. Safe to call twice.
@@ -61,6 +68,7 @@ class NodeShell {
   void perform(cluster::PrepareWeights action);
   void perform(cluster::StopPreparing action);
   void perform(cluster::CutOff action);
+  void perform(cluster::KeepLeaders action);
   void perform(cluster::LoadStage action);
   void perform(cluster::RunStage action);
   void perform(cluster::StopStage action);

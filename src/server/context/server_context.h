@@ -32,6 +32,7 @@ struct ServerContext {
   std::unique_ptr<HttpServer> http;
   std::chrono::system_clock::time_point started = std::chrono::system_clock::now();
   std::atomic<bool> draining{false};
+  std::function<bool()> may_speak;    // whether this process leads its cluster now; null: nobody else could
   std::function<void()> begin_drain;  // as SIGTERM does
   // Another model, by what -m takes ("name=file"): its name. Not loaded yet. Throws Error and ApiError.
   std::function<std::string(const std::string& text)> add_model;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/secret.h"
+#include "base/sha256.h"
 #include "server/generation/thinking_rules.h"
 
 namespace butterfly::server {
@@ -22,6 +23,13 @@ std::string request_log_line(const Exchange& exchange, const Choice& choice) {
       exchange.id(), choice.index, runtime::finish_reason_name(f.reason), f.usage.prompt_tokens,
       f.usage.cached_tokens, f.usage.generated_tokens, ms(f.timings.queued), ms(f.timings.first_token),
       ms(f.timings.total));
+}
+
+// An id of the same form that depends on the answer alone.
+std::string same_id(const std::string& id, const std::string& answer, size_t number) {
+  const size_t begin = id.find('_') + 1;  // 0: it is all digits
+  const std::string digits = sha256_hex(fmt::format("{}:{}", answer, number));
+  return id.substr(0, begin) + digits.substr(0, std::min(id.size() - begin, digits.size()));
 }
 
 }  // namespace
@@ -163,6 +171,10 @@ void Answer::give(Choice& choice, std::string_view text, bool last,
   const FinishReason reason = choice.finish.reason;
   if (last)
     delta.append(choice.parser->flush(reason == FinishReason::kLength || reason == FinishReason::kContext));
+  // Made again, an answer has the same calls.
+  if (generation_.identity)
+    for (size_t i = 0; i < delta.calls.size(); ++i)
+      delta.calls[i].id = same_id(delta.calls[i].id, generation_.identity->id, choice.calls.size() + i);
   choice.reasoning += delta.reasoning;
   choice.text += delta.text;
   choice.calls.insert(choice.calls.end(), delta.calls.begin(), delta.calls.end());

@@ -4,6 +4,7 @@
 #include "server/generation/pieces.h"
 #include "server/generation/read_request.h"
 #include "server/routes/choices_answer.h"
+#include "server/routes/resumable_answer.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {
@@ -106,9 +107,12 @@ void chat_completions(ServerContext& context, ExchangePtr exchange) {
     bad_field("top_logprobs", "needs logprobs to be true");
 
   const StreamOptions options = read_stream_options(fields);
-  const ExchangePtr back = resumable(context, exchange, body, options, kForm, generation);
+  Json again = body;
+  again["seed"] = generation.request.sampling.seed;
+  const ExchangePtr back = resumable(context, exchange, again,
+                                     {.id_prefix = kForm.id_prefix, .stream = options.stream}, generation);
   start(context, std::make_shared<ChatAnswer>(back, std::move(generation), options, context.fingerprint),
-        back, back == exchange);
+        back, exchange);
 }
 
 }  // namespace butterfly::server

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/generation/pieces.h"
+#include "server/routes/resumable_answer.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {
@@ -18,50 +19,12 @@ StreamOptions read_stream_options(const Fields& fields) {
   return options;
 }
 
-ExchangePtr resumable(ServerContext& context, ExchangePtr exchange, Json body, const StreamOptions& options,
-                      const ChoicesForm& form, Generation& generation) {
-  // Made again after a restart.
-  if (const auto* again = dynamic_cast<const ResumableStream*>(exchange.get())) {
-    generation.identity = {again->stream_id(), again->created()};
-    if (!again->prompt().empty()) generation.prompts = {again->prompt()};
-    return exchange;
-  }
-  if (context.streams == nullptr || !options.stream || generation.n != 1 || generation.prompts.size() != 1)
-    return exchange;
-  body["seed"] = generation.request.sampling.seed;
-  const int64_t created =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-          .count();
-  JournalEntry entry{.id = new_answer_id(form.id_prefix),
-                     .created = created,
-                     .path = exchange->request().path,
-                     .body = to_text(body),
-                     .prompt = generation.prompts.front(),
-                     .owner = std::to_string(generation.request.client)};
-  const std::string id = entry.id;
-  const auto stream = context.streams->open(exchange, std::move(entry));
-  if (stream == nullptr) return exchange;
-  generation.identity = {id, created};
-  return stream;
-}
-
-void start(ServerContext& context, const std::shared_ptr<Answer>& answer, const ExchangePtr& exchange,
-           bool again) {
-  try {
-    answer->start();
-  } catch (...) {
-    const auto* stream = dynamic_cast<const ResumableStream*>(exchange.get());
-    if (stream != nullptr && !again) context.streams->forget(stream->stream_id());
-    throw;
-  }
-}
-
 ChoicesAnswer::ChoicesAnswer(ExchangePtr exchange, Generation generation, const StreamOptions& options,
                              const ChoicesForm& form, std::string fingerprint)
     : Answer(std::move(exchange), std::move(generation), ErrorShape::kOpenAi),
       options_(options),
       form_(form),
-      id_(this->generation().identity ? this->generation().identity->id : new_answer_id(form.id_prefix)),
+      id_(answer_id(this->generation(), form.id_prefix)),
       fingerprint_(std::move(fingerprint)) {}
 
 Json ChoicesAnswer::base(std::string_view object) const {
@@ -114,9 +77,7 @@ void ChoicesAnswer::on_complete() {
 void ChoicesAnswer::on_failure(const ApiError& error) {
   if (!options_.stream) return Answer::on_failure(error);
   std::string piece = "data: " + error_body(error) + "\n\n";
-  if (auto* stream = dynamic_cast<ResumableStream*>(&exchange())) return stream->fail(std::move(piece));
-  exchange().write(std::move(piece));
-  exchange().end();
+  end_failed(exchange(), std::move(piece));
 }
 
 }  // namespace butterfly::server

@@ -22,15 +22,6 @@ struct ChoicesForm {
   std::string_view id_prefix, object, chunk_object;
 };
 
-// The way back for a stream: one that can be taken up again (server/streams), where the server keeps a
-// journal and the request is for one text. Sets what makes it the same when it is asked for again.
-ExchangePtr resumable(ServerContext& context, ExchangePtr exchange, Json body, const StreamOptions& options,
-                      const ChoicesForm& form, Generation& generation);
-
-// Starts it. One that the engine refuses is no stream to be taken up: its client hears so.
-void start(ServerContext& context, const std::shared_ptr<Answer>& answer, const ExchangePtr& exchange,
-           bool again);
-
 // Derived classes say what a choice looks like. Threads as for Answer.
 class ChoicesAnswer : public Answer {
  protected:

@@ -4,6 +4,7 @@
 #include "server/generation/pieces.h"
 #include "server/generation/read_request.h"
 #include "server/routes/choices_answer.h"
+#include "server/routes/resumable_answer.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {
@@ -105,10 +106,13 @@ void completions(ServerContext& context, ExchangePtr exchange) {
     generation.request.top_logprobs = static_cast<size_t>(*count);
     generation.request.prompt_logprobs = echo && !options.stream;
   }
-  const ExchangePtr back = resumable(context, exchange, body, options, kForm, generation);
+  Json again = body;
+  again["seed"] = generation.request.sampling.seed;
+  const ExchangePtr back = resumable(context, exchange, again,
+                                     {.id_prefix = kForm.id_prefix, .stream = options.stream}, generation);
   start(context,
         std::make_shared<CompletionAnswer>(back, std::move(generation), options, context.fingerprint, echo),
-        back, back == exchange);
+        back, exchange);
 }
 
 }  // namespace butterfly::server

@@ -8,11 +8,13 @@
 #include "server/generation/anthropic_input.h"
 #include "server/generation/pieces.h"
 #include "server/generation/read_request.h"
+#include "server/routes/resumable_answer.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {
 namespace {
 
+constexpr std::string_view kIdPrefix = "msg_";
 constexpr std::string_view kPingEvent = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
 // Their ids begin so; what a template needs otherwise (nine letters) stays as it is.
@@ -36,7 +38,7 @@ class MessageAnswer final : public Answer {
       : Answer(std::move(exchange), std::move(generation), ErrorShape::kAnthropic),
         stream_(stream),
         show_thinking_(show_thinking),
-        id_(new_answer_id("msg_")) {}
+        id_(answer_id(this->generation(), kIdPrefix)) {}
 
  private:
   enum class Block { kNone, kThinking, kText };
@@ -96,8 +98,7 @@ class MessageAnswer final : public Answer {
 
   void on_failure(const ApiError& error) override {
     if (!stream_) return Answer::on_failure(error);
-    exchange().write("event: error\ndata: " + error_body(error, ErrorShape::kAnthropic) + "\n\n");
-    exchange().end();
+    end_failed(exchange(), "event: error\ndata: " + error_body(error, ErrorShape::kAnthropic) + "\n\n");
   }
 
   // Opens a block of this kind, if it is not the one that is open.
@@ -232,9 +233,14 @@ void messages(ServerContext& context, ExchangePtr exchange) {
     format = &(*config)["format"];
   set_rules(read_rules(fields, format, "output_format"), tools, generation);
   set_chat_prompt(conversation.request, conversation.thinking.reasoning, generation);
-  std::make_shared<MessageAnswer>(std::move(exchange), std::move(generation), fields.boolean("stream"),
-                                  conversation.thinking.wanted)
-      ->start();
+  Json again = body;
+  again["seed"] = generation.request.sampling.seed;
+  const bool stream = fields.boolean("stream");
+  const ExchangePtr back =
+      resumable(context, exchange, again, {.id_prefix = kIdPrefix, .stream = stream}, generation);
+  start(context,
+        std::make_shared<MessageAnswer>(back, std::move(generation), stream, conversation.thinking.wanted),
+        back, exchange);
 }
 
 void count_message_tokens(ServerContext& context, ExchangePtr exchange) {

@@ -4,6 +4,7 @@
 #include "base/json_text.h"
 #include "server/generation/pieces.h"
 #include "server/generation/read_request.h"
+#include "server/routes/resumable_answer.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {
@@ -48,12 +49,14 @@ class OllamaAnswer final : public Answer {
 
   void on_failure(const ApiError& error) override {
     if (!stream_) return Answer::on_failure(error);
-    exchange().write(error_body(error, ErrorShape::kOllama) + "\n");
-    exchange().end();
+    end_failed(exchange(), error_body(error, ErrorShape::kOllama) + "\n");
   }
 
   Json piece(const ParsedText& delta) const {
-    Json json = {{"model", model().name()}, {"created_at", rfc3339_now()}};
+    Json json = {
+        {"model", model().name()},
+        {"created_at",
+         generation().identity ? rfc3339(std::chrono::system_clock::from_time_t(created_)) : rfc3339_now()}};
     if (!chat_) {
       json["response"] = delta.text;
       if (!delta.reasoning.empty()) json["thinking"] = delta.reasoning;
@@ -76,6 +79,17 @@ Json template_variables(const Fields& fields) {
   if (const Json* think = fields.find("think"); think != nullptr && think->is_boolean())
     extra["enable_thinking"] = *think;
   return extra;
+}
+
+void answer(ServerContext& context, const ExchangePtr& exchange, const Json& body, const Fields& fields,
+            Generation generation, bool chat) {
+  Json again = body;
+  if (!again.contains("options") || !again["options"].is_object()) again["options"] = Json::object();
+  again["options"]["seed"] = generation.request.sampling.seed;
+  const bool stream = fields.boolean("stream");
+  const ExchangePtr back =
+      resumable(context, exchange, again, {.id_prefix = "api-", .stream = stream, .lines = true}, generation);
+  start(context, std::make_shared<OllamaAnswer>(back, std::move(generation), stream, chat), back, exchange);
 }
 
 }  // namespace
@@ -101,8 +115,7 @@ void ollama_chat(ServerContext& context, ExchangePtr exchange) {
   conversation.tools = tools.tools;
   conversation.extra = &extra;
   set_chat_prompt(conversation, {}, generation);
-  std::make_shared<OllamaAnswer>(std::move(exchange), std::move(generation), fields.boolean("stream"), true)
-      ->start();
+  answer(context, exchange, body, fields, std::move(generation), true);
 }
 
 void ollama_generate(ServerContext& context, ExchangePtr exchange) {
@@ -130,8 +143,7 @@ void ollama_generate(ServerContext& context, ExchangePtr exchange) {
     conversation.extra = &extra;
     set_chat_prompt(conversation, {}, generation);
   }
-  std::make_shared<OllamaAnswer>(std::move(exchange), std::move(generation), fields.boolean("stream"), false)
-      ->start();
+  answer(context, exchange, body, fields, std::move(generation), false);
 }
 
 }  // namespace butterfly::server

@@ -5,13 +5,16 @@
 
 #include "server/generation/pieces.h"
 #include "server/generation/read_request.h"
+#include "server/routes/resumable_answer.h"
 #include "server/routes/routes.h"
 
 namespace butterfly::server {
 namespace {
 
+constexpr std::string_view kIdPrefix = "resp_";
+
 // OpenAI's object with all its keys, before there is an answer.
-Json blank_response(const Json& body, const Fields& fields, const std::string& model) {
+Json blank_response(const Json& body, const Fields& fields, const std::string& model, const std::string& id) {
   const auto as_sent = [&](const char* name, Json otherwise) {
     const Json* value = fields.find(name);
     return value != nullptr ? *value : otherwise;
@@ -19,7 +22,7 @@ Json blank_response(const Json& body, const Fields& fields, const std::string& m
   Json format = {{"type", "text"}};
   if (const Json* text = fields.find("text"); text != nullptr && text->contains("format"))
     format = (*text)["format"];
-  return {{"id", new_answer_id("resp_")},
+  return {{"id", id},
           {"object", "response"},
           {"created_at", 0},
           {"status", "in_progress"},
@@ -52,8 +55,8 @@ class ResponseAnswer final : public Answer {
       : Answer(std::move(exchange), std::move(generation), ErrorShape::kOpenAi),
         response_(std::move(response)),
         stream_(stream),
-        message_id_(new_answer_id("msg_")),
-        reasoning_id_(new_answer_id("rs_")) {
+        message_id_(part_id(this->generation(), "msg_")),
+        reasoning_id_(part_id(this->generation(), "rs_")) {
     response_["created_at"] = created_;
   }
 
@@ -124,8 +127,7 @@ class ResponseAnswer final : public Answer {
     if (!stream_) return Answer::on_failure(error);
     response_["status"] = "failed";
     response_["error"] = {{"code", "server_error"}, {"message", error.what()}};
-    event("response.failed", {{"response", response_}});
-    exchange().end();
+    end_failed(exchange(), piece("response.failed", {{"response", response_}}));
   }
 
   void stream_reasoning(const std::string& text) {
@@ -202,11 +204,12 @@ class ResponseAnswer final : public Answer {
             {"arguments", call.arguments}, {"status", "completed"}};
   }
 
-  void event(std::string_view type, Json json) {
+  std::string piece(std::string_view type, Json json) {
     Json whole = {{"type", type}, {"sequence_number", sequence_++}};
     whole.update(json);
-    exchange().write(sse_event(type, whole));
+    return sse_event(type, whole);
   }
+  void event(std::string_view type, Json json) { exchange().write(piece(type, std::move(json))); }
 
   Json response_;
   const bool stream_;
@@ -328,7 +331,8 @@ void responses(ServerContext& context, ExchangePtr exchange) {
   Generation generation = new_generation(context, *exchange, fields.string("model"));
   // Some clients ask with nothing to see whether anybody is there.
   if (const Json& input = *fields.find("input"); (input.is_array() || input.is_string()) && input.empty())
-    return answer_probe(*exchange, blank_response(body, fields, generation.model->name()),
+    return answer_probe(*exchange,
+                        blank_response(body, fields, generation.model->name(), new_answer_id(kIdPrefix)),
                         fields.boolean("stream"));
   read_sampling(fields, generation);
   if (generation.n != 1) bad_field("n", "expected 1");
@@ -356,10 +360,14 @@ void responses(ServerContext& context, ExchangePtr exchange) {
   }
   conversation.extra = &extra;
   set_chat_prompt(conversation, reasoning, generation);
-  Json response = blank_response(body, fields, generation.model->name());
-  std::make_shared<ResponseAnswer>(std::move(exchange), std::move(generation), std::move(response),
-                                   fields.boolean("stream"))
-      ->start();
+  Json again = body;
+  again["seed"] = generation.request.sampling.seed;
+  const bool stream = fields.boolean("stream");
+  const ExchangePtr back =
+      resumable(context, exchange, again, {.id_prefix = kIdPrefix, .stream = stream}, generation);
+  Json response = blank_response(body, fields, generation.model->name(), answer_id(generation, kIdPrefix));
+  start(context, std::make_shared<ResponseAnswer>(back, std::move(generation), std::move(response), stream),
+        back, exchange);
 }
 
 }  // namespace butterfly::server

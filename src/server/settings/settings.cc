@@ -75,6 +75,13 @@ const SettingRow kSettings[] = {
     {"--journal", "journal", "FILE", "Engine",
      "Streams can be gone on with after this server was restarted: their requests are kept here",
      &S::journal},
+    {"--standby", "standby", "NAME", "Cluster",
+     "A node that holds the journal and takes over when this machine is gone ('butterfly serve' runs there; "
+     "repeat)",
+     &S::standby},
+    {"--witness", "witness", "NAME", "Cluster",
+     "A node that votes on who leads: with three voters or more the standby takes over by itself (repeat)",
+     &S::witness},
     {"--no-speculation", "no_speculation", "", "Engine", "Never guess tokens ahead", &S::no_speculation},
     {"--key-requests", "key_requests", "N", "Engine", "Requests a minute of one API key; 0: no bound",
      &S::key_requests, 0, 1 << 24},

@@ -43,10 +43,12 @@ struct Settings {
   bool no_prefix_reuse = false;
   bool share_prefixes = false;
   bool no_speculation = false;
-  std::string journal;        // file of requests whose streams outlive this process; empty: none
-  std::string train;          // YAML of a training run beside what is served; empty: none
-  bool no_rebalance = false;  // layers stay on nodes that became slow
-  std::string memory;         // "12GiB": bound for all models together; empty: what the machine has free
+  std::vector<std::string> standby;  // names of nodes that hold the journal and may lead
+  std::vector<std::string> witness;  // names of nodes that vote on who leads
+  std::string journal;               // file of requests whose streams outlive this process; empty: none
+  std::string train;                 // YAML of a training run beside what is served; empty: none
+  bool no_rebalance = false;         // layers stay on nodes that became slow
+  std::string memory;  // "12GiB": bound for all models together; empty: what the machine has free
   size_t request_seconds = 0;
   size_t key_requests = 0;  // a minute, of each API key; 0: no bound
   size_t key_tokens = 0;

@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace butterfly::server {
 
-ResumableStream::ResumableStream(std::string id, int64_t created, HttpRequest request, ExchangePtr client)
+ResumableStream::ResumableStream(std::string id, int64_t created, HttpRequest request, ExchangePtr client,
+                                 std::function<bool()> may_speak)
     : id_(std::move(id)),
       created_(created),
       request_(std::move(request)),
       log_id_(client != nullptr ? client->id() : id_),
+      may_speak_(std::move(may_speak)),
       client_(std::move(client)) {
   if (client_ == nullptr) alone_since_ = system_now();
 }
@@ -36,7 +39,7 @@ void ResumableStream::client_gone(const Exchange* client) {
 }
 
 std::string ResumableStream::numbered(uint64_t number, const std::string& piece) const {
-  return fmt::format("id: {}:{}\n{}", id_, number, piece);
+  return lines_ ? piece : fmt::format("id: {}:{}\n{}", id_, number, piece);
 }
 
 void ResumableStream::respond(HttpResponse response) {
@@ -54,19 +57,16 @@ void ResumableStream::respond(HttpResponse response) {
 void ResumableStream::begin(HttpResponse head, std::string ping) {
   const std::lock_guard lock(mutex_);
   head_ = std::move(head);
+  if (lines_) head_->fields.emplace_back(kStreamIdField, id_);
   ping_ = std::move(ping);
   if (client_ != nullptr) client_->begin(*head_, ping_);
 }
 
 void ResumableStream::write(std::string piece) {
   const std::lock_guard lock(mutex_);
-  const uint64_t number = first_ + pieces_.size();
   bytes_ += piece.size();
   pieces_.push_back(std::move(piece));
-  if (released_ && client_ != nullptr && number > sent_) {
-    client_->write(numbered(number, pieces_.back()));
-    sent_ = number;
-  }
+  send_kept();
   while (bytes_ > kBytesMax && pieces_.size() > 1) {
     bytes_ -= pieces_.front().size();
     pieces_.pop_front();
@@ -84,25 +84,31 @@ void ResumableStream::end_client() {
 void ResumableStream::end() {
   const std::lock_guard lock(mutex_);
   ended_ = true;
-  if (released_ && client_ != nullptr) end_client();
+  send_kept();
 }
 
 void ResumableStream::fail(std::string piece) {
   const std::lock_guard lock(mutex_);
   ended_ = true;
   failure_ = std::move(piece);
-  if (released_ && client_ != nullptr) end_client();
+  send_kept();
 }
 
 void ResumableStream::send_kept() {
-  for (size_t i = 0; i < pieces_.size(); ++i)
-    if (first_ + i > sent_) client_->write(numbered(sent_ = first_ + i, pieces_[i]));
+  if (!released_ || client_ == nullptr || !head_ || (may_speak_ && !may_speak_())) return;
+  for (uint64_t number = std::max(sent_ + 1, first_); number < first_ + pieces_.size(); ++number)
+    client_->write(numbered(sent_ = number, pieces_[number - first_]));
   if (ended_) end_client();
+}
+
+void ResumableStream::flush() {
+  const std::lock_guard lock(mutex_);
+  send_kept();
 }
 
 void ResumableStream::release() {
   const std::lock_guard lock(mutex_);
-  if (std::exchange(released_, true) || client_ == nullptr || !head_) return;
+  released_ = true;
   send_kept();
 }
 
@@ -125,7 +131,7 @@ Status ResumableStream::attach(ExchangePtr client, uint64_t after) {
       alone_since_ = system_now();
     } else if (head_) {
       client_->begin(*head_, ping_);
-      if (released_) send_kept();
+      send_kept();
     }
   }
   if (before != nullptr && begun) before->end();

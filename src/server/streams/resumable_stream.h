@@ -22,7 +22,9 @@ namespace butterfly::server {
 class ResumableStream final : public Exchange, public std::enable_shared_from_this<ResumableStream> {
  public:
   // `client`: null, if there is none yet. `request` is what the answer sees.
-  ResumableStream(std::string id, int64_t created, HttpRequest request, ExchangePtr client);
+  // `may_speak`: whether clients may be told anything now; null: always.
+  ResumableStream(std::string id, int64_t created, HttpRequest request, ExchangePtr client,
+                  std::function<bool()> may_speak = nullptr);
   // Once, after it is owned by a shared pointer.
   void listen_to_client();
 
@@ -40,6 +42,10 @@ class ResumableStream final : public Exchange, public std::enable_shared_from_th
   // something else in its place.
   void fail(std::string piece);
 
+  // Before it is shared: pieces are lines, which clients count; the id is in the head (kStreamIdField).
+  void set_lines() { lines_ = true; }
+  static constexpr const char* kStreamIdField = "X-Stream-Id";
+
   const std::string& stream_id() const { return id_; }
   int64_t created() const { return created_; }
   // Of an answer that is made again: what the model read the first time. Empty: it is the first.
@@ -47,6 +53,8 @@ class ResumableStream final : public Exchange, public std::enable_shared_from_th
   const std::vector<int32_t>& prompt() const { return prompt_; }
   // The question is on disk, or will not be: what has come goes out.
   void release();
+  // What was held back because nothing might be said goes out, if it may now.
+  void flush();
   // Sends what came or comes behind piece `after` to this client; one who was there before hears no more. An
   // answer that is being made again may not have come so far yet. kNotFound: so old pieces are not kept.
   Status attach(ExchangePtr client, uint64_t after);
@@ -64,14 +72,16 @@ class ResumableStream final : public Exchange, public std::enable_shared_from_th
  private:
   void client_gone(const Exchange* client);
   std::string numbered(uint64_t number, const std::string& piece) const;
-  void send_kept();   // with the lock
+  void send_kept();   // with the lock: what the client may have and has not
   void end_client();  // with the lock; it is all there
 
   const std::string id_;
   const int64_t created_;
   HttpRequest request_;
   const std::string log_id_;
-  std::vector<int32_t> prompt_;  // before it is shared
+  const std::function<bool()> may_speak_;
+  std::vector<int32_t> prompt_;  // before it is shared, and this
+  bool lines_ = false;
 
   mutable std::mutex mutex_;
   ExchangePtr client_;

@@ -27,7 +27,8 @@ std::string line_of(const JournalEntry& entry) {
                                {"body", entry.body},
                                {"prompt", entry.prompt},
                                {"owner", entry.owner},
-                               {"program", entry.program}}) +
+                               {"program", entry.program},
+                               {"lines", entry.lines}}) +
          "\n";
 }
 
@@ -58,6 +59,7 @@ std::vector<JournalEntry> read_left(const std::filesystem::path& path) {
     if (const auto prompt = json.find("prompt"); prompt != json.end() && prompt->is_array())
       for (const JournalJson& token : *prompt)
         if (token.is_number_integer()) entry.prompt.push_back(token.get<int32_t>());
+    entry.lines = json.value("lines", JournalJson(false)) == JournalJson(true);
     if (!entry.id.empty()) entries.push_back(std::move(entry));
   }
   return entries;
@@ -67,9 +69,20 @@ Status io_status(const std::filesystem::path& path, const char* what) {
   return {Errc::kIo, fmt::format("{}: {}: {}", path.string(), what, std::strerror(errno))};
 }
 
+// So that the new name outlives the machine's power. Where that fails the old file is there, which has all
+// too.
+void sync_folder(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return;
+  (void)::fsync(file);
+  ::close(file);
+}
+
 }  // namespace
 
-StreamJournal::StreamJournal(std::filesystem::path file) : path_(std::move(file)), left_(read_left(path_)) {
+StreamJournal::StreamJournal(std::filesystem::path file, std::shared_ptr<JournalCopies> copies)
+    : path_(std::move(file)), copies_(std::move(copies)), left_(read_left(path_)) {
   for (const JournalEntry& entry : left_) open_[entry.id] = line_of(entry);
   write_anew();
   if (file_ < 0) io_status(path_, "cannot be written").or_throw();
@@ -128,7 +141,16 @@ void StreamJournal::take(std::vector<Line> lines) {
     }
     text += line.text;
   }
-  const Status status = text.empty() ? Status() : write_all(text);
+  Status status = text.empty() ? Status() : write_all(text);
+  if (status && copies_ != nullptr && !text.empty()) {
+    status = copies_->journal_grew(text);
+    // It is on this disk: whoever reads it next leads.
+    if (!status) {
+      for (const Line& line : lines)
+        if (line.durable) line.durable(status);
+      return;
+    }
+  }
   if (!status) {
     log_warn("streams begun now cannot be gone on with after a restart: {}", status.text());
     for (const Line& line : lines)
@@ -139,8 +161,10 @@ void StreamJournal::take(std::vector<Line> lines) {
   if (bytes_ > kBytesBeforeAnew || !status) write_anew();
 }
 
-Status StreamJournal::write_all(const std::string& text) {
+Status StreamJournal::write_all(const std::string& lines) {
+  const std::string text = torn_ ? "\n" + lines : lines;
   size_t done = 0;
+  torn_ = true;
   while (done < text.size()) {
     const ssize_t wrote = ::write(file_, text.data() + done, text.size() - done);
     if (wrote < 0 && errno == EINTR) continue;
@@ -148,6 +172,7 @@ Status StreamJournal::write_all(const std::string& text) {
     done += static_cast<size_t>(wrote);
   }
   bytes_ += text.size();
+  torn_ = false;
   return ::fdatasync(file_) == 0 ? Status() : io_status(path_, "is not on disk");
 }
 
@@ -158,16 +183,20 @@ void StreamJournal::write_anew() {
   if (file < 0) return;
   const int before = std::exchange(file_, file);
   const uint64_t bytes_before = std::exchange(bytes_, 0);
+  const bool torn_before = std::exchange(torn_, false);
   std::string text;
   for (const auto& [id, line] : open_) text += line;
   if (write_all(text) && ::rename(beside.c_str(), path_.c_str()) == 0) {
     if (before >= 0) ::close(before);
+    sync_folder(path_);
+    if (copies_ != nullptr) copies_->journal_is(text);
     return;
   }
   ::close(file);
   ::unlink(beside.c_str());
   file_ = before;
   bytes_ = bytes_before;
+  torn_ = torn_before;
 }
 
 }  // namespace butterfly::server

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -25,8 +26,19 @@ struct JournalEntry {
   std::string body = {};             // as JSON, with the seed
   std::vector<int32_t> prompt = {};  // as the model reads it: templates may write the date into it
   std::string owner = {};            // who may take it up again
-  std::string program = {};          // equal ones give equal answers
+  std::string program = {};          // equal ones give equal answers: version and numerics id
+  bool lines = false;                // its pieces are lines without numbers (ResumableStream)
   bool operator==(const JournalEntry&) const = default;
+};
+
+// Others who hold the same journal. Called on the journal's thread, in the order of the file.
+class JournalCopies {
+ public:
+  virtual ~JournalCopies() = default;
+  virtual void journal_is(const std::string& all) = 0;  // instead of what was there
+  // Returns when they have it too, or need not. kCancelled: this process does not speak for the cluster any
+  // more.
+  virtual Status journal_grew(const std::string& lines) = 0;
 };
 
 // A file of lines, each a JSON object: an entry, or the end of one. Readable by its owner only. A thread of
@@ -35,7 +47,7 @@ class StreamJournal {
  public:
   // Reads what an earlier process left, and makes the file anew with that. A last line that was not written
   // whole is passed over. Throws Error kIo, naming the file.
-  explicit StreamJournal(std::filesystem::path file);
+  explicit StreamJournal(std::filesystem::path file, std::shared_ptr<JournalCopies> copies = nullptr);
   ~StreamJournal();  // what has come is written first
   StreamJournal(const StreamJournal&) = delete;
   StreamJournal& operator=(const StreamJournal&) = delete;
@@ -43,8 +55,8 @@ class StreamJournal {
   // Of the earlier process, oldest first.
   const std::vector<JournalEntry>& left() const { return left_; }
 
-  // `durable` is called once, on the journal's thread: the entry is on disk, or why it is not (a full disk,
-  // too many at once: kQueueFull).
+  // `durable` is called once, on the journal's thread: the entry is on disk and where the copies are, or why
+  // it is not (a full disk, too many at once: kQueueFull; kCancelled: see JournalCopies).
   using Durable = std::function<void(const Status& status)>;
   void begin(JournalEntry entry, Durable durable);
   void end(const std::string& id);
@@ -61,13 +73,15 @@ class StreamJournal {
   };
   void run();
   void take(std::vector<Line> lines);
-  Status write_all(const std::string& text);
+  Status write_all(const std::string& lines);
   void write_anew();
 
   const std::filesystem::path path_;
+  const std::shared_ptr<JournalCopies> copies_;
   std::vector<JournalEntry> left_;
-  int file_ = -1;  // these three: of the thread
+  int file_ = -1;  // these: of the thread
   uint64_t bytes_ = 0;
+  bool torn_ = false;                        // the file may end within a line
   std::map<std::string, std::string> open_;  // lines of entries that have not ended, by id
 
   std::mutex mutex_;

@@ -12,7 +12,9 @@ constexpr std::chrono::milliseconds kSweep{500};
 }  // namespace
 
 StreamTable::StreamTable(StreamTableOptions options)
-    : options_(std::move(options)), journal_(options_.journal), thread_([this] { sweep(); }) {}
+    : options_(std::move(options)),
+      journal_(options_.journal, options_.copies),
+      thread_([this] { sweep(); }) {}
 
 StreamTable::~StreamTable() {
   {
@@ -29,12 +31,16 @@ std::shared_ptr<ResumableStream> StreamTable::open(ExchangePtr client, JournalEn
     const std::lock_guard lock(mutex_);
     if (rows_.size() >= options_.streams_max && !make_room()) return nullptr;
     HttpRequest request = client->request();
-    stream = std::make_shared<ResumableStream>(entry.id, entry.created, std::move(request), client);
+    stream = std::make_shared<ResumableStream>(entry.id, entry.created, std::move(request), client,
+                                               options_.may_speak);
+    if (entry.lines) stream->set_lines();
     rows_[entry.id] = {stream, entry.owner, options_.alone_max};
   }
   stream->listen_to_client();
   entry.program = options_.program;
-  journal_.begin(std::move(entry), [stream](const Status&) { stream->release(); });
+  journal_.begin(std::move(entry), [stream](const Status& status) {
+    if (status.code() != Errc::kCancelled) stream->release();
+  });
   return stream;
 }
 
@@ -88,8 +94,10 @@ std::vector<StreamTable::Left> StreamTable::take_left() {
     request.method = "POST";
     request.path = entry.path;
     request.body = entry.body;
-    auto stream = std::make_shared<ResumableStream>(entry.id, entry.created, std::move(request), nullptr);
+    auto stream = std::make_shared<ResumableStream>(entry.id, entry.created, std::move(request), nullptr,
+                                                    options_.may_speak);
     stream->set_prompt(entry.prompt);
+    if (entry.lines) stream->set_lines();
     stream->release();
     rows_[entry.id] = {stream, entry.owner, options_.left_alone_max};
     left.push_back({entry, std::move(stream)});
@@ -109,6 +117,7 @@ void StreamTable::sweep() {
     changed_.wait_for(lock, kSweep);
     std::vector<std::shared_ptr<ResumableStream>> over;
     for (auto it = rows_.begin(); it != rows_.end();) {
+      if (options_.may_speak) it->second.stream->flush();
       const ResumableStream::View view = it->second.stream->view();
       if (!view.alone_since || system_now() - *view.alone_since < it->second.alone_max) {
         ++it;

@@ -20,6 +20,8 @@ struct StreamTableOptions {
   Duration alone_max = std::chrono::seconds(60);  // without a client; then the answer is given up
   // After a restart clients have to find out that there is a server again.
   Duration left_alone_max = std::chrono::minutes(10);
+  std::shared_ptr<JournalCopies> copies = nullptr;
+  std::function<bool()> may_speak = nullptr;  // ResumableStream
 };
 
 // Thread-safe. A thread of its own gives up what nobody came back for.

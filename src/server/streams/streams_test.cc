@@ -149,6 +149,39 @@ TEST(ResumableStream, GivenUpTheAnswerHearsOfIt) {
   EXPECT_EQ(stream->attach(client, 0).code(), Errc::kNotFound);
 }
 
+// A machine that does not lead its cluster now says nothing; what came meanwhile goes out when it does again.
+TEST(ResumableStream, WhoMayNotSpeakKeepsItForLater) {
+  const auto client = std::make_shared<FakeClient>();
+  bool may = true;
+  const auto stream = std::make_shared<ResumableStream>("s", 7, HttpRequest{}, client, [&] { return may; });
+  stream->release();
+  stream->begin({}, "");
+  stream->write("data: a\n\n");
+  may = false;
+  stream->write("data: b\n\n");
+  stream->end();
+  stream->flush();
+  EXPECT_EQ(client->got.size(), 1u);
+  EXPECT_FALSE(client->ended);
+  may = true;
+  stream->flush();
+  EXPECT_THAT(client->got, ElementsAre("id: s:1\ndata: a\n\n", "id: s:2\ndata: b\n\n"));
+  EXPECT_TRUE(client->ended);
+}
+
+TEST(ResumableStream, LinesHaveNoNumbersAndTheHeadHasTheId) {
+  const auto client = std::make_shared<FakeClient>();
+  const auto stream = stream_for(client);
+  stream->set_lines();
+  stream->release();
+  stream->begin({}, "");
+  for (const char* piece : {"{\"a\":1}\n", "{\"a\":2}\n"}) stream->write(piece);
+  EXPECT_THAT(client->got, ElementsAre("{\"a\":1}\n", "{\"a\":2}\n"));
+  const auto again = std::make_shared<FakeClient>();
+  ASSERT_TRUE(stream->attach(again, 1).ok());
+  EXPECT_THAT(again->got, ElementsAre("{\"a\":2}\n"));
+}
+
 struct JournalTest : ::testing::Test {
   static JournalEntry entry(const std::string& id) {
     return {.id = id,
@@ -222,6 +255,37 @@ TEST_F(JournalTest, WhatCannotBeWrittenIsSaid) {
   EXPECT_EQ(status.code(), Errc::kIo);
   EXPECT_THAT(status.text(), HasSubstr("journal"));
   EXPECT_TRUE(begin(journal, entry("small")).ok());
+}
+
+struct FakeCopies final : JournalCopies {
+  void journal_is(const std::string& all) override { text = all; }
+  Status journal_grew(const std::string& lines) override {
+    if (!leads) return {Errc::kCancelled, "another one leads"};
+    text += lines;
+    return {};
+  }
+  std::string text;
+  bool leads = true;
+};
+
+// Whoever has the copy can go on, and nothing is shown that no copy has.
+TEST_F(JournalTest, CopiesHaveWhatTheFileHas) {
+  const auto copies = std::make_shared<FakeCopies>();
+  {
+    StreamJournal journal(file, copies);
+    ASSERT_TRUE(begin(journal, entry("one")).ok());
+    ASSERT_TRUE(begin(journal, entry("two")).ok());
+    journal.end("one");
+    ASSERT_TRUE(begin(journal, entry("three")).ok());
+    copies->leads = false;
+    EXPECT_EQ(begin(journal, entry("four")).code(), Errc::kCancelled);
+  }
+  const std::filesystem::path copy = folder.path() / "copy";
+  std::ofstream(copy) << copies->text;
+  std::vector<std::string> left;
+  const StreamJournal next(copy);
+  for (const JournalEntry& row : next.left()) left.push_back(row.id);
+  EXPECT_THAT(left, ::testing::UnorderedElementsAre("two", "three"));
 }
 
 TEST_F(JournalTest, TheFileDoesNotGrowForEver) {
