@@ -74,6 +74,7 @@ class FaultyProxy:
         pair = (client, server)
         for end in pair:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            end.settimeout(0.2)
         with self.lock:
             self.open.add(pair)
         threads = [threading.Thread(target=self._pump, args=(client, server, "in"), daemon=True),
@@ -89,7 +90,6 @@ class FaultyProxy:
 
     def _pump(self, source, sink, direction):
         """Until one of the two is closed."""
-        source.settimeout(0.2)
         while not self.ended:
             if self.mode in ("blackhole", f"blackhole_{direction}"):
                 time.sleep(0.02)
