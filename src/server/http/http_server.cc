@@ -129,7 +129,12 @@ struct HttpServer::Impl {
         });
         return;
       }
-      if (!ec) take(std::move(socket), door);
+      // One that there is no memory for is closed; the next may find some.
+      try {
+        if (!ec) take(std::move(socket), door);
+      } catch (const std::exception& error) {
+        log_error("network: a connection was closed: {}", error.what());
+      }
       accept(acceptor, door);
     });
   }
