@@ -27,7 +27,7 @@ struct ClusterNodeOptions {
   uint64_t fetch_bytes_per_s = 0;
   Compute* compute = nullptr;                   // borrowed
   std::shared_ptr<cluster::MpiWorld> mpi = {};  // rows go over it where they can; null: they do not
-  std::shared_ptr<LeadDesk> desk = {};  // of a node that may lead; null: one is made
+  std::shared_ptr<LeadDesk> desk = {};          // of a node that may lead; null: one is made
   std::function<void(const std::string& why)> on_given_up;
 };
 
