@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "graph/executor.h"
-#include "graph/ops.h"
+#include "graph/head_loss.h"
 #include "graph/ops/grad_ops.h"
 #include "graph/testing/gradient_check.h"
 #include "kernels/quant/quant.h"
@@ -161,6 +161,67 @@ TEST(Gradients, CrossEntropy) {
   c.check_loss([&](Graph& g, const Inputs& x) { return cross_entropy(g, x[0], x[1], x[2], "loss").loss; });
 }
 
+// Logits that are capped, of weights that learn or are packed.
+TEST(Gradients, HeadOfAnyKind) {
+  for (const bool packed : {false, true})
+    for (const float cap : {0.0f, 1.5f}) {
+      GradientCheck c;
+      c.input({4, 6}, 2);
+      c.ids({5, 0, kNoTarget, 2});
+      c.input({1}, 0, 0.5f);
+      GradientCheck other;  // has weights that nobody asks the gradient of
+      const Parameter& values = (packed ? other : c).parameter({37, 6}, 1);
+      Parameter frozen{.name = "head", .value = {}, .packed = kernels::PackedMatrix(values.value)};
+      const Parameter& head = packed ? frozen : values;
+      c.check_loss([&](Graph& g, const Inputs& x) {
+        return head_loss(g, x[0], head, x[1], x[2], {.cap = cap}, "loss").loss;
+      });
+    }
+}
+
+ExpertParameter experts_of(size_t count, size_t rows, size_t cols, float phase) {
+  ExpertParameter parameter{.name = "experts", .experts = {}};
+  for (size_t e = 0; e < count; ++e) {
+    Tensor w = Tensor::zeros(DType::kF32, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
+    for (size_t i = 0; i < rows * cols; ++i)
+      w.data<float>()[i] = 0.5f * std::sin(phase + static_cast<float>(e * rows * cols + i));
+    parameter.experts.emplace_back(w);
+  }
+  return parameter;
+}
+
+// Rows go to experts, which are frozen; rows and router learn of it.
+TEST(Gradients, MixtureOfExperts) {
+  const ExpertParameter gate = experts_of(6, 10, 8, 0), up = experts_of(6, 10, 8, 1),
+                        down = experts_of(6, 8, 10, 2);
+  for (const RouteBy by :
+       {RouteBy::kSoftmax, RouteBy::kSigmoid, RouteBy::kSoftmaxOfChosen, RouteBy::kSqrtSoftplus})
+    for (const bool normalise : {false, true}) {
+      GradientCheck c(3);
+      c.input({5, 8}, 1);
+      const Parameter& router = c.parameter({6, 8}, 1);
+      const RouteOptions options{.used = 2, .by = by, .normalise = normalise, .scale = 1.5f};
+      const auto build = [&](Graph& g, const Inputs& x) {
+        const MoeRoute to = moe_route(g, linear(g, x[0], router, {}, "router"), options, {}, {}, "route");
+        const ExpertParameter *both[] = {&gate, &up}, *last = &down;
+        const auto inner = expert_matmul(g, gather_slots(g, x[0], to, "slots"), to, both, "gate");
+        const ValueId hidden = swiglu(g, inner[0], inner[1], "swiglu");
+        return moe_combine(g, expert_matmul(g, hidden, to, {&last, 1}, "down")[0], to, "combine");
+      };
+      c.check(build, 0.002f);
+      EXPECT_EQ(c.gradients_of(build, 1), c.gradients_of(build, 3));
+    }
+}
+
+TEST(Gradients, Gate) {
+  for (const int64_t cols : {1, 6}) {
+    GradientCheck c;
+    c.input({4, 6}, 1);
+    c.input({4, cols}, 1);
+    c.check([&](Graph& g, const Inputs& x) { return gate(g, x[0], x[1], "gate"); });
+  }
+}
+
 // The head reads the embedding's table.
 TEST(Gradients, TiedHead) {
   GradientCheck c;
@@ -210,7 +271,7 @@ TEST(Gradients, PackedWeightsAreFrozen) {
     for (size_t i = 0; i < floats.size(); ++i) floats[i] = std::sin(static_cast<float>(i));
     kernels::from_float(dtype, floats.data(), stored.raw(), floats.size());
     kernels::to_float(dtype, stored.raw(), plain.data<float>(), floats.size());
-    const Parameter packed{.name = "w", .value = stored, .packed = kernels::PackedMatrix(stored)};
+    const Parameter packed{.name = "w", .value = {}, .packed = kernels::PackedMatrix(stored)};
     const Parameter same{.name = "w", .value = plain};
     const auto through_packed = [&](Graph& g, const Inputs& x) {
       const Parameter* weights[] = {&packed};
@@ -301,16 +362,15 @@ TEST(Gradients, ErrorsAreInWords) {
   const ValueId loss = mse(g, x, x, factor, "loss");
   EXPECT_THROW(gradients(g, loss), Error);  // nothing to train
   Graph h;
-  const ValueId y = h.input("y", {Elem::kF32, {2, 4}}), one = h.input("factor", {Elem::kF32, {1}});
+  const ValueId y = h.input("y", {Elem::kF32, {2, 4}}), half = h.input("half", {Elem::kF32, {2, 2}}),
+                one = h.input("factor", {Elem::kF32, {1}});
   const auto logits = linear(h, y, w, {}, "logits");
-  const MoeRoute route = moe_route(h, logits, {.used = 2}, {}, {}, "route");
-  const ValueId out =
-      mse(h, moe_combine(h, gather_slots(h, logits, route, "slots"), route, "sum"), y, one, "loss");
+  const ValueId out = mse(h, halves(h, logits, 1, "halves").first, half, one, "loss");
   try {
     gradients(h, out);
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "[moe_combine] sum: this operation has no gradient");
+    EXPECT_STREQ(error.what(), "[halves] halves: this operation has no gradient");
   }
 }
 

@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "graph/head_loss.h"
 #include "graph/ops/grad_ops.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_dx.h"
 #include "kernels/rows/cross_entropy.h"
 #include "kernels/rows/reduce.h"
+#include "kernels/rows/softmax.h"
 
 namespace butterfly::graph {
 namespace {
@@ -66,6 +71,7 @@ void backward(GradientBuilder& b, const Node& node) {
 struct HeadAttrs {
   const Parameter* weight;
   bool with_gradients;
+  float cap;  // of the logits; 0: none
 };
 
 // Logits at once: a few dozen megabytes, and enough rows for the products.
@@ -78,72 +84,143 @@ size_t chunk_rows(size_t rows, size_t vocab) {
   return std::min(rows, (even + 15) / 16 * 16);
 }
 
-// Outputs: loss, correct rows, losses of rows, a chunk of logits; then dx and, if trainable, dw.
+// Outputs: loss, correct rows, losses of rows, a chunk of logits; with gradients dx, the same chunk once more
+// if logits are capped, and dw if it is trained.
+struct HeadOutputs {
+  explicit HeadOutputs(const HeadAttrs& attrs) : dx(attrs.with_gradients ? 4 : 0) {
+    size_t next = 5;
+    if (attrs.with_gradients && attrs.cap > 0) capped = next++;
+    if (attrs.with_gradients && attrs.weight->trainable) dw = next;
+  }
+  size_t dx = 0, capped = 0, dw = 0;  // 0: there is none
+};
+
+void expect_head(const Graph& g, const Node& node, const Parameter& weight) {
+  expect_elem(g, node, node.inputs[1], Elem::kI32);
+  expect_equal(node, "targets", g.type(node.inputs[0]).rows(), g.type(node.inputs[1]).rows());
+  expect_elem(g, node, node.inputs[2], Elem::kF32);
+  if (node.inputs.size() > 3)
+    expect_equal(node, "slopes", g.type(node.inputs[0]).rows(), g.type(node.inputs[3]).rows());
+  expect_elem(g, node, node.inputs[0], weight.packed ? elem_of(weight.packed.act()) : Elem::kF32);
+  if (!weight.packed && (weight.value.dtype() != DType::kF32 || weight.value.rank() != 2))
+    fail(Errc::kInvalidArgument, "[{}] {}: expected a matrix of type F32, found {} {}", node.op->name,
+         weight.name, dtype_name(weight.value.dtype()), weight.value.shape().to_string());
+  expect_equal(node, "columns", weight.cols(), g.type(node.inputs[0]).cols());
+}
+
 std::vector<ValueType> infer_head(const Graph& g, const Node& node) {
   const HeadAttrs& attrs = node.attrs<HeadAttrs>();
-  expect_targets(g, node);
+  expect_head(g, node, *attrs.weight);
   const ValueType& x = g.type(node.inputs[0]);
-  if (attrs.weight->value.dtype() != DType::kF32 || attrs.weight->value.rank() != 2)
-    fail(Errc::kInvalidArgument, "[{}] {}: expected a matrix of type F32, found {} {}", node.op->name,
-         attrs.weight->name, dtype_name(attrs.weight->value.dtype()),
-         attrs.weight->value.shape().to_string());
-  expect_equal(node, "columns", attrs.weight->cols(), x.cols());
   const size_t vocab = attrs.weight->rows();
+  const ValueType chunk = floats(chunk_rows(x.rows(), vocab), vocab);
   std::vector<ValueType> outputs = {vector_type(1), vector_type(x.rows(), Elem::kI32), vector_type(x.rows()),
-                                    floats(chunk_rows(x.rows(), vocab), vocab)};
-  if (attrs.with_gradients) outputs.push_back(x);
-  if (attrs.with_gradients && attrs.weight->trainable) outputs.push_back(floats(vocab, x.cols()));
+                                    chunk};
+  const HeadOutputs has(attrs);
+  if (has.dx > 0) outputs.push_back(floats(x.rows(), x.cols()));
+  if (has.capped > 0) outputs.push_back(chunk);
+  if (has.dw > 0) outputs.push_back(floats(vocab, x.cols()));
   return outputs;
 }
 
 // One product forward, one each to dx and dw.
 Cost cost_head(const Graph& g, const Node& node, const CostContext&) {
   const ValueType& x = g.type(node.inputs[0]);
-  const Parameter& weight = *node.attrs<HeadAttrs>().weight;
-  const size_t products = node.outputs.size() - 3;
+  const HeadAttrs& attrs = node.attrs<HeadAttrs>();
+  const Parameter& weight = *attrs.weight;
+  const HeadOutputs has(attrs);
+  const size_t products = 1 + (has.dx > 0) + (has.dw > 0);
+  const size_t bytes = weight.packed ? weight.packed.bytes() : weight.value.bytes();
   return {.flops = products * 2 * x.rows() * x.cols() * weight.rows() + 14 * x.rows() * weight.rows(),
-          .weight_bytes = std::min<size_t>(products, 2) * weight.value.bytes(),
+          .weight_bytes = std::min<size_t>(products, 2) * bytes,
           .activation_bytes = value_bytes(g, node)};
+}
+
+// logits = x W^T for a chunk of rows.
+void head_logits(const Parameter& weight, const std::byte* x, size_t row_bytes, size_t rows, float* logits,
+                 ThreadPool& pool) {
+  const size_t vocab = weight.rows(), dim = weight.cols();
+  if (weight.packed) {
+    pool.parallel_for(weight.packed.panels(), 1, [&](size_t begin, size_t end) {
+      kernels::matmul(weight.packed, x, row_bytes, rows, logits, vocab, begin * kernels::kPanelRows,
+                      std::min(end * kernels::kPanelRows, vocab));
+    });
+    return;
+  }
+  kernels::gemm({.m = rows,
+                 .n = vocab,
+                 .k = dim,
+                 .a = {reinterpret_cast<const float*>(x), dim},
+                 .b = {weight.value.data<float>(), dim, true},
+                 .c = logits,
+                 .c_stride = vocab},
+                pool);
+}
+
+// dx = dlogits W.
+void head_dx(const Parameter& weight, const float* dlogits, size_t rows, float* dx, ThreadPool& pool) {
+  const size_t vocab = weight.rows(), dim = weight.cols();
+  if (weight.packed) return kernels::matmul_dx(weight.packed, dlogits, vocab, rows, dx, dim, false, pool);
+  kernels::gemm({.m = rows,
+                 .n = dim,
+                 .k = vocab,
+                 .a = {dlogits, vocab},
+                 .b = {weight.value.data<float>(), dim},
+                 .c = dx,
+                 .c_stride = dim},
+                pool);
+}
+
+// Rows that count more or less, or the other way.
+void scale_rows(float* gradients, size_t rows, size_t cols, const float* slopes, float* losses,
+                const RunContext& run) {
+  run.for_rows(rows, cols, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      kernels::scale(gradients + row * cols, slopes[row], gradients + row * cols, cols);
+      losses[row] *= slopes[row];
+    }
+  });
 }
 
 void forward_head(const Node& node, const RunContext& run) {
   const HeadAttrs& attrs = node.attrs<HeadAttrs>();
+  const HeadOutputs has(attrs);
   const ValueType& type = run.type(node.inputs[0]);
   const size_t dim = type.cols(), vocab = attrs.weight->rows();
   const size_t chunk = run.type(node.outputs[3]).rows();
-  const float* weight = attrs.weight->value.data<float>();
   const float factor = run.f32(node.inputs[2])[0];
   float* losses = run.f32(node.outputs[2]);
   float* logits = run.f32(node.outputs[3]);
+  const float* slopes = node.inputs.size() > 3 ? run.f32(node.inputs[3]) : nullptr;
+  float* capped = has.capped > 0 ? run.f32(node.outputs[has.capped]) : nullptr;
   for (size_t row = 0; row < type.rows(); row += chunk) {
     const size_t rows = std::min(chunk, type.rows() - row);
-    const float* x = run.f32(node.inputs[0]) + row * dim;
-    kernels::gemm({.m = rows,
-                   .n = vocab,
-                   .k = dim,
-                   .a = {x, dim},
-                   .b = {weight, dim, true},
-                   .c = logits,
-                   .c_stride = vocab},
-                  run.pool());
+    const std::byte* x = run.raw(node.inputs[0]) + row * type.row_bytes();
+    head_logits(*attrs.weight, x, type.row_bytes(), rows, logits, run.pool());
+    const auto each_row = [&](auto&& fn) {
+      run.for_rows(rows, vocab, [&](size_t begin, size_t end) { fn(begin * vocab, (end - begin) * vocab); });
+    };
+    if (attrs.cap > 0)
+      each_row([&](size_t at, size_t count) {
+        kernels::soft_cap(logits + at, attrs.cap, count);
+        if (capped != nullptr) std::memcpy(capped + at, logits + at, count * sizeof(float));
+      });
     loss_rows(logits, rows, vocab, run.i32(node.inputs[1]) + row, factor, losses + row,
               run.i32(node.outputs[1]) + row, run);
+    if (slopes != nullptr) scale_rows(logits, rows, vocab, slopes + row, losses + row, run);
     if (!attrs.with_gradients) continue;
-    kernels::gemm({.m = rows,
-                   .n = dim,
-                   .k = vocab,
-                   .a = {logits, vocab},
-                   .b = {weight, dim},
-                   .c = run.f32(node.outputs[4]) + row * dim,
-                   .c_stride = dim},
-                  run.pool());
-    if (node.outputs.size() > 5)
+    if (attrs.cap > 0)
+      each_row([&](size_t at, size_t count) {
+        soft_cap_backward(capped + at, logits + at, attrs.cap, logits + at, count);
+      });
+    head_dx(*attrs.weight, logits, rows, run.f32(node.outputs[has.dx]) + row * dim, run.pool());
+    if (has.dw > 0)
       kernels::gemm({.m = vocab,
                      .n = dim,
                      .k = rows,
                      .a = {logits, vocab, true},
-                     .b = {x, dim},
-                     .c = run.f32(node.outputs[5]),
+                     .b = {reinterpret_cast<const float*>(x), dim},
+                     .c = run.f32(node.outputs[has.dw]),
                      .c_stride = dim,
                      .accumulate = row > 0},
                     run.pool());
@@ -158,8 +235,9 @@ void backward_head(GradientBuilder& b, const Node& node) {
   b.expect_root(node, node.outputs[0]);
   if (!attrs.with_gradients)
     fail(Errc::kUnsupported, "[{}] {}: built for evaluation, without gradients", node.op->name, node.name);
-  b.add(node.inputs[0], node.outputs[4]);
-  if (node.outputs.size() > 5) b.add(*attrs.weight, node.outputs[5]);
+  const HeadOutputs has(attrs);
+  b.add(node.inputs[0], node.outputs[has.dx]);
+  if (has.dw > 0) b.add(*attrs.weight, node.outputs[has.dw]);
 }
 
 Loss loss_of(const std::vector<ValueId>& outputs) { return {outputs[0], outputs[1], outputs[2]}; }
@@ -178,8 +256,16 @@ Loss cross_entropy(Graph& g, ValueId logits, ValueId targets, ValueId factor, st
 
 Loss linear_cross_entropy(Graph& g, ValueId x, const Parameter& weight, ValueId targets, ValueId factor,
                           bool with_gradients, std::string name) {
-  return loss_of(g.add(kLinearCrossEntropyOp, {x, targets, factor},
-                       std::make_shared<HeadAttrs>(HeadAttrs{&weight, with_gradients}), std::move(name)));
+  return head_loss(g, x, weight, targets, factor, {.with_gradients = with_gradients}, std::move(name));
+}
+
+Loss head_loss(Graph& g, ValueId x, const Parameter& weight, ValueId targets, ValueId factor,
+               const HeadLoss& options, std::string name) {
+  std::vector<ValueId> inputs = {x, targets, factor};
+  if (options.slopes.valid()) inputs.push_back(options.slopes);
+  return loss_of(g.add(kLinearCrossEntropyOp, std::move(inputs),
+                       std::make_shared<HeadAttrs>(HeadAttrs{&weight, options.with_gradients, options.cap}),
+                       std::move(name)));
 }
 
 }  // namespace butterfly::graph

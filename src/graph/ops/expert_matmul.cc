@@ -1,7 +1,7 @@
 // Products of rows, sorted by expert, with the matrices of those experts.
 #include <cstring>
 
-#include "graph/ops/op_util.h"
+#include "graph/ops/grad_ops.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
 
@@ -38,6 +38,11 @@ void forward_gather(const Node& node, const RunContext& run) {
     for (size_t i = begin; i < end; ++i)
       std::memcpy(out + i * row_bytes, x + static_cast<size_t>(order[i]) / used * row_bytes, row_bytes);
   });
+}
+
+void backward_gather(GradientBuilder& b, const Node& node) {
+  b.add(node.inputs[0], gather_slots_grad(b.graph(), b.of(node.outputs[0]), node.inputs[1],
+                                          node.attrs<GatherAttrs>().used, node.name + ".grad"));
 }
 
 struct Attrs {
@@ -123,12 +128,25 @@ void forward(const Node& node, const RunContext& run) {
   });
 }
 
+// Experts are packed and so frozen: only the rows get a gradient.
+void backward(GradientBuilder& b, const Node& node) {
+  const auto& weights = node.attrs<Attrs>().weights;
+  const ValueId x = node.inputs[0];
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const ValueId dy = b.of(node.outputs[i]);
+    if (dy.valid() && b.wants(x))
+      b.set(x,
+            expert_matmul_dx(b.graph(), dy, node.inputs[1], *weights[i], b.of(x), weights[i]->name + ".dx"));
+  }
+}
+
 }  // namespace
 
 extern const OpType kGatherSlotsOp;
 extern const OpType kExpertMatmulOp;
-const OpType kGatherSlotsOp{"gather_slots", infer_gather, cost_gather, nullptr, -1, forward_gather};
-const OpType kExpertMatmulOp{"expert_matmul", infer, cost, nullptr, -1, forward};
+const OpType kGatherSlotsOp{"gather_slots", infer_gather, cost_gather,    nullptr, -1,
+                            forward_gather, nullptr,      backward_gather};
+const OpType kExpertMatmulOp{"expert_matmul", infer, cost, nullptr, -1, forward, nullptr, backward};
 
 ValueId gather_slots(Graph& g, ValueId x, const MoeRoute& route, std::string name) {
   return g.add(kGatherSlotsOp, {x, route.order}, std::make_shared<GatherAttrs>(GatherAttrs{route.used}),

@@ -2,10 +2,12 @@
 // groups of columns, where a product gives values and their gates together.
 #include <algorithm>
 
+#include "graph/gradients.h"
 #include "graph/ops/op_util.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/math/math.h"
+#include "kernels/rows/reduce.h"
 
 namespace butterfly::graph {
 namespace {
@@ -46,6 +48,44 @@ void forward_gate(const Node& node, const RunContext& run) {
   });
 }
 
+// Inputs: x, the gates, dy. Outputs: dx and the gradient of the gates.
+std::vector<ValueType> infer_gate_grad(const Graph& g, const Node& node) {
+  return {g.type(node.inputs[0]), g.type(node.inputs[1])};
+}
+
+Cost cost_gate_grad(const Graph& g, const Node& node, const CostContext&) {
+  return elementwise_cost(g, node, 10);
+}
+
+void forward_gate_grad(const Node& node, const RunContext& run) {
+  const ValueType& type = run.type(node.inputs[0]);
+  const size_t cols = type.cols();
+  const bool by_row = run.type(node.inputs[1]).cols() == 1 && cols != 1;
+  const float* x = run.f32(node.inputs[0]);
+  const float* gate = run.f32(node.inputs[1]);
+  const float* dy = run.f32(node.inputs[2]);
+  float* dx = run.f32(node.outputs[0]);
+  float* dgate = run.f32(node.outputs[1]);
+  run.for_rows(type.rows(), cols, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const size_t at = row * cols;
+      if (by_row) {
+        const float open = kernels::sigmoid_f32(gate[row]);
+        dgate[row] = kernels::dot(dy + at, x + at, cols) * (open * (1.0f - open));
+        kernels::scale(dy + at, open, dx + at, cols);
+        continue;
+      }
+      for (size_t i = at; i < at + cols; ++i) {
+        const float open = kernels::sigmoid_f32(gate[i]), slope = dy[i];
+        dgate[i] = slope * x[i] * (open * (1.0f - open));
+        dx[i] = slope * open;
+      }
+    }
+  });
+}
+
+void backward_gate(GradientBuilder& b, const Node& node);
+
 struct HalvesAttrs {
   size_t half;  // columns
 };
@@ -79,9 +119,22 @@ void forward_halves(const Node& node, const RunContext& run) {
 }  // namespace
 
 extern const OpType kGateOp;
+extern const OpType kGateGradOp;
 extern const OpType kHalvesOp;
-const OpType kGateOp{"gate", infer_gate, cost_gate, nullptr, 0, forward_gate};
+const OpType kGateOp{"gate", infer_gate, cost_gate, nullptr, 0, forward_gate, nullptr, backward_gate};
+const OpType kGateGradOp{"gate_grad", infer_gate_grad, cost_gate_grad, nullptr, -1, forward_gate_grad};
 const OpType kHalvesOp{"halves", infer_halves, cost_halves, nullptr, -1, forward_halves};
+
+namespace {
+
+void backward_gate(GradientBuilder& b, const Node& node) {
+  const auto out = b.graph().add(kGateGradOp, {node.inputs[0], node.inputs[1], b.of(node.outputs[0])},
+                                 nullptr, node.name + ".grad");
+  b.add(node.inputs[0], out[0]);
+  b.add(node.inputs[1], out[1]);
+}
+
+}  // namespace
 
 ValueId gate(Graph& g, ValueId x, ValueId by, std::string name) {
   return g.add(kGateOp, {x, by}, nullptr, std::move(name))[0];

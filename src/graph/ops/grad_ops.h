@@ -9,8 +9,20 @@ namespace butterfly::graph {
 ValueId linear_dx(Graph& g, ValueId dy, const Parameter& weight, ValueId sum, std::string name);
 // dY^T X: [out, in].
 ValueId linear_dw(Graph& g, ValueId dy, ValueId x, std::string name);
-// The same through packed weights, read from the parameter's `value` in any element type.
+// The same through packed weights of any element type.
 ValueId matmul_dx(Graph& g, ValueId dy, const Parameter& weight, ValueId sum, std::string name);
+// Mixtures of experts: rows from the gradients of their places; places through the experts' matrices, added
+// to `sum` where there is one; experts' rows and weights from those of the sums; logits from the weights'.
+ValueId gather_slots_grad(Graph& g, ValueId dy, ValueId order, size_t used, std::string name);
+ValueId expert_matmul_dx(Graph& g, ValueId dy, ValueId begins, const ExpertParameter& weight, ValueId sum,
+                         std::string name);
+struct CombineGradients {
+  ValueId dy, dweights;
+};
+CombineGradients moe_combine_grad(Graph& g, ValueId dout, ValueId y, ValueId weights, ValueId places,
+                                  std::string name);
+ValueId moe_route_grad(Graph& g, ValueId logits, ValueId dweights, ValueId places, ValueId begins,
+                       const RouteOptions& options, std::string name);
 // Sums over the rows: [cols].
 ValueId column_sum(Graph& g, ValueId x, std::string name);
 // [rows, cols] with row i of x added to row ids[i]; starts from `sum`, or from zeros.

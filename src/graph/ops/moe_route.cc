@@ -10,7 +10,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "graph/ops/op_util.h"
+#include "graph/ops/grad_ops.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/math/math.h"
@@ -154,6 +154,14 @@ void forward_route(const Node& node, const RunContext& run) {
   }
 }
 
+void backward_route(GradientBuilder& b, const Node& node) {
+  if (node.attrs<RouteAttrs>().scale != nullptr)
+    fail(Errc::kUnsupported, "[moe_route] {}: routes with a scale of each expert have no gradient", node.name);
+  b.add(node.inputs[0],
+        moe_route_grad(b.graph(), node.inputs[0], b.of(node.outputs[0]), node.outputs[1], node.outputs[3],
+                       node.attrs<RouteAttrs>().options, node.name + ".grad"));
+}
+
 std::vector<ValueType> infer_combine(const Graph& g, const Node& node) {
   expect_elem(g, node, node.inputs[0], Elem::kF32);
   const ValueType& weights = g.type(node.inputs[1]);
@@ -188,12 +196,21 @@ void forward_combine(const Node& node, const RunContext& run) {
   });
 }
 
+void backward_combine(GradientBuilder& b, const Node& node) {
+  const CombineGradients gradients = moe_combine_grad(b.graph(), b.of(node.outputs[0]), node.inputs[0],
+                                                      node.inputs[1], node.inputs[2], node.name + ".grad");
+  b.add(node.inputs[0], gradients.dy);
+  b.add(node.inputs[1], gradients.dweights);
+}
+
 }  // namespace
 
 extern const OpType kMoeRouteOp;
 extern const OpType kMoeCombineOp;
-const OpType kMoeRouteOp{"moe_route", infer_route, cost_route, scratch_route, -1, forward_route};
-const OpType kMoeCombineOp{"moe_combine", infer_combine, cost_combine, nullptr, -1, forward_combine};
+const OpType kMoeRouteOp{"moe_route", infer_route,   cost_route, scratch_route,
+                         -1,          forward_route, nullptr,    backward_route};
+const OpType kMoeCombineOp{"moe_combine",   infer_combine, cost_combine,    nullptr, -1,
+                           forward_combine, nullptr,       backward_combine};
 
 MoeRoute moe_route(Graph& g, ValueId logits, const RouteOptions& options, const Parameter& selection_bias,
                    const Parameter& expert_scale, std::string name) {

@@ -1,0 +1,88 @@
+#include "kernels/matmul/unpack_rows.h"
+
+#include <cstring>
+
+#include "kernels/panels/pack_table.h"
+#include "kernels/quant/quant.h"
+#include "kernels/simd/half.h"
+
+namespace butterfly::kernels {
+namespace {
+
+struct Part {
+  const PackedMatrix& weights;
+  size_t row_begin, row_end, col_begin, col_end;
+  float* to;
+  size_t stride;
+  float* row(size_t index) const { return to + (index - row_begin) * stride; }
+};
+
+// Float panels have columns one behind the other, 16 rows side by side in each.
+template <typename Value, typename ToFloat>
+void unpack_floats(const Part& part, ToFloat&& to_float) {
+  for (size_t row = part.row_begin; row < part.row_end; ++row) {
+    const std::byte* from = part.weights.panel(row / kPanelRows) + row % kPanelRows * sizeof(Value);
+    float* to = part.row(row);
+    for (size_t col = part.col_begin; col < part.col_end; ++col) {
+      Value value;
+      std::memcpy(&value, from + col * kPanelRows * sizeof(Value), sizeof(Value));
+      *to++ = to_float(value);
+    }
+  }
+}
+
+// The formula of IntBlock, rounded as dequantize() rounds it: d * scale, times q, less dmin * min.
+void unpack_blocks(const Part& part) {
+  const PackedMatrix& w = part.weights;
+  const QuantType& type = quant_type(w.dtype());
+  const size_t block_values = dtype_info(w.dtype()).block_values, group = type.group_values;
+  IntBlock block;
+  for (size_t row = part.row_begin; row < part.row_end; ++row) {
+    const std::byte* panel = w.panel(row / kPanelRows);
+    float* to = part.row(row);
+    for (size_t col = part.col_begin; col < part.col_end; col += block_values, to += block_values) {
+      w.format()->unpack(panel, w.cols(), row % kPanelRows, col / block_values, &block);
+      for (size_t g = 0; g * group < block_values; ++g) {
+        const float scale = block.d * static_cast<float>(block.scale[g]);
+        const int8_t* q = block.q + g * group;
+        float* values = to + g * group;
+        if (type.has_min) {
+          const float min = block.dmin * static_cast<float>(block.min[g]);
+          for (size_t i = 0; i < group; ++i) values[i] = scale * static_cast<float>(q[i]) - min;
+        } else {
+          for (size_t i = 0; i < group; ++i) values[i] = scale * static_cast<float>(q[i]);
+        }
+      }
+    }
+  }
+}
+
+// Types without panels keep the rows of the file.
+void unpack_file_rows(const Part& part) {
+  const PackedMatrix& w = part.weights;
+  const DTypeInfo& info = dtype_info(w.dtype());
+  const size_t row_bytes = w.panel_bytes() / kPanelRows;
+  const size_t first = part.col_begin / info.block_values * info.block_bytes;
+  for (size_t row = part.row_begin; row < part.row_end; ++row)
+    to_float(w.dtype(), w.panel(0) + row * row_bytes + first, part.row(row), part.col_end - part.col_begin);
+}
+
+}  // namespace
+
+void unpack_rows(const PackedMatrix& weights, size_t row_begin, size_t row_end, size_t col_begin,
+                 size_t col_end, float* to, size_t stride) {
+  const Part part{weights, row_begin, row_end, col_begin, col_end, to, stride};
+  if (weights.format() == nullptr) return unpack_file_rows(part);
+  switch (weights.dtype()) {
+    case DType::kF32:
+      return unpack_floats<float>(part, [](float value) { return value; });
+    case DType::kF16:
+      return unpack_floats<uint16_t>(part, [](uint16_t value) { return f16_to_f32(value); });
+    case DType::kBF16:
+      return unpack_floats<uint16_t>(part, [](uint16_t value) { return bf16_to_f32(value); });
+    default:
+      return unpack_blocks(part);
+  }
+}
+
+}  // namespace butterfly::kernels
