@@ -14,6 +14,12 @@ ValueId Builder::dropout(ValueId x, const std::string& name) {
   return graph::dropout(graph_, x, training_.key, training_.dropout, dropouts_++, name + ".dropout");
 }
 
+ValueId Builder::adapter_dropout(ValueId x, const std::string& name) {
+  if (training_.adapter_dropout == 0) return x;
+  return graph::dropout(graph_, x, training_.key, training_.adapter_dropout, adapter_dropouts_++,
+                        name + ".dropout");
+}
+
 ValueId Builder::rows_for(ValueId x, kernels::ActKind kind) {
   if (kind == kernels::ActKind::kF32) return x;
   auto [it, fresh] = forms_.try_emplace({x.index, kind});

@@ -15,10 +15,11 @@ using graph::ValueId;
 
 // Rows are whole sequences, one behind the other: attention needs no cache.
 struct Training {
-  size_t length = 0;       // of a sequence
-  float dropout = 0;       // rate, of what is added to the residual stream
-  ValueId key = {};        // [2] i32: what dropout draws from; only with a rate
-  ValueId positions = {};  // [rows] i32: documents of a sequence begin where they are 0
+  size_t length = 0;          // of a sequence
+  float dropout = 0;          // rate, of what is added to the residual stream
+  float adapter_dropout = 0;  // rate, of what adapters read
+  ValueId key = {};           // [2] i32: what dropout draws from; only with a rate
+  ValueId positions = {};     // [rows] i32: documents of a sequence begin where they are 0
 };
 
 // Lives while one graph is being built. What a layer's weights are (packed, or plain floats that may be
@@ -29,13 +30,22 @@ class Builder {
   Builder(Graph& graph, const Training& training) : graph_(graph), training_(training) {}
   Graph& graph() { return graph_; }
 
+  // Layers leave their adapters out from now on, or not: what the model was before it learned.
+  void use_adapters(bool use) { adapters_ = use; }
+  bool adapters() const { return adapters_; }
+
   // Over the cache of the run, or within sequences when training.
   ValueId attention(ValueId q, ValueId k, ValueId v, const graph::AttentionShape& shape, std::string name);
   // x itself unless training with a rate. What is drawn depends on the place in the whole model, not in this
   // graph: see at_block().
   ValueId dropout(ValueId x, const std::string& name);
+  // The same for what an adapter reads.
+  ValueId adapter_dropout(ValueId x, const std::string& name);
   // What follows belongs to this block of the model.
-  void at_block(size_t block) { dropouts_ = 1 + kDropoutsPerBlock * static_cast<uint32_t>(block); }
+  void at_block(size_t block) {
+    dropouts_ = 1 + kDropoutsPerBlock * static_cast<uint32_t>(block);
+    adapter_dropouts_ = kAdapterDropouts + kAdaptersPerBlock * static_cast<uint32_t>(block);
+  }
 
   // x as rows that weights of this kind multiply: x itself, or its quantised form, made once.
   ValueId rows_for(ValueId x, kernels::ActKind kind);
@@ -43,8 +53,11 @@ class Builder {
  private:
   Graph& graph_;
   Training training_;
+  bool adapters_ = true;
   static constexpr uint32_t kDropoutsPerBlock = 2;  // attention's, and the feed-forward layer's
-  uint32_t dropouts_ = 0;                           // the embedding's is the first
+  static constexpr uint32_t kAdapterDropouts = 1 << 20, kAdaptersPerBlock = 64;  // streams of their own
+  uint32_t dropouts_ = 0;  // the embedding's is the first
+  uint32_t adapter_dropouts_ = kAdapterDropouts;
   std::map<std::pair<uint32_t, kernels::ActKind>, ValueId> forms_;
 };
 

@@ -9,7 +9,8 @@ namespace {
 ValueId with_additions(Builder& b, const Linear& layer, ValueId x, ValueId y) {
   Graph& g = b.graph();
   for (const LowRank& adapter : layer.adapters) {
-    const ValueId low = build_product(b, x, adapter.a, layer.shard_unit());
+    if (!b.adapters()) break;
+    const ValueId low = build_product(b, b.adapter_dropout(x, adapter.a.name), adapter.a, layer.shard_unit());
     const ValueId delta = build_product(b, low, adapter.b);
     y = graph::add_scaled(g, y, delta, adapter.scale, adapter.b.name + ".add");
   }

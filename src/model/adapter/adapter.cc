@@ -29,7 +29,8 @@ Tensor transposed(const Tensor& from) {
   return to;
 }
 
-graph::Parameter parameter(const std::string& name, const Tensor& value) {
+graph::Parameter parameter(const Adapter& adapter, const std::string& name, const Tensor& value) {
+  if (adapter.learns) return {.name = name, .value = value, .packed = {}, .trainable = true};
   return {.name = name, .value = value, .packed = kernels::PackedMatrix(value)};
 }
 
@@ -132,7 +133,7 @@ nn::LowRank low_rank_rows(const Adapter& adapter, const LoraPair& pair, const Mo
                           const Shape& whole) {
   check_shape(adapter, pair, file, whole, pair.a.size(0), pair.b.size(0));
   return {.a = {.name = pair.target + ".lora_a", .value = pair.a, .packed = {}},
-          .b = parameter(pair.target + ".lora_b", pair.b),
+          .b = parameter(adapter, pair.target + ".lora_b", pair.b),
           .scale = adapter.scale_of(pair)};
 }
 
@@ -140,8 +141,8 @@ nn::LowRank low_rank(const Adapter& adapter, const LoraPair& pair, const ModelFi
                      size_t begin, size_t out) {
   check_shape(adapter, pair, file, whole, pair.b.size(0), pair.a.size(1));
   const Tensor rows = pair.b.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out));
-  return {.a = parameter(pair.target + ".lora_a", pair.a),
-          .b = parameter(pair.target + ".lora_b", rows),
+  return {.a = parameter(adapter, pair.target + ".lora_a", pair.a),
+          .b = parameter(adapter, pair.target + ".lora_b", rows),
           .scale = adapter.scale_of(pair)};
 }
 
@@ -149,10 +150,10 @@ nn::LowRank low_rank_columns(const Adapter& adapter, const LoraPair& pair, const
                              const Shape& whole, size_t begin, size_t end) {
   check_shape(adapter, pair, file, whole, pair.b.size(0), pair.a.size(1));
   nn::LowRank layer{.a = {.name = pair.target + ".lora_a", .value = {}, .packed = {}},
-                    .b = parameter(pair.target + ".lora_b", pair.b),
+                    .b = parameter(adapter, pair.target + ".lora_b", pair.b),
                     .scale = adapter.scale_of(pair)};
   if (begin < end)
-    layer.a = parameter(layer.a.name,
+    layer.a = parameter(adapter, layer.a.name,
                         pair.a.slice(1, static_cast<int64_t>(begin), static_cast<int64_t>(end)).clone());
   return layer;
 }

@@ -23,12 +23,13 @@ struct LoraPair {
 };
 inline constexpr std::string_view kEmbeddingTensor = "token_embd.weight";
 
-// In memory as floats; immutable.
+// In memory as floats; immutable, unless it learns.
 struct Adapter {
   std::filesystem::path path;
   float alpha = 0;       // 0: the pairs are not divided by their rank
   bool by_root = false;  // divided by the square root of the rank ("rslora")
   float scale = 1;       // the user's
+  bool learns = false;   // layers read the pairs' own memory, as floats that are trained
   std::vector<LoraPair> pairs;
 
   const LoraPair* find(std::string_view target) const;

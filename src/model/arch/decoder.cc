@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "graph/head_loss.h"
 
 namespace butterfly::model {
 
@@ -126,7 +127,6 @@ graph::ValueId Decoder::build_blocks(nn::Builder& b, const Rows& rows, graph::Va
 
 TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& shape) const {
   using graph::Elem;
-  if (logit_cap > 0) fail(Errc::kUnsupported, "training: models that cap their logits cannot be trained yet");
   for (const nn::TransformerBlock& block : blocks)
     if (block.recurrent())
       fail(Errc::kUnsupported, "training: recurrent layers cannot be trained yet");
@@ -145,25 +145,55 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
     values.targets = g.input("targets", {Elem::kI32, {n}});
     values.factor = g.input("factor", {Elem::kF32, {1}});
   }
-  if (shape.dropout > 0) values.dropout_key = g.input("dropout_key", {Elem::kI32, {2}});
-  nn::Builder b(g, {shape.length, shape.dropout, values.dropout_key, values.positions});
-  graph::ValueId x;
+  if (shape.dropout > 0 || shape.adapter_dropout > 0)
+    values.dropout_key = g.input("dropout_key", {Elem::kI32, {2}});
+  nn::Builder b(g, {.length = shape.length,
+                    .dropout = shape.dropout,
+                    .adapter_dropout = shape.adapter_dropout,
+                    .key = values.dropout_key,
+                    .positions = values.positions});
   if (first()) {
     values.tokens = g.input("tokens", {Elem::kI32, {n}});
-    x = build_embedding(b, values.tokens, values.positions, &values.embedded);
   } else {
-    values.hidden = x = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.dim)}});
+    values.hidden = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.dim)}});
   }
-  x = build_blocks(b, {x, {}}, values.positions, 0, blocks.size());
+  const auto build_hidden = [&] {
+    const graph::ValueId x =
+        first() ? build_embedding(b, values.tokens, values.positions, &values.embedded) : values.hidden;
+    return build_blocks(b, {x, {}}, values.positions, 0, blocks.size());
+  };
   if (!last()) {
-    values.output = x;
-    g.mark_output(x);
+    values.output = build_hidden();
+    g.mark_output(values.output);
     return values;
   }
-  x = norm.build(b, x);
-  if (logit_scale != 1) x = graph::scale(g, x, logit_scale, "logit_scale");
-  values.loss = graph::linear_cross_entropy(g, x, head.weight, values.targets, values.factor, shape.gradients,
-                                            head.weight.name);
+  // What the head reads.
+  const auto build_normed = [&] {
+    graph::ValueId x = norm.build(b, build_hidden());
+    if (logit_scale != 1) x = graph::scale(g, x, logit_scale, "logit_scale");
+    return head.weight.packed ? b.rows_for(x, head.weight.packed.act()) : x;
+  };
+  const auto build_loss = [&](graph::ValueId x, bool gradients, graph::ValueId slopes) {
+    return graph::head_loss(g, x, head.weight, values.targets, values.factor,
+                            {.with_gradients = gradients, .cap = logit_cap, .slopes = slopes},
+                            head.weight.name);
+  };
+  if (shape.preference_beta > 0) {
+    if (!first()) fail(Errc::kUnsupported, "training: preferences need all layers on one node");
+    b.use_adapters(false);
+    const graph::ValueId before = build_loss(build_normed(), false, {}).rows;
+    b.use_adapters(true);
+    const graph::ValueId x = build_normed();
+    const graph::Preference preferred =
+        graph::preference(g, build_loss(x, false, {}).rows, before, values.factor, shape.length,
+                          shape.preference_beta, "preference");
+    values.loss = build_loss(x, shape.gradients, preferred.slopes);
+    values.loss.correct = preferred.correct;
+    values.shown = preferred.loss;
+    g.mark_output(values.shown);
+  } else {
+    values.loss = build_loss(build_normed(), shape.gradients, {});
+  }
   g.mark_output(values.loss.loss);
   g.mark_output(values.loss.correct);
   g.mark_output(values.loss.rows);

@@ -31,7 +31,11 @@ struct TrainingShape {
   size_t sequences = 1;
   size_t length = 0;
   float dropout = 0;
-  bool gradients = true;  // false: for evaluation, without room for them
+  float adapter_dropout = 0;  // of what adapters read
+  bool gradients = true;      // false: for evaluation, without room for them
+  // Above 0: neighbouring sequences are pairs of answers, the better one first, and what is learned is to
+  // prefer it, with this beta, beyond what the model does without its adapters (graph::preference()).
+  float preference_beta = 0;
 };
 
 // Inputs and results of a training graph. Rows are positions of sequences, one behind the other.
@@ -45,6 +49,7 @@ struct TrainingValues {
   graph::ValueId factor;       // [1]: of the loss, usually 1 / targets of the step
   graph::ValueId dropout_key;  // [2] i32, with dropout only
   graph::Loss loss;            // if the range ends the chain
+  graph::ValueId shown;        // what people are told instead of the loss; invalid: that
 };
 
 // The layers of one stage, as functions that add them to a graph. Owns its weights, which may be shared with

@@ -183,8 +183,16 @@ graph::ExpertParameter WeightLoader::stacked(const std::string& name, size_t cou
   return parameter;
 }
 
+void WeightLoader::refuse_training_of_experts() const {
+  if (training_)
+    fail(Errc::kUnsupported,
+         "{}: experts do not learn; adapter: lora trains an adapter of the attention beside them",
+         file_.path().string());
+}
+
 graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t experts, size_t out, size_t in,
                                              MemberRange here) {
+  refuse_training_of_experts();
   const std::string stacked = stem + "_exps.weight";
   const auto rows = static_cast<int64_t>(out);
   graph::ExpertParameter parameter{.name = stacked, .experts = {}, .first = here.begin};
@@ -208,6 +216,7 @@ std::pair<graph::ExpertParameter, graph::ExpertParameter> WeightLoader::fused_ex
                                                                                       size_t experts,
                                                                                       size_t out, size_t in,
                                                                                       MemberRange here) {
+  refuse_training_of_experts();
   const auto rows = static_cast<int64_t>(out), cols = static_cast<int64_t>(in);
   const Tensor all = file_.tensor(name, {static_cast<int64_t>(experts), 2 * rows, cols});
   graph::ExpertParameter halves[] = {{.name = name + ".gate", .experts = {}, .first = here.begin},

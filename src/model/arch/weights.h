@@ -120,6 +120,7 @@ class WeightLoader {
   uint64_t resident_bytes() const { return resident_bytes_; }  // of all that was loaded, as layers hold it
 
  private:
+  void refuse_training_of_experts() const;
   // Of any shape, as floats.
   graph::Parameter floats(const std::string& name, const Shape& shape);
   void loaded(const Tensor& tensor);

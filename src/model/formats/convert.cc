@@ -18,9 +18,11 @@ namespace {
 constexpr size_t kChunkValues = size_t{1} << 20;
 constexpr uint32_t kQuantizationVersion = 2;  // of ggml's block layouts
 
-std::vector<DType> types_as_they_are(const ModelFile& from) {
+std::vector<DType> types_as_they_are(const ModelFile& from, const ModelFile& like) {
   std::vector<DType> types;
-  for (const NamedTensor& tensor : from.tensors()) {
+  for (const NamedTensor& named : from.tensors()) {
+    const NamedTensor* there = like.find(named.name);
+    const NamedTensor& tensor = there == nullptr ? named : *there;
     // Vectors of 16 bits become floats: it costs nothing, and readers of GGUF expect it.
     const bool small = tensor.shape.rank() <= 1 && is_float(tensor.dtype);
     types.push_back(small ? DType::kF32 : tensor.dtype);
@@ -106,7 +108,8 @@ ConvertResult convert_model(const ModelFile& from, const std::filesystem::path& 
   if (from.metadata().has(kTokenizerWhyNotKey))
     fail(Errc::kUnsupported, "{}", from.metadata().string(kTokenizerWhyNotKey));
   const std::vector<DType> types =
-      options.type ? plan_types(from, *options.type, options.pure) : types_as_they_are(from);
+      options.type ? plan_types(from, *options.type, options.pure)
+                   : types_as_they_are(from, options.types_of == nullptr ? from : *options.types_of);
   Metadata metadata = from.metadata();
   if (options.type) metadata.set("general.file_type", options.type->number);
   metadata.set("general.quantization_version", kQuantizationVersion);

@@ -15,6 +15,8 @@ namespace butterfly::model {
 struct ConvertOptions {
   const FileType* type = nullptr;  // null: types stay as they are
   bool pure = false;               // every matrix the type's base
+  // Without a type: each tensor gets the type that it has in this file, which has the same tensors.
+  const ModelFile* types_of = nullptr;
   // Values that were quantised once lose more when they are quantised again; that has to be asked for.
   bool allow_requantize = false;
 };

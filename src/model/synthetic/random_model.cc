@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/random_stream.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "kernels/quant/quant.h"
@@ -54,13 +55,6 @@ static_assert(covers_architectures(kArchitectures, &RandomArchitecture::architec
 // Values drawn and quantised at once: a few megabytes, and enough for every thread.
 constexpr size_t kChunkValues = size_t{1} << 19;
 
-// FNV-1a, so that a tensor's random numbers depend on its name and not on its place in the file.
-uint64_t stream_of(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
 // Noise of mean 0 and deviation 1 in [-3, 3]: the sum of three uniform draws of 21 bits, exact before its one
 // rounding. Two values come out of one Philox block, four times as fast as random_normal(), and a large model
 // is a billion values.
@@ -98,7 +92,7 @@ void check_type(const TensorPlan& plan) {
 void draw(const TensorPlan& plan, uint64_t seed, ThreadPool& threads, ByteSink& sink,
           const std::function<void(size_t bytes)>& written) {
   const DTypeInfo& type = dtype_info(plan.dtype);
-  const uint64_t stream = stream_of(plan.name);
+  const uint64_t stream = random_stream(plan.name);
   const auto count = static_cast<size_t>(plan.shape.count());
   std::vector<float> values(std::min(count, kChunkValues));
   std::vector<std::byte> bytes(*dtype_bytes(plan.dtype, values.size()));
