@@ -30,9 +30,9 @@ using SteadyClock = std::chrono::steady_clock;
 bool is_free(std::string_view key) {
   for (const std::string_view free :
        {"output_dir", "logging_steps", "eval_steps", "save_steps", "save_total_limit", "export_type",
-        "workers", "threads", "gradient_checkpointing", "update_in_backward", "dataloader_num_workers",
-        "dataloader_prefetch_factor", "test_datasets", "wire_compress", "wire_compress_min_bytes",
-        "pipeline_stages"})
+        "load_best_model_at_end", "early_stopping_patience", "workers", "threads", "gradient_checkpointing",
+        "update_in_backward", "dataloader_num_workers", "dataloader_prefetch_factor", "test_datasets",
+        "wire_compress", "wire_compress_min_bytes", "pipeline_stages"})
     if (key == free) return true;
   return false;
 }
@@ -217,6 +217,21 @@ void TrainRun::check_weights() const {
   }
 }
 
+bool TrainRun::out_of_patience() const {
+  return config_.early_stopping_patience > 0 && best_valid_ &&
+         step() - best_step_ >= config_.early_stopping_patience * config_.eval_steps;
+}
+
+void TrainRun::take_best_weights() {
+  const LoadedCheckpoint best = checkpoints_->load(checkpoint_name(best_step_));
+  for (const auto& [name, tensor] : task_.network->weights()) {
+    const auto part = best.parts.find("weights/" + name);
+    if (part == best.parts.end() || part->second.size() != tensor.bytes())
+      fail(Errc::kCorrupt, "{}/{}: has no weights for {}", checkpoints_->folder().string(), best.name, name);
+    std::memcpy(tensor.raw(), part->second.data(), tensor.bytes());
+  }
+}
+
 void TrainRun::save(StepDriver* driver) {
   if (driver != nullptr) driver->gather_state();
   check_weights();
@@ -241,7 +256,8 @@ std::vector<MicroBatch> TrainRun::cut(const Batch& batch) const {
     const auto& [ids, values, targets] = batch.shape;
     parts.push_back({.tokens = std::span(batch.ids).subspan(row * ids, rows * ids),
                      .pixels = std::span(batch.values).subspan(row * values, rows * values),
-                     .targets = std::span(batch.targets).subspan(row * targets, rows * targets)});
+                     .targets = std::span(batch.targets).subspan(row * targets, rows * targets),
+                     .counted = task_.counts_items ? rows : 0});
   }
   return parts;
 }
@@ -286,7 +302,7 @@ RunResult TrainRun::run(const KeepGoing& keep_going, StepDriver* driver) {
       {.threads = config_.dataloader_num_workers, .depth = prefetch_depth(), .begin = step(), .end = steps_});
   Pace pace;
   const auto begin = SteadyClock::now();
-  while (step() < steps_) {
+  while (step() < steps_ && !out_of_patience()) {
     const auto start = SteadyClock::now();
     const Batch* batch = prefetch.next();
     BF_CHECK(batch != nullptr) << "no batch for step " << step();
@@ -307,7 +323,7 @@ RunResult TrainRun::run(const KeepGoing& keep_going, StepDriver* driver) {
       fail(Errc::kInvalidArgument,
            "step {}: the loss is {}; a smaller learning_rate or max_grad_norm may help", step(), result.loss);
 
-    const bool last = step() == steps_;
+    bool last = step() == steps_;
     if (last || (config_.eval_steps > 0 && step() % config_.eval_steps == 0)) {
       if (driver != nullptr && test_order_ != nullptr) driver->bring_weights();
       if (const auto report = validate()) {
@@ -320,6 +336,7 @@ RunResult TrainRun::run(const KeepGoing& keep_going, StepDriver* driver) {
         }
       }
     }
+    last = last || out_of_patience();
     const bool improved = best_valid_ && best_step_ == step();
     if (last || improved || (config_.save_steps > 0 && step() % config_.save_steps == 0)) {
       save(driver);
@@ -337,6 +354,11 @@ RunResult TrainRun::run(const KeepGoing& keep_going, StepDriver* driver) {
   result.step = step();
   result.best_valid = best_valid_;
   result.finished = true;
+  result.model_step = step();
+  if (config_.load_best_model_at_end && best_valid_ && best_step_ != step()) {
+    take_best_weights();
+    result.model_step = best_step_;
+  }
   result.model = task_.write(config_.output_dir);
   return result;
 }
@@ -369,9 +391,11 @@ std::string TrainRun::report() {
       fmt::format("{}), {} done\n", task_.targets == 1 ? "" : fmt::format(" x {}", task_.targets), step());
   text += fmt::format("compute  {} flops a step\n",
                       format_count(cost.flops * config_.gradient_accumulation_steps));
-  text += fmt::format("outside the pool: weights {}, optimizer {}, gradients {} for each buffer of the sum\n",
-                      format_bytes(memory.weights), format_bytes(memory.optimizer),
-                      format_bytes(trainer_->layout().total() * sizeof(float)));
+  text +=
+      fmt::format("outside the pool: {}weights {}, optimizer {}, gradients {} for each buffer of the sum\n",
+                  memory.frozen == 0 ? "" : fmt::format("frozen weights {}, ", format_bytes(memory.frozen)),
+                  format_bytes(memory.weights), format_bytes(memory.optimizer),
+                  format_bytes(trainer_->layout().total() * sizeof(float)));
   if (task_.data != nullptr)
     text += fmt::format("batches made ahead: {} of {}, {} at most\n", prefetch_depth(),
                         format_bytes(batch_bytes()), format_bytes(prefetch_depth() * batch_bytes()));
@@ -380,6 +404,21 @@ std::string TrainRun::report() {
   text += graph::memory_report(training.graph(), training.plan());
   text += "\nthe same for validation, which shares it:\n";
   return text + graph::memory_report(evaluation.graph(), evaluation.plan());
+}
+
+double TrainRun::measure_step() {
+  if (order_ == nullptr) return 0;
+  Batch batch;
+  order_->fill(0, batch);
+  const std::vector<MicroBatch> parts = cut(batch);
+  const std::span<const MicroBatch> first(parts.data(), 1);
+  double seconds = 0;
+  for (int run = 0; run < 2; ++run) {  // the first one touches memory for the first time
+    const auto start = SteadyClock::now();
+    trainer_->leaves(step_shape(first), 0, first);
+    seconds = seconds_since(start);
+  }
+  return seconds * std::ceil(static_cast<double>(parts.size()) / static_cast<double>(config_.workers));
 }
 
 std::string TrainRun::memory_picture() {

@@ -43,6 +43,7 @@ struct RunResult {
   double loss = 0;        // of the last step
   std::optional<double> valid, valid_right, best_valid;
   std::filesystem::path model;  // the GGUF file, when finished
+  uint64_t model_step = 0;      // the step whose weights it has
 };
 
 // How a run is opened.
@@ -71,6 +72,10 @@ class TrainRun {
   // Loss over the test data with the weights as they are now. Without test data: empty.
   std::optional<StepReport> validate();
 
+  // Seconds of a step, from one micro-batch of the first that is computed twice. The weights stay. Without
+  // data: 0.
+  double measure_step();
+
   // For dry runs: data, model, memory by class, steps.
   std::string report();
   // Of the memory of one worker's training graph, as SVG.
@@ -97,6 +102,8 @@ class TrainRun {
   void load_checkpoint();
   uint64_t batch_bytes() const;
   uint64_t prefetch_depth() const;  // batches made ahead of the step that runs
+  bool out_of_patience() const;     // by early_stopping_patience
+  void take_best_weights();         // of the checkpoint with the best validation
   void check_weights() const;       // throws Error naming the first that is not finite
   void save(StepDriver* driver);
   void log(const RunProgress& progress);

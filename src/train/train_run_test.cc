@@ -73,6 +73,99 @@ TEST_F(TrainRunTest, TheModelFileIsTheSameHoweverItWasMade) {
   EXPECT_NE(read_text_file(train(other).model), expected);
 }
 
+// An adapter beside a model of the same size; rates at which something is learned in six steps.
+TrainConfig adapter_config(TrainConfig c, const std::filesystem::path& base) {
+  c.base_model = base.string();
+  c.tokenizer.clear();
+  c.adapter = "lora";
+  c.lora_r = 4;
+  c.lora_dropout = 0.1;
+  c.dropout = 0;
+  return c;
+}
+
+TEST_F(TrainRunTest, TheAdapterIsTheSameHoweverItWasMade) {
+  TrainConfig full = config("base");
+  full.export_type = "Q8_0";
+  const std::filesystem::path base = train(full).model;
+  const auto adapter = [&](const char* out) { return adapter_config(config(out), base); };
+  const RunResult plain = train(adapter("plain"));
+  ASSERT_TRUE(plain.finished);
+  EXPECT_EQ(plain.model, dir / "plain/adapter.gguf");
+  const std::string expected = read_text_file(plain.model),
+                    peft = read_text_file(dir / "plain/adapter/adapter_model.safetensors");
+  EXPECT_EQ(read_text_file(train(adapter("stopped"), {1, 3, 4}).model), expected);
+  EXPECT_EQ(read_text_file(dir / "stopped/adapter/adapter_model.safetensors"), peft);
+  TrainConfig other = adapter("workers");
+  other.workers = 3;
+  other.threads = 2;
+  other.gradient_checkpointing = true;
+  EXPECT_EQ(read_text_file(train(other).model), expected);
+  // Going on from either form is the same, and something else than the beginning.
+  std::vector<std::string> further;
+  for (const char* from : {"plain/adapter.gguf", "plain/adapter"}) {
+    other = adapter(further.empty() ? "from-gguf" : "from-peft");
+    other.lora_model_dir = (dir / from).string();
+    further.push_back(read_text_file(train(other).model));
+  }
+  EXPECT_EQ(further[0], further[1]);
+  EXPECT_NE(further[0], expected);
+  // Another base under the same name is not gone on with.
+  full.seed = 7;
+  full.output_dir = (dir / "other").string();
+  other = adapter_config(config("stopped"), train(full).model);
+  EXPECT_THROW(TrainRun{other}, Error);
+}
+
+// Validation gets worse at once with such a rate: what is written is the best, and the run ends early.
+TEST_F(TrainRunTest, TheBestIsWrittenAndPatienceEnds) {
+  const std::filesystem::path base = train(config("base")).model;
+  TrainConfig c = adapter_config(config("best"), base);
+  c.learning_rate = 1;
+  c.eval_steps = 1;
+  c.max_steps = 40;
+  c.load_best_model_at_end = true;
+  c.early_stopping_patience = 3;
+  const RunResult result = train(c);
+  ASSERT_TRUE(result.finished);
+  EXPECT_LT(result.step, 40u);
+  EXPECT_EQ(result.model_step + 3, result.step);
+  const std::string best = read_text_file(result.model);
+  EXPECT_EQ(read_text_file(train(c).model), best);  // has ended already
+  c = adapter_config(config("as-long"), base);
+  c.learning_rate = 1;
+  c.max_steps = 40;
+  c.eval_steps = 0;
+  const RunResult stopped = TrainRun(c).run([&](const RunProgress& p) { return p.step < result.model_step; });
+  EXPECT_EQ(stopped.step, result.model_step);
+}
+
+TEST_F(TrainRunTest, PreferencesAreLearned) {
+  const std::filesystem::path base = train(config("base")).model;
+  std::string lines;
+  for (int i = 0; i < 12; ++i)
+    lines +=
+        R"({"prompt":"Which?","chosen":"The red one.","rejected":"A blue )" + std::to_string(i) + "\"}\n";
+  dir.write("pairs.jsonl", lines);
+  TrainConfig c = adapter_config(config("dpo"), base);
+  c.rl = "dpo";
+  c.lora_dropout = 0;
+  c.sequence_len = 64;
+  c.datasets = c.test_datasets = {(dir / "pairs.jsonl").string()};
+  c.max_steps = 20;
+  double first = 0;
+  const RunResult result = TrainRun(c).run([&](const RunProgress& p) {
+    if (p.step == 1) first = p.report.loss;
+    return true;
+  });
+  EXPECT_NEAR(first, 0.6931, 1e-3);  // B is zero: nothing is preferred yet
+  EXPECT_LT(result.loss, 0.5);
+  EXPECT_EQ(result.valid_right, 1.0);
+  c.rl.clear();
+  c.output_dir = (dir / "not-dpo").string();
+  EXPECT_THROW(TrainRun{c}, Error);
+}
+
 // Each key of the optimizers reaches them, and a run with it goes on where it stopped.
 TEST_F(TrainRunTest, KeysOfOptimizersDecideTheWeights) {
   struct Case {

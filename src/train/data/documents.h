@@ -14,15 +14,36 @@ namespace butterfly::train {
 struct DocumentOptions {
   bool train_on_inputs = true;  // false: of chats only the answers are learned, all of them
   bool packed = true;           // several documents share a window
+  bool skip_bad = false;        // lines that cannot be read are left out and counted
 };
 
-// Lines {"text": …}, {"messages": […]} or {"prompt": …, "completion": …} of a .jsonl file, or a .txt file as
-// one document. Texts end with the end-of-text token, chats as the template ends them. Control tokens that
-// are spelled in texts, contents or tools are plain text. Throws Error naming file and line.
-std::vector<Document> read_documents(const std::filesystem::path& path, const model::Tokenizer& tokenizer,
-                                     const model::ChatPrompter& chat, const DocumentOptions& options);
+// Lines that were left out. One thread.
+class BadLines {
+ public:
+  void add(size_t line, const std::string& reason);
+  size_t count() const { return count_; }
+  std::string words() const;  // how many, the first of their numbers, and why the first; empty: none
 
-// Of a file by its ending: .jsonl packed, .txt as one run, .u16 and .u32 as token files.
+ private:
+  size_t count_ = 0;
+  std::string numbers_, first_;
+};
+
+// Lines of a .jsonl file or rows of a .csv file as records.h has them, or a .txt file as one document. Texts
+// end with the end-of-text token, chats as the template ends them. Control tokens that are spelled in texts,
+// contents or tools are plain text. Throws Error naming file and line, unless bad ones are left out.
+std::vector<Document> read_documents(const std::filesystem::path& path, const model::Tokenizer& tokenizer,
+                                     const model::ChatPrompter& chat, const DocumentOptions& options,
+                                     BadLines* bad_lines = nullptr);
+// Whether the file has a document in each line.
+bool has_lines(const std::filesystem::path& path);
+
+// Pairs of answers (records.h) of a .jsonl or .csv file, of which only the answers are learned.
+std::unique_ptr<Dataset> open_pairs(const std::filesystem::path& path, size_t length,
+                                    const model::Tokenizer& tokenizer, const model::ChatPrompter& chat,
+                                    const DocumentOptions& options);
+
+// Of a file by its ending: .jsonl and .csv packed, .txt as one run, .u16 and .u32 as token files.
 std::unique_ptr<Dataset> open_dataset(const std::filesystem::path& path, size_t length,
                                       const model::Tokenizer& tokenizer, const model::ChatPrompter& chat,
                                       const DocumentOptions& options);

@@ -46,6 +46,55 @@ TEST_F(DocumentsTest, LinesOfJson) {
   for (const Document& document : all) EXPECT_TRUE(document.learned.empty());
 }
 
+TEST_F(DocumentsTest, TheUsualFormatsSayTheSame) {
+  const std::string want = "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\nThree.<|im_end|>\n";
+  for (
+      const char* line :
+      {R"({"conversations":[{"from":"human","value":"Two?"},{"from":"gpt","value":"Three."}]})",
+       R"({"instruction":"Two?","input":"","output":"Three."})", R"({"prompt":"Two?","response":"Three."})",
+       R"({"prompt":[{"role":"user","content":"Two?"}],"completion":[{"role":"assistant","content":"Three."}]})",
+       R"({"messages":[{"role":"user","content":[{"type":"text","text":"Tw"},{"type":"text","text":"o?"}]},
+            {"role":"assistant","content":"Three."}]})"}) {
+    std::string one(line);
+    std::erase(one, '\n');
+    const auto all = documents("a.jsonl", one);
+    ASSERT_EQ(all.size(), 1u) << line;
+    EXPECT_EQ(text_of(all[0]), want) << line;
+  }
+  EXPECT_THAT(text_of(documents("a.jsonl", R"({"instruction":"Add","input":"1 2","output":"3"})")[0]),
+              HasSubstr("Add\n\n1 2"));
+  const auto rows = documents("a.csv", "prompt,completion\r\n\"Two?\",Three.\r\n\"a,\"\"b\"\"\nc\",d\n");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(text_of(rows[0]), want);
+  EXPECT_THAT(text_of(rows[1]), HasSubstr("a,\"b\"\nc<|im_end|>"));
+}
+
+TEST_F(DocumentsTest, BadLinesEndTheRunOrAreCounted) {
+  const std::string lines = std::string(kChat) + "\n{\"text\": 3}\nnot json\n" + kChat + "\n{\"a\":1}\n" +
+                            R"({"prompt":"a","chosen":"b","rejected":"c"})" + "\n";
+  const auto path = dir.write("a.jsonl", lines);
+  try {
+    read_documents(path, *tokenizer, *prompter, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("a.jsonl:2: key \"text\": expected a text, found number; skip_bad"));
+  }
+  const auto data = open_dataset(path, 64, *tokenizer, *prompter, {.skip_bad = true});
+  EXPECT_THAT(data->describe(), HasSubstr("2 documents"));
+  EXPECT_THAT(data->describe(), HasSubstr("4 bad lines left out (2, 3, 5, 6; 2: key \"text\""));
+  const auto why = [&](const std::string& line) -> std::string {
+    try {
+      documents("b.jsonl", line);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(why(R"({"prompt":"a","chosen":"b","rejected":"c"})"), HasSubstr("rl: dpo"));
+  EXPECT_THAT(why(R"({"question":"a"})"), HasSubstr("found question"));
+  EXPECT_THAT(why(R"({"conversations":[{"from":"who","value":"a"}]})"), HasSubstr("found 'who'"));
+}
+
 TEST_F(DocumentsTest, OnlyAnswersAreLearnedWhenAsked) {
   const auto all = documents("a.jsonl", kChat, false);
   ASSERT_EQ(all.size(), 1u);

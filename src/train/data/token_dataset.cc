@@ -82,8 +82,8 @@ void write_token_file(const std::filesystem::path& path, std::span<const int32_t
 }
 
 DocumentDataset::DocumentDataset(std::span<const Document> documents, size_t length, int32_t padding,
-                                 std::string name, bool packed)
-    : name_(std::move(name)), length_(length), padding_(padding), packed_(packed) {
+                                 std::string name, bool packed, std::string notes)
+    : name_(std::move(name)), length_(length), padding_(padding), packed_(packed), notes_(std::move(notes)) {
   if (length == 0) fail(Errc::kInvalidArgument, "{}: windows of 0 tokens", name_);
   used_ = length;  // the first document opens the first window
   for (const Document& document : documents) {
@@ -146,6 +146,7 @@ std::string DocumentDataset::describe() const {
   if (cut_ > 0) text += fmt::format(", {} cut", cut_);
   if (left_out_ > 0) text += fmt::format(", {} too short", left_out_);
   if (without_target_ > 0) text += fmt::format(", {} stretches without an answer left out", without_target_);
+  if (!notes_.empty()) text += ", " + notes_;
   return text;
 }
 

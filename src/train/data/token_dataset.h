@@ -62,8 +62,9 @@ class DocumentDataset final : public Dataset {
   // A document needs two ids to have a target; shorter ones are left out and counted. So are stretches of
   // `length` in which nothing is learned (questions longer than a window): every window has a target.
   // `packed` false: one document, or one stretch of it, a window.
+  // `notes` are shown behind the rest of describe().
   DocumentDataset(std::span<const Document> documents, size_t length, int32_t padding, std::string name,
-                  bool packed = true);
+                  bool packed = true, std::string notes = {});
 
   uint64_t size() const override { return windows_; }
   ItemShape shape() const override { return {.ids = length_, .values = 0, .targets = length_}; }
@@ -81,6 +82,7 @@ class DocumentDataset final : public Dataset {
   size_t length_;
   int32_t padding_;
   bool packed_;
+  std::string notes_;
   uint64_t windows_ = 0;
   size_t used_ = 0;  // of the last window
   std::vector<int32_t> ids_, targets_of_;

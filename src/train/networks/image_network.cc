@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/random_stream.h"
 #include "base/rng.h"
 #include "train/networks/image_description.h"
 
@@ -115,13 +116,6 @@ Layer read_layer(const DescribedLayer& described, std::string_view file) {
   return layer;
 }
 
-// FNV-1a: a tensor's numbers depend on its name.
-uint64_t stream_of(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
 ValueId activate(graph::Graph& g, ValueId x, const std::string& kind, const std::string& name) {
   if (kind == "relu") return graph::relu(g, x, name + ".relu");
   if (kind == "silu") return graph::silu(g, x, name + ".silu");
@@ -208,7 +202,7 @@ class Ways {
 graph::Parameter ImageNetwork::make(const std::string& name, Shape shape, float mean, float deviation) {
   Tensor tensor = Tensor::zeros(DType::kF32, shape);
   auto* values = tensor.data<float>();
-  const uint64_t stream = stream_of(name);
+  const uint64_t stream = random_stream(name);
   for (size_t i = 0; with_values_ && i < static_cast<size_t>(tensor.count()); ++i)
     values[i] = deviation == 0 ? mean : mean + deviation * random_normal(seed_, stream, i);
   weights_.emplace(name, tensor);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/random_stream.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "model/arch/weights.h"
@@ -19,13 +20,6 @@ const model::RandomArchitecture& architecture_named(const std::string& name) {
     known += known.empty() ? std::string(row.name) : ", " + std::string(row.name);
   }
   fail(Errc::kUnsupported, "architecture '{}': expected one of {}", name, known);
-}
-
-// FNV-1a of the name: a tensor's numbers depend on what it is called, not on where it stands.
-uint64_t stream_of(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
 }
 
 struct Start {
@@ -54,7 +48,7 @@ model::ModelFile untrained_model(const model::RandomModelOptions& sizes, const m
   for (const model::TensorPlan& plan : architecture.plan(sizes)) {
     Tensor tensor = Tensor::zeros(DType::kF32, plan.shape);
     const Start start = start_of(plan.name, plan.shape, sizes.block_count, deviation);
-    const uint64_t stream = stream_of(plan.name);
+    const uint64_t stream = random_stream(plan.name);
     auto* values = tensor.data<float>();
     pool.parallel_for(static_cast<size_t>(tensor.count()), 4096, [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i)
@@ -67,11 +61,32 @@ model::ModelFile untrained_model(const model::RandomModelOptions& sizes, const m
   return model::ModelFile("memory", "untrained model", std::move(metadata), std::move(tensors), {});
 }
 
+void check_length(const TransformerOptions& options, const model::ModelConfig& config) {
+  if (options.length == 0 || options.length > config.context)
+    fail(Errc::kInvalidArgument, "sequences of {}: expected 1 to {}, the model's context", options.length,
+         config.context);
+}
+
+BuiltNetwork build_transformer(const model::Network& network, graph::Graph& graph,
+                               const model::TrainingShape& shape) {
+  const model::TrainingValues values = network.build_training(graph, shape);
+  return {.tokens = values.tokens,
+          .hidden = values.hidden,
+          .embedded = values.embedded,
+          .output = values.output,
+          .positions = values.positions,
+          .pixels = {},
+          .targets = values.targets,
+          .factor = values.factor,
+          .dropout_key = values.dropout_key,
+          .loss = values.loss,
+          .shown = values.shown,
+          .length = shape.preference_beta > 0 ? 2 * shape.length : shape.length};
+}
+
 Transformer::Transformer(const model::ModelFile& file, const TransformerOptions& options)
     : file_(file), config_(model::read_config(file)), options_(options) {
-  if (options.length == 0 || options.length > config_.context)
-    fail(Errc::kInvalidArgument, "sequences of {}: expected 1 to {}, the model's context", options.length,
-         config_.context);
+  check_length(options, config_);
   ThreadPool pool(1);
   model::WeightLoader weights(file_, pool);
   weights.keep_for_training();
@@ -83,22 +98,11 @@ Transformer::Transformer(const model::ModelFile& file, const TransformerOptions&
 }
 
 BuiltNetwork Transformer::build(graph::Graph& graph, size_t items, bool training) const {
-  const model::TrainingValues values =
-      network_->build_training(graph, {.sequences = items,
-                                       .length = options_.length,
-                                       .dropout = training ? options_.dropout : 0,
-                                       .gradients = training});
-  return {.tokens = values.tokens,
-          .hidden = values.hidden,
-          .embedded = values.embedded,
-          .output = values.output,
-          .positions = values.positions,
-          .pixels = {},
-          .targets = values.targets,
-          .factor = values.factor,
-          .dropout_key = values.dropout_key,
-          .loss = values.loss,
-          .length = options_.length};
+  return build_transformer(*network_, graph,
+                           {.sequences = items,
+                            .length = options_.length,
+                            .dropout = training ? options_.dropout : 0,
+                            .gradients = training});
 }
 
 void Transformer::write_gguf(const std::filesystem::path& path) const {

@@ -27,6 +27,13 @@ struct TransformerOptions {
   std::optional<model::LayerRange> range = {};
 };
 
+// Throws Error kInvalidArgument naming the model's context for sequences that do not fit it.
+void check_length(const TransformerOptions& options, const model::ModelConfig& config);
+
+// The network's training graph, with the names that the trainer knows.
+BuiltNetwork build_transformer(const model::Network& network, graph::Graph& graph,
+                               const model::TrainingShape& shape);
+
 // Owns its weights as floats, which the trainer changes in place. Building graphs is for any thread; training
 // for one.
 class Transformer : public TrainableNetwork {

@@ -106,11 +106,20 @@ struct Alias {
   std::string_view name, key;
 };
 constexpr Alias kAliases[] = {
+    {"beta", "rl_beta"},
+    {"dpo_beta", "rl_beta"},
+    {"lora_rank", "lora_r"},
+    {"lr", "learning_rate"},
     {"lr_scheduler_type", "lr_scheduler"},
+    {"max_length", "sequence_len"},
     {"max_seq_length", "sequence_len"},
+    {"model_name_or_path", "base_model"},
     {"num_train_epochs", "num_epochs"},
     {"optim", "optimizer"},
+    {"packing", "sample_packing"},
     {"per_device_train_batch_size", "micro_batch_size"},
+    {"r", "lora_r"},
+    {"target_modules", "lora_target_modules"},
 };
 
 std::string_view own_name(std::string_view key) {
@@ -123,7 +132,7 @@ std::string_view own_name(std::string_view key) {
 
 bool is_path(std::string_view key) {
   return key == "base_model" || key == "tokenizer" || key == "datasets" || key == "test_datasets" ||
-         key == "output_dir" || key == "model.network";
+         key == "output_dir" || key == "model.network" || key == "lora_model_dir";
 }
 
 std::vector<std::string> list_of_text(std::string_view text) {
@@ -233,6 +242,19 @@ void check_config(const TrainConfig& c) {
   need(c.save_total_limit > 0, "save_total_limit", "1 or more");
   need(c.workers > 0 && c.workers <= 1024, "workers", "1 to 1024");
   need(c.dropout >= 0 && c.dropout < 1, "dropout", "0 to below 1");
+  need(c.adapter.empty() || c.adapter == "lora", "adapter", "lora, or nothing for all weights");
+  need(c.adapter.empty() || !c.base_model.empty(), "adapter", "a base_model, which the adapter is for");
+  need(c.adapter.empty() || c.tokenizer.empty(), "tokenizer",
+       "nothing with adapter: the base_model's is the one it is used with");
+  need(c.rl.empty() || c.rl == "dpo", "rl", "dpo, or nothing");
+  need(c.rl.empty() || !c.adapter.empty(), "rl",
+       "adapter: lora with it: the model without it is the reference");
+  need(c.rl.empty() || (c.dropout == 0 && c.lora_dropout == 0), "rl", "dropout 0 and lora_dropout 0 with it");
+  need(c.rl_beta > 0, "rl_beta", "more than 0");
+  need(c.lora_r > 0, "lora_r", "1 or more");
+  need(c.lora_alpha > 0, "lora_alpha", "more than 0");
+  need(c.lora_dropout >= 0 && c.lora_dropout < 1, "lora_dropout", "0 to below 1");
+  need(c.lora_model_dir.empty() || !c.adapter.empty(), "lora_model_dir", "adapter: lora with it");
   checked_optimizer(optimizer_options(c));
   if (c.update_in_backward) {
     const std::string_view key = "update_in_backward";
@@ -255,6 +277,7 @@ void check_config(const TrainConfig& c) {
   need(c.outer_momentum >= 0 && c.outer_momentum < 1, "outer_momentum", "0 to below 1");
   need(c.pipeline_stages <= 256, "pipeline_stages", "0 to 256");
   need(c.logging_steps > 0, "logging_steps", "1 or more");
+  need(c.early_stopping_patience == 0 || c.eval_steps > 0, "early_stopping_patience", "eval_steps with it");
   need(c.dataloader_prefetch_factor > 0, "dataloader_prefetch_factor", "1 or more");
 }
 

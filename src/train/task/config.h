@@ -18,6 +18,19 @@ struct TrainConfig {
   std::string tokenizer;      // a file with one; empty: that of base_model
   std::string chat_template;  // Jinja, or the name of a file with it; empty: the tokenizer's, or ChatML
 
+  // "lora": base_model stays as it is, packed and quantised, and an adapter beside it learns. Empty: all
+  // weights learn.
+  std::string adapter;
+  uint64_t lora_r = 16;
+  double lora_alpha = 32;
+  double lora_dropout = 0;
+  std::vector<std::string> lora_target_modules;  // q_proj, ...; empty: all of attention and feed-forward
+  bool lora_target_linear = false;               // the same, as axolotl says it
+  bool use_rslora = false;                       // alpha is divided by the root of the rank
+  std::string rl;              // "dpo": answers of pairs are preferred; empty: texts are learned
+  double rl_beta = 0.1;        // how near to the model without adapter it stays
+  std::string lora_model_dir;  // an adapter to go on from: a folder of PEFT's, or GGUF
+
   struct Model {
     std::string name;     // what the file says it is
     std::string network;  // TOML file of an image network (image_network.h), instead of a transformer
@@ -37,6 +50,7 @@ struct TrainConfig {
   // networks of the same description: .csv, .jsonl
   std::vector<std::string> datasets;
   std::vector<std::string> test_datasets;  // for validation
+  bool skip_bad = false;                   // lines that cannot be read are left out and counted
   bool train_on_inputs = false;            // true: of chats also the questions are learned
   double val_set_size =
       0;  // without test_datasets: so much of the data is kept for validation; a part, or items
@@ -90,7 +104,9 @@ struct TrainConfig {
   uint64_t eval_steps = 0;  // 0: at the end only
   uint64_t save_steps = 0;  // 0: at the end only
   uint64_t save_total_limit = 2;
-  std::string export_type = "F16";      // of the GGUF file
+  bool load_best_model_at_end = false;   // the file gets the weights of the best validation, not the last
+  uint64_t early_stopping_patience = 0;  // validations without a better one that end the run; 0: none do
+  std::string export_type = "F16";       // of the GGUF file
   uint64_t workers = 1;                 // how many micro-batches run at once; the weights do not depend on it
   uint64_t threads = 0;                 // of each worker; 0: all CPUs shared out
   uint64_t dataloader_num_workers = 1;  // threads that make batches ahead; 0: none
@@ -103,6 +119,17 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("base_model", c.base_model, "Model file to go on from; empty: fresh weights");
   visit("tokenizer", c.tokenizer, "File with the tokenizer (default: that of base_model)");
   visit("chat_template", c.chat_template, "Jinja template, or a file with it");
+  visit("adapter", c.adapter, "lora: base_model stays as it is, and an adapter beside it learns");
+  visit("lora_r", c.lora_r, "Rank of the adapter's matrices");
+  visit("lora_alpha", c.lora_alpha, "What the adapter adds is times alpha / rank");
+  visit("lora_dropout", c.lora_dropout, "Part of what the adapter reads that is zeroed while learning");
+  visit("lora_target_modules", c.lora_target_modules,
+        "Matrices that get an adapter: q_proj, v_proj ...; all-linear (default)");
+  visit("lora_target_linear", c.lora_target_linear, "The same as lora_target_modules: all-linear");
+  visit("use_rslora", c.use_rslora, "What the adapter adds is times alpha / sqrt(rank)");
+  visit("rl", c.rl, "dpo: learn from pairs of answers (chosen, rejected) which one is better");
+  visit("rl_beta", c.rl_beta, "Of dpo: how near to the model without its adapter it stays");
+  visit("lora_model_dir", c.lora_model_dir, "Adapter to go on from: a folder of PEFT's, or a GGUF file");
   visit("model.name", c.model.name, "Name of a fresh model, for its file");
   visit("model.network", c.model.network, "TOML file of an image network, instead of a transformer");
   visit("model.model_type", c.model.model_type, "Architecture of a fresh model: llama, gpt2, qwen2 ...");
@@ -119,6 +146,7 @@ void visit_fields(Config& c, Visit&& visit) {
         "Files to learn from: .jsonl, .txt, .u16, .u32; IDX images, folders of images");
   visit("test_datasets", c.test_datasets, "Files for validation");
   visit("val_set_size", c.val_set_size, "Without test_datasets: a part of the data, or so many items of it");
+  visit("skip_bad", c.skip_bad, "Leave out lines that cannot be read, and say which, instead of ending");
   visit("train_on_inputs", c.train_on_inputs, "Learn the questions of chats too, not only the answers");
   visit("sequence_len", c.sequence_len, "Tokens of a window");
   visit("sample_packing", c.sample_packing, "Several documents share a window");
@@ -164,6 +192,10 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("eval_steps", c.eval_steps, "Steps between validations; 0: at the end only");
   visit("save_steps", c.save_steps, "Steps between checkpoints; 0: at the end only");
   visit("save_total_limit", c.save_total_limit, "Checkpoints kept, besides the best");
+  visit("load_best_model_at_end", c.load_best_model_at_end,
+        "Write the weights of the best validation instead of the last");
+  visit("early_stopping_patience", c.early_stopping_patience,
+        "Validations in a row without a better one that end the run; 0: none do");
   visit("export_type", c.export_type, "Types of the GGUF file: F32, F16, Q8_0 ...");
   visit("workers", c.workers, "Micro-batches that run at once");
   visit("threads", c.threads, "Threads of each worker; 0: all CPUs shared out");

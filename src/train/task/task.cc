@@ -6,6 +6,7 @@
 #include "train/data/split_dataset.h"
 #include "train/networks/image_model.h"
 #include "train/networks/transformer.h"
+#include "train/task/lora.h"
 
 namespace butterfly::train {
 
@@ -23,6 +24,7 @@ Task open_task(const TrainConfig& config, bool with_values) {
 
 std::unique_ptr<TrainableNetwork> open_network(const TrainConfig& config, const std::filesystem::path& file) {
   const model::ModelFile model = model::open_model(file);
+  if (!config.adapter.empty()) return open_lora_network(config, model);
   if (model.architecture() != kImageArchitecture)
     return std::make_unique<Transformer>(
         model,

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/thread_pool.h"
 #include "train/data/dataset.h"
 #include "train/task/config.h"
 #include "train/trainer/network.h"
@@ -18,6 +19,7 @@ struct Task {
   std::unique_ptr<Dataset> data;       // null: the config names none
   std::unique_ptr<Dataset> test_data;  // the same
   size_t targets = 1;                  // of one item
+  bool counts_items = false;           // the loss is the mean of items, not of targets
   std::string words;                   // one line for dry runs
   std::string details;                 // lines behind it, for dry runs
   std::string_view unit;               // what a target is called: "tokens", "images"
@@ -25,6 +27,8 @@ struct Task {
   std::map<std::string, std::string> settings;
   // Writes the weights as they are now into the folder and says under which name.
   std::function<std::filesystem::path(const std::filesystem::path& folder)> write;
+  // What it answers to a question now, of so many tokens at most; empty: this kind of network says nothing.
+  std::function<std::string(const std::string& question, size_t tokens, ThreadPool& pool)> sample;
   // The network as it is now, with floats, into one file: open_network() makes the same of it elsewhere.
   std::function<void(const std::filesystem::path& file)> write_network;
 };

@@ -3,29 +3,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "base/units.h"
+#include "model/adapter/adapter_write.h"
 #include "model/formats/convert.h"
 #include "model/formats/file_type.h"
 #include "train/data/documents.h"
 #include "train/data/joined_dataset.h"
-#include "train/data/text_file.h"
+#include "train/networks/greedy_text.h"
 #include "train/networks/transformer.h"
+#include "train/task/lora.h"
 #include "train/task/task.h"
+#include "train/task/text_data.h"
 
 namespace butterfly::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What the config names, or what the tokenizer's file has; empty for neither.
-std::string template_text(const TrainConfig& config, const model::Metadata& metadata) {
-  const std::string& text = config.chat_template;
-  std::error_code error;  // Jinja text may be longer than a path can be
-  if (!text.empty()) return fs::exists(text, error) ? read_text(text) : text;
-  return metadata.string_or("tokenizer.chat_template", "");
-}
 
 // Everything a model file says of its vocabulary.
 void copy_tokenizer(const model::Metadata& from, model::Metadata& to) {
@@ -35,7 +32,7 @@ void copy_tokenizer(const model::Metadata& from, model::Metadata& to) {
 
 bool learns_chats(const TrainConfig& config) {
   return std::any_of(config.datasets.begin(), config.datasets.end(),
-                     [](const std::string& path) { return path.ends_with(".jsonl"); });
+                     [](const std::string& path) { return has_lines(path); });
 }
 
 model::RandomModelOptions sizes_of(const TrainConfig& config, size_t vocabulary) {
@@ -74,15 +71,50 @@ fs::path write_model(const Transformer& network, const fs::path& folder, const s
   return path;
 }
 
-}  // namespace
+void expect_rows(const TrainConfig& config, size_t rows, const std::string& vocabulary_file, size_t tokens) {
+  if (rows < tokens)
+    fail(Errc::kInvalidArgument, "{}: has rows for {} tokens, the tokenizer {} has {}; choose one that fits",
+         config.base_model, rows, vocabulary_file, tokens);
+}
 
-Task open_text_task(const TrainConfig& config) {
-  const std::string& vocabulary_file = config.tokenizer.empty() ? config.base_model : config.tokenizer;
-  const model::ModelFile vocabulary = model::open_model(vocabulary_file);
-  const auto tokenizer = model::make_tokenizer(vocabulary.metadata());
-  const model::ChatPrompter chat(*tokenizer, template_text(config, vocabulary.metadata()));
-  chat.check_template();
+// The answer to a question as the adapter gives it now.
+std::string sample_text(const LoraTransformer& network, const TextTools& tools, const std::string& question,
+                        size_t count, ThreadPool& pool) {
+  const model::ChatJson messages = model::ChatJson::array({{{"role", "user"}, {"content", question}}});
+  const std::vector<int32_t> prompt =
+      tools.chat->prompt({.messages = &messages, .add_generation_prompt = true});
+  const auto ends = [&](int32_t id) { return tools.tokenizer->is_end_of_generation(id); };
+  return tools.tokenizer->decode(
+      greedy_tokens(network.network(), network.config(), prompt, count, ends, pool));
+}
 
+// The base stays as it is: an adapter learns.
+void learn_adapter(const TrainConfig& config, const std::shared_ptr<const TextTools>& tools, Task& task) {
+  const model::ModelFile base = model::open_model(config.base_model);
+  auto network = open_lora(config, base);
+  expect_rows(config, network->config().vocab, config.base_model, tools->tokenizer->vocab_size());
+  const model::Adapter& adapter = network->adapter();
+  task.details = fmt::format("adapter  {} matrices of rank {}, times {:g}; the base stays as it is, {}\n",
+                             adapter.pairs.size(), adapter.pairs[0].rank(),
+                             adapter.scale_of(adapter.pairs[0]), format_bytes(network->frozen_bytes()));
+  if (const std::string why_not = model::why_no_peft(adapter, base); !why_not.empty())
+    task.details += fmt::format("         no adapter/ for PEFT: {}\n", why_not);
+  task.settings["base"] = base_fingerprint(base);
+  task.write = [learnt = network.get(), config](const fs::path& folder) {
+    return write_adapter(*learnt, config, folder);
+  };
+  task.write_network = [learnt = network.get()](const fs::path& file) { write_lora_network(*learnt, file); };
+  task.sample = [learnt = network.get(), tools](const std::string& question, size_t count, ThreadPool& pool) {
+    return sample_text(*learnt, *tools, question, count, pool);
+  };
+  task.network = std::move(network);
+}
+
+// All weights learn, of a fresh model or of the base.
+void learn_all(const TrainConfig& config, const TextTools& tools, Task& task) {
+  const model::Tokenizer& tokenizer = *tools.tokenizer;
+  const model::ModelFile& vocabulary = tools.vocabulary;
+  const model::ChatPrompter& chat = *tools.chat;
   const TransformerOptions options{.length = config.sequence_len,
                                    .dropout = static_cast<float>(config.dropout)};
   std::unique_ptr<Transformer> network;
@@ -92,15 +124,12 @@ Task open_text_task(const TrainConfig& config) {
     keys.set("tokenizer.chat_template", chat.source());
     if (!config.model.name.empty()) keys.set("general.name", config.model.name);
     network =
-        std::make_unique<Transformer>(untrained_model(sizes_of(config, tokenizer->vocab_size()), keys,
+        std::make_unique<Transformer>(untrained_model(sizes_of(config, tokenizer.vocab_size()), keys,
                                                       static_cast<float>(config.model.initializer_range)),
                                       options);
   } else {
     network = std::make_unique<Transformer>(model::open_model(config.base_model), options);
-    if (network->config().vocab < tokenizer->vocab_size())
-      fail(Errc::kInvalidArgument,
-           "{}: has rows for {} tokens, the tokenizer {} has {}; choose one that fits", config.base_model,
-           network->config().vocab, vocabulary_file, tokenizer->vocab_size());
+    expect_rows(config, network->config().vocab, vocabulary.path().string(), tokenizer.vocab_size());
     // Whoever talks to the result should ask as it was taught.
     model::Metadata keys;
     if (!config.tokenizer.empty()) copy_tokenizer(vocabulary.metadata(), keys);
@@ -108,26 +137,37 @@ Task open_text_task(const TrainConfig& config) {
       keys.set("tokenizer.chat_template", chat.source());
     network->set_keys(std::move(keys));
   }
-  const auto open_all = [&](const std::vector<std::string>& paths) -> std::unique_ptr<Dataset> {
-    if (paths.empty()) return nullptr;
-    std::vector<std::unique_ptr<Dataset>> parts;
-    for (const std::string& path : paths)
-      parts.push_back(
-          open_dataset(path, config.sequence_len, *tokenizer, chat,
-                       {.train_on_inputs = config.train_on_inputs, .packed = config.sample_packing}));
-    return joined(std::move(parts));
-  };
-  Task task;
-  task.data = open_all(config.datasets);
-  task.test_data = open_all(config.test_datasets);
-  task.targets = config.sequence_len;
-  task.words = fmt::format("{} tokens in the vocabulary", tokenizer->vocab_size());
-  task.unit = "tokens";
   task.write = [learnt = network.get(), type = config.export_type](const fs::path& folder) {
     return write_model(*learnt, folder, type);
   };
   task.write_network = [learnt = network.get()](const fs::path& file) { learnt->write_gguf(file); };
   task.network = std::move(network);
+}
+
+}  // namespace
+
+Task open_text_task(const TrainConfig& config) {
+  const auto tools = std::make_shared<const TextTools>(config);
+  Task task;
+  if (!config.adapter.empty()) {
+    learn_adapter(config, tools, task);
+  } else {
+    learn_all(config, *tools, task);
+  }
+  const auto open_all = [&](const std::vector<std::string>& paths) -> std::unique_ptr<Dataset> {
+    if (paths.empty()) return nullptr;
+    std::vector<std::unique_ptr<Dataset>> parts;
+    for (const std::string& path : paths)
+      parts.push_back((config.rl == "dpo" ? open_pairs : open_dataset)(
+          path, config.sequence_len, *tools->tokenizer, *tools->chat, document_options(config)));
+    return joined(std::move(parts));
+  };
+  task.data = open_all(config.datasets);
+  task.test_data = open_all(config.test_datasets);
+  task.targets = config.rl == "dpo" ? 1 : config.sequence_len;
+  task.counts_items = config.rl == "dpo";
+  task.words = fmt::format("{} tokens in the vocabulary", tools->tokenizer->vocab_size());
+  task.unit = config.rl == "dpo" ? "pairs" : "tokens";
   return task;
 }
 

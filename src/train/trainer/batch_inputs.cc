@@ -51,6 +51,7 @@ void ids_of(std::span<const int32_t> written, std::vector<int32_t>& ids) {
 }
 
 size_t count_targets(const MicroBatch& batch) {
+  if (batch.counted > 0) return batch.counted;
   return static_cast<size_t>(
       std::count_if(batch.targets.begin(), batch.targets.end(), [](int32_t target) { return target >= 0; }));
 }

@@ -15,6 +15,7 @@ struct MicroBatch {
   std::span<const int32_t> tokens;   // transformers: items * length, with document_start() of batch.h
   std::span<const float> pixels;     // image networks: items * planes of channels
   std::span<const int32_t> targets;  // tokens: one each; images: one per item. Negative: takes no part
+  size_t counted = 0;                // what the loss is the mean of; 0: the targets that take part
 };
 
 // Inputs and results of a built graph; invalid where a network has no such thing.
@@ -29,7 +30,8 @@ struct BuiltNetwork {
   graph::ValueId factor;     // [1]
   graph::ValueId dropout_key;
   graph::Loss loss;
-  size_t length = 1;  // targets per item
+  graph::ValueId shown = {};  // reported instead of the loss; invalid: that
+  size_t length = 1;          // targets per item
 };
 
 // Owns its weights, which the trainer changes in place. Graphs may be built by several threads at once;
@@ -41,6 +43,8 @@ class TrainableNetwork {
   virtual BuiltNetwork build(graph::Graph& graph, size_t items, bool training) const = 0;
   // All weights by name, whole, for checkpoints and export.
   virtual const std::map<std::string, Tensor>& weights() const = 0;
+  // Of what is read and never changed (a frozen base), in memory.
+  virtual uint64_t frozen_bytes() const { return 0; }
 };
 
 }  // namespace butterfly::train

@@ -159,7 +159,8 @@ void Trainer::run_batch(Worker& worker, const MicroBatch& batch, size_t index, f
   fill_inputs(executor, lane.built, batch,
               {.factor = factor, .seed = options_.seed, .step = step_, .index = index}, lane.room);
   executor.run(nullptr);
-  report.loss = *executor.output(lane.built.loss.loss);
+  const graph::ValueId shown = lane.built.shown.valid() ? lane.built.shown : lane.built.loss.loss;
+  report.loss = *executor.output(shown);
   const auto* correct = reinterpret_cast<const int32_t*>(executor.output(lane.built.loss.correct));
   report.correct = static_cast<size_t>(std::count(correct, correct + batch.targets.size(), 1));
   if (keeps) tree_->finish(index - leaf_base_, std::move(gradients), worker.pool);
@@ -310,7 +311,7 @@ std::vector<StateArray> Trainer::state() {
 }
 
 TrainerMemory Trainer::memory() const {
-  TrainerMemory memory;
+  TrainerMemory memory{.frozen = network_.frozen_bytes()};
   for (const auto& [name, tensor] : network_.weights()) memory.weights += tensor.bytes();
   memory.gradients = tree_->buffers() * layout_->total() * sizeof(float);
   memory.optimizer = optimizer_->state_bytes();

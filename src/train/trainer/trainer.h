@@ -92,9 +92,10 @@ struct LeafSums {
 };
 
 struct TrainerMemory {
-  size_t weights = 0, gradients = 0, optimizer = 0;  // bytes
-  size_t activations = 0;                            // arenas of all workers
-  size_t live_max = 0;                               // of one worker: no plan can be smaller
+  size_t frozen = 0;  // bytes, as all here: weights that do not learn
+  size_t weights = 0, gradients = 0, optimizer = 0;
+  size_t activations = 0;  // arenas of all workers
+  size_t live_max = 0;     // of one worker: no plan can be smaller
 };
 
 // Borrows the network and changes its weights. Not thread-safe: one thread calls, workers run inside.

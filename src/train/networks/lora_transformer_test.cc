@@ -1,0 +1,217 @@
+// Adapters learn beside frozen, quantised weights: gradients against differences, every architecture, one
+// result, and what is written is what learned.
+#include "train/networks/lora_transformer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "base/random_stream.h"
+#include "base/rng.h"
+#include "base/testing/temp_dir.h"
+#include "model/adapter/adapter_write.h"
+#include "model/adapter/fresh_adapter.h"
+#include "train/trainer/trainer.h"
+
+namespace butterfly::train {
+namespace {
+
+constexpr size_t kLength = 12, kItems = 2;
+
+model::RandomModelOptions sizes_of(const std::string& architecture, DType dtype, uint32_t layers) {
+  model::RandomModelOptions sizes;
+  sizes.architecture = architecture;
+  sizes.vocabulary_size = 272;
+  sizes.context_length = 32;
+  sizes.embedding_length = 256;
+  sizes.block_count = layers;
+  sizes.feed_forward_length = 256;
+  sizes.head_count = 4;
+  sizes.head_count_kv = architecture == "gpt2" ? 4 : 2;
+  sizes.expert_count = 4;
+  sizes.matrix_type = sizes.vocabulary_type = dtype;
+  return sizes;
+}
+
+struct Tokens {
+  std::vector<int32_t> tokens, targets;
+  Tokens() {
+    for (size_t i = 0; i < kItems * kLength; ++i) {
+      tokens.push_back(static_cast<int32_t>(random_u64(5, 1, i) % 64));
+      targets.push_back(static_cast<int32_t>(random_u64(5, 1, i + 1) % 64));
+    }
+  }
+  MicroBatch batch() const { return {.tokens = tokens, .pixels = {}, .targets = targets}; }
+};
+
+class LoraTransformerTest : public ::testing::Test {
+ protected:
+  model::ModelFile base(const std::string& architecture, DType dtype) {
+    const auto path = dir_ / (architecture + std::string(dtype_name(dtype)) + ".gguf");
+    if (!std::filesystem::exists(path))
+      model::write_random_model(
+          path, sizes_of(architecture, dtype, model::random_architecture(architecture).layers));
+    return model::open_model(path);
+  }
+  static std::unique_ptr<LoraTransformer> network(const model::ModelFile& file, float dropout = 0,
+                                                  std::vector<std::string> modules = {"all-linear"}) {
+    model::Adapter adapter =
+        model::fresh_adapter(file, {.rank = 4, .alpha = 8, .modules = std::move(modules), .seed = 3});
+    return std::make_unique<LoraTransformer>(file, std::move(adapter), TransformerOptions{.length = kLength},
+                                             dropout);
+  }
+  // B as if it had learned already, so that A has gradients too.
+  static void fill_b(LoraTransformer& network) {
+    for (const auto& [name, tensor] : network.weights())
+      if (name.ends_with("lora_b"))
+        for (int64_t i = 0; i < tensor.count(); ++i)
+          tensor.data<float>()[i] = 0.1f * random_normal(9, random_stream(name), static_cast<uint64_t>(i));
+  }
+  butterfly::testing::TempDir dir_;
+};
+
+std::vector<float> all_values(const LoraTransformer& network) {
+  std::vector<float> values;
+  for (const auto& [name, tensor] : network.weights())
+    values.insert(values.end(), tensor.data<float>(), tensor.data<float>() + tensor.count());
+  return values;
+}
+
+// Which layouts cannot be trained, and why. All others learn.
+const std::map<std::string, std::string> kRefused = {{"gpt-oss", "sinks"},       {"lfm2", "recurrent"},
+                                                     {"lfm2moe", "recurrent"},   {"qwen35", "recurrent"},
+                                                     {"qwen35moe", "recurrent"}, {"qwen3next", "recurrent"}};
+
+TEST_F(LoraTransformerTest, EveryArchitectureLearnsOrSaysWhyNot) {
+  const Tokens tokens;
+  for (const model::RandomArchitecture& row : model::random_architectures()) {
+    const model::ModelFile file = base(std::string(row.name), DType::kQ8_0);
+    const auto refused = kRefused.find(std::string(row.name));
+    const auto learn = [&] {
+      const auto net = network(file);
+      Trainer trainer(*net,
+                      {.optimizer = {.name = "adamw"}, .schedule = {.lr = 2e-3}, .threads_per_worker = 1});
+      const MicroBatch batch = tokens.batch();
+      const double before = trainer.step({&batch, 1}).loss;
+      for (int i = 0; i < 6; ++i) trainer.step({&batch, 1});
+      EXPECT_LT(trainer.evaluate({&batch, 1}).loss, before - 0.02) << row.name;
+    };
+    if (refused == kRefused.end()) {
+      EXPECT_NO_THROW(learn()) << row.name;
+      continue;
+    }
+    try {
+      learn();
+      ADD_FAILURE() << row.name << " was not refused";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(refused->second), std::string::npos) << error.what();
+    }
+  }
+}
+
+// With F32 weights nothing is rounded on the way, so that differences of the loss are its slopes.
+TEST_F(LoraTransformerTest, GradientsAreTheSlopesOfTheLoss) {
+  const Tokens tokens;
+  const MicroBatch batch = tokens.batch();
+  for (const char* architecture : {"llama", "gpt2", "gemma2", "qwen3moe", "phi3"}) {
+    const auto net = network(base(architecture, DType::kF32));
+    fill_b(*net);
+    Trainer trainer(*net, {.threads_per_worker = 1});
+    const LeafSums sums = trainer.leaves(step_shape({&batch, 1}), 0, {&batch, 1});
+    const ParameterLayout& layout = trainer.layout();
+    size_t checked = 0;
+    for (size_t p = 0; p < layout.size(); p += 3) {
+      auto* values = layout.parameter(p).value.data<float>();
+      const size_t i = random_u64(1, p, 0) % layout.count(p);
+      const float before = values[i], step = 0.02f;
+      const auto loss_at = [&](float offset) {
+        values[i] = before + offset;
+        const double loss = trainer.evaluate({&batch, 1}).loss;
+        values[i] = before;
+        return loss;
+      };
+      const double slope = (8 * (loss_at(step) - loss_at(-step)) - (loss_at(2 * step) - loss_at(-2 * step))) /
+                           (12 * static_cast<double>(step));
+      const double found = sums.subtrees[0].sum.values[layout.offset(p) + i];
+      EXPECT_NEAR(found, slope, 2e-3 * std::max(0.02, std::abs(slope)) + 3e-5)
+          << architecture << " " << layout.parameter(p).name << "[" << i << "]";
+      ++checked;
+    }
+    EXPECT_GT(checked, 4u);
+  }
+}
+
+TEST_F(LoraTransformerTest, OneResultForAnyNumberOfThreads) {
+  const Tokens tokens;
+  const MicroBatch whole = tokens.batch();
+  const size_t half = whole.tokens.size() / 2;
+  const std::vector<MicroBatch> batches = {
+      {.tokens = whole.tokens.first(half), .pixels = {}, .targets = whole.targets.first(half)},
+      {.tokens = whole.tokens.subspan(half), .pixels = {}, .targets = whole.targets.subspan(half)}};
+  for (const DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ6_K, DType::kBF16}) {
+    std::vector<std::vector<float>> results;
+    for (const auto& [workers, threads] : {std::pair<size_t, size_t>{1, 1}, {1, 3}, {2, 2}}) {
+      const auto net = network(base("llama", dtype), 0.1f);
+      Trainer trainer(*net, {.optimizer = {.name = "adamw"},
+                             .schedule = {.lr = 1e-2},
+                             .clip_norm = 1,
+                             .workers = workers,
+                             .threads_per_worker = threads,
+                             .recompute = threads == 3});
+      for (int step = 0; step < 3; ++step) trainer.step(batches);
+      results.push_back(all_values(*net));
+    }
+    EXPECT_EQ(results[0], results[1]) << dtype_name(dtype);
+    EXPECT_EQ(results[0], results[2]) << dtype_name(dtype);
+  }
+}
+
+// Only the adapter's memory is the trainer's, and the base is never there as floats.
+TEST_F(LoraTransformerTest, TheBaseStaysAsItIs) {
+  const model::ModelFile file = base("llama", DType::kQ4_0);
+  const auto net = network(file, 0, {"q_proj", "v_proj"});
+  EXPECT_EQ(net->weights().size(), 2u * 2 * model::random_architecture("llama").layers);
+  EXPECT_TRUE(net->weights().contains("blk.0.attn_q.weight.lora_a"));
+  EXPECT_LT(net->frozen_bytes(), file.tensor_bytes() * 11 / 10);
+  const Trainer trainer(*net, {.threads_per_worker = 1});
+  EXPECT_LT(trainer.memory().optimizer, trainer.memory().weights * 3);
+}
+
+TEST_F(LoraTransformerTest, WhatIsWrittenIsWhatLearned) {
+  for (const char* architecture : {"llama", "gpt2", "qwen2", "phi3", "gemma3"}) {
+    const model::ModelFile file = base(architecture, DType::kQ8_0);
+    const auto net = network(file);
+    fill_b(*net);
+    model::write_gguf_adapter(dir_ / "adapter.gguf", net->adapter(), file);
+    model::write_peft_adapter(dir_ / "peft", net->adapter(), file, {});
+    for (const char* path : {"adapter.gguf", "peft"}) {
+      const model::Adapter read = model::open_adapter({dir_ / path, 1}, file);
+      ASSERT_EQ(read.pairs.size(), net->adapter().pairs.size()) << architecture << " " << path;
+      const LoraTransformer again(file, read, {.length = kLength}, 0);
+      EXPECT_EQ(all_values(again), all_values(*net)) << architecture << " " << path;
+      EXPECT_EQ(read.scale_of(read.pairs[0]), net->adapter().scale_of(net->adapter().pairs[0]));
+    }
+  }
+}
+
+TEST_F(LoraTransformerTest, WrongModulesAreNamed) {
+  const model::ModelFile file = base("llama", DType::kQ8_0), experts = base("qwen3moe", DType::kQ8_0);
+  const auto message = [&](const model::ModelFile& of, const char* module) -> std::string {
+    try {
+      network(of, 0, {module});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message(file, "q_prj").find("did you mean 'q_proj'"), std::string::npos)
+      << message(file, "q_prj");
+  EXPECT_NE(message(file, "lm_head").find("output layer"), std::string::npos);
+  EXPECT_NE(message(experts, "ffn_up_exps").find("experts"), std::string::npos);
+  EXPECT_EQ(message(experts, "q_proj"), "");
+}
+
+}  // namespace
+}  // namespace butterfly::train
