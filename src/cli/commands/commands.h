@@ -7,6 +7,8 @@ namespace butterfly::cli {
 CommandBody setup_bench(CLI::App& app);
 CommandBody setup_chat(CLI::App& app);
 CommandBody setup_convert(CLI::App& app);
+CommandBody setup_finetune(CLI::App& app);
+CommandBody setup_merge(CLI::App& app);
 CommandBody setup_doctor(CLI::App& app);
 CommandBody setup_eval(CLI::App& app);
 CommandBody setup_import(CLI::App& app);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include "base/file_text.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/train_session.h"
 #include "cli/console/exit_code.h"
 #include "cli/console/flags.h"
 #include "cli/console/interrupt.h"
@@ -32,13 +34,13 @@ namespace {
 
 struct TrainCommand {
   std::string config;
-  std::map<std::string, std::optional<std::string>> values;  // by key, where a flag was given
+  TrainKeys keys;
   bool dry_run = false, json = false, metrics = false, watch = false;
   TrainNodes nodes;
 };
 
 std::string folder_of(const TrainCommand& command) {
-  const auto& given = command.values.at("output_dir");
+  const auto& given = command.keys.values().at("output_dir");
   return given ? *given : train::TrainConfig().output_dir;
 }
 
@@ -100,10 +102,12 @@ class NodesFiles {
 train::TrainConfig config_of(const TrainCommand& command) {
   train::TrainConfig config;
   if (!command.config.empty()) train::read_config_file(command.config, config);
-  for (const auto& [key, value] : command.values)
-    if (value) train::set_config_value(config, key, *value);
+  command.keys.apply(config);
   return config;
 }
+
+// Of an answer that is shown on the way.
+constexpr size_t kSampleTokens = 48;
 
 // What matters most first: a narrow terminal cuts the end.
 std::string line_of(const train::RunProgress& p) {
@@ -147,6 +151,17 @@ class LiveLine {
     }
   }
 
+  // A line that stays, of any text.
+  void say(std::string text) {
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 32; }, ' ');
+    if (live_) {
+      draw(text + "\n");
+    } else {
+      write(text + "\n");
+    }
+  }
+
  private:
   static void draw(const std::string& line) { write("\r\033[K" + line); }
   // A line that cannot be written, because a signal came in between or the disk with the log is full, ends no
@@ -178,8 +193,24 @@ bool goes_on(RunControl& control, uint64_t step, const std::function<void(std::s
   return wish != RunControl::Wish::kCancel && !interrupted();
 }
 
-int train_model(const TrainCommand& command, std::shared_ptr<runtime::ClusterStart> start = nullptr) {
-  train::TrainConfig config = config_of(command);
+}  // namespace
+
+void TrainKeys::add_flags(CLI::App& app, const std::string& group) {
+  train::TrainConfig defaults;
+  train::visit_fields(defaults, [&](std::string_view name, auto&, std::string_view words) {
+    add_option(app, "--" + std::string(name), values_[std::string(name)], std::string(words))
+        .type_name("VALUE")
+        .group(group);
+  });
+}
+
+void TrainKeys::apply(train::TrainConfig& config) const {
+  for (const auto& [key, value] : values_)
+    if (value) train::set_config_value(config, key, *value);
+}
+
+int run_training(TrainSession command, train::RunResult& result) {
+  train::TrainConfig config = command.config;
   if (train::wire_mode_by_name(config.wire_mode) != train::WireMode::kExact && config.wire_slots == 0 &&
       command.nodes.any()) {
     config.wire_slots = command.nodes.cluster ? command.nodes.wanted : command.nodes.local;
@@ -194,10 +225,16 @@ int train_model(const TrainCommand& command, std::shared_ptr<runtime::ClusterSta
   if (!command.dry_run) control.emplace(config.output_dir);
   std::unique_ptr<TrainCluster> cluster;  // before the trainer, whose threads it binds
   if (command.nodes.any() && !command.dry_run) {
-    cluster = std::make_unique<TrainCluster>(command.nodes, config.threads, std::move(start));
+    cluster = std::make_unique<TrainCluster>(command.nodes, config.threads, std::move(command.start));
     if (config.threads == 0) config.threads = cluster->threads();
   }
-  train::TrainRun run(config, command.dry_run ? train::RunMode::kDry : train::RunMode::kResume);
+  const train::RunMode mode = command.dry_run ? train::RunMode::kDry : train::RunMode::kResume;
+  auto opened = std::make_unique<train::TrainRun>(config, mode);
+  if (command.begins && !command.begins(*opened, config)) {
+    opened.reset();  // its memory first
+    opened = std::make_unique<train::TrainRun>(config, mode);
+  }
+  train::TrainRun& run = *opened;
   for (const std::string& note : run.notes()) fmt::print(stderr, "passed over: {}\n", note);
   if (command.dry_run) {
     fmt::print("{}", run.report());
@@ -214,13 +251,16 @@ int train_model(const TrainCommand& command, std::shared_ptr<runtime::ClusterSta
   train::write_run_facts(run, config.model.name.empty()
                                   ? std::filesystem::path(config.output_dir).filename().string()
                                   : config.model.name);
-  train::RunResult result;
   NodesFiles nodes(config.output_dir, run.steps());
   {
     LiveLine line;
+    ThreadPool sample_pool({.threads = config.threads, .pin = false});
     result = run.run(
         [&](const train::RunProgress& progress) {
           line.show(progress);
+          if (progress.valid && !command.question.empty() && run.task().sample)
+            line.say(fmt::format("  {} -> {}", command.question,
+                                 run.task().sample(command.question, kSampleTokens, sample_pool)));
           if (leader != nullptr) nodes.write_if_due(*leader);
           return goes_on(*control, progress.step, [&](std::string_view state) {
             if (leader != nullptr) nodes.write(*leader, state);
@@ -239,6 +279,17 @@ int train_model(const TrainCommand& command, std::shared_ptr<runtime::ClusterSta
   return kExitOk;
 }
 
+namespace {
+
+int train_model(const TrainCommand& command, std::shared_ptr<runtime::ClusterStart> start = nullptr) {
+  train::RunResult result;
+  return run_training({.config = config_of(command),
+                       .dry_run = command.dry_run,
+                       .nodes = command.nodes,
+                       .start = std::move(start)},
+                      result);
+}
+
 // As ranks of an MPI job: the first one leads, the others are its nodes.
 int train_anywhere(TrainCommand command) {
   server::Settings settings;
@@ -249,7 +300,7 @@ int train_anywhere(TrainCommand command) {
   if (rank == nullptr) return train_model(command);
   command.nodes.cluster = true;
   command.nodes.wanted = rank->ranks();
-  command.values["threads"] = std::to_string(settings.threads);
+  command.keys.set("threads", std::to_string(settings.threads));
   return rank->run([&]() -> int {
     if (!rank->is_first()) return rank->work(settings), kExitOk;
     return train_model(command, rank->training_start());
@@ -277,12 +328,7 @@ CommandBody setup_train(CLI::App& app) {
   add_state_flag(app, command->nodes.state);
   add_option(app, "--cluster-listen", command->nodes.listen, "With --cluster: where nodes join")
       .type_name("HOST:PORT");
-  train::TrainConfig defaults;
-  train::visit_fields(defaults, [&](std::string_view name, auto&, std::string_view words) {
-    add_option(app, "--" + std::string(name), command->values[std::string(name)], std::string(words))
-        .type_name("VALUE")
-        .group("Keys of the file");
-  });
+  command->keys.add_flags(app, "Keys of the file");
   set_footer(app,
              "Ctrl-C (or SIGTERM) saves a checkpoint and ends. Started again with the same output_dir, a run "
              "goes on from its newest checkpoint and ends with the same bytes, on however many nodes.");

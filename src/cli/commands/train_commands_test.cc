@@ -53,6 +53,44 @@ class TrainCommands : public ::testing::Test {
   butterfly::testing::TempDir dir_;
 };
 
+// From a model and texts to an adapter that runs, and to one file.
+TEST_F(TrainCommands, FinetuneMakesAnAdapterThatRuns) {
+  ASSERT_EQ(run({"train", path("cfg.yml"), "--export_type", "Q8_0"}).status, kExitOk);
+  const std::string model = path("out/model.gguf");
+  const Outcome dry = run({"finetune", model, path("corpus/train.jsonl"), "-o", path("tuned"), "--dry-run"});
+  ASSERT_EQ(dry.status, kExitOk) << dry.err;
+  EXPECT_THAT(dry.out, HasSubstr("adapter lora: the model stays as it is"));
+  EXPECT_THAT(dry.out, ::testing::ContainsRegex("memory   .*: model .*, activations"));
+  EXPECT_THAT(dry.out, ::testing::ContainsRegex("time     .* s a step"));
+  const Outcome tuned =
+      run({"finetune", model, path("corpus/train.jsonl"), "-o", path("tuned"), "--max_steps", "6",
+           "--learning_rate", "0.02", "--threads", "1", "--question", "Who?"});
+  ASSERT_EQ(tuned.status, kExitOk) << tuned.err;
+  const std::string adapter = path("tuned/adapter.gguf");
+  EXPECT_THAT(tuned.err, HasSubstr("butterfly chat -m " + model + " --lora " + adapter));
+  EXPECT_THAT(tuned.err, HasSubstr("  Who? -> "));
+  const auto said = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"run", "-p", "One day", "-n", "16", "--temp", "0", "-t", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome done = run(words);
+    EXPECT_EQ(done.status, kExitOk) << done.err;
+    return done.out;
+  };
+  const std::string plain = said({"-m", model}), with = said({"-m", model, "--lora", adapter});
+  EXPECT_EQ(said({"-m", model, "--lora", path("tuned/adapter")}), with);
+  ASSERT_EQ(
+      run({"merge", model, path("merged.gguf"), "--lora", adapter, "--type", "F32", "--allow-requantize"})
+          .status,
+      kExitOk);
+  EXPECT_EQ(run({"show", path("merged.gguf")}).status, kExitOk);
+  const Outcome same = run({"merge", model, path("same.gguf"), "--lora", adapter});
+  EXPECT_EQ(same.status, kExitOk) << same.err;
+  const json shown = json_of_text<json>(run({"show", path("same.gguf"), "--json"}).out);
+  EXPECT_EQ(shown["types"][0]["type"],
+            json_of_text<json>(run({"show", model, "--json"}).out)["types"][0]["type"]);
+  EXPECT_NE(plain, with);
+}
+
 TEST_F(TrainCommands, FromTextToAModelThatRuns) {
   const Outcome dry = run({"train", path("cfg.yml"), "--dry-run"});
   EXPECT_EQ(dry.status, kExitOk) << dry.err;
