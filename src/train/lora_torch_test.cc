@@ -120,7 +120,7 @@ TEST(LoraTorch, GradientsAndLossesAreThoseOfPyTorch) {
 
 TEST(LoraTorch, PreferencesAreThoseOfPyTorch) {
   compare(DType::kF32, 0.1f, {1e-4, 1e-4});
-  compare(DType::kQ8_0, 0.1f, {0.05, 0.01});
+  compare(DType::kQ8_0, 0.1f, {0.05, 0.02});  // sums of differences of rounded losses
 }
 
 }  // namespace

@@ -53,9 +53,9 @@ TEST(UnpackRows, GivesTheNumbersOfTheFile) {
 
 TEST(MatmulDx, HasTheBitsOfOnePlainProduct) {
   for (const DType dtype : multiplied_types())
-    for (const size_t rows : {1, 37, 300}) {
+    for (const size_t rows : {37, 300}) {
       const Sample sample(dtype, rows, 768);
-      for (const size_t m : {1, 5, 33}) {
+      for (const size_t m : {1, 33}) {
         const std::vector<float> dy = waves(m * rows, 0.11f), before = waves(m * 768, 0.05f);
         for (const bool accumulate : {false, true}) {
           std::vector<float> want = before;
@@ -67,7 +67,7 @@ TEST(MatmulDx, HasTheBitsOfOnePlainProduct) {
                      .c = want.data(),
                      .c_stride = 768,
                      .accumulate = accumulate});
-          for (const size_t threads : {1, 2, 7}) {
+          for (const size_t threads : {1, 3}) {
             ThreadPool pool(threads);
             for_each_target([&](const std::string& target) {
               std::vector<float> found = before;
