@@ -7,8 +7,8 @@
 
 #include "graph/ops/grad_ops.h"
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/gemm/matmul_dx.h"
 #include "kernels/math/math.h"
-#include "kernels/matmul/matmul_dx.h"
 #include "kernels/rows/reduce.h"
 #include "kernels/rows/softmax.h"
 

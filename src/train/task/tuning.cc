@@ -15,6 +15,7 @@ namespace butterfly::train {
 namespace {
 
 constexpr size_t kLongest = 2048;      // tokens of a window, unless asked for
+constexpr size_t kShortest = 256;      // so that little of a window stays empty
 constexpr uint64_t kTogether = 1024;   // tokens of a micro-batch: enough for the products, little memory
 constexpr uint64_t kStepsWanted = 16;  // of an epoch, before batches become larger
 constexpr uint64_t kManyWindows = 2000;
@@ -51,8 +52,9 @@ Tuning choose_tuning(TrainConfig config, const std::set<std::string>& given, con
   choose("adapter", c.adapter, "lora", "the model stays as it is");
   const size_t most = std::min(context, kLongest);
   choose("sequence_len", c.sequence_len,
-         std::clamp<size_t>((facts.usual + 63) / 64 * 64, std::min<size_t>(64, most), most),
-         fmt::format("19 of 20 texts have at most {} tokens, the longest {}", facts.usual, facts.longest));
+         std::clamp<size_t>((facts.usual + 63) / 64 * 64, std::min(kShortest, most), most),
+         fmt::format("19 of 20 texts have at most {} tokens, the longest {}; short ones share a window",
+                     facts.usual, facts.longest));
   const uint64_t windows = std::max<uint64_t>(1, facts.tokens * 11 / 10 / c.sequence_len);
   choose("micro_batch_size", c.micro_batch_size,
          std::clamp<uint64_t>(std::min(kTogether / c.sequence_len, windows), 1, 16), "");

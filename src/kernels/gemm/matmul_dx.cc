@@ -1,4 +1,4 @@
-#include "kernels/matmul/matmul_dx.h"
+#include "kernels/gemm/matmul_dx.h"
 
 #include <algorithm>
 

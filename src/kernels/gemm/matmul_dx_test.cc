@@ -1,5 +1,5 @@
 // Gradients through packed weights: the numbers of the file, and the bits of one plain product with them.
-#include "kernels/matmul/matmul_dx.h"
+#include "kernels/gemm/matmul_dx.h"
 
 #include <gtest/gtest.h>
 
