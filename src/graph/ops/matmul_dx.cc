@@ -1,4 +1,5 @@
-// The gradient of rows through frozen packed weights of any element type: dX = dY W (kernels/gemm/matmul_dx.h).
+// The gradient of rows through frozen packed weights of any element type: dX = dY W
+// (kernels/gemm/matmul_dx.h).
 #include "kernels/gemm/matmul_dx.h"
 
 #include <cstring>

@@ -80,9 +80,11 @@ std::vector<float> all_values(const LoraTransformer& network) {
 }
 
 // Which layouts cannot be trained, and why. All others learn.
-const std::map<std::string, std::string> kRefused = {{"gpt-oss", "sinks"},       {"lfm2", "recurrent"},
-                                                     {"lfm2moe", "recurrent"},   {"qwen35", "recurrent"},
-                                                     {"qwen35moe", "recurrent"}, {"qwen3next", "recurrent"}};
+const std::map<std::string, std::string> kRefused = {
+    {"deepseek2", "latents"}, {"gemma4", "inputs of their own"}, {"gemma4moe", "cannot be trained"},
+    {"gpt-oss", "sinks"},     {"granitehybrid", "recurrent"},    {"lfm2", "recurrent"},
+    {"lfm2moe", "recurrent"}, {"nemotron_h", "recurrent"},       {"nemotron_h_moe", "recurrent"},
+    {"qwen35", "recurrent"},  {"qwen35moe", "recurrent"},        {"qwen3next", "recurrent"}};
 
 TEST_F(LoraTransformerTest, EveryArchitectureLearnsOrSaysWhyNot) {
   const Tokens tokens;
