@@ -122,6 +122,23 @@ TEST(ChatTemplate, ErrorsNameTheLineAndWhatWasFound) {
   EXPECT_THAT(error_of("x", "[]"), HasSubstr("variables must be an object, found list"));
 }
 
+// Kimi K2's template keeps a queue in a namespace.
+TEST(ChatTemplate, ListsOfANamespaceGrowAndShrink) {
+  EXPECT_EQ(
+      render("{% set q = namespace(ids=[]) %}{% for i in 'abc' %}{% set _ = q.ids.append(i) %}{% endfor %}"
+             "{{ q.ids.pop(0) }}{{ q.ids.pop() }}{{ q.ids | length }}{{ q.ids[0] }}"),
+      "ac1b");
+  EXPECT_EQ(render("{% set q = namespace(ids=[1]) %}{% set before = q.ids %}{% set _ = q.ids.append(2) %}"
+                   "{{ before | length }}{{ q.ids | length }}"),
+            "12");
+  EXPECT_THAT(error_of("{% set q = namespace(ids=[]) %}{{ q.ids.pop() }}"), HasSubstr("there is no item"));
+  EXPECT_THAT(
+      error_of("{% set q = namespace(ids=[]) %}{% for i in range(99999) %}{% set _ = q.ids.append(i) %}"
+               "{% endfor %}"),
+      HasSubstr("more than"))
+      << "each one pays for the list that it makes";
+}
+
 TEST(ChatTemplateHostile, StepsAndDepth) {
   EXPECT_THAT(error_of("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"),
               HasSubstr("nested deeper than 1000"));

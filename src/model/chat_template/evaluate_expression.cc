@@ -183,7 +183,46 @@ Value Evaluator::test(const Expr& expr) {
   return apply_test(budget_, expr.name, value, arguments(expr));
 }
 
+// space.name.append(value) and space.name.pop(index): values do not change, but a namespace may get another
+// one, so the list is made anew and pays for it. Nothing: the call is not of this kind.
+std::optional<Value> Evaluator::change_list(const Expr& expr) {
+  const Expr& method = *expr.operands[0];
+  if (method.kind != ExprKind::kAttr || (method.name != "append" && method.name != "pop"))
+    return std::nullopt;
+  const Expr& field = *method.operands[0];
+  if (field.kind != ExprKind::kAttr) return std::nullopt;
+  const Value holder = evaluate(*field.operands[0]);
+  if (holder.space() == nullptr) return std::nullopt;
+  const Value* held = holder.space()->find(field.name);
+  if (held == nullptr || held->list() == nullptr || held->list()->kind != ListKind::kList)
+    return std::nullopt;
+  const Arguments given = arguments(expr);  // may give the namespace something else
+  line_ = expr.line;
+  Value* place = holder.space()->find(field.name);
+  if (place == nullptr || place->list() == nullptr) return std::nullopt;
+  budget_.allocate(place->list()->items.size() + 1, sizeof(Value));
+  Values items = place->list()->items;
+  if (method.name == "append") {
+    const auto bound = given.bind("append", {"value"});
+    if (bound[0] == nullptr) fail(Errc::kInvalidArgument, "append needs a value");
+    items.push_back(*bound[0]);
+    *place = make_list(budget_, std::move(items));
+    return Value(None());
+  }
+  const auto bound = given.bind("pop", {"index"});
+  const auto size = static_cast<int64_t>(items.size());
+  int64_t index = integer_argument(bound[0], "the index", -1);
+  if (index < 0) index += size;
+  if (index < 0 || index >= size)
+    fail(Errc::kInvalidArgument, "pop: there is no item {} in a list of {}", index, size);
+  const Value taken = items[static_cast<size_t>(index)];
+  items.erase(items.begin() + static_cast<ptrdiff_t>(index));
+  *place = make_list(budget_, std::move(items));
+  return taken;
+}
+
 Value Evaluator::call(const Expr& expr, const Value* caller) {
+  if (auto changed = change_list(expr)) return *std::move(changed);
   const Value function = evaluate(*expr.operands[0]);
   Arguments given = arguments(expr);
   line_ = expr.line;

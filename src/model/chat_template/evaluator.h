@@ -3,6 +3,7 @@
 #include <ctime>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -66,6 +67,7 @@ class Evaluator {
   Value filter(const Expr& expr, const Value* operand);
   Value test(const Expr& expr);
   Value call(const Expr& expr, const Value* caller);
+  std::optional<Value> change_list(const Expr& expr);
   Arguments arguments(const Expr& expr);
 
   Value call_value(const Value& function, Arguments arguments, const Value* caller);

@@ -276,7 +276,7 @@ struct Published {
 const Published kPublished[] = {
     {"GLM-4.6.jinja", "glm", true},
     {"HuggingFaceTB-SmolLM3-3B.jinja", "taught", false},  // names its list of tools otherwise
-    {"Kimi-K2-Instruct.jinja", "kimi", false},            // changes a list, which templates may not do here
+    {"Kimi-K2-Instruct.jinja", "kimi", true},
     {"LFM2-8B-A1B.jinja", "lfm2", false},
     {"MiniMax-M2.jinja", "minimax", true},
     {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use.jinja", "hermes", true},
