@@ -87,17 +87,15 @@ RC_GTEST_PROP(Mask, IsWhatTryingEveryTokenGives, ()) {
 
 TEST(Mask, RandomWalksEndInJson) {
   const auto index = small_vocabulary();
+  const EndSeeker seeker(*index);
   Draws rng{7};
   for (const char* schema : kSchemas) {
     for (const JsonStyle style : {JsonStyle::kFree, JsonStyle::kCompact, JsonStyle::kSpaced}) {
       JsonEnvelope envelope;
       envelope.style = style;
       const auto grammar = compile_schema(schema, index, envelope);
-      for (int i = 0; i < 40; ++i) {
-        const std::string text = random_text(*grammar, *index, rng);
-        // Names that must end in one letter are found by luck.
-        if (text.starts_with("NO END") && std::string_view(schema).find("r$") != std::string_view::npos)
-          continue;
+      for (int i = 0; i < 12; ++i) {
+        const std::string text = random_text(*grammar, *index, rng, seeker);
         EXPECT_TRUE(nlohmann::json::accept(text)) << schema << "\n" << text;
         EXPECT_TRUE(accepts_json(schema, text)) << schema << "\n" << text;
       }
