@@ -12,6 +12,7 @@ constexpr Command kCommands[] = {
     {"run", "Text from a model: -p PROMPT, -f FILE or a pipe", "Use", true, setup_run},
     {"chat", "A conversation with a model, at the terminal", "Use", true, setup_chat},
     {"serve", "Models over HTTP: OpenAI's and Ollama's interfaces", "Use", true, setup_serve},
+    {"launch", "An agent against a running server: claude, codex, ...", "Use", false, setup_launch},
     {"ps", "What running servers do", "Use", false, setup_ps},
     {"load", "Another model for a running server, or one that it unloaded", "Use", false, setup_load},
     {"unload", "Free the memory of a running server's model", "Use", false, setup_unload},

@@ -14,6 +14,7 @@ CommandBody setup_eval(CLI::App& app);
 CommandBody setup_import(CLI::App& app);
 CommandBody setup_init(CLI::App& app);
 CommandBody setup_join(CLI::App& app);
+CommandBody setup_launch(CLI::App& app);
 CommandBody setup_list(CLI::App& app);
 CommandBody setup_load(CLI::App& app);
 CommandBody setup_make_corpus(CLI::App& app);

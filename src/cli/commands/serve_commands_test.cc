@@ -45,6 +45,37 @@ TEST_F(ServeCommandsTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   EXPECT_THAT(shown.out, HasSubstr("\nparallel = 3 "));
 }
 
+TEST_F(ServeCommandsTest, LaunchSetsWhatAToolNeedsAndStartsIt) {
+  const std::string path = folder.path().string() + ":/usr/bin:/bin";
+  const std::string before = ::getenv("PATH");
+  setenv("PATH", path.c_str(), 1);
+  const std::vector<std::string> to = {"--url", "http://127.0.0.1:9", "-m", "tiny"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), to.begin(), to.end());
+    return run(words);
+  };
+  const Outcome missing = with({"launch", "claude"});
+  EXPECT_EQ(missing.status, kExitFailure);
+  EXPECT_THAT(missing.err, HasSubstr("npm install -g @anthropic-ai/claude-code"));
+  EXPECT_THAT(missing.out, HasSubstr("export ANTHROPIC_BASE_URL='http://127.0.0.1:9'"));
+  const std::string seen = (folder / "seen").string();
+  for (const char* name : {"claude", "codex", "opencode", "qwen", "aider"}) {
+    const auto tool =
+        folder.write(name, "#!/bin/sh\nenv > " + seen + "\necho \"$0 $*\" >> " + seen + "\nexit 7\n");
+    std::filesystem::permissions(tool, std::filesystem::perms::owner_all);
+    EXPECT_EQ(with({"launch", name, "hello"}).status, 7) << "the tool's own status";
+    std::ifstream file(seen);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    EXPECT_THAT(text, HasSubstr("http://127.0.0.1:9")) << name;
+    EXPECT_THAT(text, HasSubstr("tiny")) << name;
+    EXPECT_THAT(text, HasSubstr(" hello\n")) << name;
+    EXPECT_THAT(with({"launch", name, "--print"}).out, HasSubstr("tiny")) << name;
+  }
+  setenv("PATH", before.c_str(), 1);
+  EXPECT_THAT(run({"launch", "vim"}).err, HasSubstr("expected one of claude, codex"));
+  EXPECT_THAT(run({"launch", "claude"}).err, HasSubstr("0 of your servers run here"));
+}
+
 TEST_F(ServeCommandsTest, WhatCannotBeServedIsBadUsage) {
   EXPECT_THAT(run({"serve"}).err, HasSubstr("no model to serve"));
   EXPECT_EQ(run({"serve", "-m", "/none.gguf", "--port", "0"}).status, kExitUsage);
