@@ -1,5 +1,5 @@
-// Decode speed of llama.cpp or ik_llama.cpp behind a context that is read in once and kept in a file: reading it in
-// again takes minutes per file and thread count, and only the tokens behind it are of interest.
+// Decode speed of llama.cpp or ik_llama.cpp behind a context that is read in once and kept in a file: reading
+// it in again takes minutes per file and thread count, and only the tokens behind it are of interest.
 //
 //   depth MODEL THREADS DEPTH COUNT FLASH STATE_FILE     prints tokens/s, one line
 //

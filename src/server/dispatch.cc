@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/generation/heavy_work.h"
 #include "server/routes/route_table.h"
 
 namespace butterfly::server {
@@ -54,7 +55,13 @@ ErrorShape shape_of(const Route& route) {
   return (route.flags & kOllamaShape) != 0 ? ErrorShape::kOllama : ErrorShape::kOpenAi;
 }
 
-void enqueue(ServerContext& context, WorkQueue& queue, const Route& route, const ExchangePtr& exchange);
+void enqueue(ServerContext& context, WorkQueue& queue, const Route& route, const ExchangePtr& exchange,
+             WorkQueue::Weight weight);
+
+WorkQueue::Weight weight_of(const Exchange& exchange) {
+  return exchange.request().body.size() > kHeavyBodyBytes ? WorkQueue::Weight::kHeavy
+                                                          : WorkQueue::Weight::kLight;
+}
 
 // The model that a request wants is loaded first, which takes seconds or minutes. Threads that prepare
 // requests do not wait for that: the request comes back to them when the model is there.
@@ -63,7 +70,7 @@ void wait_for_model(ServerContext& context, WorkQueue& queue, const Route& route
   const auto then = [&context, &queue, &route, exchange](const ApiError* error) {
     if (exchange->gone()) return;
     if (error != nullptr) return answer_error(*exchange, *error, shape_of(route));
-    enqueue(context, queue, route, exchange);
+    enqueue(context, queue, route, exchange, weight_of(*exchange));
   };
   if (context.models->load_then(model, then)) return;
   answer_error(
@@ -78,6 +85,8 @@ void run_route(ServerContext& context, WorkQueue& queue, const Route& route, con
     route.run(context, exchange);
   } catch (const ModelNotLoaded& missing) {
     wait_for_model(context, queue, route, exchange, missing.name);
+  } catch (const HeavyWork&) {
+    enqueue(context, queue, route, exchange, WorkQueue::Weight::kHeavy);
   } catch (const ApiError& error) {
     if (error.status == 429) ++context.counters.queue_full;
     answer_error(*exchange, error, shape);
@@ -93,9 +102,8 @@ void run_route(ServerContext& context, WorkQueue& queue, const Route& route, con
   }
 }
 
-void enqueue(ServerContext& context, WorkQueue& queue, const Route& route, const ExchangePtr& exchange) {
-  const auto weight = exchange->request().body.size() > kHeavyBodyBytes ? WorkQueue::Weight::kHeavy
-                                                                        : WorkQueue::Weight::kLight;
+void enqueue(ServerContext& context, WorkQueue& queue, const Route& route, const ExchangePtr& exchange,
+             WorkQueue::Weight weight) {
   const bool taken = queue.push(
       [&context, &queue, &route, exchange] {
         if (!exchange->gone()) run_route(context, queue, route, exchange);
@@ -157,7 +165,7 @@ void dispatch(ServerContext& context, WorkQueue& queue, ExchangePtr exchange, Do
   if (log_enabled(LogLevel::kDebug))
     log_debug("{} {} {}", exchange->id(), exchange->request().method, exchange->request().path);
   if ((route->flags & kQuick) != 0) return run_route(context, queue, *route, exchange);
-  enqueue(context, queue, *route, exchange);
+  enqueue(context, queue, *route, exchange, weight_of(*exchange));
 }
 
 void answer_again(ServerContext& context, const ExchangePtr& exchange, const std::atomic<bool>& stop) {

@@ -18,13 +18,15 @@
 #include "server/cluster_options.h"
 #include "server/context/server_context.h"
 #include "server/dispatch.h"
+#include "server/models/cache_choice.h"
 #include "server/models/model_specs.h"
 #include "server/starting_door.h"
 
 namespace butterfly::server {
 namespace {
 
-constexpr size_t kPreparers = 4;
+// Threads that prepare requests: short ones, and what takes long.
+constexpr size_t kLightPreparers = 3, kHeavyPreparers = 2;
 // Nodes that come to this port instead of the cluster's look for it.
 constexpr std::string_view kClusterPortName =
     cluster::kClusterPortField.substr(0, cluster::kClusterPortField.size() - 2);
@@ -153,8 +155,9 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   context.quotas = std::make_shared<Quotas>(QuotaOptions{.requests_per_minute = context.settings.key_requests,
                                                          .tokens_per_minute = context.settings.key_tokens,
                                                          .requests_at_once = context.settings.key_parallel});
-  const ModelOptions model_settings = model_options(context.settings);
+  ModelOptions model_settings = model_options(context.settings);
   std::vector<ModelSpec> specs = model_specs(context.settings, options.resolve_model);
+  if (options.cluster == nullptr) model_settings.cache_bytes_max = cache_budget(context.settings, specs);
   context.compute = std::make_unique<Compute>(context.settings.threads);
   ModelPool::Options pool;
   if (!context.settings.memory.empty()) pool.memory_bytes = parse_bytes(context.settings.memory).or_throw();
@@ -221,7 +224,7 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   }
   raise_descriptor_limit();
   ::signal(SIGPIPE, SIG_IGN);
-  impl_->queue = std::make_unique<WorkQueue>(kPreparers, HttpLimits().prepare_queue);
+  impl_->queue = std::make_unique<WorkQueue>(kLightPreparers, kHeavyPreparers, HttpLimits().prepare_queue);
   starting.reset();
   context.http = std::make_unique<HttpServer>(
       http_options(context.settings, context.cluster.get()),

@@ -1,51 +1,66 @@
 #include "server/work_queue.h"
 
-#include <algorithm>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "server/generation/heavy_work.h"
 
 namespace butterfly::server {
+namespace {
 
-WorkQueue::WorkQueue(size_t threads, size_t waiting_max) : waiting_max_(waiting_max) {
-  // One of several is kept free of what may take long.
-  for (size_t i = 0; i < threads; ++i)
-    threads_.emplace_back([this, only_light = i == 0 && threads > 1] { work(only_light); });
+// Of threads with long jobs: below those that compute steps, serve the network and prepare short requests.
+// A tenth of a CPU is theirs all the same, so that they do not sleep with a lock.
+constexpr int kHeavyNice = 10;
+
+}  // namespace
+
+WorkQueue::WorkQueue(size_t light_threads, size_t heavy_threads, size_t waiting_max)
+    : waiting_max_(waiting_max) {
+  for (size_t i = 0; i < light_threads; ++i)
+    threads_.emplace_back([this] {
+      this_thread_is_light = true;
+      work(lanes_[static_cast<size_t>(Weight::kLight)]);
+    });
+  for (size_t i = 0; i < heavy_threads; ++i)
+    threads_.emplace_back([this] {
+      ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kHeavyNice);
+      work(lanes_[static_cast<size_t>(Weight::kHeavy)]);
+    });
 }
 
 WorkQueue::~WorkQueue() { stop(); }
 
 bool WorkQueue::push(std::function<void()> job, Weight weight) {
+  Lane& lane = lanes_[static_cast<size_t>(weight)];
   {
     const std::lock_guard lock(mutex_);
-    if (stopped_ || jobs_.size() >= waiting_max_) return false;
-    jobs_.push_back({std::move(job), weight});
+    if (stopped_ || lane.jobs.size() >= waiting_max_) return false;
+    lane.jobs.push_back(std::move(job));
   }
-  changed_.notify_all();  // not every thread takes every job
+  lane.changed.notify_one();
   return true;
 }
 
 void WorkQueue::stop() {
-  std::deque<Job> dropped;
+  std::array<std::deque<std::function<void()>>, kWeights> dropped;
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
-    dropped.swap(jobs_);
+    for (size_t i = 0; i < kWeights; ++i) dropped[i].swap(lanes_[i].jobs);
   }
-  changed_.notify_all();
+  for (Lane& lane : lanes_) lane.changed.notify_all();
   for (std::thread& thread : threads_)
     if (thread.joinable()) thread.join();
 }
 
-void WorkQueue::work(bool only_light) {
+void WorkQueue::work(Lane& lane) {
   std::unique_lock lock(mutex_);
-  const auto next = [&] {
-    return std::find_if(jobs_.begin(), jobs_.end(),
-                        [&](const Job& job) { return !only_light || job.weight == Weight::kLight; });
-  };
   while (true) {
-    changed_.wait(lock, [&] { return stopped_ || next() != jobs_.end(); });
+    lane.changed.wait(lock, [&] { return stopped_ || !lane.jobs.empty(); });
     if (stopped_) return;
-    const auto found = next();
-    std::function<void()> job = std::move(found->run);
-    jobs_.erase(found);
+    std::function<void()> job = std::move(lane.jobs.front());
+    lane.jobs.pop_front();
     lock.unlock();
     job();
     job = nullptr;  // what it holds goes before the lock is taken

@@ -1,5 +1,6 @@
 // A few threads that read, check and prepare requests, so that the network's thread never works.
 #pragma once
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -9,30 +10,33 @@
 
 namespace butterfly::server {
 
+// Two queues with threads of their own: jobs that may take long neither take the threads of short ones nor
+// the room in their queue, and their threads come after all others where there are fewer CPUs than threads.
 // Thread-safe. What a job throws is a mistake of ours: jobs catch their own errors.
 class WorkQueue {
  public:
-  WorkQueue(size_t threads, size_t waiting_max);
+  enum class Weight { kLight, kHeavy };
+  static constexpr size_t kWeights = 2;
+
+  // `waiting_max`: of each queue.
+  WorkQueue(size_t light_threads, size_t heavy_threads, size_t waiting_max);
   ~WorkQueue();  // stop()
 
-  // Jobs that may take long do not get every thread, so that short ones need not wait behind them.
-  enum class Weight { kLight, kHeavy };
   // False: full, or stopped.
   [[nodiscard]] bool push(std::function<void()> job, Weight weight = Weight::kLight);
   // Jobs under way are finished, those that wait are dropped.
   void stop();
 
  private:
-  struct Job {
-    std::function<void()> run;
-    Weight weight;
+  struct Lane {
+    std::condition_variable changed;
+    std::deque<std::function<void()>> jobs;
   };
-  void work(bool only_light);
+  void work(Lane& lane);
 
   const size_t waiting_max_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Job> jobs_;
+  std::array<Lane, kWeights> lanes_;
   bool stopped_ = false;
   std::vector<std::thread> threads_;
 };

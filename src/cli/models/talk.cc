@@ -10,12 +10,12 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/near_names.h"
 #include "base/units.h"
 #include "cli/console/answer_text.h"
 #include "cli/console/exit_code.h"
 #include "cli/console/interrupt.h"
 #include "cli/console/line_editor.h"
-#include "base/near_names.h"
 #include "cli/console/terminal.h"
 
 namespace butterfly::cli {

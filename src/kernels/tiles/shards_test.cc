@@ -29,9 +29,8 @@ TEST(Shards, HandValues) {
 }
 
 TEST(Shards, UnitsAreTheBlockOfActivations) {
-  for (DType type :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ5_1, DType::kIQ4_NL,
-        DType::kMXFP4})
+  for (DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ5_1,
+                     DType::kIQ4_NL, DType::kMXFP4})
     EXPECT_EQ(shard_unit(type), 64u) << dtype_name(type);
   for (DType type : {DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_XS})
     EXPECT_EQ(shard_unit(type), 256u) << dtype_name(type);

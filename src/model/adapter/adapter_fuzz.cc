@@ -2,7 +2,8 @@
 // file, separated by a zero byte. Allowed outcomes are an adapter that fits its model and an Error.
 //
 //   cmake --preset fuzz && cmake --build build/fuzz --target adapter_fuzz
-//   build/fuzz/bin/adapter_fuzz -runs=1000000 -max_len=4096 corpus-folder src/model/adapter/adapter_fuzz_corpus
+//   build/fuzz/bin/adapter_fuzz -runs=1000000 -max_len=4096 corpus-folder
+//   src/model/adapter/adapter_fuzz_corpus
 #include <cstdlib>
 
 #include "base/error.h"

@@ -1,6 +1,7 @@
 #include "model/cache/kv_memory.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 
@@ -59,6 +60,38 @@ void KvMemory::count() {
                       .kv_heads = state.kv_heads,
                       .guesses = reinterpret_cast<float*>(layers_[i].guesses.data()),
                       .guess_floats = state.guess_floats});
+  }
+}
+
+// Layers that read another's pages have none of their own.
+bool KvMemory::has_pages(size_t layer, PageKind kind) const {
+  return views_[layer].kind == kind && shape_.layers[begin_ + layer].kind != StateKind::kShared;
+}
+
+size_t KvMemory::page_size(PageKind kind) const {
+  size_t bytes = 0;
+  for (size_t i = 0; i < views_.size(); ++i)
+    if (room_.of(kind) > 0 && has_pages(i, kind)) bytes += views_[i].page_stride;
+  return bytes;
+}
+
+void KvMemory::read_page(PageKind kind, uint32_t page, std::span<std::byte> into) const {
+  BF_CHECK(page < room_.of(kind) && into.size() == page_size(kind)) << "page " << page;
+  for (size_t i = 0; i < views_.size(); ++i) {
+    if (!has_pages(i, kind)) continue;
+    const size_t bytes = views_[i].page_stride;
+    std::memcpy(into.data(), views_[i].base + page * bytes, bytes);
+    into = into.subspan(bytes);
+  }
+}
+
+void KvMemory::write_page(PageKind kind, uint32_t page, std::span<const std::byte> from) {
+  BF_CHECK(page < room_.of(kind) && from.size() == page_size(kind)) << "page " << page;
+  for (size_t i = 0; i < views_.size(); ++i) {
+    if (!has_pages(i, kind)) continue;
+    const size_t bytes = views_[i].page_stride;
+    std::memcpy(views_[i].base + page * bytes, from.data(), bytes);
+    from = from.subspan(bytes);
   }
 }
 

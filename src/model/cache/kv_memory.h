@@ -42,6 +42,11 @@ class KvMemory {
   const CacheRoom& room() const { return room_; }
   const CacheShape& shape() const { return shape_; }
 
+  // A page of a kind through all layers that are here, as bytes: how many, and a copy of them out and in.
+  size_t page_size(PageKind kind) const;
+  void read_page(PageKind kind, uint32_t page, std::span<std::byte> into) const;
+  void write_page(PageKind kind, uint32_t page, std::span<const std::byte> from);
+
   // What a run of these rows sees. Borrows all of it. BF_CHECKs that every row has its pages.
   graph::KvStep step(const PageTables& page_ids, std::span<const graph::KvRow> rows,
                      std::span<const graph::StateRun> state_runs = {});
@@ -53,6 +58,7 @@ class KvMemory {
   };
   Layer make_layer(size_t index) const;
   void count();
+  bool has_pages(size_t layer, PageKind kind) const;
 
   CacheShape shape_;
   CacheRoom room_;

@@ -94,6 +94,14 @@ struct GrammarCompiler::Impl {
     return json_grammar(std::make_shared<const JsonMasker>(std::move(matcher), index, cache));
   }
 
+  std::shared_ptr<const CompiledGrammar> find(const std::string& key) {
+    const std::scoped_lock lock(mutex);
+    const auto found = entries.find(key);
+    if (found == entries.end()) return nullptr;
+    order.splice(order.begin(), order, found->second.used);
+    return found->second.grammar;
+  }
+
   // With the lock held. Grammars grow with use, so they are asked each time; there are few.
   size_t bytes() const {
     size_t sum = 0;
@@ -121,15 +129,13 @@ GrammarCompiler::GrammarCompiler(const Tokenizer& tokenizer, GrammarOptions opti
     : impl_(std::make_unique<Impl>(tokenizer, std::move(options))) {}
 GrammarCompiler::~GrammarCompiler() = default;
 
+std::shared_ptr<const CompiledGrammar> GrammarCompiler::find(const GrammarSpec& spec) {
+  return impl_->find(key_of(spec));
+}
+
 std::shared_ptr<const CompiledGrammar> GrammarCompiler::compile(const GrammarSpec& spec) {
   const std::string key = key_of(spec);
-  {
-    const std::scoped_lock lock(impl_->mutex);
-    if (const auto found = impl_->entries.find(key); found != impl_->entries.end()) {
-      impl_->order.splice(impl_->order.begin(), impl_->order, found->second.used);
-      return found->second.grammar;
-    }
-  }
+  if (auto known = impl_->find(key)) return known;
   // Outside of the lock: one large schema does not hold up the others.
   auto grammar = impl_->make(spec);
   const std::scoped_lock lock(impl_->mutex);

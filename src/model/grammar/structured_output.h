@@ -85,6 +85,8 @@ class GrammarCompiler {
   // supported (with its JSON pointer) or where the vocabulary cannot write any text that the rules allow,
   // kOutOfMemory for rules past a limit.
   std::shared_ptr<const CompiledGrammar> compile(const GrammarSpec& spec);
+  // What compile() gives, if it is remembered; else null, at once.
+  std::shared_ptr<const CompiledGrammar> find(const GrammarSpec& spec);
   // Of the grammars that are remembered.
   size_t remembered_bytes() const;
 

@@ -29,6 +29,18 @@ struct ChainInfo {
   bool pools_last = false;  // embeddings are the last token's, not the mean
 };
 
+// Pages of a chain's cache as bytes, to be kept elsewhere: through all layers, so only where all are here. By
+// the engine's thread, between steps; and to read by another one when that has ended.
+class CachePages {
+ public:
+  virtual ~CachePages() = default;
+  virtual size_t size(graph::PageKind kind) const = 0;  // 0: the chain has no such pages
+  virtual void read(graph::PageKind kind, uint32_t page, std::span<std::byte> into) const = 0;
+  // `positions`: of the text up to the page's end.
+  virtual void write(graph::PageKind kind, uint32_t page, size_t positions,
+                     std::span<const std::byte> from) = 0;
+};
+
 // All layers of a model, as one or more stages, each on a node: tokens in at the front, logits out at the
 // end. Rows travel from stage to stage without passing the engine.
 //
@@ -61,6 +73,9 @@ class Chain {
   // between receive() and submit(), else one after the other. `fn` must not throw. The engine samples with
   // it, so a chain around another one passes it on.
   virtual void for_each(size_t count, FunctionRef<void(size_t)> fn) = 0;
+
+  // Null: the cache is elsewhere, or in several places. Borrowed.
+  virtual CachePages* cache_pages() { return nullptr; }
 
   // Wakes a receive(), which then returns kCancelled. From any thread; safe to call twice.
   virtual void close() = 0;

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "runtime/engine/chain.h"
+#include "runtime/engine/prefix_restore.h"
 #include "runtime/engine/scheduler.h"
 #include "runtime/engine/session.h"
 #include "runtime/engine/suspects.h"
@@ -23,9 +24,11 @@ constexpr Duration kStepTimeout = std::chrono::seconds(150);
 constexpr size_t kFailuresMax = 5;                       // steps that fail one after the other
 constexpr size_t kRefillsMax = 3;                        // chains lost one after the other while they refill
 constexpr Duration kIdleWait = std::chrono::seconds(1);  // between looks at the clock while nothing happens
-// A step waits for masks as long as it took itself, and at least so long; requests whose masks come later
-// choose later, and the others go on.
+// Where every text of a step waits for its mask, the step waits with them as long as it took itself, and at
+// least so long. Where some need not wait, they wait for others a small part of their step's time.
+// Requests whose masks come later choose later, and the others go on.
 constexpr Duration kMaskWait = std::chrono::milliseconds(2);
+constexpr int kMaskWaitPart = 8;
 constexpr Duration kLostWait = std::chrono::milliseconds(50);  // and while requests wait for a chain
 
 // A request from submit() to its end.
@@ -64,9 +67,20 @@ struct Engine::Impl {
         clock(c),
         on_chain_lost(options.on_chain_lost),
         chain_wait_max(options.chain_wait_max),
-        scheduler(chain->info(), options.scheduler) {}
+        scheduler(chain->info(), options.scheduler) {
+    if (CachePages* pages = chain->cache_pages();
+        pages != nullptr && options.prefix_store && options.scheduler.reuse_prefix)
+      store = options.prefix_store(*pages);
+    if (store != nullptr)
+      restore = std::make_unique<PrefixRestore>(store, [this] {
+        const std::lock_guard lock(mutex);
+        changed.notify_one();
+      });
+  }
 
   Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink);
+  size_t stored_pages(const EngineRequest& request, const ChainInfo& info) const;
+  void take_restored();
   void run();
   bool wait_for_work(std::vector<End>& ends, std::optional<StepPlan>& plan);
   void end_all(FinishReason reason, const Status& status);  // with the mutex
@@ -121,11 +135,19 @@ struct Engine::Impl {
   size_t failures = 0;
   size_t refills_broken = 0;
   std::thread thread;
+  std::shared_ptr<PrefixStore> store;  // null: beginnings of texts end with the engine
+  std::unique_ptr<PrefixRestore> restore;
   MaskWorker masks{[this] {
     const std::lock_guard lock(mutex);
     changed.notify_one();
   }};
 };
+
+// Without the mutex: a long prompt is hashed.
+size_t Engine::Impl::stored_pages(const EngineRequest& request, const ChainInfo& info) const {
+  return store->usable(scheduler.owner_of(request.client), request.prompt, info.page_positions,
+                       request.prompt.size() / info.page_positions);
+}
 
 Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
   BF_CHECK(sink != nullptr) << "a request without a sink";
@@ -137,6 +159,7 @@ Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<Ev
       info = chain->info();
       context = scheduler.context();
     }
+    const size_t stored = store != nullptr && request.reuse_prefix ? stored_pages(request, info) : 0;
     if (request.prompt.size() > context)  // before anything is made of it
       return Status(Errc::kInvalidArgument, fmt::format("the prompt has {} tokens, the context holds {}",
                                                         request.prompt.size(), context));
@@ -153,6 +176,7 @@ Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<Ev
     ++next_id;
     ++stats.submitted;
     if (active.empty()) stats.busy_since = clock.now();
+    if (stored > 0) restore->begin(id, made->session.request().client, stored, clock.now(), scheduler);
     made->session.prepare_mask();  // while the prompt is read
     active.emplace(id, std::move(made));
     changed.notify_one();
@@ -191,7 +215,8 @@ bool Engine::Impl::wait_for_work(std::vector<End>& to_tell, std::optional<StepPl
     if (next_chain && !stopping) return true;
     if (choice_ready()) return true;
     if (!stopping && !chain_lost) plan = scheduler.plan();
-    if (plan || !to_tell.empty() || !under_way.empty()) return true;
+    const bool restored = restore != nullptr && restore->ready();
+    if (plan || restored || !to_tell.empty() || !under_way.empty()) return true;
     if (stopping) return false;
     chain_free.reset();  // for lack of work
     const auto deadline = scheduler.next_deadline();
@@ -209,10 +234,17 @@ void Engine::Impl::run() {
     if (!wait_for_work(to_tell, plan)) return;
     for (const End& end : to_tell) tell(end);
     if (adopt_chain()) continue;
+    if (restore != nullptr && restore->busy()) take_restored();
     if (!plan && choose_deferred()) continue;  // there is more to plan now
     if (plan) begin(*plan);
     if (!under_way.empty() && (!plan || under_way.size() >= chain->info().steps_max)) receive();
   }
+}
+
+// Between two steps. One that is planned has its pages, and these are others.
+void Engine::Impl::take_restored() {
+  CachePages* pages = chain->cache_pages();
+  if (pages != nullptr && under_way.empty()) restore->take(clock.now(), mutex, scheduler, *pages);
 }
 
 void Engine::Impl::reset_chain(uint64_t epoch) {
@@ -354,10 +386,15 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
     for (size_t i = 0; i < parts.size(); ++i) in_vain[i] = scheduler.is_void(parts[i].id);
   }
   std::vector<bool> late(parts.size());
-  const auto patience = std::chrono::steady_clock::now() + std::max(time, kMaskWait);
-  for (size_t i = 0; i < parts.size(); ++i)
-    late[i] = step.actives[i] != nullptr && !in_vain[i] && parts[i].chooses &&
-              !step.actives[i]->session.mask_ready(patience);
+  const auto is_late = [&](size_t i, std::chrono::steady_clock::time_point deadline) {
+    return step.actives[i] != nullptr && !in_vain[i] && parts[i].chooses &&
+           !step.actives[i]->session.mask_ready(deadline);
+  };
+  bool all_late = true;
+  for (size_t i = 0; i < parts.size(); ++i) all_late = (late[i] = is_late(i, {})) && all_late;
+  const auto patience =
+      std::chrono::steady_clock::now() + (all_late ? std::max(time, kMaskWait) : time / kMaskWaitPart);
+  for (size_t i = 0; i < parts.size(); ++i) late[i] = late[i] && is_late(i, patience);
   chain->for_each(parts.size(), [&](size_t i) {
     const auto [logit_row, hidden_row] = first_rows[i];
     const auto logits = result.logits.subspan(logit_row * vocab, parts[i].logit_rows * vocab);
@@ -628,6 +665,7 @@ EngineStats Engine::stats() const {
   stats.preemptions = counted.preemptions;
   stats.chain_resets = counted.resets;
   stats.again_rows = counted.again_rows;
+  if (impl_->restore != nullptr) stats.restored_tokens = impl_->restore->restored_tokens();
   stats.again_row_layers = counted.again_row_layers;
   return stats;
 }
@@ -654,7 +692,10 @@ void Engine::stop() {
     impl_->changed.notify_one();
   }
   chain->close();
-  if (impl_->thread.joinable()) impl_->thread.join();
+  if (!impl_->thread.joinable()) return;
+  impl_->thread.join();
+  if (CachePages* pages = impl_->chain->cache_pages(); pages != nullptr && impl_->store != nullptr)
+    PrefixRestore::save(*impl_->store, impl_->scheduler, *pages);
 }
 
 }  // namespace butterfly::runtime

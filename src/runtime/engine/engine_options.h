@@ -10,6 +10,9 @@
 
 namespace butterfly::runtime {
 
+class CachePages;
+class PrefixStore;
+
 // How requests become steps.
 struct SchedulerOptions {
   size_t running_max = 16;              // requests that advance in the same step
@@ -23,6 +26,9 @@ struct SchedulerOptions {
   double stall_max = 2.0;
   // A step that only reads prompts takes about this long: new requests and cancellations wait for its end.
   Duration prompt_step_time = std::chrono::milliseconds(400);
+  // While others have work, requests in the background get steps of their own, for this part of the others'
+  // time.
+  double background_share = 0.08;
   bool reuse_prefix = true;
   bool share_prefixes = false;  // also between clients: quicker, and each can find out what others have sent
   // Recurrent layers cannot go back: their state is kept every so many positions, besides at the ends of
@@ -39,6 +45,9 @@ struct EngineOptions {
   // after that they end with kError and kPeerLost. Empty: the engine tries the same chain a few times.
   std::function<void(const Status&)> on_chain_lost = {};
   Duration chain_wait_max = std::chrono::seconds(30);
+  // Beginnings of texts are looked for here, and put here when the engine stops. Only where the whole cache
+  // is on this machine (Chain::cache_pages). Null: they end with the engine.
+  std::function<std::shared_ptr<PrefixStore>(const CachePages& pages)> prefix_store = {};
 };
 
 class StageCache;

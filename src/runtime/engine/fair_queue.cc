@@ -1,12 +1,13 @@
 #include "runtime/engine/fair_queue.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/check.h"
 
 namespace butterfly::runtime {
 
-void FairQueue::join(uint64_t client) {
+void FairQueue::join(uint64_t client, bool background) {
   auto [it, is_new] = clients_.try_emplace(client);
   if (is_new && clients_.size() > 1) {
     uint64_t least = UINT64_MAX;
@@ -14,6 +15,7 @@ void FairQueue::join(uint64_t client) {
       if (key != client) least = std::min(least, other.served);
     it->second.served = least;
   }
+  it->second.background = background;
   ++it->second.requests;
 }
 
@@ -55,8 +57,10 @@ void FairQueue::offer(FunctionRef<Decision(RequestId)> take) {
     for (auto& [key, client] : clients_) {
       size_t& passed = skipped[key];
       if (passed >= client.waiting.size()) continue;
-      if (next == nullptr || client.served < next->served ||
-          (client.served == next->served && client.waiting[passed].id < next->waiting[*skip].id)) {
+      const auto turn = [](const Client& of, size_t at) {
+        return std::tuple(of.background, of.served, of.waiting[at].id);
+      };
+      if (next == nullptr || turn(client, passed) < turn(*next, *skip)) {
         next = &client;
         skip = &passed;
       }
@@ -70,7 +74,8 @@ void FairQueue::offer(FunctionRef<Decision(RequestId)> take) {
         ++*skip;
         break;
       case Decision::kTake:
-        next->waiting.erase(next->waiting.begin() + static_cast<ptrdiff_t>(*skip));
+        // By its id: taking it may have sent another one back.
+        next->waiting.erase(std::ranges::find(next->waiting, entry.id, &Entry::id));
         --size_;
         tokens_ -= entry.tokens;
     }

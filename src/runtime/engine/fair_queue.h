@@ -11,9 +11,10 @@
 
 namespace butterfly::runtime {
 
-// Turns go to the client that has been served the fewest tokens; within a client to the request that came
-// first. A client that was away starts level with the least served one: it has no claim to what it did not
-// ask for. (Sheng et al., "Fairness in serving large language models", OSDI 2024.) Not thread-safe.
+// Clients in the background come after the others. Among equals turns go to the client that has been served
+// the fewest tokens; within a client to the request that came first. A client that was away starts level with
+// the least served one: it has no claim to what it did not ask for. (Sheng et al., "Fairness in serving large
+// language models", OSDI 2024.) Not thread-safe.
 class FairQueue {
  public:
   enum class Decision {
@@ -30,7 +31,7 @@ class FairQueue {
   void offer(FunctionRef<Decision(RequestId)> take);
   // `tokens` were computed for the client. Between calls of join() and leave() its count is kept.
   void charge(uint64_t client, size_t tokens);
-  void join(uint64_t client);
+  void join(uint64_t client, bool background = false);
   void leave(uint64_t client);
 
   size_t size() const { return size_; }
@@ -45,6 +46,7 @@ class FairQueue {
     std::deque<Entry> waiting;
     uint64_t served = 0;
     size_t requests = 0;  // waiting or running
+    bool background = false;
   };
   std::map<uint64_t, Client> clients_;
   size_t size_ = 0;

@@ -77,5 +77,13 @@ TEST_F(FairQueueTest, RemovedOnesAreGone) {
   EXPECT_EQ(queue.tokens(), 0u);
 }
 
+TEST_F(FairQueueTest, TheBackgroundComesLast) {
+  queue.join(3, true);
+  queue.push_back(3, RequestId{300}, 10);
+  add(1, 100);
+  add(1, 101);
+  EXPECT_THAT(take(3), ElementsAre(100, 101, 300));
+}
+
 }  // namespace
 }  // namespace butterfly::runtime

@@ -5,7 +5,7 @@
 namespace butterfly::runtime {
 
 // Computes in receive(), on the caller's thread and the pool. Borrows both parameters.
-class LocalChain final : public Chain {
+class LocalChain final : public Chain, private CachePages {
  public:
   // BF_CHECKs that the model is whole.
   LocalChain(const LoadedModel& model, Compute& compute, const PagedLayersOptions& options);
@@ -18,8 +18,18 @@ class LocalChain final : public Chain {
                                             Duration timeout) override;
   void for_each(size_t count, FunctionRef<void(size_t)> fn) override { layers_.for_each(count, fn); }
   void close() override {}
+  CachePages* cache_pages() override { return this; }
 
  private:
+  size_t size(graph::PageKind kind) const override { return layers_.page_size(kind); }
+  void read(graph::PageKind kind, uint32_t page, std::span<std::byte> into) const override {
+    layers_.read_page(kind, page, into);
+  }
+  void write(graph::PageKind kind, uint32_t page, size_t positions,
+             std::span<const std::byte> from) override {
+    layers_.write_page(kind, page, positions, from);
+  }
+
   PagedLayers layers_;
   uint64_t epoch_ = 0;
   bool under_way_ = false;

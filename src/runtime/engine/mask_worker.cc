@@ -4,11 +4,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/error.h"
+
 namespace butterfly::runtime {
 namespace {
 
 // Below the threads that compute steps: where there are fewer CPUs than threads, steps go first.
-constexpr int kNice = 5;
+constexpr int kQuickNice = 5, kSlowNice = 15;
+// A mask that took longer is a slow one. Ordinary schemas take some 10 to 200 us.
+constexpr std::chrono::milliseconds kQuickMax{2};
 
 }  // namespace
 
@@ -16,11 +20,18 @@ RuledText::RuledText(std::unique_ptr<model::TokenConstraint> constraint, size_t 
     : constraint_(std::move(constraint)), mask_(model::mask_words(vocab)), worker_(worker) {}
 
 void RuledText::compute() noexcept {
+  const auto began = std::chrono::steady_clock::now();
   try {
+    for (const int32_t token : accepted_)
+      if (!constraint_->accept(token))
+        fail(Errc::kInvalidArgument, "token {}: the constraint's mask allowed it, but its rules do not",
+             token);
+    accepted_.clear();
     constraint_->mask(mask_);
   } catch (...) {  // told to the one who asks for it
     error_ = std::current_exception();
   }
+  slow_ = std::chrono::steady_clock::now() - began > kQuickMax;
 }
 
 std::span<const uint64_t> RuledText::mask() {
@@ -30,7 +41,10 @@ std::span<const uint64_t> RuledText::mask() {
   } else {
     std::unique_lock lock(worker_->mutex_);
     if (state_ == State::kUnknown) {  // nobody asked for it ahead of time
+      state_ = State::kWaiting;
+      lock.unlock();
       compute();
+      lock.lock();
       state_ = State::kReady;
     }
     worker_->changed_.wait(lock, [&] { return state_ == State::kReady; });
@@ -39,33 +53,36 @@ std::span<const uint64_t> RuledText::mask() {
   return mask_;
 }
 
-bool RuledText::accept(int32_t token) {
-  if (!constraint_->accept(token)) return false;
+void RuledText::accept(int32_t token) {
+  accepted_.push_back(token);
   if (worker_ == nullptr) {
     state_ = State::kUnknown;
-    return true;
+    return;
   }
   const std::lock_guard lock(worker_->mutex_);
   state_ = State::kUnknown;
-  return true;
 }
 
 MaskWorker::~MaskWorker() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    jobs_.clear();
+    for (Lane& lane : lanes_) lane.jobs.clear();
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  for (Lane& lane : lanes_)
+    if (lane.thread.joinable()) lane.thread.join();
 }
 
 void MaskWorker::prepare(const std::shared_ptr<RuledText>& text) {
   const std::lock_guard lock(mutex_);
   if (text->state_ != RuledText::State::kUnknown || stopping_) return;
   text->state_ = RuledText::State::kWaiting;
-  jobs_.push_back(text);
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  Lane& lane = lanes_[text->slow_ ? 1 : 0];
+  lane.jobs.push_back(text);
+  if (!lane.thread.joinable())
+    lane.thread =
+        std::thread([this, &lane, nice = text->slow_ ? kSlowNice : kQuickNice] { run(lane, nice); });
   changed_.notify_all();
 }
 
@@ -79,14 +96,14 @@ bool MaskWorker::wait(const RuledText& text, std::chrono::steady_clock::time_poi
   return changed_.wait_until(lock, deadline, [&] { return text.state_ == RuledText::State::kReady; });
 }
 
-void MaskWorker::run() {
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+void MaskWorker::run(Lane& lane, int nice) {
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), nice);
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+    changed_.wait(lock, [&] { return stopping_ || !lane.jobs.empty(); });
     if (stopping_) return;
-    std::shared_ptr<RuledText> text = std::move(jobs_.front());
-    jobs_.pop_front();
+    std::shared_ptr<RuledText> text = std::move(lane.jobs.front());
+    lane.jobs.pop_front();
     // Nobody else holds it: its request is over.
     if (text.use_count() > 1) {
       lock.unlock();

@@ -1,6 +1,7 @@
-// Masks of constrained texts, computed beside the steps by a thread of their own: rules that are slow to
+// Masks of constrained texts, computed beside the steps by threads of their own: rules that are slow to
 // follow hold up their own request and nobody else's.
 #pragma once
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -28,8 +29,10 @@ class RuledText {
 
   // Waits for the mask. Nothing is allowed: no bit is set. Throws what computing it threw.
   std::span<const uint64_t> mask();
-  // Goes on by a token that the mask allowed.
-  bool accept(int32_t token);
+  // Goes on by a token that the mask allowed. Following it is part of the next mask's work, and if the rules
+  // do not take it after all, that mask throws.
+  void accept(int32_t token);
+  // With the mask at hand, and no token accepted since.
   bool can_end() const { return constraint_->can_end(); }
   std::string why_dead_end() const { return constraint_->why_dead_end(); }
 
@@ -40,16 +43,19 @@ class RuledText {
 
   std::unique_ptr<model::TokenConstraint> constraint_;
   std::vector<uint64_t> mask_;
+  std::vector<int32_t> accepted_;  // since the last mask
   std::exception_ptr error_;
   MaskWorker* worker_;
   State state_ = State::kUnknown;  // with the worker's mutex, if there is a worker
+  bool slow_ = false;              // its last mask took long
 };
 
-// One thread, first come first served. A text waits for one mask at a time, so there are never more jobs than
-// requests. Thread-safe.
+// Two threads: one for texts whose masks come quickly, one for those whose last one took long, so that these
+// wait for each other and the others do not wait for them. First come first served. A text waits for one mask
+// at a time, so there are never more jobs than requests. Thread-safe.
 class MaskWorker {
  public:
-  // `on_ready` is called after each mask, from the worker's thread.
+  // `on_ready` is called after each mask, from the worker's threads.
   explicit MaskWorker(std::function<void()> on_ready) : on_ready_(std::move(on_ready)) {}
   ~MaskWorker();
 
@@ -61,14 +67,17 @@ class MaskWorker {
 
  private:
   friend class RuledText;
-  void run();
+  struct Lane {
+    std::deque<std::shared_ptr<RuledText>> jobs;
+    std::thread thread;  // from the first job on
+  };
+  void run(Lane& lane, int nice);
 
   const std::function<void()> on_ready_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::deque<std::shared_ptr<RuledText>> jobs_;
+  std::array<Lane, 2> lanes_;  // quick ones, slow ones
   bool stopping_ = false;
-  std::thread thread_;  // from the first job on
 };
 
 }  // namespace butterfly::runtime

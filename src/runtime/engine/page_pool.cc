@@ -113,10 +113,20 @@ std::vector<PagePool::Entry> PagePool::published() const {
   for (const uint32_t page : order) {
     const auto parent = page_of.find(pages_[page].parent);
     if (!is_root(pages_[page].parent) && parent == page_of.end()) continue;  // nobody can find it any more
-    entries.push_back(
-        {page, parent == page_of.end() ? std::nullopt : std::optional(parent->second), tokens_of(page)});
+    const bool begins = parent == page_of.end();
+    entries.push_back({page, begins ? std::nullopt : std::optional(parent->second), tokens_of(page),
+                       begins ? pages_[page].parent & ~kOwned : 0});
   }
   return entries;
+}
+
+std::vector<uint32_t> PagePool::by_recency() const {
+  std::vector<uint32_t> pages;
+  for (uint32_t page = 0; page < pages_.size(); ++page)
+    if (is_published(page) && pages_[page].users > 0) pages.push_back(page);
+  std::ranges::sort(pages, {}, [&](uint32_t page) { return pages_[page].node; });
+  for (uint32_t page = newest_; page != kNone; page = pages_[page].older) pages.push_back(page);
+  return pages;
 }
 
 void PagePool::forget(std::span<const uint32_t> pages) {

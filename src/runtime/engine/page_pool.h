@@ -66,9 +66,12 @@ class PagePool {
     uint32_t page;
     std::optional<uint32_t> parent;
     std::span<const int32_t> tokens;
+    uint64_t owner = 0;  // of one that begins a text
   };
   // All of them, every parent before its children.
   std::vector<Entry> published() const;
+  // Published pages, those in use first, then the others from the most recently used on.
+  std::vector<uint32_t> by_recency() const;
 
   size_t page_count() const { return pages_.size(); }
   size_t page_positions() const { return page_positions_; }

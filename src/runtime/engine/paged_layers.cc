@@ -101,6 +101,19 @@ void PagedLayers::unplace_all() {
   rows_.clear();
 }
 
+size_t PagedLayers::page_size(PageKind kind) const { return cache_->memory().page_size(kind); }
+
+void PagedLayers::read_page(PageKind kind, uint32_t page, std::span<std::byte> into) const {
+  cache_->memory().read_page(kind, page, into);
+}
+
+void PagedLayers::write_page(PageKind kind, uint32_t page, size_t positions,
+                             std::span<const std::byte> from) {
+  BF_CHECK(!cache_->keeps_contents()) << "pages of this cache have names";
+  cache_->memory().write_page(kind, page, from);
+  if (kind == PageKind::kState) states_seen_[page] = static_cast<uint32_t>(positions);
+}
+
 Status PagedLayers::apply(const KvCommand& command) {
   if (command.sequence >= sequences_.size())
     return {Errc::kInvalidArgument, fmt::format("sequence {} of {}", command.sequence, sequences_.size())};

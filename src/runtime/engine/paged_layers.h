@@ -55,6 +55,11 @@ class PagedLayers {
   // pool for it.
   Result<BatchRunner::Output> run(std::span<const float> hidden);
 
+  // As CachePages; for a cache of its own, whose contents nobody asks for by name.
+  size_t page_size(graph::PageKind kind) const;
+  void read_page(graph::PageKind kind, uint32_t page, std::span<std::byte> into) const;
+  void write_page(graph::PageKind kind, uint32_t page, size_t positions, std::span<const std::byte> from);
+
   // Chain::for_each() by the pool, unless others compute.
   void for_each(size_t count, FunctionRef<void(size_t)> fn);
 

@@ -41,6 +41,8 @@ struct RequestOptions {
   // Requests of one client share its turn: under load every client gets the same number of tokens, however
   // many requests it has. An API key's hash, say.
   uint64_t client = 0;
+  // Comes after all that is not: gets what they leave, and a small part of their time (SchedulerOptions).
+  bool background = false;
 
   bool reuse_prefix = true;  // may start from what earlier requests left in the cache
   bool speculate = true;     // neither switch changes a bit of the result

@@ -72,7 +72,7 @@ Status Scheduler::submit(Submission submission) {
   std::ranges::sort(sequence->snapshots);
   sequence->request = std::move(submission);
   const RequestId id = sequence->id();
-  queue_.join(sequence->request.client);
+  queue_.join(sequence->request.client, sequence->request.background);
   queue_.push_back(sequence->request.client, id, size);
   sequences_.emplace(id, std::move(sequence));
   return {};
@@ -129,6 +129,9 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
     fill_row_seconds_ = std::chrono::duration<double>(time).count() / static_cast<double>(done.fill_rows);
   } else {
     times_.add(done.mix, time);
+    const double seconds = std::chrono::duration<double>(time).count();
+    if (done.turn == Turn::kForeground) background_credit_ += options_.background_share * seconds;
+    if (done.turn == Turn::kBackground) background_credit_ -= seconds;
   }
   size_t drafts_before = 0;
   for (const auto& [id, rows, drafts, chooses, began_ahead, is_void] : done.parts) {

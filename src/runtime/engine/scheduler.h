@@ -1,6 +1,7 @@
 // Decides what every step computes: who runs, who waits, which pages they hold. A state machine without
 // threads, clocks or models.
 #pragma once
+#include <array>
 #include <deque>
 #include <memory>
 #include <set>
@@ -105,6 +106,30 @@ class Scheduler {
   void forget();
   bool refilling() const { return !fills_.empty(); }
 
+  // ---- Beginnings of texts that come from elsewhere: scheduler_restore.cc ----
+
+  // How many pages of this waiting text's beginning are here, and how many could be used if they were.
+  struct Beginning {
+    size_t here = 0, usable = 0;
+  };
+  Beginning beginning(RequestId id) const;
+  // It waits for pages of its beginning, or no longer does. Unknown requests are ignored.
+  void set_restoring(RequestId id, bool restoring);
+  // A place for the page behind `parent` (the text's beginning is found from root_of()). Its contents have to
+  // be written, where they are new, before the next plan(). Held until let_go(), so that the page behind it
+  // can follow. Nothing: others need the room.
+  struct Adopted {
+    PagePool::NodeId node{};
+    uint32_t page = graph::kNoPage;
+    // To be written; kNoPage: not.
+    std::array<uint32_t, graph::kPageKinds> fresh{graph::kNoPage, graph::kNoPage, graph::kNoPage};
+  };
+  std::optional<Adopted> adopt(RequestId id, PagePool::NodeId parent, size_t block, uint32_t parts);
+  std::optional<PagePool::NodeId> node_before(RequestId id, size_t block) const;
+  void let_go(std::span<const Adopted> adopted);
+  // The number that texts of this client are kept under.
+  uint64_t owner_of(uint64_t client) const { return options_.share_prefixes ? 0 : client; }
+
   // Requests whose deadline has come; the caller finishes them.
   std::vector<RequestId> expired(TimePoint now) const;
   std::optional<TimePoint> next_deadline() const;
@@ -124,9 +149,12 @@ class Scheduler {
   std::string inconsistency() const;
 
  private:
+  // Whose rows a step has, while requests in the background and others both have work.
+  enum class Turn { kAll, kForeground, kBackground };
   struct UnderWay {
     uint64_t step;
     StepMix mix;
+    Turn turn = Turn::kAll;
     size_t fill_rows = 0;
     struct Part {
       RequestId id;
@@ -167,6 +195,11 @@ class Scheduler {
   std::optional<StepPlan> plan_fill();
   size_t fill_rows_max() const;
   void admit();
+  bool make_way(size_t pages);
+  Turn next_turn();
+  static bool takes(Turn turn, const Sequence& sequence) {
+    return turn == Turn::kAll || (turn == Turn::kBackground) == sequence.request.background;
+  }
   FairQueue::Decision admit_one(Sequence& sequence);
   PagePool::NodeId root_of(const Sequence& sequence) const;
   size_t match_prefix(const Sequence& sequence, std::vector<PagePool::Published>& matched) const;
@@ -201,8 +234,8 @@ class Scheduler {
   void give_back_sides(Sequence& sequence);
   std::optional<double> step_seconds_max(size_t streams) const;
   bool waits_for_burst(const std::vector<Sequence*>& streams) const;
-  size_t prompt_rows(const Builder& builder) const;
-  void read_prompts(Builder& builder, size_t budget, size_t sequences_max);
+  size_t prompt_rows(const Builder& builder, Turn turn) const;
+  void read_prompts(Builder& builder, Turn turn, size_t budget, size_t sequences_max);
 
   const SchedulerOptions wanted_;
   size_t page_positions_ = 0;
@@ -223,6 +256,8 @@ class Scheduler {
   std::set<std::tuple<uint32_t, uint32_t, uint32_t>> filled_states_;
   double fill_row_seconds_ = 0;  // of the last one; 0: not known
   bool halted_ = false;
+  // Seconds of steps that the background may have, as a part of what others had since; below 0: it had more.
+  double background_credit_ = 0;
   StepTimes times_;
   SchedulerStats stats_;
   uint64_t epoch_ = 1;

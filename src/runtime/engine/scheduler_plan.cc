@@ -24,8 +24,9 @@ constexpr double kStallOfBurst = 1.25;
 // token by then wait for the others, so many steps at most.
 constexpr double kBurstSeconds = 4;
 constexpr size_t kHeldMax = 12;
-constexpr uint64_t kPromptRefresh = 64;  // steps after which the time of streams alone is measured again,
-constexpr uint64_t kDraftRefresh = 64;   // while prompts are read, while guesses are made
+constexpr double kBackgroundSeconds = 0.05;  // of a step in the background, before it is known what one takes
+constexpr uint64_t kPromptRefresh = 64;      // steps after which the time of streams alone is measured again,
+constexpr uint64_t kDraftRefresh = 64;       // while prompts are read, while guesses are made
 
 }  // namespace
 
@@ -78,8 +79,8 @@ bool Scheduler::is_being_read(const Sequence& sequence, size_t pages) const {
 }
 
 FairQueue::Decision Scheduler::admit_one(Sequence& sequence) {
-  if (alone_ && sequence.id() != *alone_) return FairQueue::Decision::kSkip;
-  if (free_slots_.empty()) return FairQueue::Decision::kStop;
+  if (sequence.restoring || (alone_ && sequence.id() != *alone_)) return FairQueue::Decision::kSkip;
+  if (free_slots_.empty() && (sequence.request.background || !make_way(0))) return FairQueue::Decision::kStop;
   std::vector<PagePool::Published> matched;
   const size_t usable = match_prefix(sequence, matched);
   // What another one is reading need not be read twice: wait until it has. That one advances, or loses its
@@ -88,8 +89,12 @@ FairQueue::Decision Scheduler::admit_one(Sequence& sequence) {
   size_t needed = pages_for(sequence.tokens.size());
   for (const auto& page : matched) needed -= pool_.users(page.page) > 0;
   // A page for each running text besides, so that it is not sent away again at once.
-  if (!running_.empty() && pages_promised() + needed + running_.size() > pool_.available())
-    return FairQueue::Decision::kStop;
+  const auto lacks_pages = [&] {
+    return !running_.empty() && pages_promised() + needed + running_.size() > pool_.available();
+  };
+  while (lacks_pages() && !sequence.request.background && make_way(needed)) {
+  }
+  if (lacks_pages()) return FairQueue::Decision::kStop;
   if (!running_.empty() && chain_.window_pages > 0 &&
       window_pages_promised() + window_pages_of(sequence.tokens.size()) >
           pool_.side(graph::PageKind::kWindow).available())
@@ -118,6 +123,30 @@ FairQueue::Decision Scheduler::admit_one(Sequence& sequence) {
   return FairQueue::Decision::kTake;
 }
 
+// The youngest in the background gives up its place, if there is one. What it has read stays as long as its
+// pages are not needed. `pages`: only if it has some.
+bool Scheduler::make_way(size_t pages) {
+  const auto victim = std::find_if(running_.rbegin(), running_.rend(), [&](const Sequence* other) {
+    return other->request.background && other->in_flight == 0 && (pages == 0 || !other->pages.empty());
+  });
+  if (victim == running_.rend()) return false;
+  preempt(**victim);
+  return true;
+}
+
+// Alone, everybody may have every step. Together, those in the background get steps of their own, when the
+// others have had enough since the last one.
+Scheduler::Turn Scheduler::next_turn() {
+  bool foreground = false, background = false;
+  for (const Sequence* sequence : running_)
+    if (sequence->remaining() > 0) (sequence->request.background ? background : foreground) = true;
+  if (!foreground || !background) {
+    if (!foreground) background_credit_ = std::min(background_credit_, 0.0);
+    return Turn::kAll;
+  }
+  return background_credit_ > 0 ? Turn::kBackground : Turn::kForeground;
+}
+
 void Scheduler::admit() {
   queue_.offer([this](RequestId id) { return admit_one(*sequences_.at(id)); });
 }
@@ -137,6 +166,7 @@ bool Scheduler::hold_now(Sequence& sequence, size_t positions, size_t guesses) {
 bool Scheduler::hold_pages(Sequence& sequence, size_t positions, bool may_preempt, size_t guesses) {
   while (!hold_now(sequence, positions, guesses)) {
     if (!may_preempt) return false;
+    if (!sequence.request.background && make_way(1)) continue;
     const auto victim = std::find_if(running_.rbegin(), running_.rend(),
                                      [](const Sequence* other) { return other->in_flight == 0; });
     if (*victim == &sequence && !under_way_.empty())
@@ -216,7 +246,7 @@ bool Scheduler::waits_for_burst(const std::vector<Sequence*>& streams) const {
 }
 
 // How many prompt rows to add to the streams of this step.
-size_t Scheduler::prompt_rows(const Builder& builder) const {
+size_t Scheduler::prompt_rows(const Builder& builder, Turn turn) const {
   const size_t streams = builder.under_way.mix.streams;
   const size_t room = options_.rows_max - builder.rows();
   // Streams in other steps under way: their next ones come behind this one.
@@ -235,6 +265,9 @@ size_t Scheduler::prompt_rows(const Builder& builder) const {
   } else if (row > 0) {
     rows = std::chrono::duration<double>(options_.prompt_step_time).count() / row;
   }
+  // Others wait for it.
+  if (turn == Turn::kBackground && row > 0)
+    rows = std::min(rows, times_.stream_seconds(1).value_or(kBackgroundSeconds) / row);
   if (steps_max_ > 1 && streams == 0)
     rows = std::min(rows, static_cast<double>(std::max(kPieceRows, unread / (2 * steps_max_))));
   size_t total = streams + static_cast<size_t>(std::min(rows, 1e6));
@@ -247,10 +280,11 @@ size_t Scheduler::prompt_rows(const Builder& builder) const {
 
 // Half of the budget for the oldest, so that it ends; the rest for those that need least, so that short
 // prompts do not wait for long ones.
-void Scheduler::read_prompts(Builder& builder, size_t budget, size_t sequences_max) {
+void Scheduler::read_prompts(Builder& builder, Turn turn, size_t budget, size_t sequences_max) {
   std::vector<Sequence*> readers;
   for (Sequence* sequence : running_)
-    if (sequence->remaining() > 0 && !sequence->is_stream()) readers.push_back(sequence);
+    if (sequence->remaining() > 0 && !sequence->is_stream() && takes(turn, *sequence))
+      readers.push_back(sequence);
   if (readers.empty() || budget == 0) return;
   const auto rows_of = [&](const Sequence& sequence, size_t most) {
     size_t rows = std::min(sequence.remaining(), most);
@@ -285,13 +319,16 @@ std::optional<StepPlan> Scheduler::plan() {
         i < running_.size() && running_[i] != &sequence)
       --i;
   }
+  const Turn turn = next_turn();
   Builder builder;
+  builder.under_way.turn = turn;
   // With several steps under way each takes its share.
   const size_t share = ceil_div(running_.size(), steps_max_);
   std::vector<Sequence*> streams;
   bool reading = false;
   for (Sequence* sequence : running_) {
-    if (sequence->remaining() == 0 || held_positions(*sequence, sequence->planned + 1) <= sequence->planned)
+    if (sequence->remaining() == 0 || !takes(turn, *sequence) ||
+        held_positions(*sequence, sequence->planned + 1) <= sequence->planned)
       continue;
     if (!sequence->is_stream()) {
       reading = true;
@@ -305,8 +342,14 @@ std::optional<StepPlan> Scheduler::plan() {
   }
   if (!reading) guess(streams);
   for (Sequence* stream : streams) builder.add(*stream, 1);
-  if (reading && streams.size() < share) read_prompts(builder, prompt_rows(builder), share - streams.size());
+  if (reading && streams.size() < share)
+    read_prompts(builder, turn, prompt_rows(builder, turn), share - streams.size());
   if (builder.plan.parts.empty()) run_ahead(builder);
+  // The background cannot go on: its turn is over.
+  if (builder.plan.parts.empty() && turn == Turn::kBackground) {
+    background_credit_ = 0;
+    return plan();
+  }
   if (builder.plan.parts.empty()) return std::nullopt;
 
   stats_.again_rows += builder.again_rows;

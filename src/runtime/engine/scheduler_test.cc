@@ -268,6 +268,38 @@ TEST(Scheduler, ClientsGetEqualTurnsHoweverManyRequestsTheyHave) {
   EXPECT_EQ(driver.finished.size(), 24u);
 }
 
+// 16 long texts of a greedy client in the background, with long prompts, beside one of another.
+TEST(Scheduler, TheBackgroundCostsOthersATenthAtMost) {
+  const FakeChainOptions chain{.pages = 4096, .rows_max = 512};
+  const auto time_of = [&](bool greedy, bool background, size_t* others) {
+    SchedulerDriver driver(chain, {});
+    Duration total{};
+    for (uint64_t id = 100; greedy && id < 116; ++id)
+      EXPECT_TRUE(driver.submit(id, tokens(600, static_cast<int32_t>(id)), 100'000, 7, background));
+    for (size_t i = 0; i < 20; ++i) driver.step();
+    for (uint64_t id = 1; id <= 8; ++id) {  // one after the other
+      EXPECT_TRUE(driver.submit(id, tokens(40, static_cast<int32_t>(id)), 100));
+      while (driver.scheduler.knows(RequestId{id})) {
+        driver.step();
+        total += driver.last_time;
+      }
+    }
+    *others = 0;
+    for (const auto& [id, text] : driver.texts)
+      if (static_cast<uint64_t>(id) >= 100) *others += text.size();
+    EXPECT_EQ(driver.scheduler.inconsistency(), "");
+    return std::chrono::duration<double>(total).count();
+  };
+  size_t none = 0, shared = 0, behind = 0;
+  const double alone = time_of(false, false, &none), beside = time_of(true, false, &shared),
+               after = time_of(true, true, &behind);
+  EXPECT_GT(beside, 1.5 * alone) << "sharing costs";
+  EXPECT_LE(after, 1.1 * alone);
+  EXPECT_GT(behind, 20u) << "and the others are not starved";
+  ::testing::Test::RecordProperty("alone_seconds", std::to_string(alone));
+  ::testing::Test::RecordProperty("behind_seconds", std::to_string(after));
+}
+
 TEST(Scheduler, ALongPromptDoesNotStallStreams) {
   // 10 ms for a step and 1 ms for each row.
   const FakeChainOptions chain{.pages = 1024, .rows_max = 512};

@@ -21,6 +21,7 @@ struct Submission {
   uint16_t candidates = 0;                     // StepRow::candidates of rows that choose
   size_t tokens_max = SIZE_MAX;                // to generate
   uint64_t client = 0;
+  bool background = false;
   std::optional<TimePoint> deadline;
   bool reuse_prefix = true;
   bool speculate = true;
@@ -36,6 +37,7 @@ struct Sequence {
   size_t cached_tokens = 0;
   std::vector<size_t> snapshots;  // positions at which the state of recurrent layers is kept, in order
   bool began = false;
+  bool restoring = false;      // pages of its beginning come from elsewhere: it is not run before
   size_t computed_before = 0;  // positions that an earlier chain had: computed again if they are
   bool choice_pending =
       false;        // its next token is being chosen outside: until then nothing is left to compute

@@ -8,7 +8,7 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr std::chrono::milliseconds kGuessWait{1};
+constexpr std::chrono::milliseconds kGuessWait{1};  // for the masks of all guesses of a step
 
 void check_tokens(std::span<const int32_t> tokens, size_t vocab) {
   for (const int32_t token : tokens)
@@ -80,6 +80,7 @@ Submission Session::submission(RequestId id) const {
   submission.candidates = candidates();
   submission.tokens_max = request_.tokens_max;
   submission.client = request_.client;
+  submission.background = request_.background;
   submission.deadline = request_.deadline;
   submission.reuse_prefix = request_.reuse_prefix;
   submission.speculate = request_.speculate;
@@ -134,9 +135,10 @@ Session::Outcome Session::take_choice(std::span<const float> logits) {
 
 // A guess is right if it is what would be chosen anyway: choose, and go on as long as it agrees.
 void Session::choose_all(std::span<const int32_t> draft, std::span<const float> logits, Outcome& outcome) {
+  const auto patience = std::chrono::steady_clock::now() + kGuessWait;
   for (size_t i = 0; i <= draft.size() && !outcome.finish; ++i) {
     // A guess whose mask takes long is not worth waiting for: it is computed anew.
-    if (i > 0 && !mask_ready(std::chrono::steady_clock::now() + kGuessWait)) break;
+    if (i > 0 && !mask_ready(patience)) break;
     const auto row = logits.subspan(i * vocab_, vocab_);
     const std::optional<int32_t> token = choose(row);
     if (!token) {
@@ -197,8 +199,7 @@ std::optional<FinishReason> Session::append(int32_t token, TokenEvent& event) {
     event.ends_text = true;
     return FinishReason::kEndOfText;
   }
-  if (rules_ != nullptr && !rules_->accept(token))
-    fail(Errc::kInvalidArgument, "token {}: the constraint's mask allowed it, but its rules do not", token);
+  if (rules_ != nullptr) rules_->accept(token);
   if (stream_) event.text = stops_.push(stream_->push(token));
   if (stops_.stopped()) return FinishReason::kStopString;
   if (generated() >= request_.tokens_max) return FinishReason::kLength;

@@ -50,9 +50,10 @@ struct EngineStats {
   uint64_t refused = 0;                // queue full
   std::array<uint64_t, 8> finished{};  // by FinishReason
   uint64_t steps = 0;
-  uint64_t rows = 0;           // computed, all kinds
-  uint64_t prompt_tokens = 0;  // of finished and running requests, cached ones included
-  uint64_t cached_tokens = 0;  // of those: not computed
+  uint64_t rows = 0;             // computed, all kinds
+  uint64_t prompt_tokens = 0;    // of finished and running requests, cached ones included
+  uint64_t cached_tokens = 0;    // of those: not computed
+  uint64_t restored_tokens = 0;  // brought back into the cache from disk
   uint64_t generated_tokens = 0;
   uint64_t draft_tokens = 0;
   uint64_t draft_accepted = 0;

@@ -103,6 +103,10 @@ constexpr FieldRow kResponse[] = {
     {"reasoning", kObject, 0, 16, "",
      "`effort`: handed to the template; `none` or `minimal`: it is asked not to reason"},
     {"store", kBoolean, 0, 0, "false", "accepted; nothing is kept"},
+    {"top_logprobs", kInteger, 0, 20, "0",
+     "log probabilities of the text's tokens, and of so many likeliest"},
+    {"include", kStrings, 0, 16, "",
+     "`message.output_text.logprobs`: log probabilities of the text's tokens; others are left out"},
     {"metadata", kObject, 0, 16, "", "given back as it came"},
     {"chat_template_kwargs", kObject, 0, 64, "", "more variables for the model's template"},
 };
@@ -162,6 +166,20 @@ constexpr FieldRow kInfill[] = {
     {"n_predict", kInteger, -1, 1 << 24, "", "tokens to generate; -1: until the text or the context ends"},
 };
 
+constexpr FieldRow kRerank[] = {
+    {"model", kString, 0, kName, "", "absent: the first of the server"},
+    {"query", kString, 1, kText, "required", "the question"},
+    {"documents", kArray, 0, 1024, "", "the texts: strings, or objects with `text`"},
+    {"texts", kArray, 0, 1024, "", "the same under TEI's name, which is answered with a plain array"},
+    {"top_n", kInteger, 0, 1024, "0", "only so many results; 0: all"},
+    {"return_documents", kBoolean, 0, 0, "false", "with the texts"},
+    {"return_text", kBoolean, 0, 0, "false", "the same, by TEI's name"},
+    {"method", kString, 0, 16, "\"auto\"",
+     "`embedding`: how near the vectors are; `yes_no`: the model is asked, as Qwen3-Reranker was trained; "
+     "`auto`: yes_no where the model's name has rerank in it"},
+    {"instruct", kString, 0, 4096, "", "yes_no: what is looked for, in words"},
+};
+
 constexpr FieldRow kOllamaName[] = {
     {"model", kString, 0, kName, "", "a name"},
     {"name", kString, 0, kName, "", "the same, by its old name"},
@@ -196,7 +214,10 @@ constexpr FieldRow kOllamaChat[] = {
     {"format", kAny, 0, 0, "", "`json`, or a JSON schema"},
     {"tools", kArray, 0, 128, "", "functions the model may call"},
     {"options", kObject, 0, 64, "", "sampling, under Ollama's names; see options"},
-    {"keep_alive", kAny, 0, 0, "", "accepted, not used: models stay until memory is needed"},
+    {"keep_alive", kAny, 0, 0, "",
+     "0 without messages: the model is unloaded if nobody uses it and no API key is asked for; else not "
+     "used: "
+     "models stay until memory is needed"},
     {"think", kAny, 0, 0, "", "handed to the template as enable_thinking"},
 };
 
@@ -205,11 +226,16 @@ constexpr FieldRow kOllamaGenerate[] = {
     {"prompt", kString, 0, kText, "\"\"", "put into the chat template as a user's message, unless raw"},
     {"system", kString, 0, kText, "", "a system message in front"},
     {"suffix", kString, 0, 0, "", "not supported: only the empty string"},
+    {"template", kString, 0, 0, "",
+     "not supported: only the empty string. Prompts are written by the model's own template, or as they are "
+     "with `raw`"},
+    {"context", kArray, 0, 0, "", "not supported: only an empty one; send the conversation to /api/chat"},
+    {"images", kArray, 0, 0, "", "not supported: only none"},
     {"raw", kBoolean, 0, 0, "false", "the prompt as it is"},
     {"stream", kBoolean, 0, 0, "true", "one JSON object per line"},
     {"format", kAny, 0, 0, "", "`json`, or a JSON schema"},
     {"options", kObject, 0, 64, "", "sampling, under Ollama's names; see options"},
-    {"keep_alive", kAny, 0, 0, "", "accepted, not used"},
+    {"keep_alive", kAny, 0, 0, "", "as for /api/chat, without a prompt"},
     {"think", kAny, 0, 0, "", "handed to the template as enable_thinking"},
 };
 
@@ -263,6 +289,7 @@ const FieldTable kMessageCountFields{"POST /v1/messages/count_tokens", kMessageC
 const FieldTable kTemplateFields{"POST /apply-template", kTemplate, {}};
 const FieldTable kLlamaCompletionFields{"POST /completion", kLlamaCompletion, kSampling};
 const FieldTable kInfillFields{"POST /infill", kInfill, kSampling};
+const FieldTable kRerankFields{"POST /rerank and /v1/rerank", kRerank, {}};
 const FieldTable kOllamaNameFields{"POST /api/pull and /api/push, DELETE /api/delete", kOllamaName, {}};
 const FieldTable kOllamaEmbeddingFields{"POST /api/embeddings", kOllamaEmbedding, {}};
 const FieldTable kTokenizeFields{"POST /tokenize", kTokenize, {}};
@@ -282,7 +309,7 @@ std::span<const FieldTable* const> field_tables() {
       &kOllamaNameFields,   &kOllamaEmbeddingFields, &kTokenizeFields,
       &kDetokenizeFields,   &kOllamaChatFields,      &kOllamaGenerateFields,
       &kOllamaOptionFields, &kOllamaEmbedFields,     &kOllamaShowFields,
-      &kLoadFields,
+      &kLoadFields,         &kRerankFields,
   };
   return kTables;
 }

@@ -42,9 +42,9 @@ struct FieldTable {
 };
 
 extern const FieldTable kChatFields, kCompletionFields, kEmbeddingFields, kResponseFields, kMessageFields,
-    kMessageCountFields, kTemplateFields, kLlamaCompletionFields, kInfillFields, kOllamaNameFields,
-    kOllamaEmbeddingFields, kTokenizeFields, kDetokenizeFields, kOllamaChatFields, kOllamaGenerateFields,
-    kOllamaEmbedFields, kOllamaShowFields, kOllamaOptionFields, kLoadFields;
+    kMessageCountFields, kTemplateFields, kLlamaCompletionFields, kInfillFields, kRerankFields,
+    kOllamaNameFields, kOllamaEmbeddingFields, kTokenizeFields, kDetokenizeFields, kOllamaChatFields,
+    kOllamaGenerateFields, kOllamaEmbedFields, kOllamaShowFields, kOllamaOptionFields, kLoadFields;
 std::span<const FieldTable* const> field_tables();
 
 // The rows of all tables as Markdown, for docs/serve.md.

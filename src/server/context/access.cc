@@ -100,6 +100,17 @@ void KeySet::add(std::string_view key) {
   hashes_.push_back(sha256(std::as_bytes(std::span(key))));
 }
 
+namespace {
+
+// A number for the key that this is the hash of.
+uint64_t owner_of(const Sha256& hash) {
+  uint64_t number;
+  std::memcpy(&number, hash.data(), sizeof number);
+  return number | 1;
+}
+
+}  // namespace
+
 void KeySet::add_file(const std::filesystem::path& file) {
   std::ifstream in(file);
   if (!in) fail(Errc::kNotFound, "{}: cannot read the API keys: {}", file.string(), std::strerror(errno));
@@ -113,6 +124,10 @@ void KeySet::add_file(const std::filesystem::path& file) {
     const size_t begin = line.find_first_not_of(" \t\r");
     if (begin == std::string::npos || line[begin] == '#') continue;
     line = line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
+    constexpr std::string_view kBackground = "background";
+    const size_t blank = line.find_last_of(" \t");
+    const bool background = blank != std::string::npos && line.substr(blank + 1) == kBackground;
+    if (background) line.erase(line.find_last_not_of(" \t", blank) + 1);
     if (line.starts_with("sha256:")) {
       Sha256 hash;
       if (!from_hex(std::string_view(line).substr(7), hash))
@@ -126,6 +141,7 @@ void KeySet::add_file(const std::filesystem::path& file) {
              file.string(), number, mode);
       add(line);
     }
+    if (background) background_.insert(owner_of(hashes_.back()));
     ++found;
   }
   if (found == 0) fail(Errc::kInvalidArgument, "{}: holds no API key", file.string());
@@ -136,9 +152,7 @@ std::optional<uint64_t> KeySet::find(std::string_view key) const {
   uint64_t owner = 0;
   for (const Sha256& mine : hashes_) {
     const uint64_t same = CRYPTO_memcmp(mine.data(), hash.data(), hash.size()) == 0 ? ~uint64_t{0} : 0;
-    uint64_t number;
-    std::memcpy(&number, mine.data(), sizeof number);
-    owner |= same & (number | 1);
+    owner |= same & owner_of(mine);
   }
   return owner != 0 ? std::optional<uint64_t>(owner) : std::nullopt;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,8 @@ class KeySet {
   // Throws Error kInvalidArgument for a key that is too short to be secret (under 16 characters) or has
   // blanks.
   void add(std::string_view key);
-  // A file with one key, or "sha256:" and 64 digits, per line; '#' begins a comment. Throws Error that names
+  // A file with one key, or "sha256:" and 64 digits, per line, and "background" behind it where its requests
+  // come after those of other keys; '#' begins a comment. Throws Error that names
   // file and line; also for a file that others may write, or read if it holds keys themselves.
   void add_file(const std::filesystem::path& file);
 
@@ -29,9 +31,11 @@ class KeySet {
   // A number for the key's owner, never 0, or nothing. The time it takes does not depend on how much of a key
   // is right, nor on which one it is.
   std::optional<uint64_t> find(std::string_view key) const;
+  bool is_background(uint64_t owner) const { return background_.contains(owner); }
 
  private:
   std::vector<Sha256> hashes_;
+  std::set<uint64_t> background_;  // owners
 };
 
 // "bf-" and 64 random digits: 256 bits.
@@ -65,6 +69,8 @@ class AccessPolicy {
   bool allows_host(std::string_view host) const;  // with or without port
   bool allows_origin(std::string_view origin) const;
   bool needs_key() const { return !options_.keys.empty(); }
+  // Whether this owner's requests come after those of others.
+  bool is_background(uint64_t owner) const { return options_.keys.is_background(owner); }
 
  private:
   AccessOptions options_;

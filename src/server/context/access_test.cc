@@ -166,6 +166,11 @@ TEST(KeySet, FileHoldsHashesAndOnlyItsOwnerReadsIt) {
   keys.add_file(file);  // hashes may be read,
   ::chmod(file.c_str(), 0666);
   EXPECT_THROW(keys.add_file(file), Error) << "but nobody else may add some";
+  const auto slow = folder.write("slow", "greedy-secret-key-1\tbackground\nplain-secret-key-2\n");
+  ::chmod(slow.c_str(), 0600);
+  mixed.add_file(slow);
+  EXPECT_TRUE(mixed.is_background(mixed.find("greedy-secret-key-1").value()));
+  EXPECT_FALSE(mixed.is_background(mixed.find("plain-secret-key-2").value()));
   EXPECT_THROW(mixed.add_file(folder.write("bad", "sha256:12\n")), Error);
   EXPECT_THROW(mixed.add_file(folder.write("none", "# nothing\n")), Error);
   EXPECT_THROW(mixed.add_file(folder / "absent"), Error);

@@ -53,6 +53,11 @@ void Quotas::end(uint64_t owner) {
   --accounts_[owner].under_way;
 }
 
+void Quotas::take_back(uint64_t owner) {
+  const std::lock_guard lock(mutex_);
+  accounts_[owner].requests += 1;
+}
+
 void Quotas::spend(uint64_t owner, size_t tokens) {
   const std::lock_guard lock(mutex_);
   accounts_[owner].tokens -= static_cast<double>(tokens);

@@ -31,6 +31,8 @@ class Quotas : public std::enable_shared_from_this<Quotas> {
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
     void spend(size_t tokens) { quotas_->spend(owner_, tokens); }
+    // It will begin again: it does not count as a request of its own.
+    void take_back() { quotas_->take_back(owner_); }
 
    private:
     const std::shared_ptr<Quotas> quotas_;
@@ -48,6 +50,7 @@ class Quotas : public std::enable_shared_from_this<Quotas> {
   };
   void end(uint64_t owner);
   void spend(uint64_t owner, size_t tokens);
+  void take_back(uint64_t owner);
 
   const QuotaOptions options_;
   std::mutex mutex_;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/secret.h"
+#include "server/generation/heavy_work.h"
 
 namespace butterfly::server {
 namespace {
@@ -194,6 +195,15 @@ void set_rules(std::optional<Rules> rules, const ToolRequest& tools, Generation&
       (generation.output.calls || family->reasons_itself) && has_control_token(tokenizer, family->mark);
   generation.request.show_special = generation.request.show_special || special;
   if (!rules) return;
+  // Rules that are compiled already cost nothing; others may take long, and so does the first look at the
+  // vocabulary.
+  if (this_thread_is_light) {
+    model::GrammarCompiler* known = generation.model->grammars_if_made();
+    generation.grammar = known == nullptr ? nullptr : known->find(rules->spec);
+    if (generation.grammar != nullptr) return;
+    if (generation.lease != nullptr) generation.lease->take_back();
+    throw HeavyWork{};
+  }
   try {
     generation.grammar = generation.model->grammars().compile(rules->spec);
   } catch (const Error& error) {

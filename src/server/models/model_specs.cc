@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "model/adapter/adapter.h"
 #include "server/models/schema_folder.h"
 
@@ -85,6 +86,8 @@ ModelOptions model_options(const Settings& settings) {
   scheduler.speculate = !settings.no_speculation;
   options.access = settings.no_mmap ? FileAccess::kRead : FileAccess::kMap;
   options.load_threads = settings.threads;
+  options.prefix_folder = settings.keep_prefixes;
+  options.prefix_bytes_max = parse_bytes(settings.keep_prefixes_bytes).or_throw();
   if (!settings.schemas.empty()) options.schemas = read_schema_folder(settings.schemas);
   return options;
 }

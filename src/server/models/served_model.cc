@@ -1,46 +1,42 @@
 #include "server/models/served_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "model/cache/kv_cache.h"
+#include "kernels/attention/kv_page.h"
+#include "kernels/simd/target.h"
 #include "runtime/chain/stage_settings.h"
+#include "runtime/engine/chain.h"
+#include "runtime/engine/prefix_store.h"
 #include "runtime/layers/described_model.h"
 #include "runtime/nodes/cluster_host.h"
+#include "server/models/cache_choice.h"
+#include "server/models/file_fingerprint.h"
 
 namespace butterfly::server {
 namespace {
 
-constexpr size_t kDefaultContexts = 4;  // that the cache holds
-
 size_t asked_context(const ModelOptions& options) { return options.run.engine.scheduler.context; }
 
-size_t context_of(const ModelOptions& options, const model::ModelConfig& config) {
-  const size_t wanted =
-      asked_context(options) > 0 ? asked_context(options) : std::min(config.context, kDefaultContext);
-  return config.positions_max > 0 ? std::min(wanted, config.positions_max) : wanted;
-}
-
-size_t positions_of(const ModelOptions& options, size_t context) {
-  const size_t asked = options.run.layers.positions;
-  return std::max(asked > 0 ? asked : kDefaultContexts * context, context);
-}
-
-uint64_t cache_bytes(const ModelOptions& options, const model::ModelConfig& config) {
-  const model::CacheRoom room =
-      model::cache_room(config.states, {.positions = positions_of(options, context_of(options, config)),
-                                        .sequences = options.run.engine.scheduler.running_max,
-                                        .rows_max = options.run.layers.rows_max});
-  return model::state_bytes(config.states, options.run.layers.kv_type, room);
+CacheChoice choice_of(const ModelOptions& options, const model::ModelConfig& config) {
+  return choose_cache(config, {.context = asked_context(options),
+                               .positions = options.run.layers.positions,
+                               .sequences = options.run.engine.scheduler.running_max,
+                               .rows_max = options.run.layers.rows_max,
+                               .type = options.run.layers.kv_type,
+                               .bytes_max = options.cache_bytes_max});
 }
 
 // With the numbers that depend on the model.
 runtime::LocalEngineOptions engine_options(const ModelOptions& options, const model::ModelConfig& config) {
   runtime::LocalEngineOptions run = options.run;
-  run.engine.scheduler.context = context_of(options, config);
-  run.layers.positions = positions_of(options, run.engine.scheduler.context);
+  const CacheChoice choice = choice_of(options, config);
+  run.engine.scheduler.context = choice.context;
+  run.layers.positions = choice.positions;
   return run;
 }
 
@@ -74,12 +70,22 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Com
     loaded_ = runtime::load_model(spec.path, loaders, load);
   }
   read_template();
-  const runtime::LocalEngineOptions run = engine_options(options, loaded_->config);
+  runtime::LocalEngineOptions run = engine_options(options, loaded_->config);
+  if (!options.prefix_folder.empty())
+    run.engine.prefix_store = [&, identity = prefix_identity(options)](const runtime::CachePages& pages) {
+      runtime::PrefixStore::Sizes sizes{};
+      for (size_t kind = 0; kind < sizes.size(); ++kind)
+        sizes[kind] = pages.size(static_cast<graph::PageKind>(kind));
+      return std::make_shared<runtime::PrefixStore>(
+          runtime::PrefixStoreOptions{options.prefix_folder, options.prefix_bytes_max, identity}, sizes);
+    };
   engine_ = runtime::make_local_engine(*loaded_, compute, run);
-  bytes_ = cache_bytes(options, loaded_->config);
+  const CacheChoice choice = choice_of(options, loaded_->config);
+  bytes_ = choice.bytes;
   weight_bytes_ = loaded_->file.tensor_bytes();
-  log_info("{}: loaded in {}: {} and {} tokens of context", spec.name, format_duration(loaded_->load_time),
-           format_bytes(weight_bytes() + bytes_), run.engine.scheduler.context);
+  log_info("{}: loaded in {}, {}", spec.name, format_duration(loaded_->load_time),
+           format_bytes(weight_bytes()));
+  log_info("{}: {}", spec.name, choice.words);
 }
 
 ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, runtime::ClusterHost& cluster)
@@ -112,14 +118,27 @@ ServedModel::~ServedModel() {
 model::GrammarCompiler& ServedModel::grammars() {
   std::call_once(grammars_made_, [this] {
     grammars_ = std::make_unique<model::GrammarCompiler>(tokenizer(), grammar_options_);
+    grammars_ready_ = true;
   });
   return *grammars_;
+}
+
+// All that decides the bits of a page besides its tokens. Of the file: its head, its size, when it was
+// changed, and samples of its contents; to read all of it at each start would take longer than it is worth.
+std::string ServedModel::prefix_identity(const ModelOptions& options) const {
+  std::string identity = fmt::format("numerics {}, cache {}, contexts {} {}, page {}\n", kernels::kNumericsId,
+                                     dtype_name(options.run.layers.kv_type), loaded_->config.context,
+                                     loaded_->config.run_context, kernels::kKvPage);
+  identity += file_fingerprint(spec_.path) + "\n";
+  for (const model::AdapterSpec& adapter : spec_.adapters)
+    identity += fmt::format("adapter {} {}\n", adapter.scale, file_fingerprint(adapter.path));
+  return identity;
 }
 
 MemoryForecast forecast_memory(const ModelSpec& spec, const ModelOptions& options) {
   const model::ModelFile file =
       model::open_model(spec.path, {.tokenizer_path = spec.tokenizer, .access = FileAccess::kMap});
-  return {file.tensor_bytes(), cache_bytes(options, model::read_config(file, asked_context(options)))};
+  return {file.tensor_bytes(), choice_of(options, model::read_config(file, asked_context(options))).bytes};
 }
 
 }  // namespace butterfly::server

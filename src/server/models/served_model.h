@@ -1,5 +1,6 @@
 // A model that answers requests: weights, engine, template and rules for one name.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -31,14 +32,15 @@ struct ModelSpec {
 };
 
 struct ModelOptions {
-  // Context 0: the model's, at most kDefaultContext. Cache positions 0: so many that several contexts fit.
+  // Context 0, cache positions 0: see choose_context().
   runtime::LocalEngineOptions run;
+  uint64_t cache_bytes_max = 0;  // for the cache of one model, where nothing was asked for; 0: not known
+  std::string prefix_folder;     // where beginnings of texts outlive the process; empty: nowhere
+  uint64_t prefix_bytes_max = 0;
   FileAccess access = FileAccess::kMap;
   size_t load_threads = 0;
   std::map<std::string, std::string> schemas;  // that those in requests may refer to, by URI
 };
-
-inline constexpr size_t kDefaultContext = 4096;  // where the model's is longer and nothing was asked for
 
 // Loaded in the constructor; ends its engine in the destructor. What is const may be used by any thread, and
 // the engine and the compiler look after themselves.
@@ -63,6 +65,7 @@ class ServedModel {
   runtime::Engine& engine() { return *engine_; }
   // The vocabulary as a tree takes memory and time, so it is made when the first rules come.
   model::GrammarCompiler& grammars();
+  model::GrammarCompiler* grammars_if_made() { return grammars_ready_ ? grammars_.get() : nullptr; }
   uint64_t bytes() const { return bytes_; }  // in memory, but for the weights
   // The weights, which others over the same file may hold as well.
   const std::shared_ptr<runtime::SharedWeights>& weights() const { return loaded_->weights; }
@@ -71,6 +74,7 @@ class ServedModel {
 
  private:
   void read_template();
+  std::string prefix_identity(const ModelOptions& options) const;
 
   const ModelSpec spec_;
   std::unique_ptr<runtime::LoadedModel> loaded_;
@@ -81,6 +85,7 @@ class ServedModel {
   model::GrammarOptions grammar_options_;
   std::once_flag grammars_made_;
   std::unique_ptr<model::GrammarCompiler> grammars_;
+  std::atomic<bool> grammars_ready_{false};
   uint64_t bytes_ = 0, weight_bytes_ = 0;
   std::chrono::system_clock::time_point loaded_at_ = std::chrono::system_clock::now();
 };

@@ -31,6 +31,7 @@ Generation new_generation(ServerContext& context, const Exchange& exchange, cons
   uint64_t owner = 0;
   context.access.check_key(exchange.request(), &owner);
   generation.request.client = owner;
+  generation.request.background = context.access.is_background(owner);
   generation.lease = context.quotas->begin(owner, SystemClock::instance().now());
   if (context.settings.request_seconds > 0)
     generation.request.deadline =

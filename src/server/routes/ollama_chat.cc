@@ -73,6 +73,26 @@ class OllamaAnswer final : public Answer {
   const bool stream_, chat_;
 };
 
+// How Ollama is asked to load a model, or with "keep_alive": 0 to let it go. Who may talk to a server with
+// keys may not take a model away from others.
+void answer_nothing(ServerContext& context, Exchange& exchange, const Fields& fields, Generation generation,
+                    bool chat) {
+  const std::string name = generation.model->name();
+  const Json* keep = fields.find("keep_alive");
+  const bool leave = keep != nullptr && (*keep == Json(0) || *keep == Json("0") || *keep == Json("0s"));
+  generation = {};  // or it would be in use
+  const bool gone = leave && !context.access.needs_key() && context.models->unload(name);
+  Json json = {{"model", name}, {"created_at", rfc3339_now()}};
+  if (chat) {
+    json["message"] = {{"role", "assistant"}, {"content", ""}};
+  } else {
+    json["response"] = "";
+  }
+  json["done_reason"] = gone ? "unload" : "load";
+  json["done"] = true;
+  respond_json(exchange, to_text(json));
+}
+
 // "think" as templates know it.
 Json template_variables(const Fields& fields) {
   Json extra = Json::object();
@@ -99,13 +119,7 @@ void ollama_chat(ServerContext& context, ExchangePtr exchange) {
   const Fields fields(body, kOllamaChatFields);
   Generation generation = new_generation(context, *exchange, fields.string("model"));
   const Json* messages = fields.find("messages");
-  if (messages->empty()) {  // how Ollama is asked to load a model
-    return respond_json(*exchange, to_text({{"model", generation.model->name()},
-                                            {"created_at", rfc3339_now()},
-                                            {"message", {{"role", "assistant"}, {"content", ""}}},
-                                            {"done_reason", "load"},
-                                            {"done", true}}));
-  }
+  if (messages->empty()) return answer_nothing(context, *exchange, fields, std::move(generation), true);
   const std::string grammar = read_ollama_options(fields.find("options"), generation);
   const ToolRequest tools = read_tools(fields.find("tools"), nullptr, true);
   set_rules(read_ollama_rules(fields.find("format"), grammar), tools, generation);
@@ -123,12 +137,7 @@ void ollama_generate(ServerContext& context, ExchangePtr exchange) {
   const Fields fields(body, kOllamaGenerateFields);
   Generation generation = new_generation(context, *exchange, fields.string("model"));
   const std::string prompt = fields.string("prompt");
-  if (prompt.empty())
-    return respond_json(*exchange, to_text({{"model", generation.model->name()},
-                                            {"created_at", rfc3339_now()},
-                                            {"response", ""},
-                                            {"done_reason", "load"},
-                                            {"done", true}}));
+  if (prompt.empty()) return answer_nothing(context, *exchange, fields, std::move(generation), false);
   const std::string grammar = read_ollama_options(fields.find("options"), generation);
   set_rules(read_ollama_rules(fields.find("format"), grammar), {}, generation);
   if (fields.boolean("raw") || !generation.model->prompter().own_template()) {

@@ -1,6 +1,7 @@
 // POST /v1/responses: text and calls of functions; nothing is kept between requests.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "server/generation/pieces.h"
@@ -68,7 +69,14 @@ class ResponseAnswer final : public Answer {
     event("response.in_progress", {{"response", response_}});
   }
 
-  void on_delta(Choice& choice, const ParsedText& delta, const std::vector<runtime::TokenEvent>&) override {
+  void on_delta(Choice& choice, const ParsedText& delta,
+                const std::vector<runtime::TokenEvent>& tokens) override {
+    // Tokens of the text: not those of reasoning and calls.
+    Json logprobs = Json::array();
+    if (generation().request.logprobs && delta.reasoning.empty() && delta.calls.empty()) {
+      logprobs = chat_logprobs(model().tokenizer(), tokens)["content"];
+      for (const Json& entry : logprobs) logprobs_.push_back(entry);
+    }
     if (!stream_) return;
     const std::string& text = delta.text;
     if (!delta.reasoning.empty()) stream_reasoning(delta.reasoning);
@@ -79,7 +87,7 @@ class ResponseAnswer final : public Answer {
                                            {"output_index", message_index_},
                                            {"content_index", 0},
                                            {"delta", text},
-                                           {"logprobs", Json::array()}});
+                                           {"logprobs", std::move(logprobs)}});
     }
     for (const ToolCall& call : delta.calls) {
       if (message_open_) close_message(choice.text);
@@ -179,7 +187,7 @@ class ResponseAnswer final : public Answer {
                                         {"output_index", message_index_},
                                         {"content_index", 0},
                                         {"text", text},
-                                        {"logprobs", Json::array()}});
+                                        {"logprobs", logprobs_}});
     event("response.content_part.done", {{"item_id", message_id_},
                                          {"output_index", message_index_},
                                          {"content_index", 0},
@@ -187,9 +195,11 @@ class ResponseAnswer final : public Answer {
     event("response.output_item.done", {{"output_index", message_index_}, {"item", message_item(text)}});
   }
 
-  static Json text_part(const std::string& text) {
-    return {
-        {"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
+  Json text_part(const std::string& text) const {
+    return {{"type", "output_text"},
+            {"text", text},
+            {"annotations", Json::array()},
+            {"logprobs", text.empty() ? Json::array() : logprobs_}};
   }
   Json message_item(const std::string& text) const {
     return {{"type", "message"},
@@ -216,6 +226,7 @@ class ResponseAnswer final : public Answer {
   const std::string message_id_, reasoning_id_;
   bool message_open_ = false, reasoning_open_ = false;
   size_t message_index_ = 0, reasoning_index_ = 0, outputs_ = 0, sequence_ = 0;
+  Json logprobs_ = Json::array();  // of the text's tokens, if they were asked for
 };
 
 // A part of the assistant's turn: what it says, calls and reasons is one message to templates.
@@ -338,6 +349,11 @@ void responses(ServerContext& context, ExchangePtr exchange) {
   if (generation.n != 1) bad_field("n", "expected 1");
   if (const auto count = fields.maybe_integer("max_output_tokens"))
     generation.request.tokens_max = static_cast<size_t>(*count);
+  generation.request.top_logprobs = static_cast<size_t>(fields.integer("top_logprobs"));
+  const std::vector<std::string> include = fields.strings("include");
+  generation.request.logprobs =
+      generation.request.top_logprobs > 0 ||
+      std::find(include.begin(), include.end(), "message.output_text.logprobs") != include.end();
   const Json tool_list = chat_tools(fields.find("tools"));
   const ToolRequest tools =
       read_tools(&tool_list, fields.find("tool_choice"), fields.boolean("parallel_tool_calls"));

@@ -24,6 +24,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/apply-template", kPlain, llama_apply_template, "a conversation as the text of its prompt"},
     {"POST", "/completion", kPlain, llama_completion, "a text goes on, in llama.cpp's own form"},
     {"POST", "/infill", kPlain, llama_infill, "the middle of a text"},
+    {"POST", "/rerank", kPlain, rerank, "texts in the order in which they answer a question"},
+    {"POST", "/v1/rerank", kPlain, rerank, "the same"},
     {"GET", "/", kPublic | kQuick, page_root, "the page, for browsers; else a word that something runs here"},
     {"GET", "/page/{file}", kPublic | kQuick, page_file, "its parts"},
     {"GET", "/api/version", kQuick | kOllamaShape, ollama_version, "version"},

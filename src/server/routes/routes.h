@@ -16,7 +16,7 @@ RouteFunction list_models, show_model, chat_completions, completions, embeddings
 RouteFunction messages, count_message_tokens;
 // llama.cpp's and vLLM's.
 RouteFunction health, metrics, tokenize, detokenize, llama_props, llama_slots, llama_apply_template,
-    llama_completion, llama_infill;
+    llama_completion, llama_infill, rerank;
 // Ollama's.
 RouteFunction ollama_version, ollama_tags, ollama_ps, ollama_show, ollama_chat, ollama_generate, ollama_embed,
     ollama_embeddings, ollama_pull, ollama_no_store;

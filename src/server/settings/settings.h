@@ -42,6 +42,8 @@ struct Settings {
   size_t queue_tokens = 1 << 18;
   bool no_prefix_reuse = false;
   bool share_prefixes = false;
+  std::string keep_prefixes;  // folder; empty: beginnings of texts end with the process
+  std::string keep_prefixes_bytes = "8GiB";
   bool no_speculation = false;
   std::vector<std::string> standby;  // names of nodes that hold the journal and may lead
   std::vector<std::string> witness;  // names of nodes that vote on who leads

@@ -29,12 +29,14 @@ class SchedulerDriver {
   SchedulerDriver(const FakeChainOptions& on, const SchedulerOptions& options)
       : chain_options(on), chain(on), scheduler(chain.info(), options) {}
 
-  Status submit(uint64_t id, std::vector<int32_t> prompt, size_t tokens_max, uint64_t client = 0) {
+  Status submit(uint64_t id, std::vector<int32_t> prompt, size_t tokens_max, uint64_t client = 0,
+                bool background = false) {
     Submission submission;
     submission.id = RequestId{id};
     submission.prompt = std::move(prompt);
     submission.tokens_max = tokens_max;
     submission.client = client;
+    submission.background = background;
     Status status = scheduler.submit(submission);
     if (status) limits[submission.id] = tokens_max;
     return status;
