@@ -10,7 +10,7 @@
 namespace butterfly::model {
 namespace {
 
-using Json = ChatJson;
+using Json = nlohmann::ordered_json;
 
 // Text of a content: a string, or parts {"type": "text", "text": ...}.
 std::string content_text(const Json& content, const std::string& place) {
