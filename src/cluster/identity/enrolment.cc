@@ -12,7 +12,7 @@ namespace {
 constexpr uint16_t kVersion = 1;
 constexpr size_t kSecretBytesMax = 256;
 constexpr size_t kDerBytesMax = 4u << 10;
-constexpr size_t kTextBytesMax = 1u << 10;
+constexpr size_t kRefusalBytesMax = 1u << 10;
 
 // A wrong secret costs a hash and a read of one file, so this is about load, not about guessing 128 bits.
 constexpr int kFailuresMax = 10;
@@ -48,7 +48,7 @@ Result<EnrolmentRequest> EnrolmentRequest::decode(std::span<const std::byte> bod
 std::vector<std::byte> EnrolmentReply::encode() const {
   WireWriter out;
   out.u16(kVersion);
-  out.text(std::string_view(refusal).substr(0, kTextBytesMax));
+  out.text(std::string_view(refusal).substr(0, kRefusalBytesMax));
   out.blob(certificate);
   out.blob(authority);
   return std::move(out).take();
@@ -58,7 +58,7 @@ Result<EnrolmentReply> EnrolmentReply::decode(std::span<const std::byte> body) {
   WireReader in(body);
   version(in);
   EnrolmentReply reply;
-  reply.refusal = in.text(kTextBytesMax);
+  reply.refusal = in.text(kRefusalBytesMax);
   reply.certificate = copy(in.blob(kDerBytesMax));
   reply.authority = copy(in.blob(kDerBytesMax));
   if (Status status = in.finish("join"); !status.ok()) return status;
