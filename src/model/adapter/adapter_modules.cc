@@ -55,6 +55,9 @@ const HfRule* find_rule(std::string_view architecture, Wanted&& wanted) {
 
 constexpr std::string_view kWeight = ".weight";
 
+// Norms by group have two sides too, and are no matrices that anything is multiplied with.
+bool is_norm(std::string_view tensor) { return tensor.ends_with("norm.weight"); }
+
 // Matrices of blocks, one behind the other, with the last part of their names in both worlds.
 struct Candidate {
   std::string tensor;  // "blk.0.attn_q.weight"
@@ -66,7 +69,8 @@ std::vector<Candidate> candidates(const ModelFile& file) {
   std::vector<Candidate> found;
   for (const NamedTensor& tensor : file.tensors()) {
     const std::string& name = tensor.name;
-    if (!name.starts_with("blk.") || !name.ends_with(kWeight) || tensor.shape.rank() < 2) continue;
+    if (!name.starts_with("blk.") || !name.ends_with(kWeight) || tensor.shape.rank() < 2 || is_norm(name))
+      continue;
     const size_t dot = name.find('.', 4);
     if (dot == std::string::npos || dot + 1 + kWeight.size() > name.size()) continue;
     const auto module = module_of(name, file.architecture());

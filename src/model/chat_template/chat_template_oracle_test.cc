@@ -22,10 +22,12 @@ using Json = nlohmann::ordered_json;
 const fs::path kFolder = shared_data("chat-templates");
 
 // Writes one line of JSON per rendering: the template, the variables and the text (null for an error).
+// Jinja's sandbox refuses to change lists, which some published templates do: `changes` says that the text
+// comes from a sandbox that lets them.
 constexpr const char* kScript = R"py(import datetime, glob, json, sys
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment, SecurityError
 
 folder, out = sys.argv[1:]
 def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
@@ -40,10 +42,13 @@ class Generation(Extension):
         return nodes.CallBlock(self.call_method("text"), [], [], body).set_lineno(line)
     def text(self, caller):
         return caller()
-environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation])
-environment.filters["tojson"] = tojson
-environment.globals["raise_exception"] = raise_exception
-environment.globals["strftime_now"] = lambda f: datetime.datetime(2025, 7, 10, 12).strftime(f)
+def made(kind):
+    environment = kind(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation])
+    environment.filters["tojson"] = tojson
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda f: datetime.datetime(2025, 7, 10, 12).strftime(f)
+    return environment
+strict, changing = made(ImmutableSandboxedEnvironment), made(SandboxedEnvironment)
 
 def user(text): return {"role": "user", "content": text}
 def system(text): return {"role": "system", "content": text}
@@ -75,18 +80,21 @@ for row in json.load(open(folder + "/huggingface-js/e2e.json")):
     templates[row["name"] + " " + row["group"]] = row["chat_template"]
 with open(out, "w") as lines:
     for name, source in templates.items():
-        template = environment.from_string(source)
+        template = strict.from_string(source)
         for messages in conversations:
             for tools in (None, [tool]):
                 for prompt in (False, True):
                     variables = {"messages": messages, "add_generation_prompt": prompt, "tools": tools,
                                  "bos_token": "<s>", "eos_token": "</s>"}
+                    text, error, changes = None, None, False
                     try:
-                        text, error = template.render(**variables), None
+                        text = template.render(**variables)
+                    except SecurityError:
+                        text, changes = changing.from_string(source).render(**json.loads(json.dumps(variables))), True
                     except Exception as e:
-                        text, error = None, repr(e)
+                        error = repr(e)
                     lines.write(json.dumps({"name": name, "source": source, "variables": variables, "text": text,
-                                            "error": error}) + "\n")
+                                            "error": error, "changes": changes}) + "\n")
 )py";
 
 // Debian's python with its python3-jinja2, or another one that has it.
@@ -121,7 +129,7 @@ TEST(ChatTemplateOracle, JinjaGivesTheSameTexts) {
         EXPECT_EQ(text, row["text"].get<std::string>()) << place;
       }
     } catch (const Error& error) {
-      EXPECT_TRUE(row["text"].is_null()) << place << ": " << error.what();
+      EXPECT_TRUE(row["text"].is_null() || row["changes"].get<bool>()) << place << ": " << error.what();
     }
     ++(row["text"].is_null() ? errors : texts);
   }

@@ -443,6 +443,7 @@ TEST(HfArchitectures, EveryRowHasRulesForItsEnds) {
     EXPECT_TRUE(targets.find("blk.#.attn_norm.weight") != std::string::npos ||
                 targets.find("blk.#.post_attention_norm.weight") != std::string::npos)
         << row.class_name;
+    if (row.gguf_name.starts_with("nemotron_h")) continue;  // a layer is one mixer behind one norm
     EXPECT_TRUE(targets.find("blk.#.ffn_norm.weight") != std::string::npos ||
                 targets.find("blk.#.post_attention_norm.weight") != std::string::npos)
         << row.class_name;

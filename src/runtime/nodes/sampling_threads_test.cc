@@ -40,16 +40,16 @@ class MeetingPlace {
   bool met_ = false, given_up_ = false;
 };
 
-// Allows every token.
+// Allows no token, and ends each text there: whether it may is asked by the thread that would have chosen.
 class Meets final : public model::TokenConstraint {
  public:
   explicit Meets(MeetingPlace& place) : place_(place) {}
-  void mask(std::span<uint64_t> allowed) override { std::ranges::fill(allowed, ~uint64_t{0}); }
-  bool accept(int32_t) override {  // by the thread that chose
+  void mask(std::span<uint64_t> allowed) override { std::ranges::fill(allowed, uint64_t{0}); }
+  bool accept(int32_t) override { return true; }
+  bool can_end() const override {
     place_.enter();
     return true;
   }
-  bool can_end() const override { return true; }
   std::unique_ptr<model::TokenConstraint> clone() const override { return std::make_unique<Meets>(place_); }
 
  private:
