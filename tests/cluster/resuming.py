@@ -89,8 +89,11 @@ def check_all(clients, expected, text=lambda: ""):
     for client in clients:
         client.thread.join(START_MAX_S)
         assert client.error is None, f"{client.error}\n{text()}"
-        assert client.done and client.texts == expected[client.number % 4], \
-            f"stream {client.number}: {len(client.texts)} tokens, {client.resumed} resumed\n{text()}"
+        whole = expected[client.number % 4]
+        same = next((i for i, pair in enumerate(zip(client.texts, whole)) if pair[0] != pair[1]), min(len(client.texts), len(whole)))
+        assert client.done and client.texts == whole, \
+            f"stream {client.number}: {len(client.texts)} tokens of {len(whole)}, the first {same} as they should be, done: {client.done}, " \
+            f"{client.resumed} resumed, last event {client.last}\n{text()}"
         resumed += client.resumed
         stall = max(stall, client.stall)
     return resumed, stall

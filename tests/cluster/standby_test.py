@@ -76,7 +76,10 @@ class Cluster:
         leads, stands_by = self.seats[self.leader], self.seats[self.other]
         stands_by.wait_for(f"Standing by: {self.leader} leads")
         leads.wait_for(f"standby {self.other} has the journal", after=self.mark(leads))
-        leads.wait_serving(3 if self.witness else 2)
+        try:
+            leads.wait_serving(3 if self.witness else 2)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.text()}") from None
 
     def mark(self, process):
         """Behind the last time that no standby had the journal."""
@@ -90,7 +93,8 @@ class Cluster:
         return [ResumingClient(i, TOKENS, self.servers, timeout) for i in range(STREAMS)]
 
     def text(self):
-        return "\n".join(f"--- {name}\n{seat.text()}" for name, seat in self.seats.items())
+        named = [*self.seats.items(), *(("c", node) for node in self.nodes)]
+        return "\n".join(f"--- {name}\n{process.text()}" for name, process in named)
 
     def taken_over(self):
         """The other one leads from now on."""
