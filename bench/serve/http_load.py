@@ -1,5 +1,6 @@
 """Requests to a server on this machine, many at once, with their times. For the scripts beside and under peers/."""
 import asyncio
+import atexit
 import json
 import math
 import os
@@ -101,6 +102,7 @@ class Server:
         self.log = open(log or os.devnull, "wb")
         self.process = subprocess.Popen([str(c) for c in command], stdout=self.log,
                                         stderr=subprocess.PIPE if ready else self.log)
+        atexit.register(self.kill)  # however the script ends
         self.port = port
         if ready:
             self.port = self._read_port(ready)
@@ -119,13 +121,16 @@ class Server:
                 return int(match.group(1))
         sys.exit(f"{self.process.args[0]} ended before it served")
 
-    def stop(self):
+    def stop(self, wait_s=20):
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(20)
+            return self.process.wait(wait_s)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait()
+            return self.kill()
+
+    def kill(self):
+        self.process.kill()
+        return self.process.wait()
 
 
 def butterfly(binary, model, *flags, log=None):

@@ -10,37 +10,26 @@ when a request fails or nothing of the background's gets done; times are shown, 
 import http.client
 import json
 import os
-import re
-import signal
 import statistics
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench/serve"))
+from http_load import butterfly  # noqa: E402
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 GOOD, GREEDY = "bf-good-0123456789abcdef", "bf-greedy-0123456789abcdef"
 
 
-class Server:
-    def __init__(self, word):
-        keys = f"{WORK}/keys"
-        with open(keys, "w") as out:
-            out.write(f"{GOOD}\n{GREEDY}{word}\n")
-        os.chmod(keys, 0o600)
-        self.process = subprocess.Popen([BUTTERFLY, "serve", "-m", f"{WORK}/m.gguf", "--port", "0", "--management", f"{WORK}/socket",
-                                         "-t", "1", "--api-key-file", keys, "--queue", "64"], stderr=subprocess.PIPE)
-        line = b""
-        while b" at http" not in line:
-            line = self.process.stderr.readline()
-            if not line:
-                sys.exit("the server did not start")
-        self.port = int(re.search(rb":(\d+) ", line).group(1))
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(90)
+def start(word):
+    keys = f"{WORK}/keys"
+    with open(keys, "w") as out:
+        out.write(f"{GOOD}\n{GREEDY}{word}\n")
+    os.chmod(keys, 0o600)
+    return butterfly(BUTTERFLY, f"{WORK}/m.gguf", "--management", f"{WORK}/socket", "-t", "1", "--api-key-file", keys, "--queue", "64", log=f"{WORK}/server.log")
 
 
 def ask(port, key, body):
@@ -53,14 +42,17 @@ def ask(port, key, body):
 
 
 def measure(word, greedy):
-    server = Server(word)
+    server = start(word)
     ended, done = threading.Event(), []
 
     def work(index):
         number = 0
         while not ended.is_set():
             number += 1
-            status, text = ask(server.port, GREEDY, {"prompt": f"{index} {number} " + "x y z " * 100, "max_tokens": 200, "ignore_eos": True})
+            try:
+                status, text = ask(server.port, GREEDY, {"prompt": f"{index} {number} " + "x y z " * 100, "max_tokens": 200, "ignore_eos": True})
+            except (OSError, http.client.HTTPException):
+                return  # the server was ended
             if status == 200:
                 done.append(json.loads(text)["usage"]["completion_tokens"])
 
@@ -71,17 +63,16 @@ def measure(word, greedy):
     times = []
     before = len(done)
     for i in range(30):
-        start = time.monotonic()
+        asked = time.monotonic()
         status, text = ask(server.port, GOOD, {"prompt": f"{i} hello", "max_tokens": 100, "ignore_eos": True})
-        times.append(time.monotonic() - start)
+        times.append(time.monotonic() - asked)
         assert status == 200, text[:300]
     began = time.monotonic()
     while greedy and len(done) == before and time.monotonic() - began < 60:
         time.sleep(0.05)
     assert not greedy or len(done) > before, "nothing of the greedy key's gets done"
     ended.set()
-    server.process.kill()
-    server.process.wait()
+    server.kill()
     for worker in workers:
         worker.join(5)
     return statistics.median(times), sorted(times)[-2], sum(done)

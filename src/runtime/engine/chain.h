@@ -29,6 +29,11 @@ struct ChainInfo {
   bool pools_last = false;  // embeddings are the last token's, not the mean
 };
 
+// The first block of so many positions that the row at this position of a text sees in a window.
+inline size_t first_block_in_window(size_t position, size_t window, size_t page_positions) {
+  return position + 1 > window ? (position + 1 - window) / page_positions : 0;
+}
+
 // Pages of a chain's cache as bytes, to be kept elsewhere: through all layers, so only where all are here. By
 // the engine's thread, between steps; and to read by another one when that has ended.
 class CachePages {

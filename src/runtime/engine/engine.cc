@@ -146,7 +146,7 @@ struct Engine::Impl {
 // Without the mutex: a long prompt is hashed.
 size_t Engine::Impl::stored_pages(const EngineRequest& request, const ChainInfo& info) const {
   return store->usable(scheduler.owner_of(request.client), request.prompt, info.page_positions,
-                       request.prompt.size() / info.page_positions);
+                       request.prompt.size() / info.page_positions, info.window);
 }
 
 Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {

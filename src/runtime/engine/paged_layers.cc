@@ -159,7 +159,7 @@ Status PagedLayers::check(std::span<const StepRow> rows, size_t index) {
     return {Errc::kInvalidArgument, fmt::format("position {} of sequence {}: {} of its blocks have a page",
                                                 row.position, row.sequence, placed.whole)};
   // And those in the window that layers with one have kept.
-  const size_t first_seen = row.position + 1 > info_.window ? (row.position + 1 - info_.window) / kKvPage : 0;
+  const size_t first_seen = first_block_in_window(row.position, info_.window, kKvPage);
   const std::vector<uint32_t>& window = placed.of(PageKind::kWindow);
   for (size_t block = first_seen; info_.window > 0 && block <= row.position / kKvPage; ++block)
     if (block >= window.size() || window[block] == kNoPage)

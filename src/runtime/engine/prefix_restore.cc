@@ -38,6 +38,7 @@ void PrefixRestore::begin(RequestId id, uint64_t client, size_t stored, TimePoin
   const std::vector<int32_t>& tokens = scheduler.sequence(id).tokens;
   Waiting& waiting = waiting_[id];
   waiting.since = now;
+  waiting.pages = pages;
   waiting_count_ = waiting_.size();
   Job job{id,
           {},
@@ -138,9 +139,9 @@ void PrefixRestore::take(TimePoint now, std::mutex& mutex, Scheduler& scheduler,
         continue;
       }
       if (!waiting.node) waiting.node = scheduler.node_before(loaded.id, loaded.block);
-      const auto adopted = waiting.node
-                               ? scheduler.adopt(loaded.id, *waiting.node, loaded.block, loaded.page.parts)
-                               : std::nullopt;
+      const auto adopted = waiting.node ? scheduler.adopt(loaded.id, *waiting.node, loaded.block,
+                                                          waiting.pages, loaded.page.parts)
+                                        : std::nullopt;
       if (!adopted) {
         give_up(loaded.id, waiting, scheduler);
         continue;

@@ -63,6 +63,7 @@ class PrefixRestore {
     TimePoint since{};
     std::optional<PagePool::NodeId> node;  // behind the last one adopted
     std::vector<Scheduler::Adopted> adopted;
+    size_t pages = 0;  // of the beginning that comes back, with those that were here
     size_t fresh = 0;
     bool given_up = false;  // what still comes is not taken
     std::shared_ptr<std::atomic<bool>> dropped = std::make_shared<std::atomic<bool>>(false);

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/private_folder.h"
 #include "cluster/weights/file_io.h"
+#include "runtime/engine/chain.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -123,16 +124,24 @@ size_t PrefixStore::count(uint64_t owner, std::span<const int32_t> tokens, size_
 }
 
 size_t PrefixStore::usable(uint64_t owner, std::span<const int32_t> tokens, size_t page_positions,
-                           size_t pages_max) const {
-  if (sizes_[static_cast<size_t>(PageKind::kState)] == 0)
-    return count(owner, tokens, page_positions, pages_max);
+                           size_t pages_max, size_t window) const {
+  const auto wants = [&](PageKind kind) { return sizes_[static_cast<size_t>(kind)] > 0; };
+  const auto has = [](uint32_t parts, PageKind kind) {
+    return (parts >> static_cast<size_t>(kind) & 1) != 0;
+  };
   Name name = root(owner);
-  size_t last = 0;
+  size_t last = 0, windowed = 0;  // pages up to here, without a gap, that have their window
   for (size_t page = 0; page < std::min(pages_max, tokens.size() / page_positions); ++page) {
     name = next(name, tokens.subspan(page * page_positions, page_positions));
-    const uint32_t has = parts(name);
-    if (has == 0) break;
-    if ((has >> static_cast<size_t>(PageKind::kState) & 1) != 0) last = page + 1;
+    const uint32_t found = parts(name);
+    if (found == 0) break;
+    windowed = has(found, PageKind::kWindow) ? windowed + 1 : 0;
+    const size_t end = page + 1;
+    if (wants(PageKind::kState) && !has(found, PageKind::kState)) continue;
+    if (wants(PageKind::kWindow) &&
+        windowed < end - first_block_in_window(end * page_positions, window, page_positions))
+      continue;
+    last = end;
   }
   return last;
 }
@@ -223,7 +232,8 @@ Result<PrefixStore::Page> PrefixStore::load(const Name& name, std::span<const in
     return status;
   };
   const fs::path path = path_of(name, has);
-  for (size_t kind = 0; kind < sizes_.size(); ++kind)
+  // The first kind may have no bytes: then all layers see windows, and its pages only say which text it is.
+  for (size_t kind = 1; kind < sizes_.size(); ++kind)
     if ((has >> kind & 1) != 0 && sizes_[kind] == 0)
       return give_up({Errc::kCorrupt, fmt::format("{}: has a part that this model has not", path.string())});
   const cluster::FileHandle file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

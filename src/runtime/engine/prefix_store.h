@@ -34,7 +34,8 @@ struct PrefixStoreOptions {
 class PrefixStore {
  public:
   using Name = Sha256;
-  // Bytes of the parts of a page, by kind; 0: the model has none of the kind.
+  // Bytes of the parts of a page, by kind; 0: the model has none of the kind. All pages have a part of the
+  // first kind, also where it has no bytes because all layers see windows.
   using Sizes = std::array<size_t, graph::kPageKinds>;
 
   // Throws Error: kInvalidArgument for a folder that others may write, kIo.
@@ -48,9 +49,10 @@ class PrefixStore {
   // How many pages, from the first on, of this text are here, up to `pages_max`.
   size_t count(uint64_t owner, std::span<const int32_t> tokens, size_t page_positions,
                size_t pages_max) const;
-  // The same, but only as far as a text can go on behind it: the last one has the state, if there is such.
-  size_t usable(uint64_t owner, std::span<const int32_t> tokens, size_t page_positions,
-                size_t pages_max) const;
+  // The same, but only as far as a text can go on behind it: the last one has the state, and the last ones
+  // all of the window (in positions), if there are such.
+  size_t usable(uint64_t owner, std::span<const int32_t> tokens, size_t page_positions, size_t pages_max,
+                size_t window) const;
 
   struct Page {
     uint32_t parts = 0;

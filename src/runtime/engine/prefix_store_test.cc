@@ -63,13 +63,38 @@ TEST_F(PrefixStoreTest, WhatWasSavedIsThereForTheNextProcess) {
   EXPECT_EQ(store.count(3, text, 32, 9), 1u);
   EXPECT_EQ(store.count(4, text, 32, 9), 0u) << "another owner's";
   EXPECT_EQ(open(1 << 20, "two").count(3, text, 32, 9), 0u) << "of another model";
-  EXPECT_EQ(store.usable(3, text, 32, 9), 0u) << "no state behind it";
+  EXPECT_EQ(store.usable(3, text, 32, 9, 0), 0u) << "no state behind it";
   ASSERT_TRUE(store.save(name, text, page_of('a', kWithState), store.now()));
-  EXPECT_EQ(store.usable(3, text, 32, 9), 1u);
+  EXPECT_EQ(store.usable(3, text, 32, 9, 0), 1u);
   EXPECT_EQ(files().size(), 1u);
   const auto both = open().load(name, text);
   ASSERT_TRUE(both.ok());
   EXPECT_EQ(both->part(graph::PageKind::kState, kSizes).size(), 500u);
+}
+
+// Models all of whose layers see a window have pages without bytes besides.
+TEST_F(PrefixStoreTest, TextsGoOnWhereAllOfTheirWindowIsKept) {
+  constexpr size_t kPages = 6;
+  constexpr uint32_t kWindow = 2;
+  std::vector<int32_t> long_text;
+  for (int32_t i = 0; i < static_cast<int32_t>(kPages * 32); ++i) long_text.push_back(i);
+  PrefixStore store({folder.path() / "kept", 1 << 20, "one"}, {0, 1000, 0});
+  PrefixStore::Name name = store.root(3);
+  for (size_t page = 0; page < kPages; ++page) {
+    const auto tokens = std::span(long_text).subspan(page * 32, 32);
+    name = PrefixStore::next(name, tokens);
+    const uint32_t parts = page == 2 ? kFull : kFull | kWindow;  // the third has lost its own
+    const PrefixStore::Page made{parts, std::vector<std::byte>(page == 2 ? 0 : 1000, std::byte{7})};
+    ASSERT_TRUE(store.save(name, tokens, made, store.now()));
+    const auto back = store.load(name, tokens);
+    ASSERT_TRUE(back.ok()) << back.status().text();
+    EXPECT_EQ(back->bytes, made.bytes);
+  }
+  EXPECT_EQ(store.count(3, long_text, 32, 9), kPages);
+  EXPECT_EQ(store.usable(3, long_text, 32, 9, 16), kPages);
+  EXPECT_EQ(store.usable(3, long_text, 32, 9, 97), kPages) << "row 192 sees positions 96 to 192";
+  EXPECT_EQ(store.usable(3, long_text, 32, 9, 98), 2u) << "95 is in the page that has none";
+  EXPECT_EQ(store.usable(3, long_text, 32, 3, 16), 2u) << "not behind the third";
 }
 
 TEST_F(PrefixStoreTest, FilesThatAreNotWhatTheySayAreRefused) {
@@ -183,6 +208,9 @@ class PrefixRestart : public ::testing::TestWithParam<Kind> {
  protected:
   std::unique_ptr<Engine> engine(bool with_store = true) {
     LocalEngineOptions options;
+    // Then windows have pages for 11 of the 15 blocks of a text: only its end has them.
+    options.engine.scheduler.running_max = 2;
+    options.engine.scheduler.rows_max = options.layers.rows_max = 64;
     options.layers.kv_type = GetParam().cache;
     options.layers.positions = 4096;
     if (with_store)

@@ -115,16 +115,17 @@ class Scheduler {
   Beginning beginning(RequestId id) const;
   // It waits for pages of its beginning, or no longer does. Unknown requests are ignored.
   void set_restoring(RequestId id, bool restoring);
-  // A place for the page behind `parent` (the text's beginning is found from root_of()). Its contents have to
-  // be written, where they are new, before the next plan(). Held until let_go(), so that the page behind it
-  // can follow. Nothing: others need the room.
+  // A place for page `block` of a beginning of so many, behind `parent` (the text's beginning is found from
+  // root_of()). Its contents have to be written, where they are new, before the next plan(). Held until
+  // let_go(), so that the page behind it can follow. Nothing: others need the room.
   struct Adopted {
     PagePool::NodeId node{};
     uint32_t page = graph::kNoPage;
     // To be written; kNoPage: not.
     std::array<uint32_t, graph::kPageKinds> fresh{graph::kNoPage, graph::kNoPage, graph::kNoPage};
   };
-  std::optional<Adopted> adopt(RequestId id, PagePool::NodeId parent, size_t block, uint32_t parts);
+  std::optional<Adopted> adopt(RequestId id, PagePool::NodeId parent, size_t block, size_t blocks,
+                               uint32_t parts);
   std::optional<PagePool::NodeId> node_before(RequestId id, size_t block) const;
   void let_go(std::span<const Adopted> adopted);
   // The number that texts of this client are kept under.

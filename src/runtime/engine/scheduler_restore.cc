@@ -33,7 +33,7 @@ std::optional<PagePool::NodeId> Scheduler::node_before(RequestId id, size_t bloc
 }
 
 std::optional<Scheduler::Adopted> Scheduler::adopt(RequestId id, PagePool::NodeId parent, size_t block,
-                                                   uint32_t parts) {
+                                                   size_t blocks, uint32_t parts) {
   const Sequence& sequence = *sequences_.at(id);
   const auto tokens = std::span(sequence.tokens).subspan(block * page_positions_, page_positions_);
   Adopted adopted;
@@ -58,7 +58,9 @@ std::optional<Scheduler::Adopted> Scheduler::adopt(RequestId id, PagePool::NodeI
     side.attach(adopted.page, *page);
     adopted.fresh[static_cast<size_t>(kind)] = *page;
   };
-  if (chain_.window_pages > 0) attach(PageKind::kWindow, window_pages_promised());
+  // Windows have room for their ends alone; what was seen before is seen by nobody who goes on behind.
+  if (chain_.window_pages > 0 && block >= first_in_window(blocks * page_positions_))
+    attach(PageKind::kWindow, window_pages_promised());
   if (chain_.state_pages > 0) attach(PageKind::kState, 3 * running_.size());
   return adopted;
 }

@@ -21,7 +21,7 @@ bool has(const std::vector<uint32_t>& pages, size_t block) {
 
 // The first block that the row at this position sees in a window.
 size_t Scheduler::first_in_window(size_t position) const {
-  return position + 1 > chain_.window ? (position + 1 - chain_.window) / page_positions_ : 0;
+  return first_block_in_window(position, chain_.window, page_positions_);
 }
 
 void Scheduler::place_side(Sequence& sequence, PageKind kind, size_t block, uint32_t page) {
