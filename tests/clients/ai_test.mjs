@@ -1,7 +1,7 @@
 // npm `ai` with @ai-sdk/openai-compatible: text, stream, tools, objects, embeddings.
 import assert from "node:assert/strict";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { embedMany, generateObject, generateText, jsonSchema, streamText, tool } from "ai";
+import { embedMany, generateObject, generateText, isStepCount, jsonSchema, streamText, tool } from "ai";
 import { assertLight, check, finish, lightSchema, makeModel, startServer } from "./harness.mjs";
 
 const server = await startServer("-m", "tiny=" + makeModel("ai"), "-t", "1");
@@ -24,6 +24,19 @@ await check("a tool is called", async () => {
   });
   assert.equal(answer.toolCalls[0].toolName, "light");
   assertLight(answer.toolCalls[0].input);
+});
+
+await check("an agent's loop, whole and streamed", async () => {
+  const switched = [];
+  const light = tool({ description: "Switches a light", inputSchema: jsonSchema(lightSchema), execute: async (args) => { switched.push(args); return "done"; } });
+  const asked = { ...base, maxOutputTokens: 600, prompt: "Light", toolChoice: "required", tools: { light }, stopWhen: isStepCount(3) };
+  const whole = await generateText(asked);
+  assert.equal(whole.steps.length, 3);
+  const stream = streamText(asked);
+  await stream.consumeStream();
+  assert.equal((await stream.steps).length, 3);
+  assert.equal(switched.length, 6);
+  switched.forEach(assertLight);
 });
 
 await check("an object by schema", async () => {

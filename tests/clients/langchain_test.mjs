@@ -1,5 +1,6 @@
 // npm @langchain/openai and @langchain/ollama: invoke, stream, tools, structured output, embeddings.
 import assert from "node:assert/strict";
+import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { ChatOllama } from "@langchain/ollama";
 import { ChatOpenAI, OpenAIEmbeddings } from "@langchain/openai";
 import { assertLight, check, finish, lightSchema, makeModel, startServer } from "./harness.mjs";
@@ -26,6 +27,23 @@ await check("a tool is called", async () => {
   const answer = await bound.invoke("Light");
   assert.equal(answer.tool_calls[0].name, "light");
   assertLight(answer.tool_calls[0].args);
+});
+
+await check("an agent's loop", async () => {
+  const bound = new ChatOpenAI({ ...options, maxTokens: 600 }).bindTools(
+    [{ type: "function", function: { name: "light", description: "", parameters: lightSchema } }], { tool_choice: "required" });
+  const messages = [new HumanMessage("Light in the hall, please")];
+  for (let turn = 0; turn < 3; ++turn) {
+    const answer = await bound.invoke(messages);
+    assert.ok(answer.tool_calls.length > 0);
+    messages.push(answer);
+    for (const call of answer.tool_calls) {
+      assertLight(call.args);
+      messages.push(new ToolMessage({ tool_call_id: call.id, content: "done" }));
+    }
+  }
+  const last = await new ChatOpenAI({ ...options, maxTokens: 8 }).invoke(messages);
+  assert.equal(typeof last.content, "string");
 });
 
 await check("embeddings", async () => {

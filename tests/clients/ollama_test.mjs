@@ -46,6 +46,24 @@ await check("a tool is called", async () => {
   assertLight(answer.message.tool_calls[0].function.arguments);
 });
 
+await check("an agent's loop", async () => {
+  const tools = [{ type: "function", function: { name: "light", description: "", parameters: lightSchema } }];
+  const messages = [{ role: "user", content: "Light in the hall, please" }];
+  for (const on of [true, false, true]) {
+    const grammar = `root ::= "<tool_call>\\n{\\"name\\": \\"light\\", \\"arguments\\": {\\"on\\": ${on}, \\"room\\": \\"hall\\"}}\\n</tool_call>"`;
+    let calls = [];
+    for await (const part of await client.chat(ask({ messages, tools, stream: true, options: { num_predict: 600, grammar } }))) {
+      calls.push(...(part.message.tool_calls ?? []));
+      if (part.message.content || part.message.tool_calls) messages.push(part.message);
+    }
+    assert.equal(calls.length, 1);
+    assert.deepEqual(calls[0].function.arguments, { on, room: "hall" });
+    messages.push({ role: "tool", content: "done", tool_name: "light" });
+  }
+  const last = await client.chat(ask({ messages, tools }));
+  assert.equal(typeof last.message.content, "string");
+});
+
 await check("embed", async () => {
   const answer = await client.embed({ model: "tiny", input: ["a", "b"] });
   assert.equal(answer.embeddings.length, 2);

@@ -59,6 +59,53 @@ await check("a tool is called, and its result goes back", async () => {
   assert.ok(after.usage.prompt_tokens > answer.usage.prompt_tokens);
 });
 
+await check("an agent's loop over chat: the client runs tools until it has enough", async () => {
+  const messages = [{ role: "user", content: "Light in the hall, please" }];
+  let before = 0;
+  for (let turn = 0; turn < 3; ++turn) {
+    const answer = await client.chat.completions.create(ask({ messages, tools, tool_choice: "required", max_tokens: 600, seed: turn }));
+    const message = answer.choices[0].message;
+    assert.equal(answer.choices[0].finish_reason, "tool_calls");
+    for (const call of message.tool_calls) assertLight(JSON.parse(call.function.arguments));
+    messages.push(message, ...message.tool_calls.map((call) => ({ role: "tool", tool_call_id: call.id, content: "done" })));
+    if (turn > 0) assert.ok(answer.usage.prompt_tokens_details.cached_tokens > before, "what was read stays");
+    before = answer.usage.prompt_tokens_details.cached_tokens;
+  }
+  const last = await client.chat.completions.create(ask({ messages, tools, tool_choice: "none" }));
+  assert.equal(last.choices[0].message.tool_calls ?? null, null);
+});
+
+await check("the client's own loop", async () => {
+  const switched = [];
+  const light = { type: "function", function: { name: "light", description: "Switches a light", parameters: lightSchema, parse: JSON.parse, function: (args) => { switched.push(args); return "done"; } } };
+  const runner = client.chat.completions.runTools(ask({ tools: [light], tool_choice: "required", max_tokens: 600, stream: true }), { maxChatCompletions: 3 });
+  await runner.done();
+  assert.equal(switched.length, 3);
+  switched.forEach(assertLight);
+});
+
+await check("an agent's loop over responses, whole and streamed", async () => {
+  const items = [{ role: "user", content: "Light in the hall, please" }];
+  const asked = { model: "tiny", max_output_tokens: 600, tools: [{ type: "function", name: "light", strict: true, parameters: lightSchema }], tool_choice: "required" };
+  for (let turn = 0; turn < 4; ++turn) {
+    let answer;
+    if (turn % 2 === 0) answer = await client.responses.create({ ...asked, input: items, seed: turn });
+    else
+      for await (const event of await client.responses.create({ ...asked, input: items, seed: turn, stream: true }))
+        if (event.type === "response.completed") answer = event.response;
+    const calls = answer.output.filter((item) => item.type === "function_call");
+    assert.ok(calls.length > 0, JSON.stringify(answer.output));
+    items.push(...answer.output);
+    for (const call of calls) {
+      assert.equal(call.name, "light");
+      assertLight(JSON.parse(call.arguments));
+      items.push({ type: "function_call_output", call_id: call.call_id, output: "done" });
+    }
+  }
+  const last = await client.responses.create({ ...asked, input: items, tool_choice: "none", max_output_tokens: 8 });
+  assert.ok(last.output.every((item) => item.type !== "function_call"));
+});
+
 await check("a tool call streams", async () => {
   const runner = client.chat.completions.stream(ask({ tools, tool_choice: { type: "function", function: { name: "light" } }, max_tokens: 1200 }));
   const final = await runner.finalChatCompletion();
