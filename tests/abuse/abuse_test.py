@@ -8,6 +8,7 @@ resident memory, and the time of good requests meanwhile (median, and the 99th o
 the process dies, when memory grows by more than 256 MiB, when a good request fails, or when something leaks. Times are shown,
 not judged. Attackers run in a process of their own that comes last for the CPU: they would have machines of their own.
 """
+import atexit
 import json
 import os
 import random
@@ -28,6 +29,8 @@ ONLY = sys.argv[3:]
 GROWTH_MAX = 256 << 20
 GOOD = json.dumps({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 32, "temperature": 0, "ignore_eos": True}).encode()
 GOOD_COUNT = 100
+# A published model whose vocabulary has no braces; where it is not there, this is left out.
+BRACELESS = os.path.join(os.path.dirname(__file__), "../../../shared/data/models/tinystories-656k/tinystories-656k-f32.gguf")
 
 
 def set_template(source, target, template):
@@ -76,6 +79,7 @@ class Server:
         self.log = open(f"{management.replace('socket', 'server')}.log", "wb")
         self.process = subprocess.Popen(
             [BUTTERFLY, "serve", "--port", "0", "--management", management, "-t", "1", *flags], stderr=subprocess.PIPE)
+        atexit.register(self.process.kill)  # however this ends
         line = b""
         while b" at http" not in line:
             line = self.process.stderr.readline()
@@ -106,7 +110,7 @@ class Server:
         return self.process.wait(90)
 
 
-def connect(port, timeout=30):
+def connect(port, timeout=120):  # attackers come last for the CPU, and so does what they ask for
     s = socket.create_connection(("127.0.0.1", port), timeout)
     return s
 
@@ -477,6 +481,9 @@ def kept_promises(server, during):
                     assert not re.search(r"\s", re.sub(r'"(\\.|[^"\\])*"', '""', text)), f"not compact: {text}"
                     if schema is odd:
                         assert len(value) == 1 and list(value)[0].startswith("11"), text
+    if os.path.exists(BRACELESS):
+        status, answer = post(server.port, json.dumps({**json.loads(GOOD), "model": "braceless", "response_format": {"type": "json_object"}}).encode())
+        assert status == 400 and b"vocabulary" in answer, (status, answer[:300])
     expect(server, json.dumps({**json.loads(GOOD), "regex": "[^\\s\\S]"}).encode(), 400, b"no text matches")
     forced = {**json.loads(GOOD), "max_tokens": 7, "tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"t": {"type": "string", "minLength": 300}}, "required": ["t"]}}}]}
     status, answer = post(server.port, json.dumps(forced).encode())
@@ -568,7 +575,38 @@ def another_server(server, during):
         other.process.wait()
 
 
+def listeners(server, during):
+    """Those who listen to a cluster's events are so many at most, HEAD of a stream has no body, and a quiet log is quiet."""
+    other = Server("-m", f"tiny={WORK}/m.gguf", "--local-nodes", "2", "--log-level", "warn", management=f"{WORK}/events-socket")
+    try:
+        request = b"GET /cluster/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        listening, refused = [], 0
+        for _ in range(200):
+            s = connect(other.port)
+            s.sendall(request)
+            answer = s.recv(4096)
+            if answer.startswith(b"HTTP/1.1 200"):
+                listening.append(s)
+            else:
+                assert answer.startswith(b"HTTP/1.1 429") or answer.startswith(b"HTTP/1.1 503"), answer[:200]
+                refused += 1
+                s.close()
+        assert 0 < len(listening) <= 64 and refused > 0, f"{len(listening)} listen"
+        s = connect(other.port)
+        s.sendall(request.replace(b"GET", b"HEAD").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        assert read_all(s).endswith(b"\r\n\r\n"), "HEAD of a stream got a body"
+        during()
+        assert good_times(other.port, 3).median > 0
+        for s in listening:
+            s.close()
+    finally:
+        other.stop()
+    other.log.flush()
+    assert b" info " not in open(f"{WORK}/events-server.log", "rb").read(), "--log-level warn logs more"
+
+
 ATTACKS = {
+    "listeners to events, HEAD of a stream, a quiet log": listeners,
     "objects of many keys": many_keys,
     "bodies of GETs, lines between chunks without end": bodies_of_gets,
     "pieces of 768 KiB": pieces,
@@ -606,7 +644,8 @@ def main():
     set_template(model, f"{WORK}/batch.gguf", "{{ [1] | batch(768614336404564651, 0) | list }}")
     set_template(model, f"{WORK}/strip.gguf", "{% for i in range(100000) %}{% if messages[0].content.strip(messages[0].content) %}{% endif %}{% endfor %}")
     names = ("selfcall", "endless", "huge", "ljust", "batch", "strip")
-    server = Server("-m", f"tiny={model}", *[x for n in names for x in ("-m", f"{n}={WORK}/{n}.gguf")])
+    more = [f"{n}={WORK}/{n}.gguf" for n in names] + ([f"braceless={BRACELESS}"] if os.path.exists(BRACELESS) else [])
+    server = Server("-m", f"tiny={model}", *[x for m in more for x in ("-m", m)])
     good_times(server.port, 30)
     normal = good_times(server.port, 3 * GOOD_COUNT)
     start_rss = server.status("VmRSS")
