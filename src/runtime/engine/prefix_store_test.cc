@@ -208,7 +208,7 @@ class PrefixRestart : public ::testing::TestWithParam<Kind> {
  protected:
   std::unique_ptr<Engine> engine(bool with_store = true) {
     LocalEngineOptions options;
-    // Then windows have pages for 11 of the 15 blocks of a text: only its end has them.
+    // Then windows have 11 pages, and a text has 15 blocks.
     options.engine.scheduler.running_max = 2;
     options.engine.scheduler.rows_max = options.layers.rows_max = 64;
     options.layers.kv_type = GetParam().cache;
@@ -263,7 +263,13 @@ TEST_P(PrefixRestart, ConversationsGoOnWithTheSameBits) {
     EXPECT_EQ(got.bits, second.bits);
     EXPECT_GE(got.finish.usage.cached_tokens, 320u);
     EXPECT_GE(again->stats().restored_tokens, 320u);
-    EXPECT_EQ(ask(*again, turn(480, 2)).finish.usage.cached_tokens, 0u) << "another client's";
+  }
+  {  // From two processes by now: more pages of windows than there are in memory.
+    const auto third = engine();
+    const Ended got = ask(*third, turn(498));
+    EXPECT_EQ(got.bits, ask(*engine(false), turn(498)).bits);
+    EXPECT_GE(got.finish.usage.cached_tokens, 448u);
+    EXPECT_EQ(ask(*third, turn(480, 2)).finish.usage.cached_tokens, 0u) << "another client's";
   }
   // Many at once, of which some wait for pages and others do not.
   const auto crowd = engine();
