@@ -57,6 +57,13 @@ TEST_F(Caterpillar, AnswersQuestionsItHasNeverSeen) {
     RecordProperty(wrong.question.question, wrong.found);  // seen in the report, not an error by itself
 }
 
+TEST_F(Caterpillar, Greets) {
+  for (const char* message : {"Hello", "hi", "Hi there!", "Good morning"}) {
+    const Outcome said = run({"run", kModel, "--chat", "-q", "-p", message, "--temp", "0", "-t", "1"});
+    EXPECT_THAT(said.out, HasSubstr("Hello! Ask me about numbers, people and things")) << message;
+  }
+}
+
 TEST_F(Caterpillar, HoldsAConversation) {
   const auto here = engine();
   Conversation talk(*here, model->tokenizer_or_throw(), chat_template_of(*model));
@@ -98,6 +105,13 @@ TEST_F(Caterpillar, StoriesKeepTheirPeople) {
         [&](const train::Person& person) { return told.out.find(person.name) != std::string::npos; });
     EXPECT_LE(people, 2) << told.out;
   }
+}
+
+TEST_F(Caterpillar, StoriesUseBothNames) {
+  const Outcome told = run(
+      {"run", kModel, "--chat", "-q", "-p", "Tell me a story about Ida and Tom.", "--temp", "0", "-t", "1"});
+  EXPECT_THAT(told.out, HasSubstr("Ida"));
+  EXPECT_THAT(told.out, HasSubstr("Tom"));
 }
 
 // The loss of the training graph, and that of the inference engine on the same windows, token by token.
