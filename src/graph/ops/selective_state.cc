@@ -53,18 +53,10 @@ class HeadWalk {
         out_(run.f32(node.outputs[0])) {}
 
   void run(float* spare) {
-    const StateRun& rows = walk_.run();
-    const float* from = rows.from == kNoPage ? nullptr : matrix(rows.from);
-    for (size_t passed = 0, end; passed < walk_.length(); passed = end) {
-      end = walk_.block_end(passed);
-      const uint32_t page = walk_.page_behind(end);
-      float* to = page == kNoPage ? spare : matrix(page);
-      step(from, to, passed, end);
-      from = to;
-    }
-    if (rows.certain == rows.rows) return;
-    step(from, spare, walk_.length(), rows.replayed + rows.rows);
-    for (size_t i = rows.certain; i < rows.rows; ++i) remember(i);
+    carry_state(
+        walk_, spare, [&](uint32_t page) { return matrix(page); },
+        [&](const float* from, float* to, size_t begin, size_t end) { step(from, to, begin, end); });
+    for (size_t i = walk_.run().certain; i < walk_.run().rows; ++i) remember(i);
   }
 
  private:

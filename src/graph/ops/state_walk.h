@@ -59,6 +59,23 @@ class StateWalk {
   std::span<const uint32_t> pages_;
 };
 
+// Carries the state of one unit through the rows of a walk: `state(page)` is where it is written down,
+// `step(from, to, begin, end)` takes rows [begin, end), at most a block of them, and begins with zeros where
+// `from` is null. Where no page wants the state, and behind the guesses, it goes to `spare`.
+template <typename State, typename Step>
+void carry_state(const StateWalk& walk, float* spare, const State& state, const Step& step) {
+  const StateRun& rows = walk.run();
+  const float* from = rows.from == kNoPage ? nullptr : state(rows.from);
+  for (size_t passed = 0, end; passed < walk.length(); passed = end) {
+    end = walk.block_end(passed);
+    const uint32_t page = walk.page_behind(end);
+    float* to = page == kNoPage ? spare : state(page);
+    step(from, to, passed, end);
+    from = to;
+  }
+  if (rows.certain != rows.rows) step(from, spare, walk.length(), rows.replayed + rows.rows);
+}
+
 // fn(walk, unit, worker) for each run and each of `units` parts of the state that do not see each other.
 template <typename F>
 void for_each_state_unit(const RunContext& run, const StatePlace& place, size_t units, F&& fn) {
