@@ -240,7 +240,8 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   shell.on_given_up = options.on_given_up;
   shell_ = std::make_unique<NodeShell>(std::move(shell));
   shell_->set_coordinators(leaders->addresses());
-  // Who asks for a promise has said where it is: the coordinator before it may have ended before it could tell.
+  // Who asks for a promise has said where it is: the coordinator before it may have ended before it could
+  // tell.
   desk_->on_promised([this, leaders](cluster::Term term) {
     shell_->set_coordinators(leaders->addresses());
     shell_->promised(term);
