@@ -14,7 +14,7 @@ struct KernelRates {
 };
 
 struct KernelMeasureOptions {
-  uint64_t bytes = 0;                   // of weights read in turn; 0: twice the last cache
+  uint64_t bytes = 0;                   // of weights read in turn; 0: several times the last cache
   std::chrono::milliseconds time{300};  // of each of the two figures
 };
 
