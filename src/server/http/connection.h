@@ -3,6 +3,7 @@
 #include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
 #include <list>
 #include <memory>
 #include <optional>
@@ -21,6 +22,9 @@ using ConnectionList = std::list<std::shared_ptr<Connection>>;
 // What the connections of a server share. But for the atomics only the network's thread touches it.
 struct ConnectionShared {
   boost::asio::io_context io{1};
+  // What exchanges ask for is done in the order in which they asked, whichever thread they were on: the
+  // context alone keeps what its own thread posts for later, and what others post meanwhile would come first.
+  boost::asio::strand<boost::asio::io_context::executor_type> order{io.get_executor()};
   HttpLimits limits;
   HeadCheck check;
   Refuse refuse;

@@ -75,7 +75,7 @@ class ConnectionExchange final : public Exchange {
  private:
   template <typename F>
   void post(F&& f) {
-    boost::asio::post(shared_->io, std::forward<F>(f));
+    boost::asio::post(shared_->order, std::forward<F>(f));
   }
 
   std::shared_ptr<ConnectionShared> shared_;

@@ -59,10 +59,21 @@ class HttpServerTest : public ::testing::Test {
             response.body = (door == Door::kNetwork ? "" : "unix ") + exchange->request().body;
             return exchange->respond(std::move(response));
           }
+          if (exchange->request().path == "/quick") return answer_from_two_threads(*exchange);
           const std::lock_guard lock(mutex);
           exchanges.push_back(std::move(exchange));
         });
     thread = std::thread([this] { server->run(); });
+  }
+  // On the network's thread, where quick routes run; the engine's thread goes on with the answer meanwhile.
+  static void answer_from_two_threads(Exchange& exchange) {
+    exchange.begin({}, "");
+    exchange.write("one ");
+    std::thread([&] {
+      exchange.write("two ");
+      exchange.write("three");
+      exchange.end();
+    }).join();
   }
   void TearDown() override {
     if (!server) return;
@@ -113,6 +124,17 @@ TEST_F(HttpServerTest, AnswersAndKeepsTheConnection) {
   EXPECT_EQ(client.read().body, "four");
   EXPECT_EQ(client.read().body, "five");
   EXPECT_EQ(server->counters().accepted, 1u);
+}
+
+// A stream that is taken up again is begun on the network's thread while its answer is being made: no piece
+// of it may overtake the beginning, and be lost.
+TEST_F(HttpServerTest, PiecesGoOutInOrderWhicheverThreadWroteThem) {
+  start();
+  Client client(port());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(client.send(request_text("GET", "/quick")));
+    EXPECT_EQ(client.read().body, "one two three");
+  }
 }
 
 TEST_F(HttpServerTest, HeadHasNoBodyAndOldClientsNoChunks) {
