@@ -15,6 +15,7 @@ class ResumingClient:
     def __init__(self, number, tokens, servers, timeout=60):
         self.number, self.tokens, self.servers, self.timeout = number, tokens, servers, timeout
         self.texts, self.last, self.done, self.resumed, self.error = [], None, False, 0, None
+        self.places, self.server = [], None  # the number of every event that counted, and who sent it
         self.stall, self.heard = 0.0, None
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
@@ -30,11 +31,14 @@ class ResumingClient:
                     self.read(servers[turn % len(servers)])
                 except (OSError, http.client.HTTPException):  # the server is gone
                     pass
+                except Exception as error:  # the thread must not end without a word
+                    self.error = f"{type(error).__name__}: {error}, behind {self.last}"
             if time.monotonic() > end:
                 self.error = f"not done after {START_MAX_S} s: {self.last}"
             time.sleep(0.02)
 
     def read(self, server):
+        self.server = server
         connection = http.client.HTTPConnection(server.host, server.port, timeout=self.timeout)
         if self.last is None:
             connection.request("POST", "/v1/completions", json.dumps({
@@ -49,31 +53,56 @@ class ResumingClient:
                 self.error = f"{answer.status}: {text}"
             return
         self.resumed += self.last is not None
-        number = None
+        number, data = None, None
         for line in answer:
             line = line.decode().rstrip("\n")
             if line.startswith("id: "):
                 number = line[4:]
-            elif line == "data: [DONE]":
-                self.done = True
             elif line.startswith("data: "):
-                event = json.loads(line[6:])
-                if "error" in event:
-                    if number is None:  # "the server is shutting down": not a part of the answer
-                        return
-                    self.error = event
+                data = line[6:]
+            elif line == "":
+                # An event counts when all of it is here, the empty line too: its number is what is resumed behind.
+                if data is not None and not self.take(number, data):
                     return
-                now = time.monotonic()
-                if self.heard is not None:
-                    self.stall = max(self.stall, now - self.heard)
-                self.heard = now
-                for choice in event["choices"]:
-                    logs = choice.get("logprobs") or {}
-                    self.texts += list(zip(logs.get("tokens") or [], logs.get("token_logprobs") or []))
-            elif line == "" and number is not None:
-                self.last = number
-                number = None
+                number, data = None, None
         connection.close()
+
+    def story(self):
+        """Which events came from which port, for a stream that is not as it should be."""
+        rows = []
+        for number, port in self.places:
+            number = int(number.rsplit(":", 1)[1]) if number else 0
+            if rows and rows[-1][2] == port and rows[-1][1] + 1 == number:
+                rows[-1][1] = number
+            else:
+                rows.append([number, number, port])
+        return ", ".join(f"{first} to {last} of {port}" for first, last, port in rows)
+
+    def take(self, number, data):
+        """A whole event. False: the answer ends with it, and nothing of it counts."""
+        event = None if data == "[DONE]" else json.loads(data)
+        if event is not None and "error" in event:
+            if number is not None:  # else "the server is shutting down", say: not a part of the answer
+                self.error = event
+            return False
+        self.places.append((number, self.server.port))
+        if number is not None:
+            place, before = int(number.rsplit(":", 1)[1]), int(self.last.rsplit(":", 1)[1]) if self.last else 0
+            if place != before + 1:
+                self.error = f"event {place} came behind {before}: {self.story()}"
+                return False
+            self.last = number
+        if event is None:
+            self.done = True
+            return True
+        now = time.monotonic()
+        if self.heard is not None:
+            self.stall = max(self.stall, now - self.heard)
+        self.heard = now
+        for choice in event["choices"]:
+            logs = choice.get("logprobs") or {}
+            self.texts += list(zip(logs.get("tokens") or [], logs.get("token_logprobs") or []))
+        return True
 
 
 def wait_until_reached(clients, tokens):
@@ -93,7 +122,7 @@ def check_all(clients, expected, text=lambda: ""):
         same = next((i for i, pair in enumerate(zip(client.texts, whole)) if pair[0] != pair[1]), min(len(client.texts), len(whole)))
         assert client.done and client.texts == whole, \
             f"stream {client.number}: {len(client.texts)} tokens of {len(whole)}, the first {same} as they should be, done: {client.done}, " \
-            f"{client.resumed} resumed, last event {client.last}\n{text()}"
+            f"{client.resumed} resumed, last event {client.last}; events: {client.story()}\n{text()}"
         resumed += client.resumed
         stall = max(stall, client.stall)
     return resumed, stall
