@@ -168,26 +168,34 @@ void dispatch(ServerContext& context, WorkQueue& queue, ExchangePtr exchange, Do
   enqueue(context, queue, *route, exchange, weight_of(*exchange));
 }
 
-void answer_again(ServerContext& context, const ExchangePtr& exchange, const std::atomic<bool>& stop) {
-  constexpr std::chrono::milliseconds kAgain{100};
+bool answer_again(ServerContext& context, const ExchangePtr& exchange) {
   const Route* route = find_route(exchange->request().method, exchange->request().path, Door::kNetwork).route;
-  if (route == nullptr) return;
-  while (!stop && !exchange->gone()) {
+  if (route == nullptr || exchange->gone()) return true;
+  const auto failed = [&](const ApiError& error) {
+    if (error.status == 429 || error.status == 503) return false;
+    answer_error(*exchange, error, shape_of(*route));
+    return true;
+  };
+  try {
+    route->run(context, exchange);
+  } catch (const ModelNotLoaded& missing) {
     try {
-      return route->run(context, exchange);
-    } catch (const ModelNotLoaded& missing) {
-      try {
-        context.models->acquire(missing.name);
-      } catch (const ApiError& error) {
-        if (error.status != 503) return answer_error(*exchange, error, shape_of(*route));
-      }
+      context.models->acquire(missing.name);
+      return false;
     } catch (const ApiError& error) {
-      if (error.status != 429 && error.status != 503) return answer_error(*exchange, error, shape_of(*route));
-    } catch (const Error& error) {
-      return answer_error(*exchange, api_error_of(error.code(), error.what()), shape_of(*route));
+      return failed(error);
     }
-    std::this_thread::sleep_for(kAgain);
+  } catch (const ApiError& error) {
+    return failed(error);
+  } catch (const Error& error) {
+    return failed(api_error_of(error.code(), error.what()));
+  } catch (const std::bad_alloc&) {
+    return false;
+  } catch (const std::exception& error) {
+    log_error("{} failed: {}", exchange->id(), error.what());
+    return failed(ApiError(500, "server_error", "something went wrong in the server; its log says more"));
   }
+  return true;
 }
 
 }  // namespace butterfly::server

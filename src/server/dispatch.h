@@ -15,7 +15,8 @@ std::unique_ptr<HttpResponse> check_head(ServerContext& context, const HttpReque
 // Runs the route, here or on a thread of the queue.
 void dispatch(ServerContext& context, WorkQueue& queue, ExchangePtr exchange, Door door);
 
-// Answers a request of an earlier process again. Waits where the server has too much to do, until `stop`.
-void answer_again(ServerContext& context, const ExchangePtr& exchange, const std::atomic<bool>& stop);
+// Answers a request of an earlier process again. False: the server has too much to do, or loads the model;
+// try again soon.
+bool answer_again(ServerContext& context, const ExchangePtr& exchange);
 
 }  // namespace butterfly::server

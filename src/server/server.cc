@@ -32,6 +32,8 @@ constexpr std::string_view kClusterPortName =
     cluster::kClusterPortField.substr(0, cluster::kClusterPortField.size() - 2);
 constexpr std::chrono::milliseconds kFlushTime{3000};  // for the last bytes of answers after a drain
 constexpr std::chrono::milliseconds kFlushStep{10};
+constexpr std::chrono::milliseconds kAgainLook{500};  // between looks at whether the server ends
+constexpr std::chrono::milliseconds kAgainWait{100};  // where there is no room for a stream of before
 
 // A connection is a descriptor: as many as the system lets us have.
 void raise_descriptor_limit() {
@@ -244,10 +246,17 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
     }
   }
   if (context.streams == nullptr) return;
-  impl_->again = std::thread([this, &context, left = context.streams->take_left()] {
-    if (!left.empty()) log_info("{} streams of before are gone on with", left.size());
-    for (const StreamTable::Left& row : left) answer_again(context, row.stream, impl_->stopping);
-  });
+  if (const size_t left = context.streams->take_left(); left > 0) {
+    log_info("{} streams of before can be gone on with", left);
+    impl_->again = std::thread([this, &context] {
+      while (!impl_->stopping) {
+        auto stream = context.streams->next_left(kAgainLook);
+        if (stream == nullptr || answer_again(context, stream)) continue;
+        context.streams->put_back(std::move(stream));
+        std::this_thread::sleep_for(kAgainWait);
+      }
+    });
+  }
 }
 
 Server::~Server() {

@@ -72,10 +72,17 @@ void ResumableStream::write(std::string piece) {
     pieces_.pop_front();
     ++first_;
   }
+  // Nothing may be missing in the middle of what a client reads.
+  if (client_ != nullptr && head_ && sent_ + 1 < first_) {
+    client_->end();
+    client_.reset();
+    alone_since_ = system_now();
+  }
 }
 
 void ResumableStream::end_client() {
   if (!failure_.empty()) client_->write(failure_);
+  handed_over_ = handed_over_ || failure_.empty();
   client_->end();
   client_.reset();
   alone_since_ = system_now();
@@ -167,7 +174,7 @@ void ResumableStream::on_gone(std::function<void()> action) {
 
 ResumableStream::View ResumableStream::view() const {
   const std::lock_guard lock(mutex_);
-  return {ended_, alone_since_};
+  return {ended_, handed_over_, alone_since_};
 }
 
 }  // namespace butterfly::server

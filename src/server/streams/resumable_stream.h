@@ -63,11 +63,14 @@ class ResumableStream final : public Exchange, public std::enable_shared_from_th
 
   struct View {
     bool ended = false;                    // all of it is here
+    bool sent = false;                     // and was handed to a client
     std::optional<TimePoint> alone_since;  // without a client since then
   };
   View view() const;
 
-  static constexpr size_t kBytesMax = 8 << 20;  // kept; then the oldest go
+  // Kept; then the oldest go. A client that has not had them by then is sent away: what it misses it can only
+  // ask for anew.
+  static constexpr size_t kBytesMax = 8 << 20;
 
  private:
   void client_gone(const Exchange* client);
@@ -94,7 +97,7 @@ class ResumableStream final : public Exchange, public std::enable_shared_from_th
   uint64_t sent_ = 0;   // of the last one that the client has
   size_t bytes_ = 0;
   std::string failure_;  // the last piece, if it failed
-  bool released_ = false, ended_ = false, given_up_ = false;
+  bool released_ = false, ended_ = false, handed_over_ = false, given_up_ = false;
   std::function<void()> on_gone_;
 };
 

@@ -20,16 +20,19 @@ namespace {
 
 using JournalJson = nlohmann::ordered_json;
 
+std::string sent_line_of(const std::string& id) { return json_text(JournalJson{{"sent", id}}) + "\n"; }
+
 std::string line_of(const JournalEntry& entry) {
-  return json_text(JournalJson{{"begin", entry.id},
-                               {"created", entry.created},
-                               {"path", entry.path},
-                               {"body", entry.body},
-                               {"prompt", entry.prompt},
-                               {"owner", entry.owner},
-                               {"program", entry.program},
-                               {"lines", entry.lines}}) +
-         "\n";
+  const std::string begins = json_text(JournalJson{{"begin", entry.id},
+                                                   {"created", entry.created},
+                                                   {"path", entry.path},
+                                                   {"body", entry.body},
+                                                   {"prompt", entry.prompt},
+                                                   {"owner", entry.owner},
+                                                   {"program", entry.program},
+                                                   {"lines", entry.lines}}) +
+                             "\n";
+  return entry.sent ? begins + sent_line_of(entry.id) : begins;
 }
 
 std::string end_line_of(const std::string& id) { return json_text(JournalJson{{"end", id}}) + "\n"; }
@@ -47,6 +50,10 @@ std::vector<JournalEntry> read_left(const std::filesystem::path& path) {
     if (!json.is_object()) continue;  // torn by the end of the process
     if (const std::string ended = text_at(json, "end"); !ended.empty()) {
       std::erase_if(entries, [&](const JournalEntry& entry) { return entry.id == ended; });
+      continue;
+    }
+    if (const std::string sent = text_at(json, "sent"); !sent.empty()) {
+      for (JournalEntry& entry : entries) entry.sent = entry.sent || entry.id == sent;
       continue;
     }
     JournalEntry entry{.id = text_at(json, "begin"),
@@ -100,7 +107,7 @@ StreamJournal::~StreamJournal() {
 }
 
 void StreamJournal::begin(JournalEntry entry, Durable durable) {
-  Line line{.text = line_of(entry), .id = entry.id, .begins = true, .durable = std::move(durable)};
+  Line line{.text = line_of(entry), .id = entry.id, .kind = LineKind::kBegin, .durable = std::move(durable)};
   {
     const std::lock_guard lock(mutex_);
     if (queue_.size() < kQueueMax) {
@@ -110,6 +117,13 @@ void StreamJournal::begin(JournalEntry entry, Durable durable) {
     }
   }
   line.durable({Errc::kQueueFull, "the journal has too much to write"});
+}
+
+void StreamJournal::sent(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  if (queue_.size() >= kQueueMax) return;  // it is made again for nobody, at worst
+  queue_.push_back({.text = sent_line_of(id), .id = id, .kind = LineKind::kSent});
+  changed_.notify_one();
 }
 
 void StreamJournal::end(const std::string& id) {
@@ -134,10 +148,15 @@ void StreamJournal::run() {
 void StreamJournal::take(std::vector<Line> lines) {
   std::string text;
   for (const Line& line : lines) {
-    if (line.begins) {
+    const auto open = open_.find(line.id);
+    if (line.kind == LineKind::kBegin) {
       open_[line.id] = line.text;
-    } else if (open_.erase(line.id) == 0) {
+    } else if (open == open_.end()) {
       continue;  // it never came to disk
+    } else if (line.kind == LineKind::kSent) {
+      open->second += line.text;
+    } else {
+      open_.erase(open);
     }
     text += line.text;
   }
@@ -154,7 +173,7 @@ void StreamJournal::take(std::vector<Line> lines) {
   if (!status) {
     log_warn("streams begun now cannot be gone on with after a restart: {}", status.text());
     for (const Line& line : lines)
-      if (line.begins) open_.erase(line.id);
+      if (line.kind == LineKind::kBegin) open_.erase(line.id);
   }
   for (const Line& line : lines)
     if (line.durable) line.durable(status);

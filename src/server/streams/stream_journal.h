@@ -28,6 +28,7 @@ struct JournalEntry {
   std::string owner = {};            // who may take it up again
   std::string program = {};          // equal ones give equal answers: version and numerics id
   bool lines = false;                // its pieces are lines without numbers (ResumableStream)
+  bool sent = false;                 // all of the answer was handed to a client, which may have lost its end
   bool operator==(const JournalEntry&) const = default;
 };
 
@@ -41,8 +42,9 @@ class JournalCopies {
   virtual Status journal_grew(const std::string& lines) = 0;
 };
 
-// A file of lines, each a JSON object: an entry, or the end of one. Readable by its owner only. A thread of
-// its own writes what has come together and waits for the disk once for all of it. Thread-safe.
+// A file of lines, each a JSON object: an entry, that its answer was sent, or its end. Readable by its owner
+// only. A thread of its own writes what has come together and waits for the disk once for all of it.
+// Thread-safe.
 class StreamJournal {
  public:
   // Reads what an earlier process left, and makes the file anew with that. A last line that was not written
@@ -59,16 +61,18 @@ class StreamJournal {
   // it is not (a full disk, too many at once: kQueueFull; kCancelled: see JournalCopies).
   using Durable = std::function<void(const Status& status)>;
   void begin(JournalEntry entry, Durable durable);
+  void sent(const std::string& id);  // JournalEntry::sent
   void end(const std::string& id);
 
   static constexpr size_t kQueueMax = 4096;
   static constexpr uint64_t kBytesBeforeAnew = 16 << 20;  // then the file is written anew without what ended
 
  private:
+  enum class LineKind { kBegin, kSent, kEnd };
   struct Line {
     std::string text;
     std::string id;
-    bool begins = false;
+    LineKind kind = LineKind::kEnd;
     Durable durable = nullptr;
   };
   void run();

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/log.h"
 
 namespace butterfly::server {
@@ -76,11 +79,13 @@ Status StreamTable::attach(const std::string& id, const std::string& owner, Exch
     found->second.alone_max = options_.alone_max;
     stream = found->second.stream;
   }
-  return stream->attach(std::move(client), after);
+  Status status = stream->attach(std::move(client), after);
+  const std::lock_guard lock(mutex_);
+  asked_for_.notify_all();
+  return status;
 }
 
-std::vector<StreamTable::Left> StreamTable::take_left() {
-  std::vector<Left> left;
+size_t StreamTable::take_left() {
   const std::lock_guard lock(mutex_);
   for (const JournalEntry& entry : journal_.left()) {
     if (rows_.contains(entry.id)) continue;
@@ -99,10 +104,30 @@ std::vector<StreamTable::Left> StreamTable::take_left() {
     stream->set_prompt(entry.prompt);
     if (entry.lines) stream->set_lines();
     stream->release();
-    rows_[entry.id] = {stream, entry.owner, options_.left_alone_max};
-    left.push_back({entry, std::move(stream)});
+    rows_[entry.id] = {stream, entry.owner, options_.left_alone_max, entry.sent};
+    left_.push_back({std::move(stream), entry.sent});
   }
-  return left;
+  return left_.size();
+}
+
+std::shared_ptr<ResumableStream> StreamTable::next_left(Duration wait) {
+  std::unique_lock lock(mutex_);
+  auto next = left_.end();
+  asked_for_.wait_for(lock, wait, [&] {
+    std::erase_if(left_, [](const Left& row) { return row.stream->gone(); });
+    next = std::ranges::find_if(left_, [](const Left& row) { return !row.stream->view().alone_since; });
+    if (next == left_.end()) next = std::ranges::find(left_, false, &Left::sent);
+    return next != left_.end();
+  });
+  if (next == left_.end()) return nullptr;
+  std::shared_ptr<ResumableStream> stream = std::move(next->stream);
+  left_.erase(next);
+  return stream;
+}
+
+void StreamTable::put_back(std::shared_ptr<ResumableStream> stream) {
+  const std::lock_guard lock(mutex_);
+  left_.insert(left_.begin(), {std::move(stream), false});
 }
 
 size_t StreamTable::size() const {
@@ -119,6 +144,7 @@ void StreamTable::sweep() {
     for (auto it = rows_.begin(); it != rows_.end();) {
       if (options_.may_speak) it->second.stream->flush();
       const ResumableStream::View view = it->second.stream->view();
+      if (view.sent && !std::exchange(it->second.sent, true)) journal_.sent(it->first);
       if (!view.alone_since || system_now() - *view.alone_since < it->second.alone_max) {
         ++it;
         continue;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "server/streams/resumable_stream.h"
 #include "server/streams/stream_journal.h"
@@ -39,13 +40,15 @@ class StreamTable {
   // kNotFound: there is none of this id, or not for this owner; or as ResumableStream::attach().
   Status attach(const std::string& id, const std::string& owner, ExchangePtr client, uint64_t after);
 
-  // What an earlier process left and this one can answer alike: to be asked again, once each. Others are
-  // forgotten.
-  struct Left {
-    JournalEntry entry;
-    std::shared_ptr<ResumableStream> stream;
-  };
-  std::vector<Left> take_left();
+  // What an earlier process left and this one can answer alike is kept for whoever asks for it; the rest is
+  // forgotten. Once, before clients come. How many there are.
+  size_t take_left();
+  // The next of them that has to be answered again, once each: those that somebody waits for first, then
+  // those whose answers were not sent whole. Answers that were are made again only when somebody asks for
+  // them. Waits, `wait` at most; null: nothing came.
+  std::shared_ptr<ResumableStream> next_left(Duration wait);
+  // It could not be begun now: it comes again.
+  void put_back(std::shared_ptr<ResumableStream> stream);
   size_t size() const;
 
  private:
@@ -53,6 +56,11 @@ class StreamTable {
     std::shared_ptr<ResumableStream> stream;
     std::string owner;
     Duration alone_max{};
+    bool sent = false;  // the journal knows
+  };
+  struct Left {
+    std::shared_ptr<ResumableStream> stream;
+    bool sent = false;
   };
   bool make_room();  // with the lock
   void sweep();
@@ -61,7 +69,9 @@ class StreamTable {
   StreamJournal journal_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable asked_for_;
   std::map<std::string, Row> rows_;
+  std::vector<Left> left_;  // not begun again yet, oldest first
   bool stopping_ = false;
   std::thread thread_;
 };

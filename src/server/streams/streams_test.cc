@@ -136,6 +136,18 @@ TEST(ResumableStream, KeepsNoMoreThanItMay) {
   EXPECT_EQ(client->got.size(), 5u);
 }
 
+// Held back for too long, its beginning is gone: what comes behind the gap would look like all there is.
+TEST(ResumableStream, AClientGetsNothingBehindAGap) {
+  const auto client = std::make_shared<FakeClient>();
+  const auto stream = stream_for(client);  // not released: the disk is slow
+  stream->begin({}, "");
+  for (int i = 0; i < 20; ++i) stream->write(std::string(ResumableStream::kBytesMax / 10, 'x'));
+  stream->release();
+  EXPECT_TRUE(client->got.empty());
+  EXPECT_TRUE(client->ended);
+  EXPECT_EQ(stream->attach(std::make_shared<FakeClient>(), 0).code(), Errc::kNotFound);
+}
+
 TEST(ResumableStream, GivenUpTheAnswerHearsOfIt) {
   const auto client = std::make_shared<FakeClient>();
   const auto stream = stream_for(client);
@@ -312,16 +324,20 @@ TEST_F(TableTest, AProcessThatEndsLeavesItsStreamsToTheNext) {
   {
     StreamTable table(options());
     ASSERT_NE(table.open(client, entry("one")), nullptr);
-    EXPECT_TRUE(table.take_left().empty());
+    EXPECT_EQ(table.take_left(), 0u);
+    EXPECT_EQ(table.next_left(Duration(0)), nullptr);
   }
   StreamTable next(options());
-  const auto left = next.take_left();
-  ASSERT_EQ(left.size(), 1u);
-  EXPECT_EQ(left[0].stream->stream_id(), "one");
-  EXPECT_EQ(left[0].stream->created(), 5);
-  EXPECT_EQ(left[0].stream->request().body, entry("one").body);
-  EXPECT_EQ(left[0].stream->prompt(), entry("one").prompt);
-  EXPECT_TRUE(next.take_left().empty()) << "once";
+  EXPECT_EQ(next.take_left(), 1u);
+  const auto left = next.next_left(Duration(0));
+  ASSERT_NE(left, nullptr);
+  EXPECT_EQ(left->stream_id(), "one");
+  EXPECT_EQ(left->created(), 5);
+  EXPECT_EQ(left->request().body, entry("one").body);
+  EXPECT_EQ(left->prompt(), entry("one").prompt);
+  EXPECT_EQ(next.next_left(Duration(0)), nullptr) << "once";
+  next.put_back(left);
+  EXPECT_EQ(next.next_left(Duration(0)), left) << "and again, where there was no room";
   const auto again = std::make_shared<FakeClient>();
   EXPECT_EQ(next.attach("one", "somebody else", again, 0).code(), Errc::kNotFound);
   EXPECT_EQ(next.attach("two", "o", again, 0).code(), Errc::kNotFound);
@@ -335,8 +351,39 @@ TEST_F(TableTest, AnotherProgramDoesNotGoOnWithThem) {
   }
   StreamTableOptions other = options();
   other.program = "another";
-  EXPECT_TRUE(StreamTable(other).take_left().empty());
-  EXPECT_TRUE(StreamTable(options()).take_left().empty()) << "and they are forgotten";
+  EXPECT_EQ(StreamTable(other).take_left(), 0u);
+  EXPECT_EQ(StreamTable(options()).take_left(), 0u) << "and they are forgotten";
+}
+
+// Answers are kept for a while after they were sent. A server that comes back has to go on with those that
+// somebody waits for, and not to make all of the last minute again before.
+TEST_F(TableTest, WhatWasSentIsMadeAgainOnlyForWhoAsks) {
+  StreamTableOptions slow = options();
+  slow.alone_max = std::chrono::hours(1);
+  {
+    StreamTable table(slow);
+    for (const char* id : {"a-sent", "b-runs", "c-runs", "d-sent"}) {
+      const auto stream = table.open(std::make_shared<FakeClient>(), entry(id));
+      ASSERT_NE(stream, nullptr);
+      if (!std::string_view(id).ends_with("sent")) continue;
+      stream->begin({}, "");
+      stream->release();
+      stream->end();
+    }
+    const Deadline deadline(SystemClock::instance(), std::chrono::seconds(60));
+    while (read_text_file(file).find(R"({"sent":"d-sent"})") == std::string::npos && !deadline.expired())
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  // Also from a file that was written anew in between.
+  EXPECT_EQ(StreamTable(slow).take_left(), 4u);
+  StreamTable next(slow);
+  EXPECT_EQ(next.take_left(), 4u);
+  ASSERT_TRUE(next.attach("c-runs", "o", std::make_shared<FakeClient>(), 3).ok());
+  EXPECT_EQ(next.next_left(Duration(0))->stream_id(), "c-runs") << "somebody waits for it";
+  EXPECT_EQ(next.next_left(Duration(0))->stream_id(), "b-runs");
+  EXPECT_EQ(next.next_left(Duration(0)), nullptr);
+  ASSERT_TRUE(next.attach("d-sent", "o", std::make_shared<FakeClient>(), 3).ok());
+  EXPECT_EQ(next.next_left(Duration(0))->stream_id(), "d-sent");
 }
 
 TEST_F(TableTest, WhatNobodyComesBackForIsGivenUp) {
