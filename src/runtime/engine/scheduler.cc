@@ -159,7 +159,7 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
     sequence.planned += accepted;
     if (chooses) sequence.draft.clear();
     --sequence.in_flight;
-    if (chooses) settle_ahead(sequence, *outcome);
+    if (chooses) settle_ahead(sequence, *outcome, drafts);
     sequence.tokens.insert(sequence.tokens.end(), outcome->tokens.begin(), outcome->tokens.end());
     sequence.outputs_from = std::max(sequence.outputs_from, sequence.computed);
     stats_.generated_tokens += outcome->tokens.size();

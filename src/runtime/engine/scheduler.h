@@ -216,7 +216,7 @@ class Scheduler {
   // Steps for stages that would be idle: scheduler_ahead.cc.
   bool may_run_ahead(const Sequence& sequence) const;
   void run_ahead(Builder& builder);
-  void settle_ahead(Sequence& sequence, const PartOutcome& outcome);
+  void settle_ahead(Sequence& sequence, const PartOutcome& outcome, size_t drafts);
   void drop_ahead(Sequence& sequence);
   // Pages of the other kinds: scheduler_sides.cc.
   size_t first_in_window(size_t position) const;

@@ -50,14 +50,17 @@ bool Scheduler::is_void(RequestId id) const {
   return false;
 }
 
-// These tokens were chosen: do the steps behind still go on from there?
-void Scheduler::settle_ahead(Sequence& sequence, const PartOutcome& outcome) {
+// These tokens were chosen behind so many guesses: do the steps behind still go on from there? They begin
+// behind all of the guesses, so a choice that stopped among them (for a mask that takes long) is not theirs,
+// right as it is.
+void Scheduler::settle_ahead(Sequence& sequence, const PartOutcome& outcome, size_t drafts) {
   if (sequence.ahead == 0) {
     sequence.assumed.clear();
     return;
   }
   const std::vector<int32_t>& tokens = outcome.tokens;
-  const bool right = !tokens.empty() && !outcome.finished && tokens.size() <= sequence.assumed.size() &&
+  const bool right = tokens.size() == drafts + 1 && !outcome.finished &&
+                     tokens.size() <= sequence.assumed.size() &&
                      std::equal(tokens.begin(), tokens.end(), sequence.assumed.begin());
   sequence.drafter.learn(1, right, right ? 0 : 1.0 / static_cast<double>(steps_max_));
   ++stats_.draft_tokens;

@@ -188,6 +188,23 @@ TEST(SchedulerAhead, AStepInTheMiddleOfGuessesCanBeTheLast) {
   }
 }
 
+// Right tokens, but not as many as there were guesses: what began behind the last guess goes on from
+// elsewhere.
+TEST(SchedulerAhead, AChoiceThatStopsAmongGuessesLeavesTheStepsBehindInVain) {
+  uint64_t ahead = 0;
+  for (const size_t choices : {1, 2, 3, 4}) {
+    FakeChainOptions chain{.pages = 64, .steps_max = 4, .loops = true};
+    SchedulerDriver driver(chain, {});
+    driver.choices_max = choices;
+    ASSERT_TRUE(driver.submit(1, tokens(10, 1), 150));
+    driver.run_full();
+    EXPECT_EQ(driver.texts[RequestId{1}], greedy_text(chain, tokens(10, 1), 150)) << choices;
+    EXPECT_EQ(driver.scheduler.inconsistency(), "");
+    ahead += driver.scheduler.stats().ahead_steps;
+  }
+  EXPECT_GT(ahead, 0u);
+}
+
 TEST(SchedulerAhead, StatesThatCannotGoBackAreNotGuessed) {
   FakeChainOptions chain{.pages = 64, .steps_max = 4, .loops = true};
   chain.state_pages = 12;

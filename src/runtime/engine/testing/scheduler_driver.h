@@ -62,7 +62,7 @@ class SchedulerDriver {
       outcome.id = part.id;
       const auto& text = texts[part.id];
       const bool chooses = part.chooses && !scheduler.is_void(part.id);
-      for (size_t i = 0; chooses && i <= part.draft.size() && !outcome.finished; ++i) {
+      for (size_t i = 0; chooses && i <= part.draft.size() && i < choices_max && !outcome.finished; ++i) {
         outcome.tokens.push_back(
             greedy_choice(result.logits.subspan((row + i) * chain_options.vocab, chain_options.vocab)));
         outcome.finished = text.size() + outcome.tokens.size() == limits[part.id];
@@ -109,7 +109,8 @@ class SchedulerDriver {
   FakeChainOptions chain_options;
   FakeChain chain;
   Scheduler scheduler;
-  std::vector<StepPlan> plans;  // under way
+  std::vector<StepPlan> plans;    // under way
+  size_t choices_max = SIZE_MAX;  // of one part: masks of the guesses behind take too long
   StepPlan last;
   Duration last_time{};
   std::map<RequestId, size_t> limits;
