@@ -90,8 +90,8 @@ class Link {
 
   // For how long nothing has come, neither message nor beat, and nothing waits to be taken; zero before the
   // first of them behind the hello: who has not begun is not silent. A machine on the way can acknowledge
-  // what it does not pass on, so this says more than unacknowledged(), of the other direction. From any
-  // thread.
+  // what it does not pass on, so this says more than unacknowledged(), of the other direction. A link whose
+  // bytes crawl is as good as silent, for so long (Pace). From any thread.
   virtual Duration silent() const { return {}; }
 
   // Wakes anyone blocked above, who then gets kCancelled. Safe to call twice, and from any thread.

@@ -152,19 +152,26 @@ Status TcpLink::receive_part(std::span<std::byte> into, Duration timeout) {
 
 Status TcpLink::read_into(std::span<std::byte> into, size_t& done, const Deadline& deadline) {
   while (done < into.size()) {
-    size_t count = 0;
+    size_t count = 0, behind = 0;
     Step step;
     {
       const std::lock_guard lock(tls_);
       step = channel_->read(into.subspan(done), count);
       if (step == Step::kFailed) return break_with(Errc::kPeerLost, channel_->reason());
+      behind = channel_->pending();
     }
+    // What lay there already says nothing of the way it came.
+    if (woken_ && step == Step::kDone) pace_.came(count + behind, SystemClock::instance().now());
+    if (woken_ && step == Step::kWantRead) pace_.began(SystemClock::instance().now());
+    woken_ = woken_ && step != Step::kDone;
     if (step == Step::kDone) {
       done += count;
       if (heard_at_.load(std::memory_order_relaxed) != 0)
         heard_at_.store(now_ns(), std::memory_order_relaxed);
     } else if (Status status = wait(step, deadline, receive_wait_ns_); !status.ok()) {
       return status;
+    } else {
+      woken_ = true;
     }
   }
   return {};
@@ -203,8 +210,9 @@ void TcpLink::beat(Duration every) {
 
 Duration TcpLink::silent() const {
   const int64_t heard_at = heard_at_.load(std::memory_order_relaxed);
-  if (heard_at == 0 || !working_.load(std::memory_order_acquire) || waiting()) return {};
-  return std::max(Duration(0), Duration(now_ns() - heard_at));
+  if (heard_at == 0 || !working_.load(std::memory_order_acquire)) return {};
+  const Duration crawling = pace_.crawling(SystemClock::instance().now());
+  return std::max(crawling, waiting() ? Duration(0) : Duration(now_ns() - heard_at));
 }
 
 bool TcpLink::waiting() const {

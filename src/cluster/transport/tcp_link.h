@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "cluster/transport/frame.h"
+#include "cluster/transport/pace.h"
 #include "cluster/transport/tcp.h"
 #include "cluster/transport/timed_lock.h"
 #include "cluster/transport/tls_channel.h"
@@ -64,6 +65,9 @@ class TcpLink final : public Link {
 
   FrameBytes frame_;  // of the receiving thread, as the rest of the line
   size_t frame_have_ = 0, body_left_ = 0;
+  bool woken_ = false;  // something has come since the last bytes that were taken
+
+  Pace pace_;
 
   // When something was last handed over or taken, in nanoseconds of the clock; heard_at_ is 0 before the
   // first beat or message behind the hello.

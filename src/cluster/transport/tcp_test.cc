@@ -1,10 +1,13 @@
 // The port against those who do not belong: each is refused, and the next good caller is served.
 #include "cluster/transport/tcp.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -368,6 +371,82 @@ TEST_F(TcpTest, WhatWaitsToBeTakenIsNoSilence) {
   const auto until = in(kLong);
   while (!b->waiting() && !until.expired()) std::this_thread::sleep_for(1ms);
   EXPECT_EQ(b->silent(), Duration(0)) << "its reader computes, and is to blame itself";
+}
+
+// Passes what comes on to another port; when it is slow, one byte in 2 ms.
+class Forwarder {
+ public:
+  explicit Forwarder(const std::string& to) : to_(to), listening_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    EXPECT_EQ(::bind(listening_, reinterpret_cast<sockaddr*>(&at), size), 0);
+    EXPECT_EQ(::listen(listening_, 1), 0);
+    EXPECT_EQ(::getsockname(listening_, reinterpret_cast<sockaddr*>(&at), &size), 0);
+    address = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Forwarder() {
+    over_ = true;
+    thread_.join();
+    ::close(listening_);
+  }
+  std::string address;
+  std::atomic<bool> slow{false};
+
+ private:
+  void run() {
+    const int in = ::accept(listening_, nullptr, nullptr);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at.sin_port = htons(static_cast<uint16_t>(std::stoul(to_.substr(to_.rfind(':') + 1))));
+    const int out = ::socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(::connect(out, reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+    pollfd ends[2] = {{in, POLLIN, 0}, {out, POLLIN, 0}};
+    while (!over_) {
+      if (::poll(ends, 2, 10) <= 0) continue;
+      for (int i = 0; i < 2; ++i) {
+        if (ends[i].revents == 0) continue;
+        char bytes[4096];
+        const ssize_t got = ::recv(ends[i].fd, bytes, slow ? 1 : sizeof bytes, 0);
+        if (got <= 0) over_ = true;
+        if (got > 0 && ::send(ends[1 - i].fd, bytes, static_cast<size_t>(got), MSG_NOSIGNAL) != got)
+          over_ = true;
+      }
+      if (slow) std::this_thread::sleep_for(2ms);
+    }
+    ::close(in);
+    ::close(out);
+  }
+  const std::string to_;
+  const int listening_;
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+// Every message arrives whole and right, each much too late: as good as none.
+TEST_F(TcpTest, WhatCrawlsIsAsGoodAsSilent) {
+  Forwarder forwarder(listener_->address());
+  auto a = tcp_connect(identity_.node("anna"), forwarder.address, "", kLong).or_throw();
+  const auto b = next_accepted();
+  std::vector<std::byte> row(512);
+  const auto pass = [&](uint64_t step) {
+    ASSERT_TRUE(send_message(*a, {.kind = MessageKind::kActivations, .step = step}, row, kLong).ok());
+    const auto head = b->receive_head(kLong);
+    ASSERT_TRUE(head.ok()) << head.status().text();
+    EXPECT_EQ(head->step, step);
+    ASSERT_TRUE(b->receive_body(row, kLong).ok());
+  };
+  for (uint64_t i = 0; i < 20; ++i) pass(i);
+  forwarder.slow = true;
+  for (uint64_t i = 20; i < 23; ++i) pass(i);
+  EXPECT_GE(b->silent(), 2s) << "three messages of 500 bytes, 2 ms for each byte";
+  forwarder.slow = false;
+  const Deadline until = in(kLong);
+  for (uint64_t i = 23; (i < 26 || b->silent() >= 1s) && !until.expired(); ++i) pass(i);
+  EXPECT_FALSE(until.expired()) << "it is as it was";
 }
 
 TEST_F(TcpTest, BeatsAreForLinksThatAreQuiet) {

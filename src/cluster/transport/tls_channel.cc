@@ -98,6 +98,8 @@ TlsChannel::Step TlsChannel::read(std::span<std::byte> into, size_t& count) {
   return step_of(SSL_read_ex(ssl_.get(), into.data(), into.size(), &count));
 }
 
+size_t TlsChannel::pending() const { return static_cast<size_t>(std::max(0, SSL_pending(ssl_.get()))); }
+
 TlsChannel::Step TlsChannel::write(std::span<const std::byte> bytes, bool more, size_t& count) {
   BF_DCHECK(!bytes.empty());
   ERR_clear_error();

@@ -30,6 +30,8 @@ class TlsChannel {
   Step handshake();
   // Some bytes, at least one with kDone.
   Step read(std::span<std::byte> into, size_t& count);
+  // Bytes of the last record that read() has not handed over yet.
+  size_t pending() const;
   // One record at most. With `more` it may be held back: the last piece of a message has none. After
   // kWantWrite the same bytes must come again.
   Step write(std::span<const std::byte> bytes, bool more, size_t& count);

@@ -26,7 +26,8 @@ std::optional<SilenceWatch::Cut> SilenceWatch::look(std::span<cluster::Link* con
   if (now < judges_from_) return std::nullopt;
   for (cluster::Link* link : from)
     if (link != nullptr && link->silent() >= limit)
-      return Cut{link->peer(), fmt::format("nothing has come from it for {}", format_duration(limit))};
+      return Cut{link->peer(),
+                 fmt::format("nothing has come from it for {}, or next to nothing", format_duration(limit))};
   return std::nullopt;
 }
 
