@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "cluster/lead/mandate.h"
 
 namespace butterfly::server {
 namespace {
@@ -14,9 +15,34 @@ cluster::Objective objective_of(const Settings& settings) {
   fail(Errc::kInvalidArgument, "--plan-for {}: expected latency or throughput", settings.objective);
 }
 
+void check_lead_settings(const Settings& settings) {
+  if (settings.standby.empty() && settings.witness.empty()) return;
+  const std::string first = settings.standby.empty() ? "--witness " + settings.witness.front()
+                                                     : "--standby " + settings.standby.front();
+  if (!settings.cluster)
+    fail(Errc::kInvalidArgument, "{}: names a machine that joined this one: add --cluster ({})", first,
+         settings.local_nodes > 0 ? "nodes of --local-nodes end with this process"
+                                  : "docs/cluster.md, a standby");
+  if (settings.standby.empty())
+    fail(Errc::kInvalidArgument, "{}: votes on who leads, and nobody else could: add --standby NAME", first);
+  std::vector<std::string> names = settings.standby;
+  names.insert(names.end(), settings.witness.begin(), settings.witness.end());
+  for (auto it = names.begin(); it != names.end(); ++it) {
+    if (it->empty())
+      fail(Errc::kInvalidArgument, "--standby, --witness: expected the name of a node, found nothing");
+    if (std::find(std::next(it), names.end(), *it) != names.end())
+      fail(Errc::kInvalidArgument, "--standby, --witness: {} is named twice; a standby votes too", *it);
+  }
+  if (settings.standby.size() >= cluster::kSeatsMax || names.size() >= cluster::kVotersMax)
+    fail(Errc::kInvalidArgument,
+         "--standby, --witness: {} and {}; expected at most {} standbys, and {} in all",
+         settings.standby.size(), settings.witness.size(), cluster::kSeatsMax - 1, cluster::kVotersMax - 1);
+}
+
 }  // namespace
 
 void check_cluster_settings(const Settings& settings, bool is_cluster) {
+  check_lead_settings(settings);
   if (!is_cluster && !settings.cluster && settings.local_nodes == 0) {
     if (!settings.plan.empty())
       fail(Errc::kInvalidArgument, "--plan {}: only a cluster has one: add --cluster or --local-nodes N",

@@ -81,6 +81,14 @@ class Cluster:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.text()}") from None
 
+    def check_status(self):
+        """Every machine says who leads, and what happens when that one is gone."""
+        words = f"lead: {self.leader} leads; standby {self.other} has the journal; " + ("witness c; takes over by itself" if self.witness else "takes over when a person says")
+        for name in "abc" if self.witness else "ab":
+            management = ["--management", self.seats[name].socket] if name == self.leader else []
+            said = subprocess.run([BUTTERFLY, "status", *management], env=machine(name), capture_output=True, text=True)
+            assert said.returncode == 0 and words in said.stdout, f"{name}: expected '{words}':\n{said.stdout}{said.stderr}"
+
     def mark(self, process):
         """Behind the last time that no standby had the journal."""
         lines = list(process.lines)
@@ -127,6 +135,8 @@ try:
         stalls.append(stall)
         cluster.seats[lost] = cluster.serve(lost)
         cluster.wait_whole()
+        if kill < 2:
+            cluster.check_status()
     assert resumed > 0
     stalls.sort()
     print(f"the leader was killed {KILLS} times under {STREAMS} streams: {resumed} resumed on the standby, no token lost or "
@@ -169,6 +179,7 @@ try:
     # Who led before does not lead when it comes back.
     cluster.seats["a"] = cluster.serve("a")
     cluster.wait_whole()
+    cluster.check_status()
     print(f"two machines: {again} resumed after 'butterfly promote'; who led before stands by")
 finally:
     cluster.end()

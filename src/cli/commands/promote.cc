@@ -1,6 +1,8 @@
 // `butterfly promote`: a person decides that this standby leads from now on.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "cli/commands/commands.h"
 #include "cli/console/exit_code.h"
@@ -24,6 +26,12 @@ int promote(const std::string& state) {
   const cluster::StateFolder folder = open_state(state);
   const cluster::NodeId self = cluster::load_credentials(folder).id();
   const cluster::VoterRecord before = record_in(folder);
+  if (!before.mandate.may_lead(self.key) && std::ranges::count(before.mandate.voters, self) > 0)
+    fail(Errc::kInvalidArgument,
+         "{} votes on who leads, and holds no journal to lead with: 'butterfly serve ... --standby {}' where "
+         "the cluster was "
+         "made, instead of --witness, and 'butterfly serve' here",
+         self.name, self.name);
   if (!before.mandate.may_lead(self.key))
     fail(Errc::kInvalidArgument,
          "{} is no standby: 'butterfly serve ... --standby {}' where the cluster was made makes it one",

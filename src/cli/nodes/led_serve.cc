@@ -71,7 +71,8 @@ std::unique_ptr<runtime::ClusterNode> make_standby(const server::Settings& setti
   return std::make_unique<runtime::ClusterNode>(std::move(node));
 }
 
-// The same words again, in this process: whatever it had open is closed first.
+// The same words again, in this process. Whatever it has open is closed when the other threads have ended,
+// not before: one of them might write to a descriptor that means something else by then.
 [[noreturn]] void begin_again() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
   std::string words{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -79,7 +80,7 @@ std::unique_ptr<runtime::ClusterNode> make_standby(const server::Settings& setti
   for (size_t at = 0; at < words.size(); at = words.find('\0', at) + 1)
     arguments.push_back(words.data() + at);
   arguments.push_back(nullptr);
-  ::close_range(3, ~0U, 0);
+  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   ::execv("/proc/self/exe", arguments.data());
   ::_exit(1);
 }
@@ -90,6 +91,16 @@ std::shared_ptr<runtime::LeadShell> lead_or_stand_by(server::Settings& settings)
   const cluster::StateFolder folder = open_state(settings.state);
   const cluster::Credentials credentials = cluster::load_credentials(folder);
   const bool founder = cluster::Authority::is_here(folder);
+  for (const auto* names : {&settings.standby, &settings.witness})
+    for (const std::string& name : *names)
+      if (name == credentials.id().name)
+        fail(Errc::kInvalidArgument, "--{} {}: is the name of this machine; expected another one's",
+             names == &settings.standby ? "standby" : "witness", name);
+  if (!founder && (!settings.standby.empty() || !settings.witness.empty()))
+    fail(Errc::kInvalidArgument,
+         "--standby, --witness: are said where the cluster was made ('butterfly init'); here 'butterfly "
+         "serve' without "
+         "them stands by");
   if (founder && settings.standby.empty() && !folder.has("lead")) return nullptr;
   if (settings.journal.empty()) settings.journal = (folder.path() / "journal").string();
   const auto desk = std::make_shared<runtime::LeadDesk>(

@@ -6,6 +6,7 @@
 #include "cli/nodes/node_setup.h"
 #include "cluster/identity/credentials.h"
 #include "cluster/transport/transport_table.h"
+#include "runtime/nodes/lead_desk.h"
 #include "runtime/nodes/node_door.h"
 
 namespace butterfly::cli {
@@ -13,17 +14,36 @@ namespace {
 
 constexpr Duration kAskMax = std::chrono::seconds(5);
 
-Result<cluster::ClusterStatus> ask(const cluster::StateFolder& folder, const std::string& address) {
+struct Place {
+  std::string address, key;
+};
+
+// Where the cluster may be led from: by whom the certificates name, or by whom this node voted for, or by
+// another standby.
+std::vector<Place> places(const cluster::StateFolder& folder, const cluster::Credentials& credentials,
+                          const std::string& coordinator) {
+  std::vector<Place> found;
+  if (!coordinator.empty()) found.push_back({coordinator, credentials.own.coordinator()});
+  const runtime::LeadDesk desk({.folder = folder, .authority = credentials.authority});
+  const cluster::VoterRecord record = desk.record();
+  for (const cluster::NodeId& seat : record.mandate.seats) {
+    const std::string address = desk.address_of(seat.key);
+    if (address.empty() || seat.key == credentials.id().key) continue;
+    const bool leads = seat.key == cluster::holder_key(record.holder);
+    found.insert(leads ? found.begin() : found.end(), {address, seat.key});
+  }
+  return found;
+}
+
+Result<cluster::ClusterStatus> ask(const cluster::Credentials& credentials, const Place& place) {
   try {
-    const cluster::Credentials credentials = cluster::load_credentials(folder);
     cluster::TransportSetting setting;
     setting.self = credentials.id();
     setting.tls = std::make_shared<cluster::NodeTls>(credentials);
     const auto transport = cluster::make_transport("tcp", std::move(setting)).or_throw();
     cluster::Hello hello;
     hello.version = build_info().version;
-    const auto text =
-        runtime::ask_coordinator(*transport, address, credentials.own.coordinator(), hello, kAskMax);
+    const auto text = runtime::ask_coordinator(*transport, place.address, place.key, hello, kAskMax);
     if (!text) return text.status();
     return cluster::parse_status(*text);
   } catch (const Error& error) {
@@ -38,11 +58,19 @@ std::optional<MemberStatus> member_status(const std::string& state) {
   const std::filesystem::path path = state_path(state);
   if (!std::filesystem::exists(path, none)) return std::nullopt;
   const cluster::StateFolder folder = cluster::StateFolder::open(path);
-  if (!cluster::has_credentials(folder) || !folder.has(kCoordinatorFile)) return std::nullopt;
-  const std::string text = folder.read(kCoordinatorFile);
+  // Where the cluster was made there is a record of votes, if it has a standby, which may lead now.
+  if (!cluster::has_credentials(folder) || !(folder.has(kCoordinatorFile) || folder.has("lead")))
+    return std::nullopt;
+  const std::string text = folder.has(kCoordinatorFile) ? folder.read(kCoordinatorFile) : std::string();
   MemberStatus found{text.substr(0, text.find('\n')), Status(Errc::kNotFound, "not asked"),
                      read_node_view(folder)};
-  found.cluster = ask(folder, found.coordinator);
+  const cluster::Credentials credentials = cluster::load_credentials(folder);
+  for (const Place& place : places(folder, credentials, found.coordinator)) {
+    auto answer = ask(credentials, place);
+    if (answer || found.coordinator.empty()) found.coordinator = place.address;
+    if (answer || found.cluster.status().code() == Errc::kNotFound) found.cluster = std::move(answer);
+    if (found.cluster) break;
+  }
   return found;
 }
 

@@ -153,6 +153,34 @@ std::string idle(const ClusterStatus& s) {
                      why);
 }
 
+// Who leads, and what happens when that machine is gone.
+std::string lead_line(const ClusterStatus& s) {
+  if (!s.lead) return {};
+  std::vector<std::string> words;
+  bool ready = false;
+  for (const cluster::LeadStatus::Seat& seat : s.lead->seats) {
+    ready = ready || (seat.role == "standby" && seat.journal);
+    if (seat.role == "leads") words.push_back(seat.name + " leads");
+    if (seat.role == "witness") words.push_back("witness " + seat.name);
+    if (seat.role == "standby")
+      words.push_back(fmt::format("standby {} {}", seat.name,
+                                  seat.journal ? "has the journal" : "has not all of the journal"));
+  }
+  for (const std::string& name : s.lead->missing)
+    words.push_back(
+        fmt::format("{} has never joined ('butterfly token new' here, then 'butterfly join' there)", name));
+  if (!s.lead->missing.empty())
+    words.push_back("nobody takes over before all have");
+  else if (s.lead->seats.empty())
+    words.push_back("who may lead is being agreed on");
+  else if (!ready)
+    words.push_back("nobody could take over now");
+  else
+    words.push_back(s.lead->by_majority ? "takes over by itself"
+                                        : "takes over when a person says 'butterfly promote' there");
+  return fmt::format("lead: {}\n", fmt::join(words, "; "));
+}
+
 std::string unreachable(const ClusterStatus& s) {
   std::string out;
   for (const cluster::UnreachableStatus& row : s.unreachable)
@@ -196,7 +224,7 @@ std::string events(const ClusterStatus& s, size_t events_max) {
 std::string status_text(const ClusterStatus& status, size_t events_max, size_t columns) {
   std::string out = first_line(status) + job_lines(status) + table(status, columns);
   if (!status.caution.empty()) out += fmt::format("caution: {}\n", status.caution);
-  out += idle(status) + unreachable(status) + refused(status) + losses(status);
+  out += lead_line(status) + idle(status) + unreachable(status) + refused(status) + losses(status);
   if (const std::string failure = status.last_failure(); !failure.empty())
     out += fmt::format("last failure: {}\n", failure);
   for (const cluster::JobStatus& job : status.jobs)

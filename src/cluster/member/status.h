@@ -113,9 +113,23 @@ struct JobStatus {
   std::vector<StageStatus> stages = {};  // of the plan that is served
 };
 
+// Who leads, and who else may: of a cluster that has, or shall have, a standby.
+struct LeadStatus {
+  struct Seat {
+    std::string name, key;
+    std::string role;      // "leads", "standby", "witness"
+    bool journal = false;  // a standby: it has all of it
+  };
+  uint64_t term = 0;
+  bool by_majority = false;               // a standby takes over by itself; else a person says so
+  std::vector<Seat> seats = {};           // who leads first; empty before all that were asked for have joined
+  std::vector<std::string> missing = {};  // asked for, and never joined
+};
+
 struct ClusterStatus {
   std::vector<JobStatus> jobs = {};
   Incarnation incarnation = 0;
+  std::optional<LeadStatus> lead = {};
   std::string caution = {};            // what is to be known of the way that rows take; empty: nothing
   std::vector<NodeStatus> nodes = {};  // the coordinator's first, then by name
   std::vector<UnreachableStatus> unreachable = {};

@@ -136,6 +136,16 @@ Json event_json(const EventStatus& event) {
           {"node", event.node},     {"plan", event.plan},       {"text", event.text}};
 }
 
+Json lead_json(const LeadStatus& lead) {
+  Json seats = Json::array();
+  for (const LeadStatus::Seat& seat : lead.seats)
+    seats.push_back({{"name", seat.name}, {"key", seat.key}, {"role", seat.role}, {"journal", seat.journal}});
+  return {{"term", lead.term},
+          {"by_majority", lead.by_majority},
+          {"seats", std::move(seats)},
+          {"missing", lead.missing}};
+}
+
 Json counters_json(const CoordinatorCounters& c) {
   return {{"old_epochs", c.old_epochs},
           {"unknown_links", c.unknown_links},
@@ -324,6 +334,22 @@ RefusedStatus read_refused(const Json& json) {
   return row;
 }
 
+LeadStatus read_lead(const Json& json) {
+  LeadStatus lead;
+  take(json, "term", lead.term);
+  take(json, "by_majority", lead.by_majority);
+  for (const Json& row : rows_of(json, "seats")) {
+    LeadStatus::Seat& seat = lead.seats.emplace_back();
+    take(row, "name", seat.name);
+    take(row, "key", seat.key);
+    take(row, "role", seat.role);
+    take(row, "journal", seat.journal);
+  }
+  for (const Json& name : rows_of(json, "missing"))
+    if (name.is_string()) lead.missing.push_back(name.get<std::string>());
+  return lead;
+}
+
 EventStatus read_event(const Json& json) {
   EventStatus event;
   take(json, "number", event.number);
@@ -364,6 +390,7 @@ std::string to_json(const ClusterStatus& s) {
                {"refused", Json::array()}, {"links", Json::array()}, {"counters", counters_json(s.counters)},
                {"events", Json::array()}};
   if (!s.caution.empty()) json["caution"] = s.caution;
+  if (s.lead) json["lead"] = lead_json(*s.lead);
   for (const JobStatus& job : s.jobs) json["jobs"].push_back(job_json(job));
   for (const NodeStatus& node : s.nodes) json["nodes"].push_back(node_json(node));
   for (const UnreachableStatus& row : s.unreachable) json["unreachable"].push_back(unreachable_json(row));
@@ -380,6 +407,7 @@ Result<ClusterStatus> parse_status(std::string_view text) {
   ClusterStatus s;
   take(json, "incarnation", s.incarnation);
   take(json, "caution", s.caution);
+  if (const Json lead = part(json, "lead"); !lead.empty()) s.lead = read_lead(lead);
   const Json counters = part(json, "counters");
   take(counters, "old_epochs", s.counters.old_epochs);
   take(counters, "unknown_links", s.counters.unknown_links);

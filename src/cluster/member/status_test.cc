@@ -169,6 +169,23 @@ TEST_F(StatusTest, JsonSaysWhatIsAndComesBack) {
   EXPECT_EQ(to_json(*back), text);
 }
 
+TEST_F(StatusTest, WhoLeadsAndWhoElseMayComesBack) {
+  ClusterStatus status = status_of(coordinator, {}, now, 0);
+  EXPECT_FALSE(json_of_text<nlohmann::json>(to_json(status)).contains("lead")) << "nobody else may";
+  status.lead = LeadStatus{
+      .term = 12,
+      .by_majority = true,
+      .seats = {{"a", "ka", "leads", true}, {"b", "kb", "standby", true}, {"c", "kc", "witness", false}},
+      .missing = {"d"}};
+  const std::string text = to_json(status);
+  const auto json = json_of_text<nlohmann::json>(text);
+  EXPECT_EQ(json["lead"]["seats"][1]["role"], "standby");
+  EXPECT_EQ(json["lead"]["missing"], std::vector<std::string>{"d"});
+  const Result<ClusterStatus> back = parse_status(text);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(to_json(*back), text);
+}
+
 // What belongs to a job is said by the job, and by a node's part of it: no field for whoever expects one job.
 TEST_F(StatusTest, NothingIsToldTwice) {
   const auto json = json_of_text<nlohmann::json>(to_json(status_of(coordinator, {}, now, 0)));

@@ -318,6 +318,7 @@ void ClusterHost::open_door() {
   door.status = [this] {
     cluster::ClusterStatus status = coordinator_->status();
     status.caution = transport_->caution();
+    status.lead = lead_status();
     if (status.nodes.size() > kNodesWithLinks) status.links.clear();
     return cluster::to_json(status);
   };
@@ -462,9 +463,32 @@ cluster::Epoch ClusterHost::first_epoch() const {
   return cluster::first_epoch(coordinator_->status(0, 0).incarnation) + 1;
 }
 
+std::optional<cluster::LeadStatus> ClusterHost::lead_status() const {
+  if (options_.lead == nullptr) return std::nullopt;
+  const LeadShell::View view = options_.lead->view();
+  const cluster::Mandate mandate = options_.lead->mandate();
+  cluster::LeadStatus lead{.term = view.term, .by_majority = mandate.by_majority()};
+  const auto add = [&](const cluster::NodeId& node, const char* role, bool journal) {
+    lead.seats.push_back({.name = node.name, .key = node.key, .role = role, .journal = journal});
+  };
+  if (mandate.may_lead(self_.key)) add(self_, "leads", true);
+  for (const cluster::NodeId& node : mandate.seats)
+    if (node != self_) add(node, "standby", std::ranges::count(view.in_sync, node.name) > 0);
+  for (const cluster::NodeId& node : mandate.voters)
+    if (node != self_ && !mandate.may_lead(node.key)) add(node, "witness", false);
+  const std::vector<cluster::RosterRow> rows = roster_->rows();
+  for (const auto* names : {&options_.standbys, &options_.witnesses})
+    for (const std::string& name : *names)
+      if (std::ranges::none_of(
+              rows, [&](const cluster::RosterRow& row) { return !row.removed && row.node.name == name; }))
+        lead.missing.push_back(name);
+  return lead;
+}
+
 std::string ClusterHost::status_json(uint64_t events_after) const {
   cluster::ClusterStatus status = coordinator_->status(events_after);
   status.caution = transport_->caution();
+  status.lead = lead_status();
   const std::lock_guard lock(models_mutex_);
   for (cluster::JobStatus& job : status.jobs) {
     const auto hosted = models_.find(job.id);

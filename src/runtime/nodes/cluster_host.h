@@ -112,6 +112,7 @@ class ClusterHost {
   void make_coordinator(const cluster::StateFolder& folder);
   void make_node();
   void tell_leaders();
+  std::optional<cluster::LeadStatus> lead_status() const;  // of a cluster with a standby
 
   void tell(const cluster::EventStatus* event);
 
