@@ -3,16 +3,20 @@
 Every byte that clients get is written down, and judged by check_history.py.
 
     chaos.py BUTTERFLY WORK_FOLDER [--faults N] [--workers N] [--streams N] [--kinds a,b,...] [--seed N] [--threads N]
+             [--every SECONDS] [--aborts SHARE]
 
-It may be run again and again: figures add up in WORK_FOLDER/figures.json. Kinds:
+It may be run again and again: figures add up in WORK_FOLDER/figures.json. With --every a fault comes so often (a soak: memory,
+descriptors and threads of every process are watched, and said at the end), with --aborts that share of the clients leaves in the
+middle of a stream. Kinds:
     kill          kill -9 of a worker, which is started again
     stop          SIGSTOP of a worker until it is noticed and beyond, then SIGCONT
     freeze        the same for a second: nothing may change
     term          SIGTERM of a worker: its layers move first; it is started again
     cut           every connection to a worker is closed
     blackhole     nothing passes to and from a worker's address, connections stay; blackhole_in, blackhole_out: one way
-    trickle       bytes pass one at a time;  delay: 50 ms late
-    flip          a bit changes below TLS
+    link          one connection to a worker passes nothing, others do; link_in, link_out: one way
+    trickle       bytes pass one at a time, 500 in a second;  drip: one in a second;  delay: 50 ms late
+    flip          a bit changes below TLS;  flips: 25 of them, one after the other
     coordinator   kill -9 of the coordinator, which is started again; clients resume with Last-Event-ID
 """
 import argparse
@@ -35,7 +39,9 @@ from check_history import test as test_checker  # noqa: E402
 from faulty_proxy import FaultyProxy  # noqa: E402
 from harness import PROMPTS, START_MAX_S, Process, Server, machine_env, make_model, write_capabilities  # noqa: E402
 
-KINDS = ["kill", "stop", "freeze", "term", "cut", "blackhole", "blackhole_in", "blackhole_out", "trickle", "delay", "flip", "coordinator"]
+KINDS = ["kill", "stop", "freeze", "term", "cut", "blackhole", "blackhole_in", "blackhole_out", "link", "link_in", "link_out", "trickle",
+         "drip", "delay", "flip", "coordinator"]
+FLIPS = 25
 parser = argparse.ArgumentParser()
 parser.add_argument("butterfly")
 parser.add_argument("work")
@@ -46,6 +52,8 @@ parser.add_argument("--tokens", type=int, default=150)
 parser.add_argument("--kinds", default=",".join(KINDS))
 parser.add_argument("--seed", type=int, default=int(time.time()))
 parser.add_argument("--threads", default="1")
+parser.add_argument("--every", type=float, default=0)
+parser.add_argument("--aborts", type=float, default=0)
 options = parser.parse_args()
 BUTTERFLY, WORK, KINDS = options.butterfly, options.work, options.kinds.split(",")
 os.makedirs(WORK, exist_ok=True)
@@ -77,7 +85,7 @@ class Cluster:
         if os.path.exists(f"{WORK}/journal"):
             os.unlink(f"{WORK}/journal")
         subprocess.run([BUTTERFLY, "init", "--name", "a", "--address", "127.0.0.1"], env=machine("a"), check=True, capture_output=True)
-        self.lines, self.aborts = [], []
+        self.lines, self.aborts, self.flipped = [], [], 0
         self.server = self.serve()
         token = json.loads(subprocess.run([BUTTERFLY, "token", "new", "--uses", "99", "--address", self.address, "--json"],
                                           env=machine("a"), check=True, capture_output=True).stdout)["token"]
@@ -133,13 +141,24 @@ class Cluster:
             proxy.cut()
         elif kind == "flip":
             proxy.flip()
+        elif kind == "flips":
+            for _ in range(FLIPS):
+                proxy.flip()
+                limit = time.monotonic() + START_MAX_S
+                while proxy.flips > 0 and time.monotonic() < limit:  # until something passes
+                    time.sleep(0.02)
+                self.flipped += proxy.flips == 0
+        elif kind.startswith("link"):
+            proxy.silence({"link_in": "in", "link_out": "out"}.get(kind, ("in", "out")))
+            time.sleep(random.uniform(5, 9))
+            proxy.speak()
         elif kind == "coordinator":
             self.look_at(self.server)
             self.server.kill()
             self.server = self.serve()
         else:
             proxy.mode = kind
-            time.sleep(random.uniform(5, 9) if "blackhole" in kind else 2)
+            time.sleep(2 if kind == "delay" else random.uniform(5, 9))
             proxy.mode = "pass"
         return name
 
@@ -175,7 +194,7 @@ class Clients:
                 stream = self.count
             prompt = (stream + index) % 4
             self.note(stream, prompt, "begin")
-            state = {"last": None, "done": False}
+            state = {"last": None, "done": False, "leaves": random.randint(1, options.tokens) if random.random() < options.aborts else None}
             limit = time.monotonic() + START_MAX_S
             while not state["done"]:
                 try:
@@ -225,8 +244,15 @@ class Clients:
                 # An event counts when all of it is here: then its number is what is resumed behind.
                 for token, logprob in pending:
                     self.note(stream, prompt, "token", token=token, logprob=logprob)
+                    if state["leaves"] is not None:
+                        state["leaves"] -= 1
                 pending = []
                 state["last"] = number or state["last"]
+                if state["leaves"] == 0:
+                    connection.close()
+                    self.note(stream, prompt, "left")
+                    state["done"] = True
+                    return
         connection.close()
         if state["done"]:
             self.note(stream, prompt, "done")
@@ -246,11 +272,47 @@ class Clients:
             before = last.get(event["stream"])
             if before is not None and at >= since and before <= until:
                 worst = max(worst, at - before)
-            if event["event"] in ("done", "error"):
+            if event["event"] in ("done", "error", "left"):
                 last.pop(event["stream"], None)
             elif event["event"] in ("token", "begin"):
                 last[event["stream"]] = at
         return worst
+
+
+class Watch:
+    """Memory, descriptors and threads of the processes while they live, every few seconds."""
+
+    def __init__(self, cluster):
+        self.cluster, self.rows, self.ended = cluster, {}, False
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while not self.ended:
+            for name, process in [("a", self.cluster.server), *self.cluster.workers.items()]:
+                try:
+                    status = dict(line.split(":", 1) for line in open(f"/proc/{process.pid}/status") if ":" in line)
+                    kib = sum(int(status[key].split()[0]) for key in ("RssAnon", "VmSwap"))
+                    row = (time.monotonic(), kib, len(os.listdir(f"/proc/{process.pid}/fd")), int(status["Threads"]))
+                    self.rows.setdefault((name, process.pid), []).append(row)
+                except (OSError, KeyError, ValueError):  # it has just ended
+                    pass
+            time.sleep(2)
+
+    def words(self):
+        """Of every process that lived long enough: a line through the second half of its time."""
+        out = []
+        for (name, _), rows in sorted(self.rows.items()):
+            rows = [row for row in rows if row[0] >= (rows[0][0] + rows[-1][0]) / 2]
+            if len(rows) < 60:
+                continue
+            mean_t, mean_kib = (sum(column) / len(rows) for column in list(zip(*rows))[:2])
+            slope = sum((t - mean_t) * (kib - mean_kib) for t, kib, _, _ in rows) / sum((t - mean_t) ** 2 for t, *_ in rows)
+            half = len(rows) // 2
+            out.append(f"{name}: {rows[-1][1] / 1024:.1f} MiB, slope {slope * 3600 / 1024:+.2f} MiB/h over {(rows[-1][0] - rows[0][0]) / 60:.0f} min; descriptors "
+                       f"{max(r[2] for r in rows[:half])} then {max(r[2] for r in rows[half:])} at most, threads {max(r[3] for r in rows[:half])} then "
+                       f"{max(r[3] for r in rows[half:])}")
+        return out
 
 
 test_checker()
@@ -262,11 +324,14 @@ finally:
 
 cluster = Cluster()
 clients = Clients(cluster)
+watch = Watch(cluster)
 faults, stalls, wholes = collections.Counter(), collections.defaultdict(list), collections.defaultdict(list)
 try:
     for number in range(options.faults):
         kind = KINDS[number % len(KINDS)] if options.faults >= len(KINDS) else random.choice(KINDS)
         time.sleep(random.uniform(0.5, 2))
+        while options.every and time.monotonic() - clients.began < options.every * number:
+            time.sleep(0.1)
         began = time.monotonic() - clients.began
         name = cluster.fault(kind)
         limit = time.monotonic() + START_MAX_S
@@ -281,6 +346,7 @@ try:
         print(f"{number + 1}: {kind} of {name}: stall {stalls[kind][-1]} s, whole after {wholes[kind][-1]} s", flush=True)
 finally:
     clients.end()
+    watch.ended = True
     try:
         cluster.end()
     finally:
@@ -290,7 +356,8 @@ finally:
             json.dump(expected, out)
 wrong = check(clients.history, expected)
 done = sum(e["event"] == "done" for e in clients.history)
-resumed = sum(e["event"] == "resume" for e in clients.history)
+left = sum(e["event"] == "left" for e in clients.history)
+resumed = len({e["stream"] for e in clients.history if e["event"] == "resume"})
 figures = {}
 if os.path.exists(f"{WORK}/figures.json"):
     figures = json.load(open(f"{WORK}/figures.json"))
@@ -299,12 +366,27 @@ for kind in faults:
     row["faults"] += faults[kind]
     row["stalls"] += stalls[kind]
     row["whole"] += wholes[kind]
+total = figures.setdefault("total", {"runs": 0, "streams": 0, "left": 0, "resumed": 0, "wrong": 0, "aborts": 0, "flipped": 0})
+for key, count in {"runs": 1, "streams": done, "left": left, "resumed": resumed, "wrong": len(wrong), "aborts": len(cluster.aborts),
+                   "flipped": cluster.flipped}.items():
+    total[key] += count
 with open(f"{WORK}/figures.json", "w") as out:
     json.dump(figures, out)
-print(f"seed {options.seed}: {sum(faults.values())} faults, {done} streams of {options.tokens} tokens, {resumed} resumed; {len(wrong)} wrong, "
-      f"{len(cluster.aborts)} aborts")
+print(f"seed {options.seed}: {sum(faults.values())} faults, {done} streams of {options.tokens} tokens, {left} left by their clients, {resumed} resumed; "
+      f"{len(wrong)} wrong, {len(cluster.aborts)} aborts; so far {json.dumps(total)}")
+
+
+def part(ordered, share):
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
 for kind, row in figures.items():
-    ordered = sorted(row["stalls"])
-    print(f"  {kind}: {row['faults']} so far, stall median {ordered[len(ordered) // 2]} s, worst {ordered[-1]} s; whole again after at most {max(row['whole'])} s")
+    if kind == "total":
+        continue
+    ordered, whole = sorted(row["stalls"]), sorted(row["whole"])
+    print(f"  {kind}: {row['faults']} so far, stall median {part(ordered, .5)} s, p99 {part(ordered, .99)} s, worst {ordered[-1]} s; "
+          f"whole again after {part(whole, .5)} s, p99 {part(whole, .99)} s")
+if options.every:
+    print("\n".join(watch.words()))
 assert not wrong, "\n".join(wrong[:20])
 assert not cluster.aborts, "\n".join(cluster.aborts[:20])

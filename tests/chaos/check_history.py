@@ -1,7 +1,7 @@
 """Judges what clients saw, by the contract alone: it knows nothing of nodes, plans or faults.
 
 A history is a file of lines, each a JSON object of one event of one stream: {"stream": 3, "prompt": 0, "t": 1.25, "event":
-"begin" | "token" | "resume" | "done" | "error", ...}. A token has "token" and "logprob".
+"begin" | "token" | "resume" | "done" | "left" | "error", ...}. A token has "token" and "logprob"; "left": its client went away.
 """
 import json
 import sys
@@ -36,6 +36,8 @@ def check(history, expected):
             if len(state["tokens"]) != len(expected[state["prompt"]]):
                 wrong.append(f"{place}: done after {len(state['tokens'])} of {len(expected[state['prompt']])} tokens")
             state["open"] = False
+        elif kind == "left":
+            state["open"] = False
         elif kind != "resume":
             wrong.append(f"{place}: '{kind}' is no event")
     wrong += [f"stream {name} never ended" for name, state in streams.items() if state["open"]]
@@ -52,7 +54,8 @@ def test():
     begin, done, a, b = {"event": "begin"}, {"event": "done"}, {"event": "token", "token": "a", "logprob": -1.0}, \
         {"event": "token", "token": "b", "logprob": -2.0}
     assert check(stream(begin, a, {"event": "resume"}, b, done), want) == []
-    for bad in ([begin, a, done], [begin, a, a, b, done], [begin, a, b, b, done], [begin, b, a, done], [begin, a, b], [a],
+    assert check(stream(begin, a, {"event": "left"}), want) == []
+    for bad in ([begin, a, {"event": "left"}, b], [begin, a, done], [begin, a, a, b, done], [begin, a, b, b, done], [begin, b, a, done], [begin, a, b], [a],
                 [begin, a, {**b, "logprob": -2.5}, done], [begin, a, {"event": "error", "text": "x"}], [begin, begin, a, b, done],
                 [begin, a, b, done, b]):
         assert check(stream(*bad), want), bad

@@ -4,15 +4,17 @@ import socket
 import threading
 import time
 
-MODES = ("pass", "blackhole", "blackhole_in", "blackhole_out", "trickle", "delay")
+MODES = ("pass", "blackhole", "blackhole_in", "blackhole_out", "trickle", "drip", "delay")
+PACE_S = {"trickle": 0.002, "drip": 1.0}  # for each byte
 
 
 class FaultyProxy:
     """Listens on a port of its own and passes bytes to `target` ("host:port"), as `mode` says.
 
     pass: as they come. blackhole: none, in both directions (_in: towards the target, _out: from it); connections stay open,
-    as behind a pulled cable. trickle: a byte at a time. delay: 50 ms late. cut() closes what is open; flip() changes one bit
-    of the next bytes that pass.
+    as behind a pulled cable. trickle: a byte at a time, 500 in a second; drip: one in a second. delay: 50 ms late. cut() closes
+    what is open; flip() changes one bit of the next bytes that pass; silence() stops one connection of those that are open, one
+    way or both, as between two machines that cannot reach each other any more while others can.
     """
 
     def __init__(self, target, seed=1):
@@ -22,6 +24,7 @@ class FaultyProxy:
         self.random = random.Random(seed)
         self.lock = threading.Lock()
         self.open = set()
+        self.silent = set()  # (source, sink) of connections that pass nothing
         self.listener = socket.socket()
         self.listener.bind(("127.0.0.1", 0))
         self.listener.listen(128)
@@ -38,6 +41,20 @@ class FaultyProxy:
         for pair in pairs:
             for end in pair:
                 self._close(end)
+
+    def silence(self, directions=("in", "out")):
+        """False: nothing is open."""
+        with self.lock:
+            if not self.open:
+                return False
+            client, server = self.random.choice(sorted(self.open, key=id))
+            self.silent |= {(client, server)} if "in" in directions else set()
+            self.silent |= {(server, client)} if "out" in directions else set()
+            return True
+
+    def speak(self):
+        with self.lock:
+            self.silent = set()
 
     def flip(self):
         with self.lock:
@@ -88,14 +105,26 @@ class FaultyProxy:
         for end in pair:
             self._close(end)
 
+    def _pass(self, sink, data):
+        """All of it, however slowly the other end takes it. False: it is gone."""
+        data = memoryview(data)
+        while data and not self.ended:
+            try:
+                data = data[sink.send(data):]
+            except TimeoutError:
+                continue
+            except OSError:
+                return False
+        return True
+
     def _pump(self, source, sink, direction):
         """Until one of the two is closed."""
         while not self.ended:
-            if self.mode in ("blackhole", f"blackhole_{direction}"):
+            if self.mode in ("blackhole", f"blackhole_{direction}") or (source, sink) in self.silent:
                 time.sleep(0.02)
                 continue
             try:
-                data = source.recv(1 if self.mode == "trickle" else 65536)
+                data = source.recv(1 if self.mode in PACE_S else 65536)
             except TimeoutError:
                 continue
             except OSError:
@@ -112,11 +141,12 @@ class FaultyProxy:
                 data = bytes(changed)
             if self.mode == "delay":
                 time.sleep(0.05)
-            if self.mode == "trickle":
-                time.sleep(0.002)
-            try:
-                sink.sendall(data)
-            except OSError:
+            # By parts of a second, so that the end of the fault ends it.
+            wait = PACE_S.get(self.mode, 0)
+            until = time.monotonic() + wait
+            while self.mode in PACE_S and time.monotonic() < until:
+                time.sleep(min(0.05, wait))
+            if not self._pass(sink, data):
                 break
         for end in (source, sink):
             try:
