@@ -1,4 +1,4 @@
-// A queue of fixed size between any number of threads, without locks; idle threads sleep.
+// A queue of fixed size between any number of threads, without mutexes; idle threads sleep.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -17,8 +17,12 @@ namespace butterfly {
 // the slot's own number says when it may be written or read, so nobody takes a slot that is still being
 // filled or emptied. T is moved in and out; it must be default constructible.
 //
-// push() and pop() sleep while the queue is full or empty. After close() pushes are refused, and pops give
-// what is left and then nothing.
+// Not lock-free in the strict sense: a thread that stops between claiming its place and filling it holds up
+// those behind it. push() and pop() sleep while the queue is full or empty.
+//
+// close() is a mark on the number that pushes claim their places from, so a push has its place before it or
+// is refused: what push() said yes to is popped, however close() runs against it. Pops give all of that, also
+// what is still being filled, and then nothing.
 template <typename T>
 class BoundedQueue {
  public:
@@ -31,10 +35,11 @@ class BoundedQueue {
 
   size_t capacity() const { return size_; }
 
-  // Moves from `item` only on success.
+  // Moves from `item` only on success. False: full, or closed.
   bool try_push(T& item) {
     size_t place = tail_.load(std::memory_order_relaxed);
     for (;;) {
+      if ((place & kClosed) != 0) return false;
       Slot& slot = slots_[place & (size_ - 1)];
       const auto ahead = static_cast<ptrdiff_t>(slot.turn.load() - place);
       if (ahead == 0) {
@@ -62,6 +67,7 @@ class BoundedQueue {
           item = std::move(slot.item);
           slot.turn.store(place + size_);
           not_full_.notify_one();
+          if (closed()) not_empty_.notify_all();  // the last one: others need not wait for more
           return true;
         }
       } else if (ahead < 0) {
@@ -75,32 +81,34 @@ class BoundedQueue {
   // False after close(): the item was not taken.
   bool push(T item) {
     bool pushed = false;
-    not_full_.wait([&] { return closed_.load() || (pushed = try_push(item)); });
+    not_full_.wait([&] { return (pushed = try_push(item)) || closed(); });
     return pushed;
   }
 
-  // Nothing after close(), once the queue is empty. What was pushed before close() is never lost: after
-  // closed_ is seen, the queue is looked at once more.
+  // Nothing after close(), once all that was pushed is gone.
   std::optional<T> pop() {
     std::optional<T> item(std::in_place);
     bool popped = false;
-    not_empty_.wait([&] {
-      const bool closed = closed_.load();
-      return (popped = try_pop(*item)) || closed;
-    });
+    not_empty_.wait([&] { return (popped = try_pop(*item)) || is_over(); });
     if (!popped) item.reset();
     return item;
   }
 
-  // From any thread, any number of times. Items of push() calls that run at the same moment may be refused.
+  // From any thread, any number of times.
   void close() {
-    closed_.store(true);
+    tail_.fetch_or(kClosed);
     not_empty_.notify_all();
     not_full_.notify_all();
   }
-  bool closed() const { return closed_.load(); }
+  bool closed() const { return (tail_.load() & kClosed) != 0; }
 
  private:
+  static constexpr size_t kClosed = ~(~size_t{0} >> 1);  // more places than that are never claimed
+  // Closed, and every claimed place was popped.
+  bool is_over() const {
+    const size_t tail = tail_.load();
+    return (tail & kClosed) != 0 && head_.load() == (tail & ~kClosed);
+  }
   struct alignas(64) Slot {
     std::atomic<size_t> turn;
     T item{};
@@ -111,7 +119,6 @@ class BoundedQueue {
   alignas(64) std::atomic<size_t> head_{0};
   alignas(64) EventCount not_empty_;
   EventCount not_full_;
-  std::atomic<bool> closed_{false};
 };
 
 }  // namespace butterfly

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <atomic>
 #include <deque>
 #include <thread>
 #include <vector>
@@ -61,6 +62,66 @@ TEST(BoundedQueue, MovesWhatCannotBeCopied) {
   BoundedQueue<std::unique_ptr<int>> queue(2);
   EXPECT_TRUE(queue.push(std::make_unique<int>(5)));
   EXPECT_EQ(**queue.pop(), 5);
+}
+
+// Stops in the middle of being pushed until it is told to go on.
+struct Stopping {
+  Stopping() = default;
+  explicit Stopping(std::atomic<int>& state) : state_(&state) {}
+  Stopping(Stopping&& other) noexcept : state_(other.state_) {}
+  Stopping& operator=(Stopping&& other) noexcept {
+    state_ = other.state_;
+    if (state_ != nullptr && state_->load() == 0) {
+      state_->store(1);
+      while (state_->load() != 2) std::this_thread::yield();
+    }
+    return *this;
+  }
+  std::atomic<int>* state_ = nullptr;
+};
+
+// close() comes while an item is half pushed: push() says yes, so pop() must give it.
+TEST(BoundedQueue, WhatWasTakenBeforeCloseComesOut) {
+  BoundedQueue<Stopping> queue(4);
+  std::atomic<int> state{0};
+  bool pushed = false, popped = false;
+  std::thread pusher([&] { pushed = queue.push(Stopping(state)); });
+  while (state.load() != 1) std::this_thread::yield();
+  queue.close();
+  std::atomic<bool> asks{false};
+  std::thread popper([&] {
+    asks.store(true);
+    popped = queue.pop().has_value();
+  });
+  while (!asks.load()) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // pop() has looked by now, or will find more
+  state.store(2);
+  pusher.join();
+  popper.join();
+  EXPECT_TRUE(pushed);
+  EXPECT_TRUE(popped);
+  EXPECT_FALSE(queue.pop().has_value());
+}
+
+// The same by chance, with several of each.
+TEST(BoundedQueue, NothingIsLostToCloseAtTheSameMoment) {
+  for (int round = 0; round < 300; ++round) {
+    BoundedQueue<int> queue(4);
+    std::atomic<int> pushed{0}, popped{0};
+    std::vector<std::thread> threads;
+    for (int p = 0; p < 3; ++p)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 100 && queue.push(i); ++i) pushed.fetch_add(1);
+      });
+    for (int c = 0; c < 2; ++c)
+      threads.emplace_back([&] {
+        while (queue.pop()) popped.fetch_add(1);
+      });
+    if (round % 2 == 0) std::this_thread::yield();
+    queue.close();
+    for (auto& thread : threads) thread.join();
+    ASSERT_EQ(popped.load(), pushed.load()) << "round " << round;
+  }
 }
 
 // Every item arrives once, and items of one producer arrive in their order, through a queue that is full and
