@@ -185,20 +185,14 @@ void TrainRun::load_checkpoint() {
       fail(Errc::kInvalidArgument, "{}/{}: was made with {} = {}, now it is {}; choose another output_dir",
            checkpoints_->folder().string(), loaded->name, key, before, value);
   }
-  for (const StateArray& array : trainer_->state()) {
-    const auto part = loaded->parts.find(array.name);
-    if (part == loaded->parts.end() || part->second.size() != array.bytes.size())
-      fail(Errc::kCorrupt, "{}/{}: {} has {} bytes, expected {}", checkpoints_->folder().string(),
-           loaded->name, array.name, part == loaded->parts.end() ? 0 : part->second.size(),
-           array.bytes.size());
-    std::memcpy(array.bytes.data(), part->second.data(), array.bytes.size());
-  }
+  for (const StateArray& array : trainer_->state()) checkpoints_->read_part(*loaded, array.name, array.bytes);
   trainer_->set_step_count(loaded->state.step);
-  if (const auto best = loaded->parts.find("best");
-      best != loaded->parts.end() && best->second.size() == 16) {
+  if (const auto part = loaded->parts.find("best"); part != loaded->parts.end() && part->second.bytes == 16) {
+    std::byte best[16];
+    checkpoints_->read_part(*loaded, "best", best);
     double loss = 0;
-    std::memcpy(&loss, best->second.data(), 8);
-    std::memcpy(&best_step_, best->second.data() + 8, 8);
+    std::memcpy(&loss, best, 8);
+    std::memcpy(&best_step_, best + 8, 8);
     best_valid_ = loss;
   }
 }
@@ -224,12 +218,8 @@ bool TrainRun::out_of_patience() const {
 
 void TrainRun::take_best_weights() {
   const LoadedCheckpoint best = checkpoints_->load(checkpoint_name(best_step_));
-  for (const auto& [name, tensor] : task_.network->weights()) {
-    const auto part = best.parts.find("weights/" + name);
-    if (part == best.parts.end() || part->second.size() != tensor.bytes())
-      fail(Errc::kCorrupt, "{}/{}: has no weights for {}", checkpoints_->folder().string(), best.name, name);
-    std::memcpy(tensor.raw(), part->second.data(), tensor.bytes());
-  }
+  for (const auto& [name, tensor] : task_.network->weights())
+    checkpoints_->read_part(best, "weights/" + name, {tensor.raw(), tensor.bytes()});
 }
 
 void TrainRun::save(StepDriver* driver) {

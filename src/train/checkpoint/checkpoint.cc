@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/sha256.h"
+#include "base/sha256_stream.h"
 
 namespace butterfly::train {
 namespace {
@@ -62,6 +63,13 @@ Json parse_hashed(std::span<const std::byte> bytes, const fs::path& path) {
   Json json = json_of_text_or_none<Json>(body);
   if (json.is_discarded()) fail(Errc::kCorrupt, "{}: is no JSON", path.string());
   return json;
+}
+
+void check_hash(const fs::path& file, const std::string& name, const SavedPart& part,
+                const std::string& found) {
+  if (found != part.sha256)
+    fail(Errc::kCorrupt, "{}: the SHA-256 of {} is {}, the manifest says {}", file.string(), name, found,
+         part.sha256);
 }
 
 }  // namespace
@@ -188,19 +196,25 @@ LoadedCheckpoint CheckpointStore::load(const std::string& name) const {
     for (const Json& entry : manifest.at("parts")) expected_bytes += entry.at("bytes").get<uint64_t>();
     const fs::path data = folder / kData;
     if (!files_.exists(data)) fail(Errc::kCorrupt, "{}: is missing", data.string());
-    const std::vector<std::byte> bytes = files_.read(data);
-    if (bytes.size() != expected_bytes)
-      fail(Errc::kCorrupt, "{}: has {} bytes, the manifest says {}", data.string(), bytes.size(),
+    const auto file = files_.open(data);
+    if (file->size() != expected_bytes)
+      fail(Errc::kCorrupt, "{}: has {} bytes, the manifest says {}", data.string(), file->size(),
            expected_bytes);
-    size_t at = 0;
+    std::vector<std::byte> room(std::min<uint64_t>(options_.write_bytes, expected_bytes));
+    uint64_t at = 0;
     for (const Json& entry : manifest.at("parts")) {
-      const auto part = std::span(bytes).subspan(at, entry.at("bytes").get<size_t>());
-      at += part.size();
-      const std::string part_name = entry.at("name"), expected = entry.at("sha256"), found = sha256_hex(part);
-      if (found != expected)
-        fail(Errc::kCorrupt, "{}: the SHA-256 of {} is {}, the manifest says {}", data.string(), part_name,
-             found, expected);
-      loaded.parts.emplace(part_name, std::vector<std::byte>(part.begin(), part.end()));
+      const SavedPart part{at, entry.at("bytes").get<size_t>(), entry.at("sha256")};
+      Sha256Stream hash;
+      for (; at < part.offset + part.bytes; at += room.size()) {
+        const auto piece =
+            std::span(room).first(std::min<uint64_t>(room.size(), part.offset + part.bytes - at));
+        file->read(at, piece);
+        hash.add(piece);
+      }
+      at = part.offset + part.bytes;
+      const std::string part_name = entry.at("name");
+      check_hash(data, part_name, part, hash.hex());
+      loaded.parts.emplace(part_name, part);
     }
   } catch (const nlohmann::json::exception& error) {
     fail(Errc::kCorrupt, "{}: {}", path.string(), error.what());
@@ -208,6 +222,17 @@ LoadedCheckpoint CheckpointStore::load(const std::string& name) const {
   if (checkpoint_name(loaded.state.step) != name)
     fail(Errc::kCorrupt, "{}: is the manifest of step {}", path.string(), loaded.state.step);
   return loaded;
+}
+
+void CheckpointStore::read_part(const LoadedCheckpoint& from, const std::string& name,
+                                std::span<std::byte> into) const {
+  const fs::path data = folder_ / from.name / kData;
+  const auto part = from.parts.find(name);
+  const size_t bytes = part == from.parts.end() ? 0 : part->second.bytes;
+  if (part == from.parts.end() || bytes != into.size())
+    fail(Errc::kCorrupt, "{}: {} has {} bytes, expected {}", data.string(), name, bytes, into.size());
+  files_.open(data)->read(part->second.offset, into);
+  check_hash(data, name, part->second, sha256_hex(into));
 }
 
 std::optional<LoadedCheckpoint> CheckpointStore::load_latest() const {

@@ -28,16 +28,24 @@ struct StatePart {
   std::span<const std::byte> bytes;
 };
 
+// Where a part stands in the checkpoint's file.
+struct SavedPart {
+  uint64_t offset = 0;
+  size_t bytes = 0;
+  std::string sha256;
+};
+
+// A checkpoint that was read once and found whole. Its parts stay on disk until read_part().
 struct LoadedCheckpoint {
   RunState state;
-  std::map<std::string, std::vector<std::byte>> parts;
+  std::map<std::string, SavedPart> parts;
   std::string name;                  // "step-0000000200"
   std::vector<std::string> refused;  // newer ones that were damaged, and why
 };
 
 struct CheckpointOptions {
   size_t keep = 2;                       // the newest ones that stay; the best one (see mark_best) stays too
-  size_t write_bytes = size_t{4} << 20;  // per call
+  size_t write_bytes = size_t{4} << 20;  // per call; as many are read at once to check
 };
 
 // A folder of checkpoints, each a folder step-<number> with state.bin (all parts, one behind the other) and
@@ -60,6 +68,9 @@ class CheckpointStore {
   std::optional<LoadedCheckpoint> load_latest() const;
   // This one. Throws Error kCorrupt naming the file, the expected and the found; kNotFound.
   LoadedCheckpoint load(const std::string& name) const;
+  // Reads a part to where it is used, so that there is no second copy of it in memory, and checks it again.
+  // Throws Error kCorrupt naming the file, the expected and the found; `into` may be changed then.
+  void read_part(const LoadedCheckpoint& from, const std::string& part, std::span<std::byte> into) const;
 
   // Keeps this step's checkpoint whatever its age; one at a time, durable. It must exist.
   void mark_best(uint64_t step);

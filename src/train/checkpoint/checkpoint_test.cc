@@ -50,9 +50,7 @@ struct ToyRun {
     if (!loaded) return run;
     run.state = loaded->state;
     const auto copy = [&](const char* part, std::vector<uint64_t>& to) {
-      const auto& bytes = loaded->parts.at(part);
-      EXPECT_EQ(bytes.size(), to.size() * 8);
-      std::memcpy(to.data(), bytes.data(), bytes.size());
+      store.read_part(*loaded, part, std::as_writable_bytes(std::span(to)));
     };
     copy("weights", run.weights);
     copy("moments", run.moments);
@@ -88,6 +86,24 @@ TEST(Checkpoint, WhatIsSavedIsLoaded) {
   EXPECT_EQ(ToyRun::resume(store), run);
   EXPECT_THAT(store.names(), ElementsAre("step-0000000005"));
   EXPECT_THAT(store.load_latest()->refused, IsEmpty());
+}
+
+// A run that goes on holds its state once: what is read to check is a piece at a time, and parts go where
+// they are used.
+TEST(Checkpoint, IsReadInPieces) {
+  CrashFileSystem files;
+  CheckpointStore store(files, "run", {.write_bytes = 512});
+  ToyRun run;
+  run.weights.resize(1000, 5);
+  run.save(store);
+  const auto loaded = store.load_latest();
+  ASSERT_TRUE(loaded);
+  EXPECT_LE(files.largest_read(), 1024u) << "of 8,056 bytes of state, besides the manifest";
+  std::vector<uint64_t> weights(1000);
+  store.read_part(*loaded, "weights", std::as_writable_bytes(std::span(weights)));
+  EXPECT_EQ(weights, run.weights);
+  EXPECT_THROW(store.read_part(*loaded, "weights", {}), Error);
+  EXPECT_THROW(store.read_part(*loaded, "nonsense", {}), Error);
 }
 
 TEST(Checkpoint, OldOnesGoAndTheBestStays) {

@@ -41,20 +41,20 @@ class Descriptor {
       bytes = bytes.subspan(static_cast<size_t>(done));
     }
   }
-  std::vector<std::byte> read() {
+  uint64_t size() const {
     struct stat info;
     if (::fstat(fd_, &info) != 0) io_error("stat", path_, errno);
-    std::vector<std::byte> bytes(static_cast<size_t>(info.st_size));
-    size_t at = 0;
-    while (at < bytes.size()) {
-      const ssize_t got = ::read(fd_, bytes.data() + at, bytes.size() - at);
+    return static_cast<uint64_t>(info.st_size);
+  }
+  void read(uint64_t offset, std::span<std::byte> into) {
+    while (!into.empty()) {
+      const ssize_t got = ::pread(fd_, into.data(), into.size(), static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) io_error("read", path_, errno);
-      if (got == 0) break;
-      at += static_cast<size_t>(got);
+      if (got == 0) fail(Errc::kIo, "{}: ends {} bytes too early", path_.string(), into.size());
+      offset += static_cast<uint64_t>(got);
+      into = into.subspan(static_cast<size_t>(got));
     }
-    bytes.resize(at);
-    return bytes;
   }
   void sync() {
     if (::fsync(fd_) != 0) io_error("fsync", path_, errno);
@@ -75,6 +75,16 @@ class RealOutFile final : public OutFile {
   void write(std::span<const std::byte> bytes) override { file_.write(bytes); }
   void sync() override { file_.sync(); }
   void close() override { file_.close(); }
+
+ private:
+  Descriptor file_;
+};
+
+class RealInFile final : public InFile {
+ public:
+  explicit RealInFile(const fs::path& path) : file_(path, O_RDONLY) {}
+  uint64_t size() const override { return file_.size(); }
+  void read(uint64_t offset, std::span<std::byte> into) override { file_.read(offset, into); }
 
  private:
   Descriptor file_;
@@ -109,7 +119,7 @@ class RealFileSystem final : public FileSystem {
     std::sort(names.begin(), names.end());
     return names;
   }
-  std::vector<std::byte> read(const fs::path& path) override { return Descriptor(path, O_RDONLY).read(); }
+  std::unique_ptr<InFile> open(const fs::path& path) override { return std::make_unique<RealInFile>(path); }
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // was not synced.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -19,6 +20,15 @@ class OutFile {
   virtual void close() = 0;
 };
 
+// A file being read, at any place. One thread.
+class InFile {
+ public:
+  virtual ~InFile() = default;
+  virtual uint64_t size() const = 0;
+  // Fills `into` from the bytes at `offset` on; Error kIo where there are too few.
+  virtual void read(uint64_t offset, std::span<std::byte> into) = 0;
+};
+
 // All calls throw Error kIo that names the path, the call and the system's words ("No space left on device").
 // One thread at a time.
 class FileSystem {
@@ -31,7 +41,14 @@ class FileSystem {
   virtual void remove_all(const std::filesystem::path& path) = 0;
   virtual bool exists(const std::filesystem::path& path) = 0;
   virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;  // names, sorted
-  virtual std::vector<std::byte> read(const std::filesystem::path& path) = 0;
+  virtual std::unique_ptr<InFile> open(const std::filesystem::path& path) = 0;
+  // The whole of a small file.
+  std::vector<std::byte> read(const std::filesystem::path& path) {
+    const auto file = open(path);
+    std::vector<std::byte> bytes(file->size());
+    file->read(0, bytes);
+    return bytes;
+  }
 };
 
 // The system's own.

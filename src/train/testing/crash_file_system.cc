@@ -105,10 +105,25 @@ std::vector<std::string> CrashFileSystem::list(const fs::path& folder) {
   return names;
 }
 
-std::vector<std::byte> CrashFileSystem::read(const fs::path& path) {
+class CrashFileSystem::Reader final : public InFile {
+ public:
+  Reader(std::shared_ptr<Node> node, uint64_t& largest) : node_(std::move(node)), largest_(largest) {}
+  uint64_t size() const override { return node_->bytes.size(); }
+  void read(uint64_t offset, std::span<std::byte> into) override {
+    if (offset > size() || into.size() > size() - offset) fail(Errc::kIo, "the file ends too early");
+    largest_ = std::max<uint64_t>(largest_, into.size());
+    std::copy_n(node_->bytes.begin() + static_cast<ptrdiff_t>(offset), into.size(), into.begin());
+  }
+
+ private:
+  std::shared_ptr<Node> node_;
+  uint64_t& largest_;
+};
+
+std::unique_ptr<InFile> CrashFileSystem::open(const fs::path& path) {
   const auto node = find(path);
   if (node == nullptr) fail(Errc::kIo, "{}: open: No such file or directory", path.string());
-  return node->bytes;
+  return std::make_unique<Reader>(node, largest_read_);
 }
 
 void CrashFileSystem::recover(Node& node, AfterCrash what) {

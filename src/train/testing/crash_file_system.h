@@ -30,6 +30,8 @@ class CrashFileSystem final : public FileSystem {
   // Writes beyond this many bytes in all throw Error kIo "No space left on device".
   void set_room(uint64_t bytes) { room_ = bytes; }
   uint64_t calls() const { return calls_; }
+  // Of the reads so far, the most bytes at once.
+  uint64_t largest_read() const { return largest_read_; }
   // Brings the machine up again.
   void restart(AfterCrash what);
 
@@ -44,7 +46,7 @@ class CrashFileSystem final : public FileSystem {
   void remove_all(const std::filesystem::path& path) override;
   bool exists(const std::filesystem::path& path) override;
   std::vector<std::string> list(const std::filesystem::path& folder) override;
-  std::vector<std::byte> read(const std::filesystem::path& path) override;
+  std::unique_ptr<InFile> open(const std::filesystem::path& path) override;
 
  private:
   struct Node {
@@ -53,6 +55,7 @@ class CrashFileSystem final : public FileSystem {
     std::map<std::string, std::shared_ptr<Node>> entries = {}, synced_entries = {};
   };
   class File;
+  class Reader;
   void call();  // counts; throws Crash
   std::shared_ptr<Node> find(const std::filesystem::path& path) const;
   std::shared_ptr<Node> folder_above(const std::filesystem::path& path) const;
@@ -62,6 +65,7 @@ class CrashFileSystem final : public FileSystem {
   uint64_t calls_ = 0;
   uint64_t calls_left_ = UINT64_MAX;
   uint64_t room_ = UINT64_MAX;
+  uint64_t largest_read_ = 0;
 };
 
 }  // namespace butterfly::train::testing
