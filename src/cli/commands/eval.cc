@@ -34,6 +34,9 @@ int eval_config(const EvalCommand& command) {
   train::read_config_file(command.config, config);
   if (!command.model.empty()) config.base_model = command.model;  // this model on the run's test data
   train::TrainRun run(config, command.model.empty() ? train::RunMode::kResume : train::RunMode::kAfresh);
+  if (command.model.empty() && run.step() == 0)
+    fail(Errc::kNotFound, "{}: output_dir {} has no checkpoint to score; train first, or -m FILE for a model",
+         command.config, config.output_dir);
   const auto report = run.validate();
   if (!report) fail(Errc::kInvalidArgument, "{}: names no test_datasets", command.config);
   const double accuracy = static_cast<double>(report->correct) / static_cast<double>(report->targets);

@@ -95,6 +95,9 @@ TEST_F(TrainCommands, FromTextToAModelThatRuns) {
   const Outcome dry = run({"train", path("cfg.yml"), "--dry-run"});
   EXPECT_EQ(dry.status, kExitOk) << dry.err;
   EXPECT_THAT(dry.out, HasSubstr("4 of 128 tokens"));
+  const Outcome nothing = run({"eval", path("cfg.yml"), "--json"});
+  EXPECT_NE(nothing.status, kExitOk) << "there is no model of this run yet";
+  EXPECT_THAT(nothing.err, HasSubstr("has no checkpoint to score"));
   const Outcome trained = run({"train", path("cfg.yml"), "--export_type", "F32"});
   ASSERT_EQ(trained.status, kExitOk) << trained.err;
   EXPECT_EQ(trained.out, path("out/model.gguf") + "\n");

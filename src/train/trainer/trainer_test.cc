@@ -267,6 +267,21 @@ TEST(Trainer, GradientsThatAreNotFiniteChangeNothing) {
   EXPECT_EQ(trainer.step_count(), 0u);
 }
 
+// A micro-batch that fails leaves nothing behind: neither sums of its neighbours nor a change.
+TEST(Trainer, TheStepAfterOneThatFailedIsAsIfThatHadNotBeen) {
+  const Tokens data(4, 1);
+  const auto after = [&](bool fails, size_t workers) {
+    Transformer network(untrained_model(tiny("llama"), {}), {.length = kLength});
+    Trainer trainer(network, {.schedule = {.lr = 1e-2}, .workers = workers, .threads_per_worker = 1});
+    std::vector<MicroBatch> wrong = data.cut({1, 1, 1, 1});
+    wrong[2].targets = wrong[2].targets.subspan(3);
+    for (int i = 0; i < (fails ? 3 : 0); ++i) EXPECT_THROW(trainer.step(wrong), Error);
+    trainer.step(data.cut({1, 1, 1, 1}));
+    return weights_of(network);
+  };
+  for (const size_t workers : {1, 3}) EXPECT_EQ(after(true, workers), after(false, workers)) << workers;
+}
+
 // Targets count the same in micro-batches of unequal size.
 TEST(Trainer, MicroBatchesAddUpToTheWholeBatch) {
   const Tokens data(6, 3);
