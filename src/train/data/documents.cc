@@ -10,7 +10,6 @@
 #include "base/json_text.h"
 #include "train/data/answers.h"
 #include "train/data/csv_rows.h"
-#include "train/data/pair_dataset.h"
 #include "train/data/records.h"
 #include "train/data/text_file.h"
 
@@ -135,17 +134,25 @@ std::vector<Document> read_documents(const fs::path& path, const model::Tokenize
   return documents;
 }
 
-std::unique_ptr<Dataset> open_pairs(const fs::path& path, size_t length, const model::Tokenizer& tokenizer,
-                                    const model::ChatPrompter& chat, const DocumentOptions& options) {
+std::vector<PairDataset::Pair> read_pairs(const fs::path& path, const model::Tokenizer& tokenizer,
+                                          const model::ChatPrompter& chat, const DocumentOptions& options,
+                                          BadLines* bad_lines) {
   if (!has_lines(path))
     fail(Errc::kInvalidArgument, "{}: rl: dpo learns from .jsonl or .csv files", path.string());
   DocumentOptions of_answers = options;
   of_answers.train_on_inputs = false;
   const Encoder encoder(tokenizer, chat, of_answers);
-  BadLines bad;
   std::vector<PairDataset::Pair> pairs;
   each_line(
-      path, [&](const Json& line) { pairs.push_back(encoder.pair(line)); }, on_bad_line(path, options, &bad));
+      path, [&](const Json& line) { pairs.push_back(encoder.pair(line)); },
+      on_bad_line(path, options, bad_lines));
+  return pairs;
+}
+
+std::unique_ptr<Dataset> open_pairs(const fs::path& path, size_t length, const model::Tokenizer& tokenizer,
+                                    const model::ChatPrompter& chat, const DocumentOptions& options) {
+  BadLines bad;
+  const std::vector<PairDataset::Pair> pairs = read_pairs(path, tokenizer, chat, options, &bad);
   return std::make_unique<PairDataset>(pairs, length, tokenizer.eos().value_or(0), path.string(),
                                        bad.words());
 }

@@ -7,6 +7,7 @@
 
 #include "model/chat_template/chat_prompt.h"
 #include "model/tokenizer/tokenizer.h"
+#include "train/data/pair_dataset.h"
 #include "train/data/token_dataset.h"
 
 namespace butterfly::train {
@@ -39,6 +40,9 @@ std::vector<Document> read_documents(const std::filesystem::path& path, const mo
 bool has_lines(const std::filesystem::path& path);
 
 // Pairs of answers (records.h) of a .jsonl or .csv file, of which only the answers are learned.
+std::vector<PairDataset::Pair> read_pairs(const std::filesystem::path& path,
+                                          const model::Tokenizer& tokenizer, const model::ChatPrompter& chat,
+                                          const DocumentOptions& options, BadLines* bad_lines = nullptr);
 std::unique_ptr<Dataset> open_pairs(const std::filesystem::path& path, size_t length,
                                     const model::Tokenizer& tokenizer, const model::ChatPrompter& chat,
                                     const DocumentOptions& options);

@@ -26,12 +26,24 @@ DataFacts survey_data(const TrainConfig& config) {
   const TextTools tools(config);
   DataFacts facts;
   std::vector<size_t> lengths;
-  for (const std::string& path : config.datasets)
-    for (const Document& document :
-         read_documents(path, *tools.tokenizer, *tools.chat, document_options(config))) {
-      lengths.push_back(document.ids.size());
-      facts.tokens += document.ids.size();
+  const auto add = [&](const Document& document) {
+    lengths.push_back(document.ids.size());
+    facts.tokens += document.ids.size();
+  };
+  for (const std::string& path : config.datasets) {
+    if (config.rl != "dpo") {
+      for (const Document& document :
+           read_documents(path, *tools.tokenizer, *tools.chat, document_options(config)))
+        add(document);
+      continue;
     }
+    for (const auto& [chosen, rejected] :
+         read_pairs(path, *tools.tokenizer, *tools.chat, document_options(config))) {
+      ++facts.pairs;
+      add(chosen);
+      add(rejected);
+    }
+  }
   facts.documents = lengths.size();
   if (lengths.empty()) return facts;
   std::sort(lengths.begin(), lengths.end());
@@ -55,7 +67,8 @@ Tuning choose_tuning(TrainConfig config, const std::set<std::string>& given, con
          std::clamp<size_t>((facts.usual + 63) / 64 * 64, std::min(kShortest, most), most),
          fmt::format("19 of 20 texts have at most {} tokens, the longest {}; short ones share a window",
                      facts.usual, facts.longest));
-  const uint64_t windows = std::max<uint64_t>(1, facts.tokens * 11 / 10 / c.sequence_len);
+  const uint64_t windows =
+      std::max<uint64_t>(1, facts.pairs > 0 ? facts.pairs : facts.tokens * 11 / 10 / c.sequence_len);
   choose("micro_batch_size", c.micro_batch_size,
          std::clamp<uint64_t>(std::min(kTogether / c.sequence_len, windows), 1, 16), "");
   if (!c.test_datasets.empty()) {

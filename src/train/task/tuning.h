@@ -11,6 +11,7 @@ namespace butterfly::train {
 // What the data looks like to the model.
 struct DataFacts {
   uint64_t documents = 0;
+  uint64_t pairs = 0;  // of answers, for rl: dpo: each stands alone
   uint64_t tokens = 0;
   size_t longest = 0;  // document, in tokens
   size_t usual = 0;    // nineteen of twenty are at most so long
