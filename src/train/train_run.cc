@@ -122,7 +122,7 @@ TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
   return options;
 }
 
-TrainRun::TrainRun(const TrainConfig& config, RunMode mode) : config_(config) {
+TrainRun::TrainRun(const TrainConfig& config, RunMode mode, model::PackedWeights* packed) : config_(config) {
   check_config(config_);
   // What the run is known by: exact sums have no slots, and without nodes there is one.
   config_.wire_mode = wire_mode_name(wire_mode_by_name(config_.wire_mode));
@@ -135,7 +135,7 @@ TrainRun::TrainRun(const TrainConfig& config, RunMode mode) : config_(config) {
   // Layers learn on other nodes, and this one need not have room for all of them.
   std::optional<FileMemoryScope> in_files;
   if (config_.pipeline_stages > 0 && mode != RunMode::kDry) in_files.emplace(state_folder());
-  task_ = open_task(config_, mode != RunMode::kDry);
+  task_ = open_task(config_, mode != RunMode::kDry, packed);
   const uint64_t rows = config_.micro_batch_size * config_.gradient_accumulation_steps;
   steps_ = config_.max_steps;
   if (task_.data != nullptr) {

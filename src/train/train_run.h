@@ -60,8 +60,9 @@ enum class RunMode {
 class TrainRun {
  public:
   // Reads data, model and checkpoint. Throws Error; kInvalidArgument when the checkpoint is of a run with
-  // other settings, naming them.
-  explicit TrainRun(const TrainConfig& config, RunMode mode = RunMode::kResume);
+  // other settings, naming them. `packed` as open_task() takes it, for the call.
+  explicit TrainRun(const TrainConfig& config, RunMode mode = RunMode::kResume,
+                    model::PackedWeights* packed = nullptr);
   ~TrainRun();
 
   // Called after each step; false ends the run after a checkpoint.

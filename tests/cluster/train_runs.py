@@ -41,8 +41,8 @@ class TrainRuns:
         finish(run)
         return run
 
-    def sha256(self, out):
-        with open(f"{self.work}/{out}/model.gguf", "rb") as model:
+    def sha256(self, out, file="model.gguf"):
+        with open(f"{self.work}/{out}/{file}", "rb") as model:
             return hashlib.sha256(model.read()).hexdigest()
 
     def metrics(self, out):

@@ -56,6 +56,7 @@ std::unique_ptr<runtime::TrainingLeader> TrainCluster::lead(train::TrainRun& run
       .nodes_wanted = wanted == 0 ? 0 : wanted - 1,
       .nodes_wait = std::chrono::seconds(60),
       .first_epoch = host_->first_epoch(),
+      .base_id = run.config().adapter.empty() ? "" : host_->share_model(run.config().base_model),
       .say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); }});
 }
 

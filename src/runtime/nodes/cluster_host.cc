@@ -238,33 +238,39 @@ Status ClusterHost::end_model(const std::string& name) {
   return {};
 }
 
-void ClusterHost::add_training(const train::TrainConfig& config) {
+void ClusterHost::add_training(const train::TrainConfig& config, TrainingHooks hooks) {
   if (train::wire_mode_by_name(config.wire_mode) != train::WireMode::kExact && config.wire_slots == 0)
     fail(Errc::kInvalidArgument,
          "wire_mode {}: the result depends on wire_slots, and nodes come and go; give wire_slots",
          config.wire_mode);
   const uint64_t bytes = training_memory(config);
+  const std::string base_id = config.adapter.empty() ? "" : share_model(config.base_model);
   const std::string name = fmt::format("training into {}", config.output_dir).substr(0, kTaskNameMax);
   std::shared_ptr<TrainingJob> job;
   {
     const std::lock_guard lock(training_mutex_);
     if (training_runs_)
       fail(Errc::kInvalidArgument, "{}: another run is under way, a cluster trains one at a time", name);
-    training_ = std::make_shared<TrainingJob>(
-        TrainingJob::Options{.config = config,
-                             .self = self_,
-                             .nodes_up = [this] { return train_nodes(); },
-                             .connect = connect_for_training(),
-                             .first_epoch = first_epoch(),
-                             .occupied = [place = training_place_](bool is) { place->occupied(is); },
-                             .on_end =
-                                 [this, name](const Status& status, const std::string& model) {
-                                   if (status) log_info("{}: finished, {}", name, model);
-                                   if (!status) log_error("{}: {}", name, status.text());
-                                   coordinator_->end_job(cluster::kFirstTraining);
-                                   const std::lock_guard done(training_mutex_);
-                                   training_runs_ = false;
-                                 }});
+    training_ = std::make_shared<TrainingJob>(TrainingJob::Options{
+        .config = config,
+        .self = self_,
+        .nodes_up = [this] { return train_nodes(); },
+        .connect = connect_for_training(),
+        .first_epoch = first_epoch(),
+        .base_id = base_id,
+        .occupied = [place = training_place_](bool is) { place->occupied(is); },
+        .on_step = hooks.on_step,
+        .on_end =
+            [this, name, told = hooks.on_end](const Status& status, const std::string& model) {
+              if (status) log_info("{}: finished, {}", name, model);
+              if (!status) log_error("{}: {}", name, status.text());
+              coordinator_->end_job(cluster::kFirstTraining);
+              {
+                const std::lock_guard done(training_mutex_);
+                training_runs_ = false;
+              }
+              if (told) told(status, model);
+            }});
     training_runs_ = true;
     job = training_;
   }
@@ -272,11 +278,20 @@ void ClusterHost::add_training(const train::TrainConfig& config) {
   options.model = {
       .id = sha256_hex(train::config_text(config)), .name = name, .settings = training_settings(bytes)};
   options.steps = job.get();
-  options.plan = [bytes](const cluster::PlanQuestion& question) {
-    return training_placement(question, bytes);
+  options.plan = [bytes, nodes_max = hooks.nodes_max](const cluster::PlanQuestion& question) {
+    return training_placement(question, bytes, nodes_max);
   };
   coordinator_->add_job(cluster::kFirstTraining, std::move(options));
   log_info("{}: {} on each node", name, format_bytes(bytes));
+}
+
+std::string ClusterHost::share_model(const std::filesystem::path& path) {
+  return share_files(path.filename().string(), files_to_share(model::open_model(path)));
+}
+
+void ClusterHost::end_training() {
+  const std::lock_guard lock(training_mutex_);
+  if (training_ != nullptr) training_->cancel();
 }
 
 std::string ClusterHost::models_id() const {

@@ -74,7 +74,12 @@ class ClusterHost {
   // Trains beside what is served and after it, on the nodes that have the memory; goes on from a checkpoint.
   // Models that need the memory get it. Throws Error where the settings name no run that can be made here,
   // kInvalidArgument where one is under way. Any thread.
-  void add_training(const train::TrainConfig& config);
+  void add_training(const train::TrainConfig& config, TrainingHooks hooks = {});
+  // Lets nodes fetch a model's files, for runs that teach an adapter: their id. Hashes them, unless that was
+  // done before. Any thread.
+  std::string share_model(const std::filesystem::path& path);
+  // Ends it, with kCancelled, after its step and a checkpoint. Returns before. Any thread.
+  void end_training();
   // Of the names and contents of its models: equal ones answer alike.
   std::string models_id() const;
   // The engine of one of its models; one at a time for each. End it before this.

@@ -5,12 +5,15 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include "base/background_pool.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "base/units.h"
 #include "cluster/identity/credentials.h"
 #include "cluster/transport/resolver.h"
 #include "cluster/transport/socket.h"
+#include "runtime/nodes/model_weights.h"
 #include "runtime/nodes/reported.h"
 #include "runtime/nodes/training_backend.h"
 #include "runtime/training/training_worker.h"
@@ -112,6 +115,25 @@ class ReachableTransport final : public cluster::Transport {
   std::shared_ptr<KnownLeaders> leaders_;
 };
 
+// All files of a model, from the coordinator as far as they are not here: what open_model() takes.
+std::filesystem::path fetch_files(const std::string& id, cluster::Transport& transport,
+                                  const std::string& address, const std::string& key, cluster::Hello hello,
+                                  const WeightPlaces& places, size_t threads,
+                                  cluster::WeightLibrary& library) {
+  constexpr Duration kOpenMax = std::chrono::seconds(10);
+  const auto digest = cluster::digest_from_hex(id);
+  if (!digest) fail(Errc::kCorrupt, "'{:.80}' is no model's id", id);
+  hello.purpose = cluster::LinkPurpose::kWeights;
+  const cluster::WeightPeer coordinator{"the coordinator",
+                                        [&] { return open_link(transport, address, key, hello, kOpenMax); }};
+  ThreadPool pool = background_pool(threads);
+  const PreparedWeights prepared = prepare_files(*digest, {coordinator}, places, pool, {});
+  library.add(prepared.source);
+  if (prepared.fetched.bytes > 0)
+    log_info("training: {} of the model fetched", format_bytes(prepared.fetched.bytes));
+  return model_path(*prepared.source);
+}
+
 }  // namespace
 
 std::string reachable_address(const std::string& address, const std::string& via) {
@@ -181,13 +203,20 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   const auto memory = std::make_shared<NodeMemory>(options.memory_bytes);
   training_place_ = std::make_shared<TrainingBackend>(TrainingBackend::Options{
       .memory = memory, .begin = [this] { training_->go_last(); }, .end = [this] { training_->end_job(); }});
+  const FetchModel fetch_model =
+      [this, transport, leaders, hello, places = options.places,
+       threads = options.compute == nullptr ? 1 : options.compute->size()](const std::string& id) {
+        return fetch_files(id, *transport, leaders->now(), leaders->key_at(leaders->now()), hello, places,
+                           threads, *library_);
+      };
   training_ = std::make_unique<TrainingWorker>(
       TrainingWorker::Options{.coordinator = [tls] { return tls->credentials().own.coordinator(); },
                               .connect = train_connector(transport, hello),
                               .address = address_,
                               .threads = options.compute == nullptr ? 0 : options.compute->size(),
                               .memory_bytes = options.memory_bytes,
-                              .occupied = [place = training_place_](bool is) { place->occupied(is); }});
+                              .occupied = [place = training_place_](bool is) { place->occupied(is); },
+                              .fetch_model = fetch_model});
   door.on_train = [this](std::unique_ptr<cluster::Link> link) { training_->accept(std::move(link)); };
   door_ = std::make_unique<NodeDoor>(std::move(door));
 

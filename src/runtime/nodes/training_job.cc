@@ -26,10 +26,12 @@ uint64_t training_memory(const train::TrainConfig& config) {
   const train::TrainerMemory memory = trainer.memory();
   const uint64_t sums = trainer.layout().total() * sizeof(float);
   // The leader has a snapshot of weights and moments, and a sum of gradients beside the trainer's own.
-  return 2 * (memory.weights + memory.optimizer) + memory.gradients + sums + memory.activations;
+  return memory.frozen + 2 * (memory.weights + memory.optimizer) + memory.gradients + sums +
+         memory.activations;
 }
 
-Result<cluster::Placement> training_placement(const cluster::PlanQuestion& question, uint64_t bytes) {
+Result<cluster::Placement> training_placement(const cluster::PlanQuestion& question, uint64_t bytes,
+                                              size_t nodes_max) {
   const auto broken = [&](const cluster::NodeId& a, const cluster::NodeId& b) {
     return std::ranges::count(question.broken, std::pair(a.key, b.key)) > 0;
   };
@@ -56,6 +58,7 @@ Result<cluster::Placement> training_placement(const cluster::PlanQuestion& quest
     const bool reached = std::ranges::none_of(placement.stages, [&](const cluster::StagePlacement& stage) {
       return broken(stage.first(), node.id) || broken(node.id, stage.first());
     });
+    if (nodes_max > 0 && placement.stages.size() + 1 >= nodes_max) break;
     if (node.id != question.coordinator && has_room(node) && reached &&
         !broken(question.coordinator, node.id) && !broken(node.id, question.coordinator))
       add(node.id);
@@ -125,6 +128,12 @@ void TrainingJob::rest() {
   changed_.wait(lock, [&] { return !works_; });
 }
 
+void TrainingJob::cancel() {
+  const std::lock_guard lock(mutex_);
+  cancelled_ = true;
+  changed_.notify_all();
+}
+
 std::vector<TrainNode> TrainingJob::nodes() const {
   std::vector<TrainNode> up = options_.nodes_up();
   const std::lock_guard lock(mutex_);
@@ -138,14 +147,14 @@ void TrainingJob::run() {
   if (::setpriority(PRIO_PROCESS, 0, 19) != 0) log_warn("training: its priority stays as it is");
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || (wanted_ && !ended_); });
+    changed_.wait(lock, [&] { return stopping_ || (!ended_ && (wanted_ || cancelled_)); });
     if (stopping_) return;
     works_ = true;
     ++lives_;
     lock.unlock();
     Status status;
     std::string model;
-    const bool over = train_for_a_while(status, model);
+    const bool over = train_for_a_while(status, model);  // at once where it was cancelled
     options_.occupied(false);
     lock.lock();
     works_ = false;
@@ -160,6 +169,14 @@ void TrainingJob::run() {
 
 // True: there is nothing more to do.
 bool TrainingJob::train_for_a_while(Status& status, std::string& model) {
+  const auto cancelled = [this] {
+    const std::lock_guard lock(mutex_);
+    return cancelled_;
+  };
+  if (cancelled()) {
+    status = {Errc::kCancelled, "cancelled before it had a place"};
+    return true;
+  }
   try {
     train::TrainRun run(options_.config);
     options_.occupied(true);
@@ -169,6 +186,7 @@ bool TrainingJob::train_for_a_while(Status& status, std::string& model) {
                            .nodes = [this] { return nodes(); },
                            .connect = options_.connect,
                            .first_epoch = options_.first_epoch + lives_ * kEpochsOfALife,
+                           .base_id = options_.base_id,
                            .say = [](const std::string& line) { log_info("training: {}", line); }});
     TimePoint told = system_now();
     const train::RunResult result = run.run(
@@ -178,11 +196,16 @@ bool TrainingJob::train_for_a_while(Status& status, std::string& model) {
             log_info("training: step {} of {}, loss {:.4f}", progress.step, progress.steps,
                      progress.report.loss);
           }
+          if (options_.on_step && !options_.on_step(run, progress)) cancel();
           const std::lock_guard lock(mutex_);
-          return wanted_ && !stopping_;
+          return wanted_ && !stopping_ && !cancelled_;
         },
         &leader);
     model = result.model.string();
+    if (!result.finished && cancelled()) {
+      status = {Errc::kCancelled, fmt::format("cancelled at step {} of {}", result.step, run.steps())};
+      return true;
+    }
     if (!result.finished) log_info("training: rests at step {}", result.step);
     return result.finished;
   } catch (const Error& error) {

@@ -41,6 +41,10 @@ TEST(TrainingPlacement, IsOnAllThatHaveTheRoomAndCanBeReached) {
   EXPECT_EQ(names_of(*placement), (std::vector<std::string>{"node-1", "node-0"}));
   for (const cluster::StagePlacement& stage : placement->stages)
     EXPECT_EQ(stage.members[0].memory_bytes, 100u);
+  question.broken = {};
+  EXPECT_EQ(names_of(*training_placement(question, 100, 2)), (std::vector<std::string>{"node-1", "node-0"}));
+  EXPECT_EQ(names_of(*training_placement(question, 100, 1)), (std::vector<std::string>{"node-0"}))
+      << "not more than was said";
   const auto none = training_placement(question_of({99, 100}), 100);
   EXPECT_EQ(none.status().code(), Errc::kOutOfMemory);
   EXPECT_THAT(none.status().text(), HasSubstr("training takes 100 B, the coordinator's node has 99 B"));
@@ -122,6 +126,29 @@ TEST_F(TrainingJobTest, RestsWithoutItsPlaceAndEndsWithTheSameWeights) {
   ASSERT_TRUE(status.ok()) << status.text();
   EXPECT_EQ(read_text_file(model), expected);
   EXPECT_FALSE(resident);
+}
+
+TEST_F(TrainingJobTest, WhoAskedForItMayEndIt) {
+  TrainingJob::Options asked = options(config("cancelled"));
+  uint64_t seen = 0;
+  asked.on_step = [&](train::TrainRun& run, const train::RunProgress& progress) {
+    EXPECT_EQ(run.step(), progress.step);
+    seen = progress.step;
+    return progress.step < 3;
+  };
+  TrainingJob job(std::move(asked));
+  give_place(job);
+  const auto [status, model] = end.get_future().get();
+  EXPECT_EQ(status.code(), Errc::kCancelled);
+  EXPECT_EQ(seen, 3u);
+  EXPECT_EQ(model, "");
+}
+
+TEST_F(TrainingJobTest, ARunThatWaitsForItsPlaceCanBeCancelled) {
+  TrainingJob job(options(config("waits")));
+  job.cancel();
+  EXPECT_EQ(end.get_future().get().first.code(), Errc::kCancelled);
+  EXPECT_EQ(began, 0);
 }
 
 TEST_F(TrainingJobTest, WhatCannotBeTrainedEndsWithItsReason) {

@@ -8,9 +8,8 @@
 #include "train/task/task.h"
 
 namespace butterfly::runtime {
-MemberNetwork open_member(const std::string& config_lines, uint64_t steps, const std::filesystem::path& model,
+MemberNetwork open_member(train::TrainConfig config, uint64_t steps, const std::filesystem::path& model,
                           size_t threads) {
-  train::TrainConfig config = train::config_of_text(config_lines);
   config.workers = 1;
   config.threads = threads;
   MemberNetwork member;

@@ -17,7 +17,7 @@ struct MemberNetwork {
 };
 
 // From the lines of the config and a model file. `threads`: of this node; 0: all CPUs. Throws Error.
-MemberNetwork open_member(const std::string& config_lines, uint64_t steps, const std::filesystem::path& model,
+MemberNetwork open_member(train::TrainConfig config, uint64_t steps, const std::filesystem::path& model,
                           size_t threads);
 
 // How values are compressed on links.

@@ -32,24 +32,21 @@ PipelineStageNetwork open_stage(const PipelineSource& source, const cluster::Tra
   const size_t index = plan.stage_of(id);
   BF_CHECK(index < plan.stages.size());
   const cluster::PipelineStage& cut = plan.stages[index];
-  const size_t layers = model::read_config(source.outline.file).layers;
+  const size_t layers = model::read_config(source.network.file()).layers;
   if (plan.stages.back().end != layers + 2)
     fail(Errc::kCorrupt, "[training plan] stages end at piece {}, the network has {}", plan.stages.back().end,
          layers + 2);
   PipelineStageNetwork stage;
-  stage.network = std::make_unique<train::Transformer>(
-      source.outline.file,
-      train::TransformerOptions{.length = source.config.sequence_len,
-                                .dropout = static_cast<float>(source.config.dropout),
-                                .range = model::range_of_pieces(cut.begin, cut.end, layers)});
-  if (stage.network->tied() != plan.tied)
+  stage.network = train::open_stage_network(source.config, source.network,
+                                            model::range_of_pieces(cut.begin, cut.end, layers));
+  if (source.network.tied() != plan.tied)
     fail(Errc::kCorrupt, "[training plan] a {} head, the network's is another", plan.tied ? "tied" : "free");
   train::TrainerOptions options = train::trainer_options(source.config, source.steps);
   options.threads_per_worker = source.threads;
   const bool first = index == 0, last = index + 1 == plan.stages.size();
   stage.trainer = std::make_unique<train::StageTrainer>(
       *stage.network, train::StageOptions{.trainer = options,
-                                          .names = source.outline.names,
+                                          .names = source.network.outline.names,
                                           .items = source.items,
                                           .in_flight = plan.in_flight_at(index),
                                           .shares_table = last && plan.table_apart(),
@@ -142,19 +139,19 @@ std::vector<std::string> parameter_names(const train::Trainer& whole) {
 
 cluster::PipelineConfig pipeline_config(train::TrainRun& run, uint64_t memory_bytes) {
   const train::TrainConfig& settings = run.config();
-  const auto* network = dynamic_cast<const train::Transformer*>(run.task().network.get());
-  if (network == nullptr)
-    fail(Errc::kUnsupported,
-         "pipeline_stages: only transformers are cut into stages, with all their weights");
+  const train::StageSource source = train::stage_source(*run.task().network, parameter_names(run.trainer()));
+  const model::ModelConfig network = model::read_config(source.file());
+  if (!settings.rl.empty())
+    fail(Errc::kUnsupported, "pipeline_stages: rl {} needs the whole model on each node", settings.rl);
   if (settings.wire_mode != "exact")
     fail(Errc::kInvalidArgument, "pipeline_stages: no gradients go between nodes, so wire_mode {} has no use",
          settings.wire_mode);
   train::Trainer& trainer = run.trainer();
   const train::ParameterLayout& layout = trainer.layout();
-  const bool tied = network->tied();
-  const size_t layers = network->config().layers, leaves = settings.gradient_accumulation_steps;
+  const bool tied = source.tied();
+  const size_t layers = network.layers, leaves = settings.gradient_accumulation_steps;
   const size_t rows = settings.micro_batch_size * settings.sequence_len;
-  const size_t row_bytes = rows * network->config().dim * sizeof(float);
+  const size_t row_bytes = rows * network.dim * sizeof(float);
 
   cluster::PipelineConfig config;
   config.stages_max = static_cast<uint32_t>(settings.pipeline_stages);
@@ -167,7 +164,8 @@ cluster::PipelineConfig pipeline_config(train::TrainRun& run, uint64_t memory_by
   const size_t state_bytes = sizeof(float) * (1 + sum_buffers(leaves)) + moment_bytes / layout.total();
   size_t before = 0;
   for (const train::NormBlock& block : layout.blocks()) {
-    const size_t piece = train::piece_of_parameter(*network, layout.parameter(block.parameter).name);
+    const size_t piece =
+        train::piece_of_parameter(source.file(), layers, tied, layout.parameter(block.parameter).name);
     const bool table = tied && block.parameter == 0;
     if (!table && piece < before)
       fail(Errc::kUnsupported, "pipeline_stages: {} stands behind later layers",
@@ -185,20 +183,25 @@ cluster::PipelineConfig pipeline_config(train::TrainRun& run, uint64_t memory_by
     }
   }
   // Looking rows up is no product.
-  config.pieces[0].flops = static_cast<double>(rows * network->config().dim);
+  config.pieces[0].flops = static_cast<double>(rows * network.dim);
+  const train::FrozenPieces frozen = train::frozen_pieces(source, layers);
+  for (size_t i = 0; i < config.pieces.size(); ++i) {
+    config.pieces[i].bytes += frozen.bytes[i];
+    config.pieces[i].flops += frozen.flops[i] * static_cast<double>(rows);
+  }
   // What the passes of a micro-batch keep, from the plan of the whole graph.
   const size_t passes = trainer.executor(settings.micro_batch_size).plan().arena_bytes;
   for (size_t i = 1; i <= layers; ++i) config.pieces[i].bytes += passes / layers * in_flight + row_bytes;
   config.pieces[0].bytes += 4 * row_bytes * in_flight;
-  const size_t logits = std::min<size_t>(size_t{32} << 20, rows * network->config().vocab * sizeof(float));
+  const size_t logits = std::min<size_t>(size_t{32} << 20, rows * network.vocab * sizeof(float));
   config.pieces[layers + 1].bytes += passes / layers + 4 * row_bytes + logits;
   return config;
 }
 
-std::string pipeline_agreement(const train::TrainConfig& config, const train::NetworkOutline& outline) {
+std::string pipeline_agreement(const train::TrainConfig& config, const train::StageSource& network) {
   std::string text = fmt::format("numerics {}\n{}", kernels::kNumericsId, train::config_text(config));
-  for (const std::string& name : outline.names) text += name + "\n";
-  for (const model::NamedTensor& tensor : outline.file.tensors())
+  for (const std::string& name : network.outline.names) text += name + "\n";
+  for (const model::NamedTensor& tensor : network.outline.file.tensors())
     text += fmt::format("{} {}\n", tensor.name, tensor.shape.to_string());
   return sha256_hex(text);
 }

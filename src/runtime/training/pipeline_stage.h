@@ -9,7 +9,7 @@
 
 #include "cluster/training/cut_stages.h"
 #include "cluster/training/train_plan.h"
-#include "train/networks/outline.h"
+#include "train/task/stage_network.h"
 #include "train/train_run.h"
 #include "train/trainer/stage_trainer.h"
 
@@ -19,14 +19,14 @@ namespace butterfly::runtime {
 struct PipelineSource {
   train::TrainConfig config;
   uint64_t steps = 0;  // of the run
-  train::NetworkOutline outline;
+  train::StageSource network;
   size_t items = 1;    // of a micro-batch
   size_t threads = 0;  // of this node
 };
 
 // The trainer borrows the network.
 struct PipelineStageNetwork {
-  std::unique_ptr<train::Transformer> network;
+  std::unique_ptr<train::TrainableNetwork> network;
   std::unique_ptr<train::StageTrainer> trainer;
 };
 
@@ -55,7 +55,7 @@ void copy_pieces(const BytePieces& from, const BytePieces& to);
 cluster::PipelineConfig pipeline_config(train::TrainRun& run, uint64_t memory_bytes);
 // Of the parameters of the whole network.
 std::vector<std::string> parameter_names(const train::Trainer& whole);
-// What members of a pipeline agree on: SHA-256 of the rules of arithmetic, the settings and the outline.
-std::string pipeline_agreement(const train::TrainConfig& config, const train::NetworkOutline& outline);
+// What members of a pipeline agree on: SHA-256 of the rules of arithmetic, the settings and the network.
+std::string pipeline_agreement(const train::TrainConfig& config, const train::StageSource& network);
 
 }  // namespace butterfly::runtime

@@ -94,6 +94,41 @@ TEST_F(PipelineTest, StagesThatAreLost) {
   EXPECT_GE(report.counters.rollbacks, 1);
 }
 
+// An adapter beside a quantised model whose layers lie on several nodes, also with one that is lost.
+TEST_F(PipelineTest, AdaptersOfOneMachine) {
+  for (const bool tied : {false, true}) {
+    TrainConfig full = config(tied ? "base-tied" : "base", tied);
+    full.export_type = "Q8_0";
+    full.max_steps = 2;
+    TrainRun making(full);
+    const std::string base = making.run([](const RunProgress&) { return true; }).model.string();
+    const auto adapter = [&](const char* out) {
+      TrainConfig c = config(std::string(out) + (tied ? "-tied" : ""), tied);
+      c.base_model = base;
+      c.tokenizer.clear();
+      c.adapter = "lora";
+      c.lora_r = 4;
+      c.dropout = 0;
+      c.lora_dropout = 0.1;
+      return c;
+    };
+    const std::string expected = alone(adapter("alone"));
+    nodes.start("a");
+    EXPECT_EQ(together(adapter("two"), 2, 1), expected);
+    EXPECT_EQ(report.plan.stages.size(), 2);
+    nodes.start("b");
+    EXPECT_EQ(together(adapter("three"), 3, 2), expected);
+    EXPECT_EQ(report.plan.stages.size(), 3);
+    EXPECT_EQ(together(adapter("lost"), 3, 2, 0,
+                       [&](uint64_t step) {
+                         if (step == 3) nodes.end("a");
+                       }),
+              expected);
+    EXPECT_GE(report.counters.lost, 1);
+    nodes.end("b");
+  }
+}
+
 // What neither one node nor two have room for trains on three: two say so, and wait for one more.
 TEST_F(PipelineTest, MemoryOfThree) {
   TrainConfig c = config("alone");

@@ -17,7 +17,7 @@
 #include "runtime/training/member_network.h"
 #include "runtime/training/private_file.h"
 #include "tensor/file_memory.h"
-#include "train/networks/outline.h"
+#include "train/task/stage_network.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -32,8 +32,8 @@ constexpr Duration kTraceEvery = std::chrono::seconds(1);
 constexpr size_t kModelPart = size_t{64} << 20;
 
 // What members need of the config: nothing that names files.
-std::string member_config(train::TrainConfig config) {
-  config.base_model.clear();
+std::string member_config(train::TrainConfig config, const std::string& base_id) {
+  config.base_model = base_id.empty() ? "" : std::string(kFetchedBase) + base_id;
   config.tokenizer.clear();
   config.chat_template.clear();
   config.model.name.clear();
@@ -47,8 +47,7 @@ std::string member_config(train::TrainConfig config) {
 std::vector<std::byte> network_bytes(train::TrainRun& run) {
   const PrivateFile file("model.gguf");
   if (run.config().pipeline_stages > 0)
-    train::write_outline(dynamic_cast<const train::Transformer&>(*run.task().network),
-                         parameter_names(run.trainer()), file.path());
+    train::write_stage_source(*run.task().network, parameter_names(run.trainer()), file.path());
   else
     run.task().write_network(file.path());
   const std::string text = read_text_file(file.path());
@@ -81,7 +80,7 @@ TrainingLeader::TrainingLeader(Options options)
       run_(*options_.run),
       trainer_(run_.trainer()),
       run_number_(std::stoull(random_hex(15), nullptr, 16)),
-      config_(member_config(run_.config())),
+      config_(member_config(run_.config(), options_.base_id)),
       lead_(lead_config(run_, options_.first_epoch, options_.snapshot_every, options_.shard_bytes_min,
                         options_.memory_bytes)) {
   model_ = network_bytes(run_);
@@ -126,12 +125,14 @@ std::unique_ptr<MemberWork> TrainingLeader::make_runner() {
   const PrivateFile file("model.gguf");
   std::ofstream(file.path(), std::ios::binary)
       .write(reinterpret_cast<const char*>(model_.data()), static_cast<std::streamsize>(model_.size()));
-  auto source = std::make_shared<PipelineSource>(PipelineSource{.config = train::config_of_text(config_),
-                                                                .steps = run_.steps(),
-                                                                .outline = train::read_outline(file.path()),
-                                                                .items = run_.config().micro_batch_size,
-                                                                .threads = run_.config().threads});
-  agreement_ = pipeline_agreement(source->config, source->outline);
+  const train::TrainConfig config = train::config_of_text(config_);
+  auto source = std::make_shared<PipelineSource>(
+      PipelineSource{.config = config,
+                     .steps = run_.steps(),
+                     .network = train::read_stage_source(config, file.path()),
+                     .items = run_.config().micro_batch_size,
+                     .threads = run_.config().threads});
+  agreement_ = pipeline_agreement(source->config, source->network);
   auto runner = std::make_unique<PipelineRunner>(PipelineRunner::Options{
       .id = cluster::kTrainLeader, .step = run_.step(), .source = std::move(source), .calls = calls});
   pipeline_ = runner.get();

@@ -81,6 +81,9 @@ class TrainingLeader final : public train::StepDriver {
     // nodes where all that are there have too little.
     uint64_t memory_bytes = 0;
     Duration room_wait = std::chrono::minutes(10);
+    // Of an adapter's run: the files of its base model, which nodes that do not have it fetch under this id;
+    // empty: they must have it.
+    std::string base_id = {};
     std::function<void(const std::string& line)> say = {};  // for people; may be null
   };
   explicit TrainingLeader(Options options);

@@ -12,6 +12,7 @@
 #include "cluster/member/control_message.h"
 #include "runtime/training/pipeline_runner.h"
 #include "runtime/training/private_file.h"
+#include "train/task/lora.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -57,11 +58,28 @@ void TrainingSession::receive_model(const std::filesystem::path& path) {
   if (!out) butterfly::fail(Errc::kIo, "{}: cannot be written", path.string());
 }
 
+train::TrainConfig TrainingSession::config_to_open(const std::filesystem::path& model) const {
+  train::TrainConfig config = train::config_of_text(options_.start.config);
+  if (!config.base_model.starts_with(kFetchedBase)) return config;
+  const std::string id = config.base_model.substr(kFetchedBase.size());
+  config.base_model.clear();
+  const model::ModelFile written = model::open_model(model);
+  if (!train::is_lora_network(written)) return config;
+  try {
+    train::find_lora_base(config, written);  // a copy may be where the leader has its own
+  } catch (const Error& error) {
+    if (error.code() != Errc::kNotFound || !options_.fetch_model) throw;
+    config.base_model = options_.fetch_model(id).string();
+  }
+  return config;
+}
+
 std::string TrainingSession::open_job() {
   const PrivateFile model("model.gguf");
   receive_model(model.path());
   const cluster::StartTraining& start = options_.start;
-  const train::TrainConfig config = train::config_of_text(start.config);
+  const train::TrainConfig config = train::config_of_text(start.config),
+                           opened = config_to_open(model.path());
   const MemberCalls calls{
       .report = [this](const cluster::ToTrainLead& report) { send_report(report); },
       .send_values = [this](auto to, auto epoch, auto step, const auto& head,
@@ -70,17 +88,17 @@ std::string TrainingSession::open_job() {
   std::unique_ptr<MemberWork> runner;
   std::string agreement;
   if (config.pipeline_stages > 0) {
-    auto source =
-        std::make_shared<PipelineSource>(PipelineSource{.config = config,
-                                                        .steps = start.steps,
-                                                        .outline = train::read_outline(model.path()),
-                                                        .items = start.items,
-                                                        .threads = options_.threads});
-    agreement = pipeline_agreement(config, source->outline);
+    auto source = std::make_shared<PipelineSource>(
+        PipelineSource{.config = config,
+                       .steps = start.steps,
+                       .network = train::read_stage_source(opened, model.path()),
+                       .items = start.items,
+                       .threads = options_.threads});
+    agreement = pipeline_agreement(config, source->network);
     runner = std::make_unique<PipelineRunner>(
         PipelineRunner::Options{.id = start.you, .step = 0, .source = std::move(source), .calls = calls});
   } else {
-    member_ = open_member(start.config, start.steps, model.path(), options_.threads);
+    member_ = open_member(opened, start.steps, model.path(), options_.threads);
     agreement = agreement_of(config, *member_.trainer);
     runner = std::make_unique<MemberRunner>(MemberRunner::Options{.id = start.you,
                                                                   .trainer = member_.trainer.get(),

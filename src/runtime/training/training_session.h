@@ -27,6 +27,7 @@ class TrainingSession {
     size_t threads = 0;
     uint64_t memory_bytes = 0;
     std::function<void(bool is)> occupied = {};  // its arrays are in memory; may be null
+    FetchModel fetch_model = {};                 // may be null: what is not here is missing
   };
   explicit TrainingSession(Options options);
   ~TrainingSession();
@@ -43,6 +44,8 @@ class TrainingSession {
 
  private:
   void receive_model(const std::filesystem::path& path);
+  // As the leader has it; of an adapter's run with a path of its base on this machine.
+  train::TrainConfig config_to_open(const std::filesystem::path& model) const;
   // The network, or what is needed for stages of it. Returns what it agrees to.
   std::string open_job();
   std::string obey();  // the leader's orders, until the last

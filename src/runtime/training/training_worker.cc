@@ -64,7 +64,8 @@ void TrainingWorker::lead(const std::shared_ptr<TrainLink>& link, const cluster:
                                                                  .address = options_.address,
                                                                  .threads = options_.threads,
                                                                  .memory_bytes = options_.memory_bytes,
-                                                                 .occupied = options_.occupied});
+                                                                 .occupied = options_.occupied,
+                                                                 .fetch_model = options_.fetch_model});
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return;

@@ -30,6 +30,7 @@ class TrainingWorker {
     uint64_t memory_bytes = 0;  // for training; 0: what this process may use
     // The arrays of a job are in memory, or are not any more; may be null.
     std::function<void(bool is)> occupied = {};
+    FetchModel fetch_model = {};  // the base of an adapter that is not here; may be null
   };
   explicit TrainingWorker(Options options);
   ~TrainingWorker();  // stop()

@@ -8,6 +8,7 @@
 
 #include "model/adapter/adapter.h"
 #include "model/arch/network.h"
+#include "model/arch/weights.h"
 #include "train/networks/transformer.h"
 
 namespace butterfly::train {
@@ -16,11 +17,13 @@ namespace butterfly::train {
 // file. Building graphs is for any thread; training for one.
 class LoraTransformer : public TrainableNetwork {
  public:
-  // The adapter's memory becomes the network's. `preference_beta` above 0: an item is a pair of answers, the
-  // better one first, and preferring it is learned (TrainingShape). Throws Error kUnsupported naming a matrix
-  // that no layer takes an adapter for.
+  // The adapter's memory becomes the network's; of a stage (TransformerOptions::range) what belongs to its
+  // layers. `preference_beta` above 0: an item is a pair of answers, the better one first, and preferring it
+  // is learned (TrainingShape). Throws Error kUnsupported naming a matrix that no layer takes an adapter for.
+  // `packed`: matrices of the base that are in memory already, as WeightLoader::share() takes them; null:
+  // none are.
   LoraTransformer(const model::ModelFile& base, model::Adapter adapter, const TransformerOptions& options,
-                  float adapter_dropout, float preference_beta = 0);
+                  float adapter_dropout, float preference_beta = 0, model::PackedWeights* packed = nullptr);
 
   BuiltNetwork build(graph::Graph& graph, size_t items, bool training) const override;
   // The adapter's alone: "blk.0.attn_q.weight.lora_a".

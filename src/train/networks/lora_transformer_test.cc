@@ -181,6 +181,33 @@ TEST_F(LoraTransformerTest, TheBaseStaysAsItIs) {
   EXPECT_LT(trainer.memory().optimizer, trainer.memory().weights * 3);
 }
 
+// A model that is served and an adapter that learns beside it have the base once.
+TEST_F(LoraTransformerTest, MatricesThatAreInMemoryAreTaken) {
+  const model::ModelFile file = base("llama", DType::kQ4_0);
+  ThreadPool pool(1);
+  const model::ModelConfig config = model::read_config(file);
+  model::PackedWeights packed;
+  model::WeightLoader served(file, pool);
+  served.share(packed);
+  const auto served_network = model::architecture_of(file).load(config, served, {0, config.layers});
+  ASSERT_FALSE(packed.empty());
+  const size_t there = packed.size();
+  const auto adapter = [&] {
+    return model::fresh_adapter(file, {.rank = 4, .alpha = 8, .modules = {"all-linear"}, .seed = 3});
+  };
+  LoraTransformer shares(file, adapter(), {.length = kLength}, 0, 0, &packed);
+  EXPECT_EQ(packed.size(), there) << "nothing was packed again";
+  LoraTransformer alone(file, adapter(), {.length = kLength}, 0);
+  const Tokens tokens;
+  const auto step = [&](LoraTransformer& net) {
+    Trainer trainer(net, {.schedule = {.lr = 1e-2}, .threads_per_worker = 1});
+    const MicroBatch batch = tokens.batch();
+    trainer.step({&batch, 1});
+    return all_values(net);
+  };
+  EXPECT_EQ(step(shares), step(alone));
+}
+
 TEST_F(LoraTransformerTest, WhatIsWrittenIsWhatLearned) {
   for (const char* architecture : {"llama", "gpt2", "qwen2", "phi3", "gemma3"}) {
     const model::ModelFile file = base(architecture, DType::kQ8_0);

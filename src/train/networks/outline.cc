@@ -14,8 +14,7 @@
 namespace butterfly::train {
 namespace {
 
-constexpr const char* kTensorsKey = "butterfly.outline.tensors";   // a line each: name, sizes
-constexpr const char* kNamesKey = "butterfly.outline.parameters";  // a line each
+constexpr const char* kTensorsKey = "butterfly.outline.tensors";  // a line each: name, sizes
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -45,13 +44,22 @@ model::NamedTensor tensor_of_line(const std::string& line, const std::string& wh
 
 }  // namespace
 
+std::vector<std::string> outline_names(const model::Metadata& metadata) {
+  return lines_of(metadata.string(kOutlineNamesKey));
+}
+
+std::string names_text(std::span<const std::string> names) {
+  std::string text;
+  for (const std::string& name : names) text += name + "\n";
+  return text;
+}
+
 void write_outline(const Transformer& whole, std::span<const std::string> names,
                    const std::filesystem::path& path) {
   const std::set<std::string> learnt(names.begin(), names.end());
   const model::ModelFile& file = whole.file();
   model::Metadata metadata = file.metadata();
-  std::string tensors, parameters;
-  for (const std::string& name : names) parameters += name + "\n";
+  std::string tensors;
   for (const model::NamedTensor& tensor : file.tensors()) {
     if (!learnt.contains(tensor.name)) continue;
     tensors += tensor.name;
@@ -59,7 +67,7 @@ void write_outline(const Transformer& whole, std::span<const std::string> names,
     tensors += "\n";
   }
   metadata.set(kTensorsKey, tensors);
-  metadata.set(kNamesKey, parameters);
+  metadata.set(kOutlineNamesKey, names_text(names));
   model::GgufWriter writer(std::move(metadata));
   for (const model::NamedTensor& tensor : file.tensors()) {
     if (learnt.contains(tensor.name)) continue;
@@ -77,21 +85,20 @@ NetworkOutline read_outline(const std::filesystem::path& path) {
   // The file may go away: what is small is copied.
   for (const model::NamedTensor& tensor : stored.tensors())
     tensors.emplace_back(tensor.name, stored.tensor(tensor.name).clone(), 0);
-  std::vector<std::string> names = lines_of(stored.metadata().string(kNamesKey));
+  std::vector<std::string> names = outline_names(stored.metadata());
   return {model::ModelFile("memory", "outline of a network", stored.metadata(), std::move(tensors), {}),
           std::move(names)};
 }
 
-size_t piece_of_parameter(const Transformer& whole, const std::string& name) {
-  const size_t layers = whole.config().layers;
+size_t piece_of_parameter(const model::ModelFile& file, size_t layers, bool tied, const std::string& name) {
   if (name.starts_with("blk.")) {
     size_t layer = layers;
     std::from_chars(name.data() + 4, name.data() + name.size(), layer);
     if (layer >= layers) fail(Errc::kUnsupported, "parameter {}: the model has {} blocks", name, layers);
     return 1 + layer;
   }
-  if (name == "token_embd.weight" && whole.tied()) return layers + 1;
-  return model::range_needs({0, 0}, layers, whole.file(), name) ? 0 : layers + 1;
+  if (name == "token_embd.weight" && tied) return layers + 1;
+  return model::range_needs({0, 0}, layers, file, name) ? 0 : layers + 1;
 }
 
 }  // namespace butterfly::train

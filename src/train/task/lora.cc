@@ -19,15 +19,16 @@ namespace fs = std::filesystem;
 constexpr const char* kBasePath = "butterfly.lora.base_path";
 constexpr const char* kBaseFingerprint = "butterfly.lora.base_fingerprint";
 
-TransformerOptions options_of(const TrainConfig& config) {
-  return {.length = config.sequence_len, .dropout = static_cast<float>(config.dropout)};
+TransformerOptions options_of(const TrainConfig& config, std::optional<model::LayerRange> range) {
+  return {.length = config.sequence_len, .dropout = static_cast<float>(config.dropout), .range = range};
 }
 
 std::unique_ptr<LoraTransformer> with_adapter(const TrainConfig& config, const model::ModelFile& base,
-                                              model::Adapter adapter) {
-  return std::make_unique<LoraTransformer>(base, std::move(adapter), options_of(config),
-                                           static_cast<float>(config.lora_dropout),
-                                           config.rl == "dpo" ? static_cast<float>(config.rl_beta) : 0.0f);
+                                              model::Adapter adapter, model::PackedWeights* packed = nullptr,
+                                              std::optional<model::LayerRange> range = {}) {
+  return std::make_unique<LoraTransformer>(
+      base, std::move(adapter), options_of(config, range), static_cast<float>(config.lora_dropout),
+      config.rl == "dpo" ? static_cast<float>(config.rl_beta) : 0.0f, packed);
 }
 
 std::vector<std::string> modules_of(const TrainConfig& config) {
@@ -37,15 +38,17 @@ std::vector<std::string> modules_of(const TrainConfig& config) {
 
 }  // namespace
 
-std::unique_ptr<LoraTransformer> open_lora(const TrainConfig& config, const model::ModelFile& base) {
+std::unique_ptr<LoraTransformer> open_lora(const TrainConfig& config, const model::ModelFile& base,
+                                           model::PackedWeights* packed) {
   if (!config.lora_model_dir.empty())
-    return with_adapter(config, base, model::open_adapter({config.lora_model_dir, 1}, base));
+    return with_adapter(config, base, model::open_adapter({config.lora_model_dir, 1}, base), packed);
   return with_adapter(config, base,
                       model::fresh_adapter(base, {.rank = config.lora_r,
                                                   .alpha = static_cast<float>(config.lora_alpha),
                                                   .by_root = config.use_rslora,
                                                   .modules = modules_of(config),
-                                                  .seed = config.seed}));
+                                                  .seed = config.seed}),
+                      packed);
 }
 
 std::string base_fingerprint(const model::ModelFile& base) {
@@ -78,14 +81,18 @@ fs::path write_adapter(const LoraTransformer& network, const TrainConfig& config
   return path;
 }
 
-void write_lora_network(const LoraTransformer& network, const fs::path& file) {
-  model::write_gguf_adapter(file, network.adapter(), network.base(),
-                            {{kBasePath, fs::absolute(network.base().path()).string()},
-                             {kBaseFingerprint, base_fingerprint(network.base())}});
+void write_lora_network(const LoraTransformer& network, const fs::path& file,
+                        std::map<std::string, std::string> keys) {
+  keys[kBasePath] = fs::absolute(network.base().path()).string();
+  keys[kBaseFingerprint] = base_fingerprint(network.base());
+  model::write_gguf_adapter(file, network.adapter(), network.base(), keys);
 }
 
-std::unique_ptr<LoraTransformer> open_lora_network(const TrainConfig& config,
-                                                   const model::ModelFile& written) {
+bool is_lora_network(const model::ModelFile& written) {
+  return written.metadata().find(kBasePath) != nullptr;
+}
+
+model::ModelFile find_lora_base(const TrainConfig& config, const model::ModelFile& written) {
   const std::string there = written.metadata().string(kBasePath),
                     expected = written.metadata().string(kBaseFingerprint);
   std::string looked;
@@ -95,15 +102,27 @@ std::unique_ptr<LoraTransformer> open_lora_network(const TrainConfig& config,
       looked += fmt::format("{}{}: is not there", looked.empty() ? "" : "; ", path.string());
       continue;
     }
-    const model::ModelFile base = model::open_model(path);
+    model::ModelFile base = model::open_model(path);
     if (const std::string found = base_fingerprint(base); found != expected) {
       looked += fmt::format("{}{}: is another model ({}, expected {})", looked.empty() ? "" : "; ",
                             path.string(), found, expected);
       continue;
     }
-    return with_adapter(config, base, model::read_gguf_adapter({written.path(), 1}, written, base));
+    return base;
   }
   fail(Errc::kNotFound, "the base model of this adapter: {}; copy the file to every node", looked);
+}
+
+std::unique_ptr<LoraTransformer> open_lora_network(const TrainConfig& config, const model::ModelFile& written,
+                                                   const model::ModelFile& base,
+                                                   std::optional<model::LayerRange> range) {
+  return with_adapter(config, base, model::read_gguf_adapter({written.path(), 1}, written, base), nullptr,
+                      range);
+}
+
+std::unique_ptr<LoraTransformer> open_lora_network(const TrainConfig& config,
+                                                   const model::ModelFile& written) {
+  return open_lora_network(config, written, find_lora_base(config, written), {});
 }
 
 }  // namespace butterfly::train

@@ -14,8 +14,9 @@ inline constexpr const char* kAdapterFile = "adapter.gguf";
 inline constexpr const char* kAdapterFolder = "adapter";
 
 // The base with a fresh adapter, or with the one that lora_model_dir names. Throws Error in the config's
-// words.
-std::unique_ptr<LoraTransformer> open_lora(const TrainConfig& config, const model::ModelFile& base);
+// words. `packed` as LoraTransformer takes it.
+std::unique_ptr<LoraTransformer> open_lora(const TrainConfig& config, const model::ModelFile& base,
+                                           model::PackedWeights* packed = nullptr);
 
 // Hexadecimal digits that differ for files of other weights: of names, types and shapes, and of both ends of
 // every tensor. Reads them.
@@ -27,9 +28,17 @@ std::filesystem::path write_adapter(const LoraTransformer& network, const TrainC
                                     const std::filesystem::path& folder);
 
 // For another machine: the adapter as it is now and which base it is for. The base itself is not in it.
-void write_lora_network(const LoraTransformer& network, const std::filesystem::path& file);
-// The same there: the base is found under its path or that of the config, and must be the same. Throws Error
-// kNotFound saying where it was looked for.
+// `keys` are added to its metadata.
+void write_lora_network(const LoraTransformer& network, const std::filesystem::path& file,
+                        std::map<std::string, std::string> keys = {});
+bool is_lora_network(const model::ModelFile& written);
+// There: the base is found under its path or that of the config, and must be the same. Throws Error kNotFound
+// saying where it was looked for.
+model::ModelFile find_lora_base(const TrainConfig& config, const model::ModelFile& written);
+// `range`: a stage of it; none: the whole.
+std::unique_ptr<LoraTransformer> open_lora_network(const TrainConfig& config, const model::ModelFile& written,
+                                                   const model::ModelFile& base,
+                                                   std::optional<model::LayerRange> range);
 std::unique_ptr<LoraTransformer> open_lora_network(const TrainConfig& config,
                                                    const model::ModelFile& written);
 

@@ -10,11 +10,11 @@
 
 namespace butterfly::train {
 
-Task open_task(const TrainConfig& config, bool with_values) {
+Task open_task(const TrainConfig& config, bool with_values, model::PackedWeights* packed) {
   const bool image = !config.model.network.empty() ||
                      (!config.base_model.empty() &&
                       model::open_model(config.base_model).architecture() == kImageArchitecture);
-  Task task = image ? open_image_task(config, with_values) : open_text_task(config);
+  Task task = image ? open_image_task(config, with_values) : open_text_task(config, packed);
   if (config.val_set_size > 0 && task.data != nullptr && task.test_data == nullptr) {
     const uint64_t kept = kept_items(task.data->size(), config.val_set_size);
     std::tie(task.data, task.test_data) = split(std::move(task.data), kept, config.seed);

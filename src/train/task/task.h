@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/thread_pool.h"
+#include "model/arch/weights.h"
 #include "train/data/dataset.h"
 #include "train/task/config.h"
 #include "train/trainer/network.h"
@@ -35,14 +36,15 @@ struct Task {
 
 // Opens what the config names: an image network where it names one, else a transformer. Throws Error naming
 // the file for what cannot be read, and for data that does not fit the network. `with_values` false: fresh
-// weights get memory that nobody touches, for dry runs.
-Task open_task(const TrainConfig& config, bool with_values = true);
+// weights get memory that nobody touches, for dry runs. `packed`: matrices of the base_model that are in
+// memory already; null: none are. For adapters, which leave them as they are.
+Task open_task(const TrainConfig& config, bool with_values = true, model::PackedWeights* packed = nullptr);
 
 // A network alone, as Task::write_network() wrote it, for a machine that has neither data nor tokenizer.
 std::unique_ptr<TrainableNetwork> open_network(const TrainConfig& config, const std::filesystem::path& file);
 
 // The rows of open_task().
-Task open_text_task(const TrainConfig& config);
+Task open_text_task(const TrainConfig& config, model::PackedWeights* packed);
 Task open_image_task(const TrainConfig& config, bool with_values);
 
 }  // namespace butterfly::train

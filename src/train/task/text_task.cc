@@ -89,9 +89,10 @@ std::string sample_text(const LoraTransformer& network, const TextTools& tools, 
 }
 
 // The base stays as it is: an adapter learns.
-void learn_adapter(const TrainConfig& config, const std::shared_ptr<const TextTools>& tools, Task& task) {
+void learn_adapter(const TrainConfig& config, const std::shared_ptr<const TextTools>& tools,
+                   model::PackedWeights* packed, Task& task) {
   const model::ModelFile base = model::open_model(config.base_model);
-  auto network = open_lora(config, base);
+  auto network = open_lora(config, base, packed);
   expect_rows(config, network->config().vocab, config.base_model, tools->tokenizer->vocab_size());
   const model::Adapter& adapter = network->adapter();
   task.details = fmt::format("adapter  {} matrices of rank {}, times {:g}; the base stays as it is, {}\n",
@@ -146,11 +147,11 @@ void learn_all(const TrainConfig& config, const TextTools& tools, Task& task) {
 
 }  // namespace
 
-Task open_text_task(const TrainConfig& config) {
+Task open_text_task(const TrainConfig& config, model::PackedWeights* packed) {
   const auto tools = std::make_shared<const TextTools>(config);
   Task task;
   if (!config.adapter.empty()) {
-    learn_adapter(config, tools, task);
+    learn_adapter(config, tools, packed, task);
   } else {
     learn_all(config, *tools, task);
   }
