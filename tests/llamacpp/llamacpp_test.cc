@@ -8,11 +8,13 @@
 #include "base/testing/test_name.h"
 #include "compare.h"
 #include "runtime/testing/models.h"
+#include "train/train_run.h"
 
 namespace butterfly::runtime {
 namespace {
 
 namespace fs = std::filesystem;
+using butterfly::testing::compare;
 using butterfly::testing::expect_agreement;
 using butterfly::testing::LlamaCppFiles;
 using butterfly::testing::oracle_logits;
@@ -119,6 +121,34 @@ TEST_F(LlamaCppFiles, AdaptersAgree) {
       expect_agreement(fmt::format("{} with a LoRA of scale {}", base, scale),
                        floats ? DType::kF32 : DType::kQ8_0, theirs[0], own, kPositions);
     }
+}
+
+// What `finetune` writes. llama.cpp adds adapters in f32 and rounds the base's rows as it always does.
+TEST_F(LlamaCppFiles, AdaptersThatLearnedHereAgree) {
+  const fs::path data = testing::kModels / "..";
+  const fs::path text = data / "datasets" / "text" / "tinyshakespeare.txt";
+  BF_SKIP_WITHOUT(text);
+  const auto tokens = some_tokens(kPositions, 2048);
+  for (const auto& [name, type] :
+       {std::pair("f32", DType::kF32), std::pair("q8_0", DType::kQ8_0), std::pair("q4_0", DType::kQ4_0)}) {
+    train::TrainConfig config;
+    config.base_model =
+        (data / "models" / "tinystories-656k" / fmt::format("tinystories-656k-{}.gguf", name)).string();
+    config.datasets = {text.string()};
+    config.adapter = "lora";
+    config.sequence_len = 64;
+    config.micro_batch_size = 4;
+    config.max_steps = 30;
+    config.learning_rate = 2e-3;
+    config.output_dir = (dir_ / name).string();
+    const fs::path adapter = train::TrainRun(config).run([](const auto&) { return true; }).model;
+    const auto theirs =
+        oracle_logits({{.model = config.base_model, .tokens = tokens, .context = 128, .adapter = adapter}});
+    const auto own = our_logits(config.base_model, tokens, 128, {{adapter, 1}});
+    expect_agreement(fmt::format("{} with a LoRA that learned here", name), type, theirs[0], own, kPositions);
+    const auto plain = our_logits(config.base_model, tokens, 128);
+    EXPECT_GT(compare(plain, own, 2048, 0).mean_kl, 0.01) << "it learned something";
+  }
 }
 
 std::vector<std::string_view> architecture_names() {
