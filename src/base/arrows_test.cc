@@ -61,8 +61,8 @@ const std::map<std::string, std::vector<std::string>> kRooms = {
       "picture", "weights", "member", "lead", "training"}},
     {"runtime", {"layers", "engine", "chain", "measure", "planning", "training", "nodes", "."}},
     {"server",
-     {"settings", "http", "streams", "web", "api", "tools", "models", "generation", "context", "routes",
-      "."}},
+     {"settings", "http", "streams", "web", "api", "tools", "models", "fine_tuning", "generation", "context",
+      "routes", "."}},
     {"cli", {"console", "download", "models", "nodes", "commands", "."}},
 };
 

@@ -5,10 +5,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <future>
 #include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/private_folder.h"
 #include "base/units.h"
 #include "cluster/transport/tcp.h"
 #include "kernels/simd/target.h"
@@ -111,6 +113,51 @@ ModelPtr load_on_cluster(ServerContext& context, const ModelSpec& spec, const Mo
   }
 }
 
+// A run as a job of the cluster: it has the nodes that what is served leaves room on.
+TuningRun cluster_tuning(ServerContext& context) {
+  return [&context](train::TrainConfig config, const TuningStep& on_step, const TuningWanted& wanted,
+                    std::filesystem::path& adapter) -> Status {
+    config.threads = context.settings.fine_tuning_threads;
+    auto ended = std::make_shared<std::promise<std::pair<Status, std::string>>>();
+    auto future = ended->get_future();
+    context.cluster->add_training(config, {.nodes_max = context.settings.fine_tuning_nodes,
+                                           .on_step = on_step,
+                                           .on_end = [ended](const Status& status, const std::string& model) {
+                                             ended->set_value({status, model});
+                                           }});
+    // It may wait for memory and never have a step.
+    while (future.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready)
+      if (!wanted()) context.cluster->end_training();
+    auto [status, model] = future.get();
+    adapter = model;
+    return status;
+  };
+}
+
+void open_fine_tuning(ServerContext& context) {
+  const std::filesystem::path folder = std::filesystem::absolute(context.settings.fine_tuning);
+  make_private_folder(folder);
+  context.files = std::make_unique<FileStore>(
+      FileStoreOptions{.folder = folder / "files",
+                       .owner_bytes_max = parse_bytes(context.settings.fine_tuning_bytes).or_throw()});
+  FineTunerOptions options;
+  options.folder = folder / "jobs";
+  options.owner_jobs_max = context.settings.fine_tuning_jobs;
+  options.run = context.cluster != nullptr ? cluster_tuning(context)
+                                           : local_tuning(context.settings.fine_tuning_threads,
+                                                          [&context](const std::filesystem::path& file) {
+                                                            return context.models->packed_weights(file);
+                                                          });
+  options.find_model = [&context](const std::string& name) -> std::optional<ModelSpec> {
+    for (const ModelInfo& info : context.models->list())
+      if (info.spec.name == name) return info.spec;
+    return std::nullopt;
+  };
+  options.add_model = [&context](ModelSpec spec) { context.models->add(std::move(spec)); };
+  options.remove_model = [&context](const std::string& name) { return context.models->remove(name); };
+  context.fine_tuner = std::make_unique<FineTuner>(std::move(options), *context.files);
+}
+
 }  // namespace
 
 struct Server::Impl {
@@ -209,9 +256,13 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
     context.models->add(std::move(spec));
     return name;
   };
+  if (!context.settings.train.empty() && !context.settings.fine_tuning.empty())
+    fail(Errc::kInvalidArgument, "--train and --fine-tuning: a server trains one run at a time; choose one");
   std::vector<std::string> names;
   for (const ModelSpec& spec : specs) names.push_back(spec.name);
   context.models = std::make_unique<ModelPool>(std::move(specs), std::move(pool));
+
+  if (!context.settings.fine_tuning.empty()) open_fine_tuning(context);
 
   if (!context.settings.journal.empty()) {
     StreamTableOptions table{.journal = std::filesystem::absolute(context.settings.journal),
@@ -245,6 +296,7 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
       }
     }
   }
+  if (context.fine_tuner != nullptr) context.fine_tuner->start();
   if (context.streams == nullptr) return;
   if (const size_t left = context.streams->take_left(); left > 0) {
     log_info("{} streams of before can be gone on with", left);
@@ -265,6 +317,7 @@ Server::~Server() {
   impl_->stopping = true;
   if (impl_->again.joinable()) impl_->again.join();
   impl_->queue->stop();
+  if (context.fine_tuner != nullptr) context.fine_tuner->stop();
   context.models->clear();  // engines end, and let go of their exchanges
   context.streams.reset();  // and so do streams that could be taken up
   if (context.cluster != nullptr) context.cluster->stop();

@@ -278,6 +278,23 @@ constexpr FieldRow kLoad[] = {
     {"file", kString, 0, 4096, "", "load: a model that the server does not have yet"},
 };
 
+constexpr FieldRow kFineTuning[] = {
+    {"model", kString, 1, kName, "required",
+     "a model of the server, or one that a job made: it goes on from that"},
+    {"training_file", kString, 1, 64, "required", "id of an uploaded file"},
+    {"validation_file", kString, 0, 64, "", "the same; absent: a twentieth of the texts is held back"},
+    {"suffix", kString, 0, 64, "", "part of the new model's name"},
+    {"seed", kInteger, 0, 2147483647, "",
+     "the same seed and settings give the same adapter; absent: a fresh one"},
+    {"method", kObject, 0, 8, "", "`supervised`, or `dpo` for lines with `prompt`, `chosen` and `rejected`"},
+    {"hyperparameters", kObject, 0, 16, "",
+     "`n_epochs`, `batch_size` (windows of texts), `learning_rate_multiplier`; `auto`: chosen from data and "
+     "model. "
+     "Also in `method`"},
+    {"metadata", kObject, 0, 16, "", "kept and shown"},
+    {"integrations", kArray, 0, 16, "", "refused unless empty"},
+};
+
 }  // namespace
 
 const FieldTable kChatFields{"POST /v1/chat/completions", kChat, kSampling};
@@ -299,6 +316,7 @@ const FieldTable kOllamaGenerateFields{"POST /api/generate", kOllamaGenerate, {}
 const FieldTable kOllamaEmbedFields{"POST /api/embed", kOllamaEmbed, {}};
 const FieldTable kOllamaShowFields{"POST /api/show", kOllamaShow, {}};
 const FieldTable kOllamaOptionFields{"options of /api/chat and /api/generate", kOllamaOption, {}};
+const FieldTable kFineTuningFields{"POST /v1/fine_tuning/jobs", kFineTuning, {}};
 const FieldTable kLoadFields{"POST /manage/load and /manage/unload", kLoad, {}};
 
 std::span<const FieldTable* const> field_tables() {
@@ -309,7 +327,7 @@ std::span<const FieldTable* const> field_tables() {
       &kOllamaNameFields,   &kOllamaEmbeddingFields, &kTokenizeFields,
       &kDetokenizeFields,   &kOllamaChatFields,      &kOllamaGenerateFields,
       &kOllamaOptionFields, &kOllamaEmbedFields,     &kOllamaShowFields,
-      &kLoadFields,         &kRerankFields,
+      &kLoadFields,         &kRerankFields,          &kFineTuningFields,
   };
   return kTables;
 }

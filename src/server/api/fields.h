@@ -44,7 +44,8 @@ struct FieldTable {
 extern const FieldTable kChatFields, kCompletionFields, kEmbeddingFields, kResponseFields, kMessageFields,
     kMessageCountFields, kTemplateFields, kLlamaCompletionFields, kInfillFields, kRerankFields,
     kOllamaNameFields, kOllamaEmbeddingFields, kTokenizeFields, kDetokenizeFields, kOllamaChatFields,
-    kOllamaGenerateFields, kOllamaEmbedFields, kOllamaShowFields, kOllamaOptionFields, kLoadFields;
+    kOllamaGenerateFields, kOllamaEmbedFields, kOllamaShowFields, kOllamaOptionFields, kLoadFields,
+    kFineTuningFields;
 std::span<const FieldTable* const> field_tables();
 
 // The rows of all tables as Markdown, for docs/serve.md.

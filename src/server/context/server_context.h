@@ -6,6 +6,7 @@
 #include <string>
 
 #include "server/context/access.h"
+#include "server/fine_tuning/fine_tuner.h"
 #include "server/generation/quotas.h"
 #include "server/http/http_server.h"
 #include "server/models/model_pool.h"
@@ -28,6 +29,8 @@ struct ServerContext {
   std::shared_ptr<runtime::ClusterHost> cluster;  // null: this server has none
   std::unique_ptr<ModelPool> models;
   std::unique_ptr<StreamTable> streams;  // null: no journal is kept
+  std::unique_ptr<FileStore> files;      // null: nothing is fine-tuned here
+  std::unique_ptr<FineTuner> fine_tuner;
   std::shared_ptr<Quotas> quotas = std::make_shared<Quotas>(QuotaOptions{});
   std::unique_ptr<HttpServer> http;
   std::chrono::system_clock::time_point started = std::chrono::system_clock::now();

@@ -199,8 +199,11 @@ ModelPool::~ModelPool() { clear(); }
 
 ModelPtr ModelPool::acquire(const std::string& name) {
   std::unique_lock lock(mutex_);
-  Entry* entry = &find_or_throw(name);
-  loaded_.wait(lock, [&] { return entry->info.model != nullptr || !loading_; });
+  Entry* entry = nullptr;
+  loaded_.wait(lock, [&] {
+    entry = &find_or_throw(name);  // every time: it may have been removed meanwhile
+    return entry->info.model != nullptr || !loading_;
+  });
   if (entry->info.model == nullptr) {
     loading_ = true;
     entry->info.state = ModelState::kLoading;
@@ -252,6 +255,33 @@ void ModelPool::add(ModelSpec spec) {
     throw ApiError(400, "invalid_request_error", fmt::format("a server has at most {} models", kModelsMax),
                    "model");
   entries_.emplace_back().info.spec = std::move(spec);
+}
+
+model::PackedWeights ModelPool::packed_weights(const std::filesystem::path& file) {
+  std::unique_lock lock(mutex_);
+  loaded_.wait(lock, [&] { return !loading_; });
+  const WeightsPtr weights = weights_for({.path = file});
+  return weights == nullptr ? model::PackedWeights() : weights->packed;
+}
+
+bool ModelPool::remove(const std::string& name) {
+  std::unique_lock lock(mutex_);
+  loaded_.wait(lock, [&] { return !loading_; });
+  const Entry* entry = find(name);
+  if (entry == nullptr) return true;
+  if (entry->info.model != nullptr && entry->info.model.use_count() > 1) return false;
+  const ModelSpec spec = entry->info.spec;
+  ModelPtr gone = entry->info.model;
+  entries_.remove_if([&](const Entry& other) { return &other == entry; });
+  if (gone == nullptr) return true;
+  loading_ = true;  // nobody loads another one while it goes
+  lock.unlock();
+  gone.reset();
+  if (options_.unloaded) options_.unloaded(spec);
+  lock.lock();
+  loading_ = false;
+  loaded_.notify_all();
+  return true;
 }
 
 bool ModelPool::unload(const std::string& name) {

@@ -65,6 +65,11 @@ class ModelPool {
   bool load_then(const std::string& name, Then then);
   // One more, not loaded yet. Throws ApiError 400 where the name is there already, with another file.
   void add(ModelSpec spec);
+  // It is not there any more. False: it is in use. Waits for a model that is being loaded.
+  bool remove(const std::string& name);
+  // The matrices of a loaded model over this file, for somebody who reads them; empty: none is loaded. Waits
+  // for a model that is being loaded.
+  model::PackedWeights packed_weights(const std::filesystem::path& file);
   // False if it is in use or not loaded. Waits for a model that is being loaded.
   bool unload(const std::string& name);
   std::vector<ModelInfo> list() const;

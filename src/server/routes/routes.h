@@ -12,6 +12,8 @@ using RouteFunction = void(ServerContext& context, ExchangePtr exchange);
 
 // OpenAI's.
 RouteFunction list_models, show_model, chat_completions, completions, embeddings, responses;
+RouteFunction upload_file, list_files, show_file, delete_file, create_fine_tuning, list_fine_tuning,
+    show_fine_tuning, change_fine_tuning, delete_model;
 // Anthropic's.
 RouteFunction messages, count_message_tokens;
 // llama.cpp's and vLLM's.
@@ -34,6 +36,17 @@ RouteFunction manage_ps, manage_stop, manage_load, manage_unload;
 void respond_json(Exchange& exchange, const std::string& body);
 // The body as an object; throws ApiError 400 or 415.
 Json body_of(const Exchange& exchange);
+// A value of the query, decoded; empty where there is none.
+std::string query_value(const HttpRequest& request, std::string_view name);
+// Which part of a list is asked for: "?after=ID&limit=N".
+struct PageQuery {
+  std::string after;
+  size_t limit = 20;
+};
+// Throws ApiError 400 for a limit that is no number from 1 to `limit_max`.
+PageQuery page_query(const HttpRequest& request, size_t limit_max);
+// Whose key the request came with; 0 where none is asked for.
+uint64_t owner_of(ServerContext& context, const Exchange& exchange);
 // A generation for the model of this name, with the client's share and the deadline.
 Generation new_generation(ServerContext& context, const Exchange& exchange, const std::string& model);
 

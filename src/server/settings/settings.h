@@ -48,8 +48,13 @@ struct Settings {
   std::vector<std::string> standby;  // names of nodes that hold the journal and may lead
   std::vector<std::string> witness;  // names of nodes that vote on who leads
   std::string journal;               // file of requests whose streams outlive this process; empty: none
-  std::string train;                 // YAML of a training run beside what is served; empty: none
-  bool no_rebalance = false;         // layers stay on nodes that became slow
+  std::string fine_tuning;           // folder of files and jobs of /v1/fine_tuning; empty: there is none
+  std::string fine_tuning_bytes = "1GiB";  // of files of one key
+  size_t fine_tuning_jobs = 32;            // of one key, with those that ended
+  size_t fine_tuning_threads = 0;          // 0: half of the machine's; on a cluster those of each node
+  size_t fine_tuning_nodes = 0;            // of the cluster; 0: all
+  std::string train;                       // YAML of a training run beside what is served; empty: none
+  bool no_rebalance = false;               // layers stay on nodes that became slow
   std::string memory;  // "12GiB": bound for all models together; empty: what the machine has free
   size_t request_seconds = 0;
   size_t key_requests = 0;  // a minute, of each API key; 0: no bound

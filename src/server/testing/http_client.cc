@@ -108,9 +108,11 @@ Reply Client::read(std::chrono::milliseconds time) {
 
 std::string request_text(std::string_view method, std::string_view path, std::string_view body,
                          std::string_view more_fields) {
+  const bool typed = more_fields.find("Content-Type:") != std::string_view::npos;
   const std::string length =
       body.empty() ? ""
-                   : fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n", body.size());
+                   : fmt::format("{}Content-Length: {}\r\n",
+                                 typed ? "" : "Content-Type: application/json\r\n", body.size());
   const std::string host = more_fields.find("Host:") == std::string_view::npos ? "Host: localhost\r\n" : "";
   return fmt::format("{} {} HTTP/1.1\r\n{}{}{}\r\n{}", method, path, host, more_fields, length, body);
 }
