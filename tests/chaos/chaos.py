@@ -16,7 +16,7 @@ middle of a stream. Kinds:
     blackhole     nothing passes to and from a worker's address, connections stay; blackhole_in, blackhole_out: one way
     link          one connection to a worker passes nothing, others do; link_in, link_out: one way
     trickle       bytes pass one at a time, 500 in a second;  drip: one in a second;  delay: 50 ms late
-    flip          a bit changes below TLS;  flips: 25 of them, one after the other
+    flip          a bit changes below TLS;  flips: 25 of them, one after the other, at any workers
     coordinator   kill -9 of the coordinator, which is started again; clients resume with Last-Event-ID
 """
 import argparse
@@ -143,11 +143,14 @@ class Cluster:
             proxy.flip()
         elif kind == "flips":
             for _ in range(FLIPS):
+                proxy = random.choice(list(self.proxies.values()))
                 proxy.flip()
                 limit = time.monotonic() + START_MAX_S
                 while proxy.flips > 0 and time.monotonic() < limit:  # until something passes
                     time.sleep(0.02)
                 self.flipped += proxy.flips == 0
+                while not self.whole() and time.monotonic() < limit:
+                    time.sleep(0.05)
         elif kind.startswith("link"):
             proxy.silence({"link_in": "in", "link_out": "out"}.get(kind, ("in", "out")))
             time.sleep(random.uniform(5, 9))

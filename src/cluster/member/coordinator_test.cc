@@ -19,6 +19,25 @@ using testing::node_id;
 
 struct CoordinatorTest : testing::CoordinatorDriver {};
 
+TEST(Hold, IsForLongerEachTimeUnlessItWorkedInBetween) {
+  const CoordinatorConfig config;
+  Hold hold;
+  TimePoint now{};
+  now += std::chrono::hours(1);
+  const auto fails = [&](Duration after) {
+    now += after;
+    hold.extend(config, false, now);
+    return hold.until - now;
+  };
+  using std::chrono::seconds;
+  EXPECT_EQ(fails(seconds(0)), seconds(5));
+  EXPECT_EQ(fails(seconds(6)), seconds(10)) << "as soon as it was used";
+  EXPECT_EQ(fails(seconds(25)), seconds(20)) << "after 15 s of work";
+  EXPECT_EQ(fails(seconds(61)), seconds(5)) << "after 41 s";
+  EXPECT_EQ(fails(seconds(6)), seconds(10));
+  EXPECT_EQ(fails(seconds(301)), seconds(5));
+}
+
 TEST_F(CoordinatorTest, FromJoinsToServing) {
   join(0);
   join(1);
@@ -276,6 +295,22 @@ TEST_F(CoordinatorTest, TroubleBetweenStagesHaltsAndPlansAgain) {
   EXPECT_EQ(all<MakePlan>()[0].question.nodes.size(), 3u);
   say(1, Trouble{before, node_id(2), "reset"});
   EXPECT_EQ(coordinator.counters().old_epochs, 1u);
+}
+
+// A bad moment now and then does not add up; one after the other does.
+TEST_F(CoordinatorTest, APairThatWorkedForLongEnoughRestsNoLonger) {
+  Membership members(config(), now);
+  const auto rests = [&](Duration after) {
+    now += after;
+    members.note_cut(node_id(1), node_id(2), now);
+    Duration rest{};
+    while (!members.broken_pairs(false, now + rest).empty()) rest += seconds(1);
+    return rest;
+  };
+  now += std::chrono::hours(1);
+  EXPECT_EQ(rests(seconds(0)), seconds(5));
+  EXPECT_EQ(rests(seconds(6)), seconds(10));
+  EXPECT_EQ(rests(seconds(31)), seconds(5)) << "after 21 s of work";
 }
 
 TEST_F(CoordinatorTest, ALinkThatPassesNothingIsAvoidedForAWhile) {

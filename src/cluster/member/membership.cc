@@ -29,10 +29,11 @@ std::string_view node_state_name(NodeState state) {
 }
 
 void Hold::extend(const CoordinatorConfig& config, bool firm, TimePoint now) {
-  if (now - failed_at > config.hold_max) failures = 0;
+  const bool worked = now - released > kWorkedTimes * (released - failed_at);
+  if (now - failed_at > config.hold_max || worked) failures = 0;
   failed_at = now;
   const uint32_t doublings = std::min(failures++, 16u);
-  until = now + std::min(config.hold_max, config.hold_min * (int64_t{1} << doublings));
+  released = until = now + std::min(config.hold_max, config.hold_min * (int64_t{1} << doublings));
   firmly = firm;
 }
 
@@ -93,7 +94,9 @@ bool Membership::is_broken(const BrokenPair& pair, TimePoint now) const {
 void Membership::note_broken(const NodeId& from, const NodeId& to, bool unreachable, TimePoint now) {
   if (broken_.size() >= kNodesMax * kNodesMax) return;
   BrokenPair& pair = broken_[{from.key, to.key}];
-  if (now - pair.last >= config_.hold_max) pair = {};
+  const TimePoint rested = rests_until(pair);
+  const bool worked = !pair.unreachable && now - rested > Hold::kWorkedTimes * (rested - pair.last);
+  if (now - pair.last >= config_.hold_max || worked) pair = {};
   ++pair.times;
   pair.unreachable = pair.unreachable || unreachable;
   pair.last = now;

@@ -69,9 +69,13 @@ struct Hold {
   uint32_t failures = 0;
   TimePoint failed_at{};
   TimePoint until{};
-  bool firmly = false;  // also when the model does not fit without it
+  TimePoint released{};  // when the last one ended, or will
+  bool firmly = false;   // also when the model does not fit without it
 
-  // One more failure: for longer than the last time.
+  // One more failure: for longer than the last time, unless it had worked for kWorkedTimes as long as it was
+  // held back. Somebody who pulls a cable now and then does not wait for minutes; what fails as soon as it is
+  // used does.
+  static constexpr int kWorkedTimes = 2;
   void extend(const CoordinatorConfig& config, bool firm, TimePoint now);
   bool allows(bool with_held, TimePoint now) const { return now >= until || (with_held && !firmly); }
   // It failed, and not long ago.

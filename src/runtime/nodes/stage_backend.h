@@ -10,7 +10,7 @@ namespace butterfly::runtime {
 
 // After this silence of another machine's system the way to it is cut: a little more than its program may be
 // silent, which is noticed first and says more.
-inline Duration cut_after(Duration silent_after) { return silent_after + std::chrono::seconds(1); }
+inline Duration cut_after(Duration silent_after) { return silent_after + std::chrono::milliseconds(200); }
 
 // prepare(), load(), start(), stop() and free_weights() come from one thread, one after the other, and may
 // take long; `cancelled` turns true when what they do is not wanted any more. progress() comes from any
