@@ -26,6 +26,10 @@ int promote(const std::string& state) {
   const cluster::StateFolder folder = open_state(state);
   const cluster::NodeId self = cluster::load_credentials(folder).id();
   const cluster::VoterRecord before = record_in(folder);
+  if (before.mandate.version == 0 && cluster::Authority::is_here(folder))
+    fail(Errc::kInvalidArgument,
+         "{} leads its cluster already: nobody else may ('butterfly serve ... --standby NAME' names who may)",
+         self.name);
   if (!before.mandate.may_lead(self.key) && std::ranges::count(before.mandate.voters, self) > 0)
     fail(Errc::kInvalidArgument,
          "{} votes on who leads, and holds no journal to lead with: 'butterfly serve ... --standby {}' where "

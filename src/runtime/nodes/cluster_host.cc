@@ -1,8 +1,10 @@
 #include "runtime/nodes/cluster_host.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/background_pool.h"
 #include "base/error.h"
@@ -403,6 +405,12 @@ void ClusterHost::make_node() {
 
 // Who may lead is what was asked for, as far as those nodes have joined; members hear where they are.
 void ClusterHost::tell_leaders() {
+  const std::string missing = fmt::format("{}", fmt::join(lead_status()->missing, ", "));
+  if (missing != std::exchange(missing_said_, missing) && !missing.empty())
+    log_warn(
+        "{} never joined: nobody takes over before all of --standby and --witness have ('butterfly token "
+        "new')",
+        missing);
   const cluster::Mandate mandate = options_.lead->mandate();
   if (mandate.version == 0) return;
   cluster::Leaders leaders{.mandate = mandate_bytes(mandate)};

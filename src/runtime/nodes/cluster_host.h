@@ -159,6 +159,7 @@ class ClusterHost {
   std::unique_ptr<NodeDoor> door_;
   std::unique_ptr<CoordinatorShell> coordinator_;
   std::unique_ptr<NodeShell> node_;
+  std::string missing_said_;  // of leading_'s thread
   std::unique_ptr<EventLoop> renewal_, answering_, leading_;
 
   std::mutex callbacks_mutex_;
