@@ -22,6 +22,7 @@ class Answer:
     headers: dict = field(default_factory=dict)  # names in small letters
     body: bytes = b""
     tokens: int = 0                              # generated, as the server counts them
+    usage: dict = field(default_factory=dict)    # all that the server counted, of a stream that was asked for it
     first: float = math.nan                      # seconds until the answer began; of a stream: until its first text
     total: float = math.nan                      # until it was whole
     begin: float = math.nan                      # on the clock of time.monotonic()
@@ -51,6 +52,7 @@ async def read_stream(reader, answer):
             answer.first = time.monotonic() - answer.begin
         if line.startswith(b'data: {') and b'"usage"' in line:
             usage = json.loads(line[6:]).get("usage")
+            answer.usage = usage or answer.usage
             answer.tokens = usage["completion_tokens"] if usage else answer.tokens
         if line.startswith(b'data: {') and b'"tokens_predicted"' in line:
             answer.tokens = json.loads(line[6:])["tokens_predicted"]
