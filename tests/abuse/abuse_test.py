@@ -4,7 +4,7 @@
     abuse_test.py BUTTERFLY WORK_FOLDER [NAME...]
 
 Only on this machine's loopback, against a server this script starts. Prints for each attack what came of it: growth of
-resident memory, and the time of good requests meanwhile (median, and the 99th of a hundred) against those before. Fails when
+resident memory, and the time of good requests meanwhile (median and 99th percentile of 200) against those just before. Fails when
 the process dies, when memory grows by more than 256 MiB, when a good request fails, or when something leaks. Times are shown,
 not judged. Attackers run in a process of their own that comes last for the CPU: they would have machines of their own.
 """
@@ -28,7 +28,7 @@ BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 ONLY = sys.argv[3:]
 GROWTH_MAX = 256 << 20
 GOOD = json.dumps({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 32, "temperature": 0, "ignore_eos": True}).encode()
-GOOD_COUNT = 100
+GOOD_COUNT = 200
 # A published model whose vocabulary has no braces; where it is not there, this is left out.
 BRACELESS = os.path.join(os.path.dirname(__file__), "../../../shared/data/models/tinystories-656k/tinystories-656k-f32.gguf")
 
@@ -647,7 +647,7 @@ def main():
     more = [f"{n}={WORK}/{n}.gguf" for n in names] + ([f"braceless={BRACELESS}"] if os.path.exists(BRACELESS) else [])
     server = Server("-m", f"tiny={model}", *[x for m in more for x in ("-m", m)])
     good_times(server.port, 30)
-    normal = good_times(server.port, 3 * GOOD_COUNT)
+    normal = good_times(server.port)
     start_rss = server.status("VmRSS")
     print(f"a good request takes {normal.median * 1e3:.1f} ms (median), {normal.p99 * 1e3:.1f} ms (p99); {start_rss >> 20} MiB resident", flush=True)
     failed = 0
@@ -655,6 +655,7 @@ def main():
         if ONLY and not any(word in name for word in ONLY):
             continue
         measured = {}
+        normal = good_times(server.port)  # just before: machines have moods
 
         def during():
             measured["time"] = good_times(server.port)
@@ -666,7 +667,8 @@ def main():
             assert server.alive(), "the process died"
             growth = max(server.status("VmHWM"), measured["rss"]) - start_rss
             assert growth <= GROWTH_MAX, f"memory grew by {growth >> 20} MiB"
-            print(f"ok {name}: {time.monotonic() - start:.1f} s, good requests meanwhile {measured['time'].against(normal)}, "
+            print(f"ok {name}: {time.monotonic() - start:.1f} s, good requests alone median {normal.median * 1e3:.1f}, p99 {normal.p99 * 1e3:.1f} ms, meanwhile "
+                  f"{measured['time'].against(normal)}, "
                   f"memory at most +{growth >> 20} MiB", flush=True)
         except Exception as error:
             failed += 1
