@@ -41,14 +41,16 @@ Buffer allocate_buffer(size_t bytes, huge_pages::When huge) {
   return Buffer::from_block(block.release());
 }
 
+// In memory, or in a file where this thread asked for that.
+Buffer allocate_here(size_t bytes, huge_pages::When huge) {
+  const std::filesystem::path* folder = bytes < kFileMemoryFrom ? nullptr : FileMemoryScope::folder();
+  return folder != nullptr ? allocate_in_file(*folder, bytes) : allocate_buffer(bytes, huge);
+}
+
 }  // namespace
 
-Buffer Buffer::allocate(size_t bytes) {
-  const std::filesystem::path* folder = bytes < kFileMemoryFrom ? nullptr : FileMemoryScope::folder();
-  return folder != nullptr ? allocate_in_file(*folder, bytes)
-                           : allocate_buffer(bytes, huge_pages::When::kAtOnce);
-}
-Buffer allocate_lasting(size_t bytes) { return allocate_buffer(bytes, huge_pages::When::kLater); }
+Buffer Buffer::allocate(size_t bytes) { return allocate_here(bytes, huge_pages::When::kAtOnce); }
+Buffer allocate_lasting(size_t bytes) { return allocate_here(bytes, huge_pages::When::kLater); }
 
 Buffer Buffer::mapped(std::shared_ptr<MappedFile> file, size_t offset, size_t bytes) {
   const size_t size = file->bytes().size();

@@ -12,8 +12,8 @@ namespace butterfly {
 // has not so much room.
 Buffer allocate_in_file(const std::filesystem::path& folder, size_t bytes);
 
-// While it lives, buffers from kFileMemoryFrom bytes on that this thread allocates (Buffer::allocate()) lie
-// in files of the folder. Scopes may lie inside one another. Of one thread.
+// While it lives, buffers from kFileMemoryFrom bytes on that this thread allocates (Buffer::allocate(),
+// allocate_lasting()) lie in files of the folder. Scopes may lie inside one another. Of one thread.
 class FileMemoryScope {
  public:
   explicit FileMemoryScope(std::filesystem::path folder);
