@@ -2,10 +2,11 @@
 """LoRA on the shape of a 1.1 B Llama (random weights): Butterfly on quantised files beside PyTorch in f32, in turns.
 
   lora_race.py BUTTERFLY FOLDER [--types Q8_0,Q4_0,Q4_K] [--length 256] [--steps 3] [--rounds 2] [--threads 2] [--layers 22]
+               [--set KEY=VALUE]... [--no-torch]
 
 FOLDER keeps the model files. Prints for each type the file, the peak of resident memory of a run (the bound: file + activations +
 10 %), tokens/s of every step but the first, and the same of bench/train/lora_torch.py, whose weights are f32. Steps are 1 x length tokens,
-rank 16 on all matrices, AdamW. Needs 8 GB for PyTorch; without it only Butterfly runs.
+rank 16 on all matrices, AdamW; --set gives keys of `train` besides, such as bf16_moments=true. Needs 8 GB for PyTorch; without it only Butterfly runs.
 """
 import argparse
 import json
@@ -23,6 +24,7 @@ parser.add_argument("--types", default="Q8_0,Q4_0,Q4_K")
 for name, default in (("length", 256), ("steps", 3), ("rounds", 2), ("threads", 2), ("layers", 22)):
     parser.add_argument("--" + name, type=int, default=default)
 parser.add_argument("--no-torch", action="store_true")
+parser.add_argument("--set", action="append", default=[])
 args = parser.parse_args()
 SHAPE = {"layers": args.layers, "dim": 2048, "heads": 32, "kv-heads": 4, "vocab": 32000}
 os.makedirs(args.folder, exist_ok=True)
@@ -56,6 +58,9 @@ def butterfly_run(kind, model):
     command = [args.butterfly, "train", "--base_model", model, "--datasets", text, "--adapter", "lora", "--lora_r", "16", "--sequence_len",
                str(args.length), "--micro_batch_size", "1", "--max_steps", str(args.steps + 1), "--logging_steps", "1", "--threads",
                str(args.threads), "--output_dir", output]
+    for pair in args.set:
+        key, value = pair.split("=", 1)
+        command += ["--" + key, value]
     plan = subprocess.run(command + ["--dry-run"], capture_output=True, text=True, check=True).stdout
     _, peak = peak_of(command)
     steps = [json.loads(line)["seconds"] for line in open(os.path.join(output, "metrics.jsonl"))]
