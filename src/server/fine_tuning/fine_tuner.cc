@@ -12,8 +12,8 @@
 #include "base/private_folder.h"
 #include "base/secret.h"
 #include "server/api/api_error.h"
+#include "server/api/list_page.h"
 #include "train/task/lora.h"
-#include "train/task/tuning.h"
 #include "train/train_run.h"
 
 namespace butterfly::server {
@@ -24,29 +24,6 @@ namespace fs = std::filesystem;
 constexpr const char* kJobFile = "job.json";
 constexpr uint64_t kStepsTold = 100;  // of a run, as events
 constexpr uint64_t kTimesSaved = 4;   // of a run, where its settings do not say
-
-// A page of a list, as OpenAI cuts them.
-template <typename Rows, typename Shown>
-Json page_of(const Rows& newest_first, const std::string& after, size_t limit, const Shown& shown) {
-  Json data = Json::array();
-  bool begun = after.empty(), more = false;
-  for (const auto& row : newest_first) {
-    const Json object = shown(row);
-    if (begun && data.size() == limit) {
-      more = true;
-      break;
-    }
-    if (begun) data.push_back(object);
-    begun = begun || object["id"] == after;
-  }
-  const Json first = data.empty() ? Json() : data.front()["id"],
-             last = data.empty() ? Json() : data.back()["id"];
-  return {{"object", "list"},
-          {"data", std::move(data)},
-          {"first_id", first},
-          {"last_id", last},
-          {"has_more", more}};
-}
 
 // "ft:caterpillar:butterfly:my-suffix:1a2b3c4d".
 std::string model_name(const std::string& base, const TuningJob& job) {
@@ -81,25 +58,6 @@ Json metrics_of(const train::RunProgress& progress) {
 }
 
 }  // namespace
-
-TuningRun local_tuning(size_t threads, PackedOfFile packed) {
-  return [threads, packed = std::move(packed)](train::TrainConfig config, const TuningStep& on_step,
-                                               const TuningWanted&, fs::path& adapter) -> Status {
-    config.threads = threads > 0 ? threads : std::max<size_t>(1, std::thread::hardware_concurrency() / 2);
-    model::PackedWeights held;
-    if (packed) held = packed(config.base_model);
-    train::TrainRun run(config, train::RunMode::kResume, &held);
-    held.clear();  // the network has what it uses
-    bool cancelled = false;
-    const train::RunResult result = run.run([&](const train::RunProgress& progress) {
-      cancelled = !on_step(run, progress);
-      return !cancelled;
-    });
-    adapter = result.model;
-    if (result.finished) return {};
-    return {Errc::kCancelled, fmt::format("cancelled at step {} of {}", result.step, run.steps())};
-  };
-}
 
 FineTuner::FineTuner(FineTunerOptions options, FileStore& files)
     : options_(std::move(options)), files_(files) {
@@ -307,51 +265,6 @@ void FineTuner::work() {
   }
 }
 
-// Of what went wrong with a file: its id instead of where it lies here, and nothing of keys that jobs do not
-// have.
-std::string FineTuner::words_for(const TuningJob& job, std::string words) const {
-  for (const std::string& id : {job.training_file, job.validation_file}) {
-    try {
-      const std::string path = id.empty() ? "" : files_.find(job.owner, id).path.string();
-      const size_t at = path.empty() ? std::string::npos : words.find(path);
-      if (at != std::string::npos) words.replace(at, path.size(), id);
-    } catch (const ApiError&) {
-      // It was deleted meanwhile, which is what the words are about.
-    }
-  }
-  return words.substr(0, words.find("; skip_bad"));
-}
-
-train::TrainConfig FineTuner::config_of(const TuningJob& job, const ModelSpec& base) const {
-  train::TrainConfig config;
-  std::set<std::string> given = {"adapter"};
-  config.adapter = "lora";
-  config.base_model = base.path.string();
-  config.datasets = {files_.find(job.owner, job.training_file).path.string()};
-  if (!job.validation_file.empty())
-    config.test_datasets = {files_.find(job.owner, job.validation_file).path.string()};
-  config.output_dir = (folder_of(job) / "run").string();
-  config.seed = job.seed;
-  config.train_on_inputs = false;
-  if (!base.adapters.empty()) config.lora_model_dir = base.adapters.front().path.string();
-  if (job.preferences) {
-    config.rl = "dpo";
-    config.rl_beta = job.beta;
-  }
-  if (job.epochs) {
-    config.num_epochs = *job.epochs;
-    given.insert("num_epochs");
-  }
-  if (job.batch_size) {
-    config.micro_batch_size = 1;
-    config.gradient_accumulation_steps = *job.batch_size;
-    given.insert({"micro_batch_size", "gradient_accumulation_steps"});
-  }
-  train::TrainConfig chosen = train::choose_tuning(std::move(config), given).config;
-  chosen.learning_rate *= job.rate_multiplier.value_or(1);
-  return chosen;
-}
-
 void FineTuner::carry_out(const EntryPtr& entry) {
   TuningJob asked;
   {
@@ -365,10 +278,10 @@ void FineTuner::carry_out(const EntryPtr& entry) {
   try {
     const auto base = options_.find_model(asked.model);
     if (!base) fail(Errc::kNotFound, "the model {} is not served any more", asked.model);
-    config = config_of(asked, *base);
+    config = tuning_config(asked, *base, files_, folder_of(asked) / "run");
   } catch (const std::exception& error) {
-    return end(entry, TuningStatus::kFailed, "invalid_training_file", words_for(asked, error.what()),
-               "training_file");
+    return end(entry, TuningStatus::kFailed, "invalid_training_file",
+               words_for_client(asked, files_, error.what()), "training_file");
   }
   {
     const std::lock_guard lock(mutex_);

@@ -15,28 +15,10 @@
 #include "base/result.h"
 #include "server/fine_tuning/file_store.h"
 #include "server/fine_tuning/tuning_job.h"
+#include "server/fine_tuning/tuning_run.h"
 #include "server/models/served_model.h"
-#include "train/task/config.h"
-
-namespace butterfly::train {
-class TrainRun;
-struct RunProgress;
-}  // namespace butterfly::train
 
 namespace butterfly::server {
-
-// A whole run: returns when it has ended, with the adapter's file. `on_step` after each step; false ends it
-// with kCancelled, after a checkpoint; `wanted` is for runs that wait for their first step. Goes on from a
-// checkpoint of its output_dir. Throws Error.
-using TuningStep = std::function<bool(train::TrainRun& run, const train::RunProgress& progress)>;
-using TuningWanted = std::function<bool()>;
-using TuningRun = std::function<Status(const train::TrainConfig& config, const TuningStep& on_step,
-                                       const TuningWanted& wanted, std::filesystem::path& adapter)>;
-
-// On this machine, with `threads` of the lowest priority; 0: half of those it has. `packed`: what is in
-// memory of a model's file already, because it is served; may be null.
-using PackedOfFile = std::function<model::PackedWeights(const std::filesystem::path& file)>;
-TuningRun local_tuning(size_t threads, PackedOfFile packed = nullptr);
 
 struct FineTunerOptions {
   std::filesystem::path folder;  // only this user's; jobs outlive the process in it
@@ -88,10 +70,8 @@ class FineTuner {
   void make_room(uint64_t owner);                                  // the same
   void save(const TuningJob& job) const;                           // the same
   bool wanted(const Entry& entry) const;
-  std::string words_for(const TuningJob& job, std::string words) const;
   void work();
   void carry_out(const EntryPtr& entry);
-  train::TrainConfig config_of(const TuningJob& job, const ModelSpec& base) const;
   bool step(const EntryPtr& entry, train::TrainRun& run, const train::RunProgress& progress);
   void end(const EntryPtr& entry, TuningStatus status, const std::string& code, const std::string& message,
            const std::string& param);

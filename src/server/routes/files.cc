@@ -1,10 +1,10 @@
 // /v1/files: what clients upload for fine-tuning.
 #include <fmt/format.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/file_text.h"
+#include "server/api/list_page.h"
 #include "server/fine_tuning/file_store.h"
 #include "server/fine_tuning/multipart.h"
 #include "server/routes/route_table.h"
@@ -52,24 +52,9 @@ void upload_file(ServerContext& context, ExchangePtr exchange) {
 void list_files(ServerContext& context, ExchangePtr exchange) {
   const PageQuery page = page_query(exchange->request(), 10'000);
   const std::string purpose = query_value(exchange->request(), "purpose");
-  Json data = Json::array();
-  bool begun = page.after.empty(), more = false;
-  for (const StoredFile& file : files_of(context).list(owner_of(context, *exchange))) {
-    if (!purpose.empty() && file.purpose != purpose) continue;
-    if (begun && data.size() == page.limit) {
-      more = true;
-      break;
-    }
-    if (begun) data.push_back(file_object(file));
-    begun = begun || file.id == page.after;
-  }
-  const Json first = data.empty() ? Json() : data.front()["id"],
-             last = data.empty() ? Json() : data.back()["id"];
-  respond_json(*exchange, to_text({{"object", "list"},
-                                   {"data", std::move(data)},
-                                   {"first_id", first},
-                                   {"last_id", last},
-                                   {"has_more", more}}));
+  std::vector<StoredFile> files = files_of(context).list(owner_of(context, *exchange));
+  std::erase_if(files, [&](const StoredFile& file) { return !purpose.empty() && file.purpose != purpose; });
+  respond_json(*exchange, to_text(page_of(files, page.after, page.limit, file_object)));
 }
 
 void show_file(ServerContext& context, ExchangePtr exchange) {
