@@ -1,6 +1,6 @@
 // npm `openai`: a file is uploaded, a job learns from it while the server answers, and its model is asked.
 import assert from "node:assert/strict";
-import { writeFileSync, createReadStream, mkdirSync } from "node:fs";
+import { createReadStream, rmSync, writeFileSync } from "node:fs";
 import OpenAI, { toFile } from "openai";
 import { check, finish, makeModel, startServer, work } from "./harness.mjs";
 
@@ -14,6 +14,7 @@ writeFileSync(`${work}/train.jsonl`, lines);
 for (const where of [[], ["--local-nodes", "2", "--fine-tuning-nodes", "2"]]) {
   const name = where.length === 0 ? "one machine" : "two nodes";
   const folder = `${work}/tuning-${where.length}`;
+  rmSync(folder, { recursive: true, force: true }); // files outlive servers
   const server = await startServer("-m", "tiny=" + base, "-t", "1", "-c", "512", "--api-key", key, "--fine-tuning", folder,
     "--fine-tuning-threads", "1", ...where);
   const client = new OpenAI({ baseURL: server.url + "/v1", apiKey: key, maxRetries: 0 });
