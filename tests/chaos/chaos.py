@@ -345,6 +345,8 @@ try:
         wholes[kind].append(round(time.monotonic() - back, 2))
         time.sleep(0.5)
         stalls[kind].append(round(clients.stall(began, time.monotonic() - clients.began), 2))
+        with open(f"{WORK}/events.json", "w") as out:  # of the coordinator that runs now: why it took so long
+            json.dump(cluster.server.cluster()["events"], out)
         faults[kind] += 1
         print(f"{number + 1}: {kind} of {name}: stall {stalls[kind][-1]} s, whole after {wholes[kind][-1]} s", flush=True)
 finally:

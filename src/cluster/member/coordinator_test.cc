@@ -297,6 +297,24 @@ TEST_F(CoordinatorTest, TroubleBetweenStagesHaltsAndPlansAgain) {
   EXPECT_EQ(coordinator.counters().old_epochs, 1u);
 }
 
+// Faults every few seconds, each of another link: nobody waits longer for the next plan because of those
+// before.
+TEST_F(CoordinatorTest, AfterAPlanThatWorkedForSecondsTheNextComesAtOnce) {
+  Epoch epoch = serve(3);
+  for (int i = 0; i < 8; ++i) {
+    pass(seconds(3));
+    clear();
+    say(1, Trouble{epoch, {}, "reset"});
+    pass(milliseconds(400));
+    ASSERT_EQ(all<MakePlan>().size(), 1u) << i;
+    epoch = all<MakePlan>()[0].question.epoch;
+    coordinator.planned(epoch, placement({0, 1, 2}, 10), now);
+    ready({0, 1, 2}, epoch);
+    started({0, 1, 2}, epoch);
+    coordinator.steps_connected(epoch, now);
+  }
+}
+
 // A bad moment now and then does not add up; one after the other does.
 TEST_F(CoordinatorTest, APairThatWorkedForLongEnoughRestsNoLonger) {
   Membership members(config(), now);

@@ -12,8 +12,9 @@
 namespace butterfly::cluster {
 namespace {
 
-// Served for so long, a plan has proved itself: the next failure is a new one.
-constexpr Duration kProved = std::chrono::seconds(10);
+// Served for so long, a plan has proved itself, and the next failure is a new one: twice as long as it would
+// be waited for, within these bounds. What breaks as soon as it runs is tried less and less often.
+constexpr Duration kProvedMin = std::chrono::seconds(2), kProvedMax = std::chrono::seconds(10);
 // A step that takes this many times the longest one before it stands still; but nothing may take for ever.
 constexpr int kStallSteps = 6;
 // After so many attempts without a plan a job takes the memory of later ones, and if that did not help, after
@@ -530,7 +531,7 @@ void Job::give_up_change(const std::string& why, const std::string& node, TimePo
 
 void Job::halt(const std::string& why, TimePoint now) {
   ++cluster_.counters().halts;
-  const bool proved = now - serving_->since >= kProved;
+  const bool proved = now - serving_->since >= std::clamp(2 * retry_delay(), kProvedMin, kProvedMax);
   attempts_ = proved ? 0 : attempts_ + 1;
   if (proved) claims_ = 0;
   cluster_.act(HaltSteps{id_, serving_->epoch, why});
