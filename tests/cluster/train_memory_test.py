@@ -29,7 +29,7 @@ RESULT = "adapter.gguf" if options.adapter else "model.gguf"
 
 
 def prepare_adapter():
-    runs.program("make-model", f"{WORK}/base.gguf", "--type", "Q8_0", "--dim", "1024", "--hidden", "2816", "--layers", "18", "--heads", "16",
+    runs.program("make-model", f"{WORK}/base.gguf", "--type", "Q8_0", "--dim", "1024", "--hidden", "2816", "--layers", "14", "--heads", "16",
                  "--vocab", "4096", "--context", "64")
     runs.write("text.txt", "a few words of some text, again and again. " * 400)
     runs.write("net.yml", "base_model: base.gguf\ndatasets: [text.txt]\nadapter: lora\nlora_r: 8\nsequence_len: 32\nmicro_batch_size: 1\n"
