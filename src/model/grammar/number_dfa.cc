@@ -271,6 +271,16 @@ const Dfa& plain_integer() {
   return dfa;
 }
 
+const Dfa& plain_number() {
+  static const Dfa dfa = machine(
+      Part::kStart,
+      [](Part part, uint8_t byte) -> std::optional<Part> {
+        return byte == 'e' || byte == 'E' ? std::nullopt : next_part(part, byte);
+      },
+      is_whole);
+  return dfa;
+}
+
 Dfa number_dfa(Relation relation, const Decimal& bound) {
   const Comparer comparer(relation, bound);
   return machine(

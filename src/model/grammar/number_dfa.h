@@ -28,6 +28,7 @@ int compare(const Decimal& a, const Decimal& b);  // -1, 0, 1
 const Dfa& any_number();
 const Dfa& any_integer();    // 1, 1.0, 1e2
 const Dfa& plain_integer();  // digits only
+const Dfa& plain_number();   // without an exponent
 enum class Relation { kLess, kAtMost, kAtLeast, kGreater, kEqual };
 Dfa number_dfa(Relation relation, const Decimal& bound);
 // Throws Error kUnsupported if the multiple takes too many states.

@@ -242,6 +242,9 @@ void Expander::negate_scalars(const SchemaNode& node, std::vector<Branch>& ways)
     ways.push_back([dfa = std::move(dfa)](Conjunction& to) {
       to.only(kNumber);
       to.numbers.emplace_back(dfa, true);
+      // Of numbers written with an exponent the automata know a part only: what they leave out may be one
+      // that is refused (5e-0 is an integer, 60e1 is above 100).
+      to.numbers.emplace_back(DfaPtr(&plain_number(), [](auto*) {}), false);
     });
   };
   if (node.integer) number(node.all_integers);

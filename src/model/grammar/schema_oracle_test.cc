@@ -49,9 +49,10 @@ sys.exit(bad != 0 or unknown > count // 20)
 )py";
 
 // Where the validator is wrong: for Python [0] and [False] are equal; and Debian's 4.10 does not count what a
-// schema of additionalProperties allows as evaluated.
+// schema of additionalProperties allows as evaluated, nor follow $dynamicRef.
 bool is_odd(const std::string& name) {
   return name == "Synthesized---draft2019_09_valid_const_id20_subschema1_not_2" ||
+         name.find("dynamic") != name.npos ||
          name ==
              "unevaluatedProperties.json: unevaluatedProperties with adjacent non-bool "
              "additionalProperties";

@@ -92,6 +92,16 @@ TEST(Schema, IntegersOfDraft4AreWrittenWithoutAPoint) {
   EXPECT_FALSE(accepts_json(not_old, "10"));
 }
 
+TEST(Schema, RefusedNumbersAreNotWrittenWithAnExponent) {
+  const char* const no_integer = R"({"not":{"type":["integer","boolean"]}})";
+  EXPECT_TRUE(accepts_json(no_integer, "1.5"));
+  for (const char* text : {"5", "5e-0", "10e-1", "1.5e1", "2.0"})
+    EXPECT_FALSE(accepts_json(no_integer, text)) << text;
+  EXPECT_FALSE(accepts_json(R"({"not":{"minimum":100}})", "60e1"));
+  EXPECT_TRUE(accepts_json(R"({"not":{"minimum":100}})", "99.5"));
+  EXPECT_FALSE(accepts_json(R"({"not":{"multipleOf":2}})", "20e1"));
+}
+
 TEST(Schema, CompactJsonHasNeitherBlanksNorEscapesForLetters) {
   const auto fits = [](JsonStyle style, std::string_view text) {
     JsonEnvelope envelope;
