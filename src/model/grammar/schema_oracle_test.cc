@@ -30,7 +30,8 @@ count = bad = unknown = 0
 def number(text):  # draft 4 would not take 1.0 for an integer, and 1e400 is one
     value = decimal.Decimal(text)
     if value != value.to_integral_value():
-        return float(text)
+        near = float(text)
+        return value if near.is_integer() else near
     return int(value) if value.adjusted() < 5000 else int(math.copysign(1, value)) * 10**5000
 for line in open(sys.argv[1]):
     row = json.loads(line)
