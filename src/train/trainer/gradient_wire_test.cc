@@ -59,9 +59,8 @@ TEST_F(GradientWireTest, WhatIsDecodedIsWhatTheSenderHas) {
       for (const Shard shard : {Shard{0, cut}, Shard{cut, layout->blocks().size()}}) {
         std::vector<float> got(layout->shard_floats(shard), NAN);
         wire.decode(shard, code.data() + wire.offset(shard), got.data());
-        EXPECT_EQ(
-            std::memcmp(got.data(), values.data() + layout->shard_offset(shard), got.size() * sizeof(float)),
-            0)
+        const float* sent = values.data() + layout->shard_offset(shard);
+        EXPECT_TRUE(got.empty() || std::memcmp(got.data(), sent, got.size() * sizeof(float)) == 0)
             << wire_mode_name(mode) << " cut at " << cut;
       }
     }
