@@ -17,7 +17,7 @@ import time
 BUTTERFLY, WORK, REPOSITORY = (os.path.abspath(p) for p in sys.argv[1:4])
 PAGES = ["README.md", "docs/install.md", "examples/README.md", *sorted(glob.glob("docs/how-to/*.md", root_dir=REPOSITORY))]
 # What a test cannot do here: other machines, other people's systems, minutes of compiling, the whole system's packages.
-ELSEWHERE = {"apt", "systemctl", "journalctl", "sudo", "scp", "ssh", "docker", "kubectl", "ufw", "firewall-cmd", "srun", "cmake", "ctest", "g++",
+ELSEWHERE = {"apt", "systemctl", "journalctl", "sudo", "scp", "ssh", "docker", "kubectl", "ufw", "firewall-cmd", "srun", "mpirun", "cmake", "ctest", "g++",
              "./scripts/quickstart", "./scripts/test", "./scripts/package", "./scripts/deps.sh", "chown", "build/examples/partition"}
 SHELL_WORDS = {"export", "#!/bin/bash", "#SBATCH"}
 failures = []
