@@ -114,7 +114,7 @@ def test_unicode_is_edited_by_character():
 def test_stop_keeps_the_program():
     slow = f"{WORK}/slow.gguf"
     subprocess.run([BUTTERFLY, "make-model", slow, "--dim", "512", "--hidden", "2048", "--layers", "24", "--heads", "8", "--vocab", "400", "--context", "4096", "--seed", "3"], check=True, capture_output=True)
-    t = Terminal("stop", slow, command="chat")
+    t = Terminal("stop", slow, "--ignore-eos", command="chat")
     t.ready()
     t.say("go on")
     t.until(r"^>>> go on *\n.")  # it has begun, and is far from its end
