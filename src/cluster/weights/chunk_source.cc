@@ -3,7 +3,7 @@
 #include <fcntl.h>
 
 #include "base/check.h"
-#include "cluster/weights/file_io.h"
+#include "base/file_io.h"
 
 namespace butterfly::cluster {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "base/file_io.h"
 #include "base/thread_pool.h"
 #include "cluster/weights/chunk_source.h"
-#include "cluster/weights/file_io.h"
 #include "cluster/weights/hash_files.h"
 
 namespace butterfly::cluster {

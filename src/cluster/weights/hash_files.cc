@@ -10,8 +10,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/log.h"
-#include "cluster/weights/file_io.h"
 
 namespace butterfly::cluster {
 namespace {

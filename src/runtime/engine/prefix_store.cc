@@ -12,10 +12,10 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/hex.h"
 #include "base/log.h"
 #include "base/private_folder.h"
-#include "cluster/weights/file_io.h"
 #include "runtime/engine/chain.h"
 
 namespace butterfly::runtime {
@@ -71,7 +71,7 @@ void PrefixStore::scan() {
     if (!read_name(it->path().filename().string(), file.name, file.entry.parts)) continue;
     if (::lstat(it->path().c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size < 0) continue;
     file.entry.bytes = static_cast<uint64_t>(about.st_size);
-    file.time = cluster::nanoseconds(about.st_mtim);
+    file.time = nanoseconds(about.st_mtim);
     found.push_back(file);
     if (found.size() >= kEntriesMax) break;
   }
@@ -236,7 +236,7 @@ Result<PrefixStore::Page> PrefixStore::load(const Name& name, std::span<const in
   for (size_t kind = 1; kind < sizes_.size(); ++kind)
     if ((has >> kind & 1) != 0 && sizes_[kind] == 0)
       return give_up({Errc::kCorrupt, fmt::format("{}: has a part that this model has not", path.string())});
-  const cluster::FileHandle file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  const FileHandle file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   struct stat about {};
   if (!file.open() || ::fstat(file.fd(), &about) != 0) return give_up(file.failed("open"));
   const size_t expected = file_bytes(tokens.size(), has);
@@ -279,7 +279,7 @@ Status PrefixStore::save(const Name& name, std::span<const int32_t> tokens, cons
   const fs::path path = path_of(name, page.parts), part = path.string() + fmt::format(".{}", ::getpid());
   std::error_code error;
   {
-    const cluster::FileHandle file(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+    const FileHandle file(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
     if (!file.open()) return file.failed("create");
     if (Status status = file.write_at(0, all); !status) {
       fs::remove(part, error);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/sha256_stream.h"
-#include "cluster/weights/file_io.h"
 
 namespace butterfly::server {
 namespace {
@@ -48,11 +48,11 @@ std::string file_fingerprint(const fs::path& path) {
   const auto add = [&](const std::string& text) { hash.add(std::as_bytes(std::span(text))); };
   std::vector<std::byte> sample;
   for (const fs::path& name : files_of(path)) {
-    const cluster::FileHandle file(name, O_RDONLY | O_CLOEXEC);
+    const FileHandle file(name, O_RDONLY | O_CLOEXEC);
     struct stat about {};
     if (!file.open() || ::fstat(file.fd(), &about) != 0) throw Error(Errc::kIo, file.failed("open").text());
     const auto size = static_cast<uint64_t>(about.st_size);
-    add(fmt::format("{} {} {}\n", name.filename().string(), size, cluster::nanoseconds(about.st_mtim)));
+    add(fmt::format("{} {} {}\n", name.filename().string(), size, nanoseconds(about.st_mtim)));
     sample.resize(std::min<uint64_t>(size, kSampleBytes));
     for (uint64_t i = 0; i < kSamples; ++i) {
       const uint64_t at = (size - sample.size()) / (kSamples - 1) * i;

@@ -1,4 +1,4 @@
-#include "cluster/weights/file_io.h"
+#include "base/file_io.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-namespace butterfly::cluster {
+namespace butterfly {
 
 FileHandle::FileHandle(const std::filesystem::path& path, int flags, unsigned mode)
     : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
@@ -97,4 +97,4 @@ Status replace_file(const std::filesystem::path& path, std::span<const std::byte
   return status;
 }
 
-}  // namespace butterfly::cluster
+}  // namespace butterfly

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 
-namespace butterfly::cluster {
+namespace butterfly {
 
 inline int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
 
@@ -47,5 +47,8 @@ class FileHandle {
 Result<std::vector<std::byte>> read_small_file(const std::filesystem::path& path, size_t bytes_max);
 // Others see the old file or the whole new one, also after a loss of power.
 Status replace_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+inline Status replace_file(const std::filesystem::path& path, std::string_view text) {
+  return replace_file(path, std::as_bytes(std::span(text)));
+}
 
-}  // namespace butterfly::cluster
+}  // namespace butterfly
