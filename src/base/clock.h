@@ -37,6 +37,7 @@ TimePoint boot_now();
 
 // Milliseconds since 1970: the time of day, for people and for other machines.
 int64_t unix_ms();
+inline int64_t unix_seconds() { return unix_ms() / 1000; }
 
 inline double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "cluster/node/cpu_share.h"
 #include "cluster/node/kernel_rates.h"
@@ -105,9 +106,7 @@ Capabilities measure_node(ThreadPool& pool, const MeasureOptions& options) {
   c.cpu_share = cpu.share;
   c.burst_s = cpu.burst_s;
   if (!options.disk_folder.empty()) c.disk = measure_disk(options.disk_folder, options.disk_bytes);
-  c.measured_unix_s =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-          .count();
+  c.measured_unix_s = unix_seconds();
   return c;
 }
 

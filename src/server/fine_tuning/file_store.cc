@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/file_text.h"
 #include "base/json_text.h"
 #include "base/log.h"
@@ -55,29 +55,6 @@ StoredFile read_head(const fs::path& path) {
 
 }  // namespace
 
-int64_t unix_time() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-void replace_file(const fs::path& path, std::string_view content) {
-  const fs::path part = path.string() + ".part";
-  {
-    std::ofstream out(part, std::ios::binary);
-    out.write(content.data(), static_cast<std::streamsize>(content.size()));
-    out.close();
-    if (!out) {
-      std::error_code ignored;
-      fs::remove(part, ignored);
-      fail(Errc::kIo, "{}: cannot be written", part.string());
-    }
-  }
-  std::error_code error;
-  fs::rename(part, path, error);
-  if (error)
-    fail(Errc::kIo, "{}: cannot be renamed to {}: {}", part.string(), path.string(), error.message());
-}
-
 FileStore::FileStore(FileStoreOptions options) : options_(std::move(options)) {
   make_private_folder(options_.folder);
   for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder)) {
@@ -108,7 +85,7 @@ StoredFile FileStore::add(uint64_t owner, const std::string& filename, const std
                   .filename = shown_name(filename),
                   .purpose = purpose,
                   .bytes = content.size(),
-                  .created_at = unix_time(),
+                  .created_at = unix_seconds(),
                   .path = {}};
   const fs::path folder = options_.folder / fmt::format("{:016x}", owner);
   file.path = folder / (file.id + ending_of(file.filename));
@@ -123,12 +100,13 @@ StoredFile FileStore::add(uint64_t owner, const std::string& filename, const std
                     format_bytes(bytes), options_.owner_files_max, format_bytes(options_.owner_bytes_max)),
         "file");
   fs::create_directories(folder);
-  replace_file(file.path, content);
-  replace_file(folder / (file.id + ".json"), json_text(Json{{"id", file.id},
-                                                            {"filename", file.filename},
-                                                            {"purpose", file.purpose},
-                                                            {"bytes", file.bytes},
-                                                            {"created_at", file.created_at}}));
+  const std::string head = json_text(Json{{"id", file.id},
+                                          {"filename", file.filename},
+                                          {"purpose", file.purpose},
+                                          {"bytes", file.bytes},
+                                          {"created_at", file.created_at}});
+  replace_file(file.path, content).or_throw();
+  replace_file(folder / (file.id + ".json"), head).or_throw();
   files.push_back(file);
   return file;
 }

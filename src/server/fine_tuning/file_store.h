@@ -46,10 +46,4 @@ class FileStore {
   std::map<uint64_t, std::vector<StoredFile>> files_;  // by owner, the oldest first
 };
 
-// Seconds since 1970, as clients of OpenAI's API are told times.
-int64_t unix_time();
-
-// Writes it beside its place and renames it. Throws Error kIo.
-void replace_file(const std::filesystem::path& path, std::string_view content);
-
 }  // namespace butterfly::server

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/file_text.h"
 #include "base/log.h"
 #include "base/private_folder.h"
@@ -101,11 +103,8 @@ const FineTuner::Entry& FineTuner::find(uint64_t owner, const std::string& id) c
 }
 
 void FineTuner::save(const TuningJob& job) const {
-  try {
-    replace_file(folder_of(job) / kJobFile, save_job(job));
-  } catch (const Error& error) {
-    log_error("{}: {}", job.id, error.what());
-  }
+  const Status status = replace_file(folder_of(job) / kJobFile, save_job(job));
+  if (!status) log_error("{}: {}", job.id, status.text());
 }
 
 // Jobs that left nothing make room for new ones.
@@ -156,14 +155,14 @@ Json FineTuner::create(TuningJob job) {
     }
   }
   job.id = "ftjob-" + random_hex(24);
-  job.created_at = unix_time();
+  job.created_at = unix_seconds();
   job.tell("info", fmt::format("Created fine-tuning job: {}", job.id));
   const std::lock_guard lock(mutex_);
   make_room(job.owner);
   make_private_folder(folder_of(job));
   auto entry = std::make_shared<Entry>();
   entry->job = std::move(job);
-  replace_file(folder_of(entry->job) / kJobFile, save_job(entry->job));
+  replace_file(folder_of(entry->job) / kJobFile, save_job(entry->job)).or_throw();
   jobs_.push_back(entry);
   changed_.notify_all();
   return job_object(entry->job);
@@ -208,7 +207,7 @@ Json FineTuner::cancel(uint64_t owner, const std::string& id) {
   entry->cancel = true;  // what runs ends after its step
   if (job.status != TuningStatus::kRunning) {
     job.status = TuningStatus::kCancelled;
-    job.finished_at = unix_time();
+    job.finished_at = unix_seconds();
     job.tell("info", "Fine tuning job cancelled");
   }
   save(job);
@@ -328,7 +327,7 @@ bool FineTuner::step(const EntryPtr& entry, train::TrainRun& run, const train::R
   const std::lock_guard lock(mutex_);
   TuningJob& job = entry->job;
   job.trained_tokens += progress.report.targets;
-  job.estimated_finish = unix_time() + static_cast<int64_t>(progress.seconds_left);
+  job.estimated_finish = unix_seconds() + static_cast<int64_t>(progress.seconds_left);
   const uint64_t every = std::max<uint64_t>(1, progress.steps / kStepsTold);
   if (progress.step % every == 0 || progress.step == progress.steps || progress.valid)
     job.tell(
@@ -344,7 +343,7 @@ bool FineTuner::step(const EntryPtr& entry, train::TrainRun& run, const train::R
     }
     job.checkpoints.push_back(
         {.id = "ftckpt-" + random_hex(24),
-         .created_at = unix_time(),
+         .created_at = unix_seconds(),
          .step = progress.step,
          .model = fmt::format("{}:ckpt-step-{}", model_name(base_name(job), job), progress.step),
          .metrics = metrics_of(progress)});
@@ -365,7 +364,7 @@ void FineTuner::end(const EntryPtr& entry, TuningStatus status, const std::strin
   const std::lock_guard lock(mutex_);
   TuningJob& job = entry->job;
   if (is_over(job.status)) return;  // it was cancelled before it began
-  job.finished_at = unix_time();
+  job.finished_at = unix_seconds();
   job.estimated_finish = 0;
   job.status = status;
   if (status == TuningStatus::kSucceeded) {

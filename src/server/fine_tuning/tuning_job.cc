@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/secret.h"
@@ -58,7 +59,7 @@ std::string_view tuning_status_name(TuningStatus status) { return kStatusNames[s
 void TuningJob::tell(std::string level, std::string message, Json data) {
   if (events.size() == kEventsMax) events.erase(events.begin() + kEventsMax / 2);
   events.push_back({.id = "ftevent-" + random_hex(24),
-                    .created_at = unix_time(),
+                    .created_at = unix_seconds(),
                     .level = std::move(level),
                     .message = std::move(message),
                     .data = std::move(data)});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/sha256.h"
@@ -82,10 +83,7 @@ runtime::EngineRequest request_for(const Generation& generation, const Choice& c
 }
 
 Answer::Answer(ExchangePtr exchange, Generation generation, ErrorShape shape)
-    : created_(generation.identity ? generation.identity->created
-                                   : std::chrono::duration_cast<std::chrono::seconds>(
-                                         std::chrono::system_clock::now().time_since_epoch())
-                                         .count()),
+    : created_(generation.identity ? generation.identity->created : unix_seconds()),
       exchange_(std::move(exchange)),
       generation_(std::move(generation)),
       shape_(shape) {}

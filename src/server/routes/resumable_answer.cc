@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "server/routes/routes.h"
 
@@ -22,9 +23,7 @@ ExchangePtr resumable(ServerContext& context, ExchangePtr exchange, const Json& 
   }
   if (context.streams == nullptr || !form.stream || generation.n != 1 || generation.prompts.size() != 1)
     return exchange;
-  const int64_t created =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-          .count();
+  const int64_t created = unix_seconds();
   JournalEntry entry{.id = new_answer_id(form.id_prefix),
                      .created = created,
                      .path = exchange->request().path,
