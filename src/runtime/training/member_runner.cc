@@ -245,7 +245,7 @@ void MemberRunner::add_piece(cluster::TrainMemberId from, cluster::Epoch epoch, 
     tree = tree_;
   }
   {
-    const StepTimes::Timed timed(times_, &Times::reduce);
+    const WorkTimes::Timed timed(times_, &Times::reduce);
     tree->finish(node, std::move(sum), adding_);
   }
   const std::lock_guard lock(mutex_);
@@ -351,7 +351,7 @@ void MemberRunner::send_packed(ValuePacker& packer, cluster::TrainMemberId to, c
 
 ConstPieces MemberRunner::prepare(ValuePacker& packer, cluster::ValuesHead& head, ConstPieces pieces,
                                   size_t planes) {
-  const StepTimes::Timed timed(times_, &Times::compress);
+  const WorkTimes::Timed timed(times_, &Times::compress);
   return packer.prepare(head, pieces, planes);
 }
 
@@ -365,7 +365,7 @@ void MemberRunner::perform(const cluster::ReduceShard& action) {
     shard = shard_of(*machine_.shard());
   }
   {
-    const StepTimes::Timed timed(times_, &Times::reduce);
+    const WorkTimes::Timed timed(times_, &Times::reduce);
     sum_ = tree->result();
     squares_ = trainer_.squares(shard, sum_.values);
   }
@@ -391,7 +391,7 @@ void MemberRunner::perform(const cluster::UpdateShard& action) {
     }
   }
   if (shard) {
-    const StepTimes::Timed timed(times_, &Times::update);
+    const WorkTimes::Timed timed(times_, &Times::update);
     trainer_.set_step_count(action.step);
     trainer_.update(*shard, sum_.values, norm, leaves);
   }

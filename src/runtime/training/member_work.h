@@ -11,8 +11,8 @@
 
 #include "cluster/training/train_member.h"
 #include "cluster/training/train_message.h"
-#include "runtime/training/step_times.h"
 #include "runtime/training/train_link.h"
+#include "runtime/training/work_times.h"
 #include "train/trainer/network.h"
 
 namespace butterfly::runtime {
@@ -88,7 +88,7 @@ class MemberWork {
   std::condition_variable changed_;
   bool stopped_ = false;
   std::deque<std::function<void()>> jobs_;  // at most what a step has: pieces of members and a few actions
-  StepTimes times_;                         // of the computing thread
+  WorkTimes times_;                         // of the computing thread
 };
 
 }  // namespace butterfly::runtime

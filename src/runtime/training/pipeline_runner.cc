@@ -220,7 +220,7 @@ PipelineRunner::Rows PipelineRunner::take_rows(TrainValues what, size_t index) {
 
 void PipelineRunner::send_rows(cluster::TrainMemberId to, TrainValues what, cluster::Epoch epoch,
                                uint64_t step, size_t index, std::span<const float> rows) {
-  const StepTimes::Timed timed(times_, &Times::wire);
+  const WorkTimes::Timed timed(times_, &Times::wire);
   const std::span<const std::byte> piece = std::as_bytes(rows);
   options_.calls.send_values(to, epoch, step, {.what = what, .node = {0, static_cast<uint32_t>(index)}},
                              {&piece, 1});
@@ -342,7 +342,7 @@ void PipelineRunner::report_leaves(cluster::Epoch epoch, uint64_t step) {
 void PipelineRunner::perform(const cluster::ReduceShard& action) {
   if (current(action.epoch, action.step, 0).is) {
     {
-      const StepTimes::Timed reducing(times_, &Times::reduce);
+      const WorkTimes::Timed reducing(times_, &Times::reduce);
       squares_ = stage_.trainer->reduce();
     }
     report_leaves(action.epoch, action.step);
@@ -365,7 +365,7 @@ void PipelineRunner::perform(const cluster::UpdateShard& action) {
     norm = norm_;
   }
   {
-    const StepTimes::Timed updating(times_, &Times::update);
+    const WorkTimes::Timed updating(times_, &Times::update);
     stage_.trainer->update(norm);
   }
   const std::lock_guard lock(mutex_);
@@ -374,7 +374,7 @@ void PipelineRunner::perform(const cluster::UpdateShard& action) {
 }
 
 void PipelineRunner::perform(const cluster::SendTable& action) {
-  const StepTimes::Timed timed(times_, &Times::wire);
+  const WorkTimes::Timed timed(times_, &Times::wire);
   const std::span<const std::byte> table = weights_taught(stage_).front();
   options_.calls.send_values(action.to, action.epoch, action.step, {.what = TrainValues::kTable},
                              {&table, 1});

@@ -1,5 +1,5 @@
 // Times of a member add up to all of its time, and a step that is traced gives its spans; as a picture too.
-#include "runtime/training/step_times.h"
+#include "runtime/training/work_times.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@ namespace {
 using cluster::TrainTimes;
 using namespace std::chrono_literals;
 
-TEST(StepTimes, AddUpToAllOfTheTime) {
-  StepTimes times;
+TEST(WorkTimes, AddUpToAllOfTheTime) {
+  WorkTimes times;
   const TimePoint before = system_now();
   times.add(&TrainTimes::wait, before - 10s, before);  // before the first step
   EXPECT_EQ(times.totals(), TrainTimes{});
@@ -28,8 +28,8 @@ TEST(StepTimes, AddUpToAllOfTheTime) {
   EXPECT_GE(totals.other, 0);
 }
 
-TEST(StepTimes, OnlyATracedStepHasSpans) {
-  StepTimes times;
+TEST(WorkTimes, OnlyATracedStepHasSpans) {
+  WorkTimes times;
   const TimePoint dealt = system_now() + 1s;
   times.begin_step(dealt, true);
   times.add(&TrainTimes::compute, dealt, dealt + 500ms);
@@ -52,8 +52,8 @@ TEST(StepTimes, OnlyATracedStepHasSpans) {
   EXPECT_THAT(step_picture({}), ::testing::HasSubstr("</svg>"));
 }
 
-TEST(StepTimes, SpansAreBounded) {
-  StepTimes times;
+TEST(WorkTimes, SpansAreBounded) {
+  WorkTimes times;
   const TimePoint dealt = system_now() + 1s;
   times.begin_step(dealt, true);
   for (int i = 0; i < 1000; ++i) times.add(&TrainTimes::wait, dealt + i * 1ms, dealt + (i + 1) * 1ms);

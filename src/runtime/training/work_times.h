@@ -9,19 +9,19 @@
 namespace butterfly::runtime {
 
 // Of one thread.
-class StepTimes {
+class WorkTimes {
  public:
   // Adds the time it lives to a field. They do not lie inside one another.
   class Timed {
    public:
-    Timed(StepTimes& times, double cluster::TrainTimes::*field)
+    Timed(WorkTimes& times, double cluster::TrainTimes::*field)
         : times_(times), field_(field), start_(system_now()) {}
     ~Timed() { times_.add(field_, start_, system_now()); }
     Timed(const Timed&) = delete;
     Timed& operator=(const Timed&) = delete;
 
    private:
-    StepTimes& times_;
+    WorkTimes& times_;
     double cluster::TrainTimes::*const field_;
     const TimePoint start_;
   };

@@ -1,4 +1,4 @@
-#include "runtime/training/step_times.h"
+#include "runtime/training/work_times.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@ namespace butterfly::runtime {
 
 using cluster::kTrainTimeFields;
 
-void StepTimes::add(double cluster::TrainTimes::*field, TimePoint from, TimePoint to) {
+void WorkTimes::add(double cluster::TrainTimes::*field, TimePoint from, TimePoint to) {
   if (!begun_) return;
   from = std::max(from, first_);
   times_.*field += seconds_of(to - from);
@@ -16,7 +16,7 @@ void StepTimes::add(double cluster::TrainTimes::*field, TimePoint from, TimePoin
   spans_.push_back(span);
 }
 
-void StepTimes::begin_step(TimePoint dealt, bool trace) {
+void WorkTimes::begin_step(TimePoint dealt, bool trace) {
   if (!begun_) first_ = system_now();
   begun_ = true;
   done_ = std::exchange(spans_, {});
@@ -24,7 +24,7 @@ void StepTimes::begin_step(TimePoint dealt, bool trace) {
   tracing_ = trace;
 }
 
-cluster::TrainTimes StepTimes::totals() const {
+cluster::TrainTimes WorkTimes::totals() const {
   cluster::TrainTimes times = times_;
   times.other = begun_ ? seconds_of(system_now() - first_) : 0;
   for (const cluster::TrainTimeField& field : kTrainTimeFields)
