@@ -17,13 +17,14 @@ check "it chooses the same instructions" \
 ((EUID == 0)) || { echo "skipped: a chroot needs root"; exit 77; }
 cp "$program" "$work/empty/butterfly"
 cp "$repository/models/caterpillar.gguf" "$work/empty/"
-alone() { env -i PATH=/ HOME=/tmp "$(command -v chroot)" "$work/empty" /butterfly "$@"; }
+inside=(env -i PATH=/ HOME=/tmp "$(command -v chroot)" "$work/empty" /butterfly)
+alone() { "${inside[@]}" "$@"; }
 check "it says what it is" '[[ $(alone --version) == "butterfly 0."* ]]'
 words=(run caterpillar.gguf -p "Once upon a time" -n 16 --temp 0 -q)
 text=$(alone "${words[@]}")
 check "it writes what the other one writes" '[[ $text == $(cd "$repository/models" && "$build/bin/butterfly" "${words[@]}") ]]'
 check "local nodes say what they need" '(alone serve -m caterpillar.gguf --local-nodes 2 --port 0 2>&1 || true) | grep -q "mount /proc"'
-alone serve -m caterpillar.gguf --port 0 --management /tmp/serve.sock 2> "$work/serve.log" &
+"${inside[@]}" serve -m caterpillar.gguf --port 0 --management /tmp/serve.sock > /dev/null 2> "$work/serve.log" &
 server=$!
 trap 'kill $server 2> /dev/null || true' EXIT
 for ((i = 0; i < 300; ++i)); do
