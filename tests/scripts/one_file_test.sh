@@ -5,7 +5,8 @@ set -euo pipefail
 repository=$1 build=$2 work=$3
 check() { if ! eval "$2"; then echo "FAILED: $1"; exit 1; fi; echo "ok $1"; }
 mkdir -p "$work/empty/tmp"
-if ! cmake --build "$build" --target help | grep -q butterfly_one_file; then
+targets=$(cmake --build "$build" --target help)
+if [[ $targets != *butterfly_one_file* ]]; then
   echo "skipped: static libraries are missing (./scripts/deps.sh build)"
   exit 77
 fi
