@@ -147,8 +147,9 @@ TEST_P(RecurrentKinds, PiecesPagesThreadsAndGuessesChangeNothing) {
   EXPECT_EQ(run({{30, 3, 0}, {1, 8, 0}, {1, 5, 8}, {1, 2, 1}, {27, 0, 1}}, 2, all), want);
   EXPECT_EQ(run({{31, 6, 0}, {33, 0, 6}}, 1, all), want);
   EXPECT_EQ(run({{31, 6, 0}, {1, 8, 4}, {26, 0, 8}}, 1, {4, 4, 4}), want);
-  if (GetParam() == Kind::kGroupedDelta)
+  if (GetParam() == Kind::kGroupedDelta) {
     EXPECT_NE(recurrence.run({{70}}, 1, all, Kind::kDelta), want) << "value heads in another order";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RecurrentKinds,

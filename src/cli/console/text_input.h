@@ -10,9 +10,9 @@ class App;
 namespace butterfly::cli {
 
 struct TextInput {
-  std::optional<std::string> prompt;
-  std::optional<std::string> file;
-  std::optional<std::string> argument;
+  std::optional<std::string> prompt = {};
+  std::optional<std::string> file = {};
+  std::optional<std::string> argument = {};
 
   // -p, --prompt and -f, --file, one of them. `plain`: the text also as an argument without a flag.
   void add_to(CLI::App& app, bool plain = false);

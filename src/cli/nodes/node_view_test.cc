@@ -44,7 +44,9 @@ TEST(NodeView, ComesBackAndSaysWhoCannotBeAsked) {
   EXPECT_THAT(view_text(ended, "x"), HasSubstr("does not run here"));
   for (const char* text : {"", "[]", "{\"pid\": \"x\", \"layers\": 3}", "{"}) {
     state.write("node-status", text);
-    if (const auto odd = read_node_view(state)) EXPECT_EQ(odd->name, "") << text;
+    if (const auto odd = read_node_view(state)) {
+      EXPECT_EQ(odd->name, "") << text;
+    }
   }
 }
 

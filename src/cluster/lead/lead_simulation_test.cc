@@ -21,7 +21,7 @@ constexpr Duration kLease = std::chrono::seconds(3);
 constexpr Duration kStep = milliseconds(10);
 
 struct Draw {
-  explicit Draw(uint64_t seed) : seed(seed) {}
+  explicit Draw(uint64_t of) : seed(of) {}
   uint64_t below(uint64_t n) {
     return static_cast<uint64_t>(random_uniform(seed, 7, at++) * static_cast<float>(n));
   }

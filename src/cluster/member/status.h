@@ -19,9 +19,9 @@ std::string_view worker_phase_name(WorkerPhase phase);
 // What a node does for one job.
 struct NodeJobStatus {
   JobId job = 0;
-  std::string role = {};               // "stage 2 of 3"; empty: it has no part in what is served
-  std::string phase = {};              // "idle", "preparing", "loading", "ready", "running"
-  std::optional<uint32_t> begin, end;  // pieces, of the plan that is served
+  std::string role = {};                         // "stage 2 of 3"; empty: it has no part in what is served
+  std::string phase = {};                        // "idle", "preparing", "loading", "ready", "running"
+  std::optional<uint32_t> begin = {}, end = {};  // pieces, of the plan that is served
   uint64_t stage_bytes = 0;
   double predicted_s = 0;  // of a decode step
   uint64_t load_done = 0, load_total = 0;

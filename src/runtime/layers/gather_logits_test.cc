@@ -81,8 +81,9 @@ void expect_same_choices(const Rows& rows) {
     for (const int32_t k : {0, 1, 3, 40, 1000}) {
       const Rows found = gathered(rows, owners, std::vector<int32_t>(rows.size(), k));
       for (size_t row = 0; row < rows.size(); ++row) {
-        if (k == 0)
+        if (k == 0) {
           EXPECT_THAT(found[row], ::testing::Pointwise(::testing::NanSensitiveFloatEq(), rows[row]));
+        }
         for (uint64_t position = 0; position < 20 && k > 0; ++position) {
           EXPECT_EQ(chosen(found[row], k, 1.0f, position), chosen(rows[row], k, 1.0f, position));
           EXPECT_EQ(chosen(found[row], k, 0.0f, position), chosen(rows[row], k, 0.0f, position));

@@ -287,7 +287,9 @@ TEST(SharedLayers, CandidatesChooseTheSameTokens) {
           }
         }
       const size_t of_a_row = k < 80 ? 2 * static_cast<size_t>(k) : 160;  // of half the vocabulary
-      if (cuts == kCuts[0]) EXPECT_EQ(group.exchange.bytes_sent(1), 4 * (24 * 640 * 2 * 2 + 16 * of_a_row));
+      if (cuts == kCuts[0]) {
+        EXPECT_EQ(group.exchange.bytes_sent(1), 4 * (24 * 640 * 2 * 2 + 16 * of_a_row));
+      }
     }
 }
 

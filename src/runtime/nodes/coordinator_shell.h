@@ -33,7 +33,7 @@ class CoordinatorShell {
     };
     std::function<Balance(const cluster::PlanQuestion& question,
                           const std::map<std::string, double>& slowness, double now_s)>
-        balance;
+        balance = {};
   };
   struct Options {
     cluster::CoordinatorConfig config;

@@ -50,11 +50,11 @@ class NodeShell {
   struct View {
     cluster::Worker::State state{};
     cluster::WorkerPhase phase{};
-    std::string problem;
-    std::string notice;           // of the coordinator, for this node's user
-    bool retired = false;         // after retire()
-    std::string why_not_moved;    // empty: all was
-    uint32_t begin = 0, end = 0;  // pieces it has or loads, of its first job with some; equal: none
+    std::string problem = {};
+    std::string notice = {};         // of the coordinator, for this node's user
+    bool retired = false;            // after retire()
+    std::string why_not_moved = {};  // empty: all was
+    uint32_t begin = 0, end = 0;     // pieces it has or loads, of its first job with some; equal: none
   };
   View view() const;
 

@@ -22,8 +22,8 @@ struct PlacementOptions {
   const cluster::PartitionStrategy* strategy = nullptr;  // null: the default one
   cluster::Objective objective = cluster::Objective::kLatency;
   std::optional<cluster::WrittenPlan> written = {};  // followed to the letter; then `strategy` is not asked
-  GroupChoice groups;  // nodes that may share each layer, by strategies that search; others have none
-  StageSettings settings;
+  GroupChoice groups = {};  // nodes that may share each layer, by strategies that search; others have none
+  StageSettings settings = {};
   uint64_t adapter_bytes = 0;  // what adapters take on a node, at most
   // Of links nobody has measured: gigabit Ethernet.
   cluster::LinkSpec unknown_link{.latency_s = 200e-6, .bandwidth = 117e6};

@@ -24,11 +24,11 @@ namespace butterfly::server {
 
 // What the server was told about a model.
 struct ModelSpec {
-  std::string name;
-  std::filesystem::path path;
-  std::filesystem::path tokenizer;
-  std::vector<model::AdapterSpec> adapters;
-  std::string parent;  // of an adapter: the name of the model it belongs to
+  std::string name = {};
+  std::filesystem::path path = {};
+  std::filesystem::path tokenizer = {};
+  std::vector<model::AdapterSpec> adapters = {};
+  std::string parent = {};  // of an adapter: the name of the model it belongs to
 };
 
 struct ModelOptions {

@@ -207,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
              .tied = true,
              .optimizer = {.weight_decay = 0.1, .bf16_moments = true}},
         Case{.name = "gpt2", .architecture = "gpt2", .ends = {2, 4, 6}, .tied = true, .dropout = 0.1f}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST(StageTrainer, NamesThatAreNotThere) {
   const std::vector<std::string> all = {"a", "b", "b", "c"};
