@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "runtime/training/training_leader.h"
+#include "runtime/training/step_tracer.h"
 
 namespace butterfly::runtime {
 

@@ -11,7 +11,6 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/file_text.h"
-#include "base/log.h"
 #include "base/secret.h"
 #include "base/units.h"
 #include "runtime/training/member_network.h"
@@ -22,14 +21,9 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr Duration kWatchEvery = std::chrono::milliseconds(100);
-constexpr Duration kAgreeMax = std::chrono::seconds(120);   // until a node has built its network
-constexpr Duration kCallAgain = std::chrono::seconds(1);    // after nobody answered,
-constexpr Duration kAskAgain = std::chrono::seconds(30);    // or after it said no
+constexpr Duration kLookEvery = std::chrono::milliseconds(100);
 constexpr Duration kSilenceMax = std::chrono::seconds(60);  // or ten steps, if they take longer
 constexpr Duration kHoldBack = std::chrono::seconds(60);    // who failed is not asked sooner
-constexpr Duration kTraceEvery = std::chrono::seconds(1);
-constexpr size_t kModelPart = size_t{64} << 20;
 
 // What members need of the config: nothing that names files.
 std::string member_config(train::TrainConfig config, const std::string& base_id) {
@@ -87,19 +81,25 @@ TrainingLeader::TrainingLeader(Options options)
   if (run_.config().update_in_backward)
     fail(Errc::kInvalidArgument, "update_in_backward: over several nodes gradients are summed first");
   check_sizes();
-  const train::ItemShape shape = run_.task().data->shape();
-  start_ = {.run = run_number_,
-            .config = config_,
-            .steps = run_.steps(),
-            .model_bytes = model_.size(),
-            .items = static_cast<uint32_t>(run_.config().micro_batch_size),
-            .ids = static_cast<uint32_t>(shape.ids),
-            .values = static_cast<uint32_t>(shape.values),
-            .targets = static_cast<uint32_t>(shape.targets)};
   runner_ = make_runner();
+  const train::ItemShape shape = run_.task().data->shape();
+  links_ = std::make_unique<LeaderLinks>(
+      LeaderLinks::Options{.nodes = options_.nodes,
+                           .connect = options_.connect,
+                           .start = {.run = run_number_,
+                                     .config = config_,
+                                     .steps = run_.steps(),
+                                     .model_bytes = model_.size(),
+                                     .items = static_cast<uint32_t>(run_.config().micro_batch_size),
+                                     .ids = static_cast<uint32_t>(shape.ids),
+                                     .values = static_cast<uint32_t>(shape.values),
+                                     .targets = static_cast<uint32_t>(shape.targets)},
+                           .model = model_,
+                           .agreement = agreement_},
+      link_events());
   figures_[cluster::kTrainLeader].name = options_.name;
   act();
-  watcher_ = std::thread([this] { watch(); });
+  links_->start();
 }
 
 std::unique_ptr<MemberWork> TrainingLeader::make_runner() {
@@ -107,7 +107,7 @@ std::unique_ptr<MemberWork> TrainingLeader::make_runner() {
       .report = [this](const cluster::ToTrainLead& report) { handle(cluster::kTrainLeader, report); },
       .send_values =
           [this](auto to, auto epoch, auto step, const auto& head, ConstPieces pieces) {
-            if (const auto link = link_of(to)) (void)link->send_values(epoch, step, head, pieces);
+            if (const auto link = links_->of(to)) (void)link->send_values(epoch, step, head, pieces);
           },
       .on_complete =
           [this](cluster::Epoch epoch, uint64_t step) {
@@ -155,106 +155,40 @@ void TrainingLeader::check_sizes() {
 }
 
 TrainingLeader::~TrainingLeader() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    for (auto& [id, remote] : remotes_) {
-      (void)remote.link->send(cluster::EndTraining{"the run is over"});
-      remote.link->close();
-    }
-    for (auto& [id, link] : calling_) link->close();
-    changed_.notify_all();
-  }
+  links_->end("the run is over");
   runner_->stop();
-  watcher_.join();
-  for (std::thread& caller : callers_) caller.join();
-  for (auto& [id, remote] : remotes_)
-    if (remote.reader.joinable()) remote.reader.join();
-  for (std::thread& reader : ended_) reader.join();
+  links_.reset();  // its threads may still report to the runner
 }
 
 // ---- Nodes come and go ----
 
-void TrainingLeader::watch() {
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    lock.unlock();
-    const std::vector<TrainNode> up = options_.nodes();
-    lock.lock();
-    const TimePoint now = system_now();
-    for (const TrainNode& node : up) {
-      const auto wait = not_before_.find(node.node.key);
-      if (stopping_ || by_key_.contains(node.node.key) || (wait != not_before_.end() && wait->second > now))
-        continue;
-      by_key_[node.node.key] = next_id_++;
-      callers_.emplace_back([this, node] { call(node); });
-    }
-    // Who is dead by its heartbeats may hold a link all the same: stopped, or behind a cable that was cut.
-    for (auto& [id, remote] : remotes_)
-      if (std::ranges::none_of(up,
-                               [&](const TrainNode& node) { return node.node.key == remote.row.node.key; }))
-        remote.link->close();
-    changed_.wait_for(lock, kWatchEvery);
-  }
+LeaderLinks::Events TrainingLeader::link_events() {
+  return {
+      .agreed =
+          [this](auto row, auto link, uint64_t memory_bytes) {
+            runner_->post([this, row = std::move(row), link = std::move(link), memory_bytes] {
+              joined(row, link, memory_bytes);
+            });
+          },
+      .message =
+          [this](auto from, auto message) {
+            runner_->post([this, from, report = std::move(message)] { handle(from, report); });
+          },
+      .values =
+          [this](TrainLink& link, auto from, const auto& incoming) {
+            return incoming.values.what == cluster::TrainValues::kMoments
+                       ? receive_moments(link, from, incoming)
+                       : runner_->receive(link, from, incoming);
+          },
+      .ended = [this](auto from,
+                      auto why) { runner_->post([this, from, why = std::move(why)] { lost(from, why); }); }};
 }
 
-void TrainingLeader::call(TrainNode node) {
-  cluster::TrainMemberId id = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    id = by_key_.at(node.node.key);
-  }
-  const auto give_up = [&](const std::string& why, Duration wait = kCallAgain) {
-    log_info("training: {}: {}", node.node.name, why);
-    const std::lock_guard lock(mutex_);
-    calling_.erase(id);
-    by_key_.erase(node.node.key);
-    not_before_[node.node.key] = system_now() + wait;
-  };
-  auto opened = options_.connect(node.address, node.node.key);
-  if (!opened) return give_up(opened.status().text());
-  const auto link = std::make_shared<TrainLink>(std::move(*opened));
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_) return;
-    calling_[id] = link;
-  }
-  cluster::StartTraining start = start_;
-  start.you = id;
-  Status status = link->send(start);
-  for (size_t at = 0; at < model_.size() && status; at += kModelPart) {
-    const std::span<const std::byte> part =
-        std::span(model_).subspan(at, std::min(kModelPart, model_.size() - at));
-    status = link->send_values(0, 0, {.what = cluster::TrainValues::kModel}, {&part, 1});
-  }
-  if (!status) return give_up(status.text());
-  const auto answer = link->receive(kAgreeMax);
-  if (!answer) return give_up(answer.status().text());
-  const auto message = cluster::decode_to_train_lead(answer->body);
-  const auto* agreed =
-      message && !answer->is_values ? std::get_if<cluster::TrainingAgreed>(&*message) : nullptr;
-  if (agreed == nullptr) {
-    const auto* failed = message ? std::get_if<cluster::TrainingFailed>(&*message) : nullptr;
-    return give_up(failed != nullptr ? failed->why : "its answer is none", kAskAgain);
-  }
-  if (agreed->agreement != agreement_) {
-    (void)link->send(cluster::EndTraining{"names, shapes or types of parameters differ from the leader's"});
-    return give_up("names, shapes or types of its parameters differ from the leader's", kAskAgain);
-  }
-  runner_->post([this, row = cluster::TrainPlan::Member{id, node.node, agreed->address}, link,
-                 memory = agreed->memory_bytes] { joined(row, link, memory); });
-}
-
-void TrainingLeader::joined(cluster::TrainPlan::Member row, std::shared_ptr<TrainLink> link,
+void TrainingLeader::joined(const cluster::TrainPlan::Member& row, const std::shared_ptr<TrainLink>& link,
                             uint64_t memory_bytes) {
+  if (!links_->admit(row, link)) return;
   {
     const std::lock_guard lock(mutex_);
-    calling_.erase(row.id);
-    if (stopping_) return;
-    Remote& remote = remotes_[row.id];
-    remote.row = row;
-    remote.link = link;
-    remote.reader = std::thread([this, id = row.id, link] { read(id, link); });
     figures_[row.id] = {.id = row.id, .name = row.node.name};
   }
   say(fmt::format("{} takes part from the next step on", row.node.name));
@@ -263,44 +197,11 @@ void TrainingLeader::joined(cluster::TrainPlan::Member row, std::shared_ptr<Trai
 }
 
 void TrainingLeader::lost(cluster::TrainMemberId id, const std::string& why, Duration hold) {
-  std::string name;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = remotes_.find(id);
-    if (found == remotes_.end()) return;
-    found->second.link->close();
-    name = found->second.row.node.name;
-    by_key_.erase(found->second.row.node.key);
-    not_before_[found->second.row.node.key] = system_now() + hold;
-    ended_.push_back(std::move(found->second.reader));
-    remotes_.erase(found);
-  }
-  say(fmt::format("{} is lost at step {}: {}", name, lead_.step(), why));
+  const std::optional<std::string> name = links_->remove(id, hold);
+  if (!name) return;
+  say(fmt::format("{} is lost at step {}: {}", *name, lead_.step(), why));
   lead_.lose(id);
   act();
-}
-
-void TrainingLeader::read(cluster::TrainMemberId id, const std::shared_ptr<TrainLink>& link) {
-  Status status;
-  while (status.ok()) {
-    auto incoming = link->receive(TrainLink::kNextMax);
-    if (!incoming) {
-      status = incoming.status();
-    } else if (incoming->is_values && incoming->values.what == cluster::TrainValues::kMoments) {
-      status = receive_moments(*link, id, *incoming);
-    } else if (incoming->is_values) {
-      status = runner_->receive(*link, id, *incoming);
-    } else {
-      auto message = cluster::decode_to_train_lead(incoming->body);
-      if (!message) {
-        status = message.status();
-      } else {
-        runner_->post([this, id, report = std::move(*message)] { handle(id, report); });
-      }
-    }
-  }
-  link->close();
-  runner_->post([this, id, why = status.text()] { lost(id, why); });
 }
 
 // Not in place: the optimizer's arrays of this process may be in use by then.
@@ -326,12 +227,6 @@ Status TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemberId f
     if (lead_.epoch() == epoch) gathered_[from] = std::move(moments);
   });
   return {};
-}
-
-std::shared_ptr<TrainLink> TrainingLeader::link_of(cluster::TrainMemberId id) {
-  const std::lock_guard lock(mutex_);
-  const auto found = remotes_.find(id);
-  return found == remotes_.end() ? nullptr : found->second.link;
 }
 
 // ---- Steps ----
@@ -372,7 +267,7 @@ void TrainingLeader::wait_for_nodes() {
   begun_ = true;
   const Deadline deadline(SystemClock::instance(), options_.nodes_wait);
   while (lead_.size() < options_.nodes_wanted + 1 && !deadline.expired())
-    runner_->run_one(std::min<Duration>(kWatchEvery, deadline.remaining()));
+    runner_->run_one(std::min<Duration>(kLookEvery, deadline.remaining()));
   if (lead_.size() < options_.nodes_wanted + 1)
     say(fmt::format("begins with {} of {} nodes; the others take part when they come", lead_.size(),
                     options_.nodes_wanted + 1));
@@ -425,7 +320,7 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
       range = plan.stages.back().member == from ? deal_.back().leaves : LeafRange{};
     if (done->epoch == lead_.epoch() && done->step == lead_.step()) {
       if (done->leaves.size() != range.size()) {
-        if (const auto link = link_of(from)) link->close();
+        if (const auto link = links_->of(from)) link->close();
         return;
       }
       for (size_t i = 0; i < range.size(); ++i)
@@ -437,7 +332,7 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
       TrainMemberReport& figures = figures_[from];
       figures.leaves += done->leaves.size();
       figures.times = done->times;
-      if (!done->spans.empty() && traced_step_) tracing_[from] = done->spans;
+      tracer_.add(from, figures.name, done->spans);
       figures.bytes_sent = done->bytes_sent;
       figures.bytes_received = done->bytes_received;
       figures.gradient_bytes = done->gradient_bytes;
@@ -454,7 +349,7 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
       for (const cluster::OwnedShard& shard : lead_.plan().shards)
         if (shard.owner == from) blocks += shard.end - shard.begin;
       if (prepared->squares.size() != blocks) {
-        if (const auto link = link_of(from)) link->close();
+        if (const auto link = links_->of(from)) link->close();
         return;
       }
       squares_[from] = prepared->squares;
@@ -474,23 +369,6 @@ void TrainingLeader::act() {
     std::visit([this](const auto& it) { perform(it); }, action);
 }
 
-void TrainingLeader::restore(const cluster::TrainPlan& plan) {
-  BF_CHECK(snapshot_.step == plan.step)
-      << "snapshot of step " << snapshot_.step << ", epoch of " << plan.step;
-  const train::ParameterLayout& layout = trainer_.layout();
-  if (plan.weights_come)
-    for (size_t i = 0; i < layout.size(); ++i)
-      std::memcpy(layout.parameter(i).value.raw(), snapshot_.weights[i].data(), snapshot_.weights[i].size());
-  if (plan.moments_come) {
-    size_t i = 0;
-    for (const train::StateArray& array : trainer_.optimizer_state())
-      std::memcpy(array.bytes.data(), snapshot_.moments[i++].data(), array.bytes.size());
-    i = 0;
-    for (const train::StateArray& array : trainer_.residuals(0, trainer_.slots()))
-      std::memcpy(array.bytes.data(), snapshot_.residuals[i++].data(), array.bytes.size());
-  }
-}
-
 void TrainingLeader::perform(const cluster::BeginEpoch& action) {
   if (action.from_snapshot && action.plan.epoch > options_.first_epoch)
     say(fmt::format("goes on from step {}, {} nodes", action.plan.step, action.plan.members.size()));
@@ -500,7 +378,7 @@ void TrainingLeader::perform(const cluster::BeginEpoch& action) {
     cluster::NewTrainPlan message{action.plan};
     message.plan.weights_come = action.weights_for.contains(member.id);
     message.plan.moments_come = action.moments_for.contains(member.id);
-    const auto link = link_of(member.id);
+    const auto link = links_->of(member.id);
     if (link == nullptr || !link->send(message)) continue;
     const cluster::Epoch epoch = action.plan.epoch;
     if (pipeline_ != nullptr) {
@@ -508,17 +386,14 @@ void TrainingLeader::perform(const cluster::BeginEpoch& action) {
       continue;
     }
     if (message.plan.weights_come) {
-      std::vector<std::span<const std::byte>> pieces(snapshot_.weights.begin(), snapshot_.weights.end());
       (void)link->send_values(epoch, action.plan.step, {.what = cluster::TrainValues::kWeights, .all = true},
-                              pieces);
+                              snapshot_.weights());
     }
     if (message.plan.moments_come) {
-      const std::vector<std::span<const std::byte>> moments(snapshot_.moments.begin(),
-                                                            snapshot_.moments.end()),
-          residuals(snapshot_.residuals.begin(), snapshot_.residuals.end());
-      (void)link->send_values(epoch, action.plan.step, {.what = cluster::TrainValues::kMoments},
-                              kept_pieces<std::span<const std::byte>>(trainer_.layout(), action.plan,
-                                                                      member.id, moments, residuals));
+      (void)link->send_values(
+          epoch, action.plan.step, {.what = cluster::TrainValues::kMoments},
+          kept_pieces<std::span<const std::byte>>(trainer_.layout(), action.plan, member.id,
+                                                  snapshot_.moments(), snapshot_.residuals()));
     }
   }
   cluster::TrainPlan own = action.plan;
@@ -527,7 +402,8 @@ void TrainingLeader::perform(const cluster::BeginEpoch& action) {
   runner_->plan(own);
   if (pipeline_ != nullptr) trainer_.set_step_count(own.step);
   if (own.weights_come || own.moments_come)
-    runner_->load_state(own, [this, own] { pipeline_ != nullptr ? load_own_stage(own) : restore(own); });
+    runner_->load_state(
+        own, [this, own] { pipeline_ != nullptr ? load_own_stage(own) : snapshot_.restore(own, trainer_); });
   runner_->peers_linked(own.epoch);
 }
 
@@ -581,29 +457,17 @@ void TrainingLeader::send_inputs(TrainLink& link, cluster::Epoch epoch, uint64_t
   (void)link.send_values(epoch, step, {.what = cluster::TrainValues::kInputs}, pieces);
 }
 
-// Every second or so one step is drawn. Its spans come with the reports of the next one, and are whole when
-// that is over.
-bool TrainingLeader::begin_trace(uint64_t step) {
-  const std::lock_guard lock(mutex_);
-  if (traced_step_ && step > *traced_step_ + 1) {
-    trace_ = {.step = *traced_step_, .rows = {}};
-    for (const auto& [id, spans] : tracing_) trace_.rows.push_back({figures_[id].name, spans});
-    traced_step_.reset();
-    tracing_.clear();
-  }
-  if (traced_step_ || system_now() - traced_at_ < kTraceEvery) return false;
-  traced_at_ = system_now();
-  traced_step_ = step;
-  return true;
-}
-
 void TrainingLeader::perform(const cluster::DealStep& action) {
   const std::span<const train::MicroBatch> batches = batches_of(action.step);
   deal_ = action.deal;
   reports_.assign(batches.size(), {});
   squares_.clear();
   compute_seconds_ = 0;
-  const bool trace = begin_trace(action.step);
+  bool trace = false;
+  {
+    const std::lock_guard lock(mutex_);
+    trace = tracer_.begin(action.step, system_now());
+  }
   const cluster::DealtStep message{.epoch = action.epoch,
                                    .step = action.step,
                                    .targets = train::step_shape(batches).targets,
@@ -613,7 +477,7 @@ void TrainingLeader::perform(const cluster::DealStep& action) {
   if (lead_.plan().pipelined()) {
     own.batches.assign(batches.begin(), batches.end());
     for (const cluster::TrainPlan::Member& member : lead_.plan().members)
-      if (const auto link = link_of(member.id); link != nullptr && link->send(message))
+      if (const auto link = links_->of(member.id); link != nullptr && link->send(message))
         send_inputs(*link, action.epoch, action.step, batches);
     return runner_->deal(message, std::move(own));
   }
@@ -623,7 +487,7 @@ void TrainingLeader::perform(const cluster::DealStep& action) {
       own.batches.assign(part.begin(), part.end());
       continue;
     }
-    const auto link = link_of(dealt.member);
+    const auto link = links_->of(dealt.member);
     if (link != nullptr && link->send(message) && !part.empty())
       send_inputs(*link, action.epoch, action.step, part);
   }
@@ -642,7 +506,7 @@ void TrainingLeader::perform(const cluster::CommitStep& action) {
   const cluster::CommitDealtStep commit{action.epoch, action.step, norm_};
   for (const cluster::TrainPlan::Member& member : lead_.plan().members) {
     if (member.id == cluster::kTrainLeader || !lead_.plan().keeps_state(member.id)) continue;
-    if (const auto link = link_of(member.id)) (void)link->send(commit);
+    if (const auto link = links_->of(member.id)) (void)link->send(commit);
   }
   runner_->commit(commit);
 }
@@ -653,14 +517,13 @@ void TrainingLeader::perform(const cluster::GatherState& action) {
   const cluster::GatherTrainState gather{action.epoch, action.step};
   for (const cluster::TrainPlan::Member& member : lead_.plan().members) {
     if (member.id == cluster::kTrainLeader) continue;
-    if (const auto link = link_of(member.id)) (void)link->send(gather);
+    if (const auto link = links_->of(member.id)) (void)link->send(gather);
   }
   runner_->gather(gather);
 }
 
 // What others own comes from what they sent; the rest is here. Then Trainer::state() is whole too.
 void TrainingLeader::perform(const cluster::KeepSnapshot& action) {
-  const train::ParameterLayout& layout = trainer_.layout();
   cluster::TrainPlan plan;
   plan.shards = action.shards;
   plan.held = action.held;
@@ -681,23 +544,14 @@ void TrainingLeader::perform(const cluster::KeepSnapshot& action) {
                                  ? static_cast<uint64_t>(std::ceil(steps))
                                  : options_.snapshot_every);
   }
-  snapshot_.step = action.step;
-  if (pipeline_ != nullptr) return;  // the run's own arrays are the snapshot
-  snapshot_.weights.resize(layout.size());
-  for (size_t i = 0; i < layout.size(); ++i) {
-    const std::byte* values = layout.parameter(i).value.raw();
-    snapshot_.weights[i].assign(values, values + layout.count(i) * sizeof(float));
-  }
-  snapshot_.moments.clear();
-  for (const train::StateArray& array : trainer_.optimizer_state())
-    snapshot_.moments.emplace_back(array.bytes.begin(), array.bytes.end());
-  snapshot_.residuals.clear();
-  for (const train::StateArray& array : trainer_.residuals(0, trainer_.slots()))
-    snapshot_.residuals.emplace_back(array.bytes.begin(), array.bytes.end());
+  if (pipeline_ != nullptr)
+    snapshot_.set_step(action.step);  // the run's own arrays are the snapshot
+  else
+    snapshot_.take(action.step, trainer_);
 }
 
 void TrainingLeader::perform(const cluster::DropMember& action) {
-  const auto link = link_of(action.member);
+  const auto link = links_->of(action.member);
   if (link == nullptr) return;
   say(fmt::format("{} is dropped: {}", link->peer().name, action.why));
   (void)link->send(cluster::EndTraining{action.why});
@@ -714,20 +568,19 @@ TrainingReport TrainingLeader::report() const {
   report.steps_made = steps_made_;
   report.local_steps = run_.config().local_steps;
   const std::lock_guard lock(mutex_);
-  report.trace = trace_;
+  report.trace = tracer_.last();
   for (const auto& [id, figures] : figures_) {
     TrainMemberReport row = figures;
     row.speed = lead_.speed(id);
-    row.here = id == cluster::kTrainLeader || remotes_.contains(id);
+    row.here = id == cluster::kTrainLeader || links_->of(id) != nullptr;
     if (const cluster::OwnedShard* shard = report.plan.shard_of(id)) {
       row.shard_begin = shard->begin;
       row.shard_end = shard->end;
     }
-    if (id == cluster::kTrainLeader)
-      for (const auto& [other, remote] : remotes_) {
-        row.bytes_sent += remote.link->counters().bytes_sent;
-        row.bytes_received += remote.link->counters().bytes_received;
-      }
+    if (id == cluster::kTrainLeader) {
+      row.bytes_sent += links_->bytes_sent();
+      row.bytes_received += links_->bytes_received();
+    }
     report.members.push_back(std::move(row));
   }
   return report;

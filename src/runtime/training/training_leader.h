@@ -1,21 +1,19 @@
 // The leader of a training job: carries out the steps of a run on this process and on nodes of the cluster.
 #pragma once
-#include <condition_variable>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "cluster/training/train_lead.h"
+#include "runtime/training/leader_links.h"
 #include "runtime/training/member_runner.h"
 #include "runtime/training/pipeline_runner.h"
-#include "runtime/training/train_node.h"
+#include "runtime/training/step_tracer.h"
+#include "runtime/training/train_snapshot.h"
 #include "train/train_run.h"
 
 namespace butterfly::runtime {
@@ -34,16 +32,6 @@ struct TrainMemberReport {
   std::string packing_gradients = {}, packing_weights = {};  // whether they are compressed, and why
   uint32_t shard_begin = 0, shard_end = 0;                   // norm blocks that it owns
   bool here = true;                                          // false: it was lost
-};
-
-// What the members' computing threads did in one step, in seconds since it was dealt.
-struct StepTrace {
-  uint64_t step = 0;
-  struct Row {
-    std::string name;
-    std::vector<cluster::TrainSpan> spans;
-  };
-  std::vector<Row> rows;
 };
 
 struct TrainingReport {
@@ -97,28 +85,15 @@ class TrainingLeader final : public train::StepDriver {
   TrainingReport report() const;
 
  private:
-  struct Remote {
-    cluster::TrainPlan::Member row;
-    std::shared_ptr<TrainLink> link;
-    std::thread reader;
-  };
-  struct Snapshot {
-    uint64_t step = 0;
-    std::vector<std::vector<std::byte>> weights;    // by parameter
-    std::vector<std::vector<std::byte>> moments;    // by array of the optimizer, whole
-    std::vector<std::vector<std::byte>> residuals;  // by slot
-  };
-
-  // The watching thread, and those who call nodes.
-  void watch();
-  void call(TrainNode node);
-  void read(cluster::TrainMemberId id, const std::shared_ptr<TrainLink>& link);
+  // Threads of the links.
+  LeaderLinks::Events link_events();
   Status receive_moments(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
 
   // The computing thread.
   void wait_for_nodes();
   void pump();
-  void joined(cluster::TrainPlan::Member row, std::shared_ptr<TrainLink> link, uint64_t memory_bytes);
+  void joined(const cluster::TrainPlan::Member& row, const std::shared_ptr<TrainLink>& link,
+              uint64_t memory_bytes);
   // `hold`: until it is asked again.
   void lost(cluster::TrainMemberId id, const std::string& why, Duration hold = {});
   void handle(cluster::TrainMemberId from, const cluster::ToTrainLead& report);
@@ -135,13 +110,10 @@ class TrainingLeader final : public train::StepDriver {
   void load_own_stage(const cluster::TrainPlan& plan);
   void keep_stages(const cluster::KeepSnapshot& action);
   void wait_for_room(TimePoint& since);
-  void restore(const cluster::TrainPlan& plan);
   // The micro-batches of a step; of an earlier one they are made again.
   std::span<const train::MicroBatch> batches_of(uint64_t step);
-  bool begin_trace(uint64_t step);
   void send_inputs(TrainLink& link, cluster::Epoch epoch, uint64_t step,
                    std::span<const train::MicroBatch> batches);
-  std::shared_ptr<TrainLink> link_of(cluster::TrainMemberId id);
   void say(const std::string& line) const {
     if (options_.say) options_.say(line);
   }
@@ -153,13 +125,13 @@ class TrainingLeader final : public train::StepDriver {
   std::string config_;  // lines for members
   std::string agreement_;
   std::vector<std::byte> model_;  // the file that members get
-  cluster::StartTraining start_;
 
   cluster::TrainLead lead_;
+  std::unique_ptr<LeaderLinks> links_;
   std::unique_ptr<MemberWork> runner_;
   PipelineRunner* pipeline_ = nullptr;  // the same, where the network is cut into stages
   bool begun_ = false, few_said_ = false, short_said_ = false;
-  Snapshot snapshot_;
+  TrainSnapshot snapshot_;
   std::map<cluster::TrainMemberId, Buffer> gathered_;  // kept_pieces(), as they were sent
   // Of the step that is asked for.
   uint64_t current_step_ = 0;
@@ -177,21 +149,8 @@ class TrainingLeader final : public train::StepDriver {
   TimePoint gather_began_;
 
   mutable std::mutex mutex_;  // of what follows
-  std::condition_variable changed_;
-  bool stopping_ = false;
-  std::map<cluster::TrainMemberId, Remote> remotes_;
-  std::map<std::string, cluster::TrainMemberId> by_key_;  // called, or members
-  std::map<std::string, TimePoint> not_before_;           // keys that refused, or failed
   std::map<cluster::TrainMemberId, TrainMemberReport> figures_;
-  StepTrace trace_;
-  TimePoint traced_at_;
-  std::optional<uint64_t> traced_step_;  // its spans are on their way
-  std::map<cluster::TrainMemberId, std::vector<cluster::TrainSpan>> tracing_;
-  cluster::TrainMemberId next_id_ = 1;
-  std::list<std::thread> callers_;
-  std::map<cluster::TrainMemberId, std::shared_ptr<TrainLink>> calling_;  // until they agreed
-  std::vector<std::thread> ended_;                                        // readers of members that are gone
-  std::thread watcher_;
+  StepTracer tracer_;
 };
 
 }  // namespace butterfly::runtime
