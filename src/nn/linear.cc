@@ -5,9 +5,14 @@
 namespace butterfly::nn {
 namespace {
 
-// y plus what adapters and bias add.
+ValueId scaled(Graph& g, const Linear& layer, ValueId y) {
+  return layer.scale == 1 ? y : graph::scale(g, y, layer.scale, layer.weight.name + ".scale");
+}
+
+// y, scaled, plus what adapters and bias add.
 ValueId with_additions(Builder& b, const Linear& layer, ValueId x, ValueId y) {
   Graph& g = b.graph();
+  y = scaled(g, layer, y);
   for (const LowRank& adapter : layer.adapters) {
     if (!b.adapters()) break;
     const ValueId low = build_product(b, b.adapter_dropout(x, adapter.a.name), adapter.a, layer.shard_unit());
@@ -52,7 +57,7 @@ void Linear::add_parts(Builder& b, ValueId x, size_t rows, std::vector<graph::Ex
 
 ValueId Linear::finish(Builder& b, std::span<const ValueId> whole) const {
   Graph& g = b.graph();
-  ValueId y = whole[0];
+  ValueId y = scaled(g, *this, whole[0]);
   for (size_t i = 0; i < adapters.size(); ++i) {
     const ValueId delta = build_product(b, whole[1 + i], adapters[i].b);
     y = graph::add_scaled(g, y, delta, adapters[i].scale, adapters[i].b.name + ".add");
@@ -78,7 +83,7 @@ std::vector<ValueId> build_linears(Builder& b, ValueId x, std::span<const Linear
     if (!layers[i]->weight.packed) {
       const Linear& layer = *layers[i];
       outputs[i] =
-          layer.adapters.empty()
+          layer.adapters.empty() && layer.scale == 1
               ? graph::linear(b.graph(), x, layer.weight, layer.bias, layer.weight.name, layer.shard_unit())
               : with_additions(b, layer, x, build_product(b, x, layer.weight, layer.shard_unit()));
       continue;

@@ -39,6 +39,7 @@ struct Linear {
   Parameter weight;
   Parameter bias = {};
   std::vector<LowRank> adapters = {};
+  float scale = 1;  // of the product alone, where a file has the scale of a whole matrix apart
   // What it reads is split over nodes where a layer is shared (attention output, feed-forward down): its sum
   // is one of logical shards, and so is that of an adapter's A, with the same cuts, so that a node can send
   // its part of both.

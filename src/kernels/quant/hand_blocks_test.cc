@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "kernels/quant/mxfp4.h"
+#include "kernels/quant/nvfp4.h"
 #include "kernels/quant/q4_0.h"
 #include "kernels/quant/q4_k.h"
 #include "kernels/quant/q6_k.h"
 #include "kernels/quant/q8_0.h"
+#include "kernels/simd/half.h"
 
 namespace butterfly::kernels {
 namespace {
@@ -197,6 +199,25 @@ TEST(Q6_K, HandBlock) {
   EXPECT_EQ(found[191], 0.25f * (127 - 11) * -32);
   EXPECT_EQ(found[255], 0.25f * (127 - 15) * (15 - 32));
   EXPECT_EQ(found[16], 0.25f * (127 - 1) * -32);
+}
+
+// Worked out from what the bits mean: E2M1 times E4M3, in doubles, for all scales and points.
+TEST(NVFP4, EveryValueIsItsTwoFloatsMultiplied) {
+  constexpr double kPoints[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  for (int scale = 0; scale < 256; ++scale) {
+    const int exponent = scale >> 3 & 15, mantissa = scale & 7;
+    double size = exponent == 0 ? mantissa / 512.0 : std::pow(2.0, exponent - 7) * (1 + mantissa / 8.0);
+    if (scale == 0x7f) size = 0;
+    BlockNVFP4 block{.d = {0, 0, static_cast<uint8_t>(scale), 0}, .qs = {}};
+    // The third group: value i counts up, value i + 8 has the other sign.
+    for (int i = 0; i < 8; ++i) block.qs[16 + i] = static_cast<uint8_t>(i | (8 + i) << 4);
+    std::array<uint16_t, 64> found;
+    nvfp4_to_f16(bytes_of(block), found.data(), 64);
+    for (size_t i = 0; i < 64; ++i) {
+      const double want = i < 32 || i >= 48 ? 0 : (i < 40 ? 1 : -1) * kPoints[i % 8] * size;
+      ASSERT_EQ(double{f16_to_f32(found[i])}, want) << "scale " << scale << " value " << i;
+    }
+  }
 }
 
 }  // namespace

@@ -96,6 +96,7 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
                                      const std::string& adapted) {
   const std::string name = stem + ".weight";
   const auto rows = static_cast<size_t>(whole.size(0));
+  const float scale = scale_of(stem);
   if (out == 0) {  // another member's
     for (const Adapter& adapter : adapters_)
       if (adapter.find(adapted) != nullptr) adapted_.insert(adapted);
@@ -104,6 +105,7 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
   const Tensor part =
       out == rows ? whole : whole.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out));
   nn::Linear linear;
+  linear.scale = scale;
   linear.weight = training_ ? graph::Parameter{.name = name, .value = part, .trainable = true}
                             : graph::Parameter{.name = name, .value = {}, .packed = pack(part, name, begin)};
   if (graph::Parameter bias = optional_vector(stem + ".bias", rows)) {
@@ -135,6 +137,7 @@ nn::Linear WeightLoader::linear_columns(const std::string& stem, size_t out, siz
   const Tensor whole = tensor(name, {static_cast<int64_t>(out), static_cast<int64_t>(in)});
   nn::Linear linear;
   linear.weight.name = name;
+  linear.scale = scale_of(stem);
   if (!here.empty()) {
     const Tensor part = whole.slice(1, static_cast<int64_t>(here.begin), static_cast<int64_t>(here.end));
     Tensor copy;
@@ -260,17 +263,42 @@ graph::Parameter WeightLoader::transposed(const std::string& name, size_t rows, 
   return {.name = name, .value = turned, .packed = {}};
 }
 
+// But gemma4's own: of what its router reads, and of what each expert says.
+bool WeightLoader::is_scale(const NamedTensor& tensor) const {
+  const bool own = file_.architecture() == "gemma4" && (tensor.name.ends_with(".ffn_gate_inp.scale") ||
+                                                        tensor.name.ends_with(".ffn_down_exps.scale"));
+  return tensor.name.ends_with(".scale") && !own;
+}
+
 void WeightLoader::refuse_scales() const {
-  // These are gemma4's own: of what its router reads, and of what each expert says.
-  const auto known = [&](const std::string& name) {
-    return file_.architecture() == "gemma4" &&
-           (name.ends_with(".ffn_gate_inp.scale") || name.ends_with(".ffn_down_exps.scale"));
-  };
-  for (const NamedTensor& tensor : file_.tensors())
-    if ((tensor.name.ends_with(".scale") || tensor.name.ends_with(".input_scale")) && !known(tensor.name))
+  for (const NamedTensor& tensor : file_.tensors()) {
+    const bool of_input = tensor.name.ends_with(".input_scale");
+    if (!of_input && !is_scale(tensor)) continue;
+    const std::string stem = tensor.name.substr(0, tensor.name.rfind('.'));
+    const NamedTensor* matrix = file_.find(stem + ".weight");
+    const bool known = matrix != nullptr && (of_input ? matrix->stored_type == "NVFP4"
+                                                      : matrix->shape.rank() == 2 && tensor.count() == 1 &&
+                                                            stem != "token_embd" && !training_);
+    if (!known)
       fail(Errc::kUnsupported,
-           "{}: tensor {}: products that are multiplied by a scale apart are not supported",
+           "{}: tensor {}: products that are multiplied by a scale apart are not supported here",
            file_.path().string(), tensor.name);
+  }
+}
+
+void WeightLoader::check_scales_used(const Needs& here) const {
+  for (const NamedTensor& tensor : file_.tensors())
+    if (is_scale(tensor) && here(tensor.name) && !scaled_.contains(tensor.name))
+      fail(Errc::kUnsupported,
+           "{}: tensor {}: products that are multiplied by a scale apart are not supported here",
+           file_.path().string(), tensor.name);
+}
+
+float WeightLoader::scale_of(const std::string& stem) {
+  const NamedTensor* scale = file_.find(stem + ".scale");
+  if (scale == nullptr || !is_scale(*scale)) return 1;
+  scaled_.insert(scale->name);
+  return flat_vector(scale->name, 1).value.data<float>()[0];
 }
 
 graph::Parameter WeightLoader::vector(const std::string& name, size_t count) {

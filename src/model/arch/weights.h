@@ -95,9 +95,13 @@ class WeightLoader {
   nn::Linear linear_row(const std::string& stem, size_t in);
   // [rows, cols] in the file, as floats [cols, rows].
   graph::Parameter transposed(const std::string& name, size_t rows, size_t cols);
-  // Some files multiply products by numbers apart ("<tensor>.scale"), which no layer here does: throws Error
-  // kUnsupported that names the first.
+  // Some files have the scale of a whole matrix apart ("<tensor>.scale"), and layers multiply their products
+  // by it. Those of experts, and others that no layer here applies: throws Error kUnsupported that names the
+  // first. What is measured of inputs ("<tensor>.input_scale") is for machines that round those, and not
+  // read.
   void refuse_scales() const;
+  // The same, when all is loaded, for scales that no layer took up; `here`: of those of which it says true.
+  void check_scales_used(const Needs& here) const;
   // [count], as floats. Missing: an Error, or an empty Parameter for the optional form.
   graph::Parameter vector(const std::string& name, size_t count);
   graph::Parameter optional_vector(const std::string& name, size_t count);
@@ -121,6 +125,9 @@ class WeightLoader {
 
  private:
   void refuse_training_of_experts() const;
+  bool is_scale(const NamedTensor& tensor) const;
+  // Of the matrix `stem`.weight: 1 where the file has none.
+  float scale_of(const std::string& stem);
   // Of any shape, as floats.
   graph::Parameter floats(const std::string& name, const Shape& shape);
   void loaded(const Tensor& tensor);
@@ -137,6 +144,7 @@ class WeightLoader {
   const ModelFile& file_;
   std::span<const Adapter> adapters_;
   std::set<std::string> adapted_;  // tensors whose adapters were taken up
+  std::set<std::string> scaled_;   // scales that were
   ThreadPool& pool_;
   LoadProgress progress_;
   uint64_t done_bytes_ = 0;

@@ -159,9 +159,17 @@ Shape read_shape(ByteReader& in) {
   return Shape(std::span<const int64_t>(sizes, rank));
 }
 
-DType read_dtype(ByteReader& in) {
+void read_type(ByteReader& in, GgufTensor& tensor) {
   const auto id = in.read<uint32_t>("type");
-  if (const auto dtype = dtype_by_gguf_id(id)) return *dtype;
+  if (const auto dtype = dtype_by_gguf_id(id)) {
+    tensor.dtype = *dtype;
+    return;
+  }
+  if (const WidenedType* widened = widened_type(id)) {
+    tensor.dtype = widened->dtype;
+    tensor.stored = widened;
+    return;
+  }
   const std::string_view name = ggml_type_name(id);
   if (name.empty()) in.corrupt("type: expected a ggml type number, found {}", id);
   fail(Errc::kUnsupported, "{}: {}: type {} ({}) cannot be read by this build", in.file(), in.place(), id,
@@ -169,13 +177,18 @@ DType read_dtype(ByteReader& in) {
 }
 
 // Bytes of the values; throws when the product overflows or a row is no whole number of blocks.
-uint64_t checked_bytes(const ByteReader& in, DType dtype, const Shape& shape) {
-  const DTypeInfo& info = dtype_info(dtype);
-  if (shape.back() % info.block_values != 0)
-    in.corrupt("row of {} values: {} needs a multiple of {}", shape.back(), info.name, info.block_values);
+uint64_t checked_bytes(const ByteReader& in, const GgufTensor& tensor) {
+  const Shape& shape = tensor.shape;
+  const DTypeInfo& info = dtype_info(tensor.dtype);
+  const uint32_t block = tensor.stored != nullptr ? tensor.stored->block_values : info.block_values;
+  const std::string_view name = tensor.stored != nullptr ? tensor.stored->name : info.name;
+  if (shape.back() % block != 0)
+    in.corrupt("row of {} values: {} needs a multiple of {}", shape.back(), name, block);
   const auto count = shape.checked_count();
   if (!count) in.corrupt("shape {}: the number of values does not fit into 63 bits", shape.to_string());
-  const auto bytes = dtype_bytes(dtype, static_cast<uint64_t>(*count));
+  auto bytes = dtype_bytes(tensor.dtype, static_cast<uint64_t>(*count));
+  if (bytes && tensor.stored != nullptr)
+    bytes = checked_mul(static_cast<uint64_t>(*count) / block, tensor.stored->block_bytes);
   if (!bytes) in.corrupt("shape {}: the number of bytes does not fit into 64 bits", shape.to_string());
   return *bytes;
 }
@@ -254,11 +267,11 @@ class GgufParser {
     in_.set_place("tensor " + printable(tensor.name));
     if (!names_.insert(tensor.name).second) in_.corrupt("expected once, found twice");
     tensor.shape = read_shape(in_);
-    tensor.dtype = read_dtype(in_);
+    read_type(in_, tensor);
     tensor.offset = in_.read<uint64_t>("offset");
     if (tensor.offset % file_.alignment_ != 0)
       in_.corrupt("offset: expected a multiple of {}, found {}", file_.alignment_, tensor.offset);
-    tensor.bytes = checked_bytes(in_, tensor.dtype, tensor.shape);
+    tensor.bytes = checked_bytes(in_, tensor);
     file_.tensors_.push_back(std::move(tensor));
   }
 
@@ -322,10 +335,12 @@ GgufFile GgufFile::open(std::shared_ptr<MappedFile> mapping) {
 Tensor GgufFile::tensor(const GgufTensor& info) const {
   const auto offset = static_cast<size_t>(info.offset);
   const auto bytes = static_cast<size_t>(info.bytes);
-  if (mapping_) return Tensor(Buffer::mapped(mapping_, offset, bytes), info.dtype, info.shape);
+  const DType dtype = info.stored != nullptr ? DType::kU8 : info.dtype;
+  const Shape shape = info.stored != nullptr ? Shape{static_cast<int64_t>(bytes)} : info.shape;
+  if (mapping_) return Tensor(Buffer::mapped(mapping_, offset, bytes), dtype, shape);
   auto* data =
       const_cast<std::byte*>(bytes_.data() + offset);  // borrowed; readers of model files never write
-  return Tensor(Buffer::adopt(data, bytes, [](std::byte*) {}), info.dtype, info.shape);
+  return Tensor(Buffer::adopt(data, bytes, [](std::byte*) {}), dtype, shape);
 }
 
 }  // namespace butterfly::model

@@ -25,12 +25,24 @@ inline constexpr uint32_t kGgufRankMax = 4;
 inline constexpr uint64_t kGgufAlignmentMin = 8;
 inline constexpr uint64_t kGgufAlignmentMax = uint64_t{1} << 24;
 
+// A type of blocks that is read as another one, which has room for each of its values exactly.
+struct WidenedType {
+  uint32_t id;
+  std::string_view name;
+  uint32_t block_values, block_bytes;
+  DType dtype;  // as which
+  void (*widen)(const std::byte* from, std::byte* to, size_t count);
+};
+// Null: ggml's type of this number is none.
+const WidenedType* widened_type(uint32_t id);
+
 struct GgufTensor {
   std::string name;
   DType dtype = DType::kF32;
-  Shape shape;          // outermost first; GGUF stores innermost first
-  uint64_t offset = 0;  // from the start of the file
-  uint64_t bytes = 0;
+  Shape shape;                          // outermost first; GGUF stores innermost first
+  uint64_t offset = 0;                  // from the start of the file
+  uint64_t bytes = 0;                   // in the file
+  const WidenedType* stored = nullptr;  // null: as `dtype`
 };
 
 // A parsed header plus the memory it describes. Immutable after construction; copies share the mapping.

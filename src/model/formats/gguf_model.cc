@@ -25,10 +25,29 @@ std::optional<uint32_t> parse_digits(std::string_view text) {
   return value;
 }
 
+// Values of a type that is read as a wider one.
+NamedTensor widened(const GgufTensor& info, const Tensor& stored) {
+  const auto make = [stored, type = info.stored, shape = info.shape] {
+    Tensor values = Tensor::zeros(type->dtype, shape);
+    MappedFile::guard([&] { type->widen(stored.raw(), values.raw(), static_cast<size_t>(shape.count())); });
+    return values;
+  };
+  NamedTensor tensor(info.name, info.dtype, info.shape, make);
+  tensor.bytes = info.bytes;
+  tensor.offset = info.offset;
+  tensor.stored_type = info.stored->name;
+  tensor.stored = stored;
+  return tensor;
+}
+
 void add_tensors(const GgufFile& file, std::vector<NamedTensor>& tensors) {
   tensors.reserve(tensors.size() + file.tensors().size());
   for (const GgufTensor& info : file.tensors())
-    tensors.emplace_back(info.name, file.tensor(info), info.offset);
+    if (info.stored != nullptr) {
+      tensors.push_back(widened(info, file.tensor(info)));
+    } else {
+      tensors.emplace_back(info.name, file.tensor(info), info.offset);
+    }
 }
 
 Metadata without_split_keys(const Metadata& from) {

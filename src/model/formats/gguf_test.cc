@@ -152,10 +152,11 @@ TEST(Gguf, BadTensors) {
   EXPECT_THAT(tensor_error({uint64_t{1} << 62}, 0, 0), HasSubstr("does not fit into 64 bits"));
   EXPECT_THAT(tensor_error({33}, 8, 0), HasSubstr("row of 33 values: Q8_0 needs a multiple of 32"));
   EXPECT_THAT(tensor_error({16, 2}, 8, 0), HasSubstr("row of 16 values"));
+  EXPECT_THAT(tensor_error({96}, 40, 0), HasSubstr("row of 96 values: NVFP4 needs a multiple of 64"));
 }
 
 TEST(Gguf, UnknownTypesAreNamed) {
-  EXPECT_THAT(tensor_error({8}, 40, 0), HasSubstr("tensor w: type 40 (NVFP4) cannot be read by this build"));
+  EXPECT_THAT(tensor_error({8}, 9, 0), HasSubstr("tensor w: type 9 (Q8_1) cannot be read by this build"));
   EXPECT_THAT(tensor_error({8}, 4, 0), HasSubstr("removed from ggml"));
   EXPECT_THAT(tensor_error({8}, 12345, 0), HasSubstr("expected a ggml type number, found 12345"));
   EXPECT_EQ(ggml_type_name(12), "Q4_K");

@@ -1,4 +1,5 @@
 // ggml's tensor type numbers by name, so that an error can say what a file holds.
+#include "kernels/quant/nvfp4.h"
 #include "model/formats/gguf.h"
 
 namespace butterfly::model {
@@ -22,16 +23,29 @@ constexpr GgmlType kOtherTypes[] = {
     {36, "IQ4_NL_4_4 (removed from ggml)"},
     {37, "IQ4_NL_4_8 (removed from ggml)"},
     {38, "IQ4_NL_8_8 (removed from ggml)"},
-    {40, "NVFP4"},
+};
+
+constexpr WidenedType kWidened[] = {
+    {40, "NVFP4", kernels::kNvfp4Values, sizeof(kernels::BlockNVFP4), DType::kF16,
+     [](const std::byte* from, std::byte* to, size_t count) {
+       kernels::nvfp4_to_f16(from, reinterpret_cast<uint16_t*>(to), count);
+     }},
 };
 
 }  // namespace
 
 std::string_view ggml_type_name(uint32_t id) {
   if (const auto dtype = dtype_by_gguf_id(id)) return dtype_name(*dtype);
+  if (const WidenedType* widened = widened_type(id)) return widened->name;
   for (const GgmlType& row : kOtherTypes)
     if (row.id == id) return row.name;
   return {};
+}
+
+const WidenedType* widened_type(uint32_t id) {
+  for (const WidenedType& row : kWidened)
+    if (row.id == id) return &row;
+  return nullptr;
 }
 
 }  // namespace butterfly::model

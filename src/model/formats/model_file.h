@@ -35,8 +35,14 @@ struct NamedTensor {
   std::string foreign_type;  // empty: the type is `dtype`
   Tensor view;  // of the mapped file, contiguous, not to be written; empty where there is a `make`
   std::function<Tensor()> make;
+  // Where the file has another type, which is widened when it is made: that type's name and bytes, of which
+  // there are `bytes`.
+  std::string stored_type;
+  Tensor stored;
 
-  std::string_view type_name() const { return foreign_type.empty() ? dtype_name(dtype) : foreign_type; }
+  std::string_view type_name() const {
+    return !foreign_type.empty() ? foreign_type : !stored_type.empty() ? stored_type : dtype_name(dtype);
+  }
   uint64_t count() const { return static_cast<uint64_t>(shape.count()); }
 };
 

@@ -68,6 +68,8 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, Threa
         [&](const std::string& name) { return range_needs(range, layers, model->file, name); });
   if (options.progress_bytes > 0) weights.expect_bytes(options.progress_bytes);
   model->network = architecture.load(model->config, weights, range);
+  weights.check_scales_used(
+      [&](const std::string& name) { return range_needs(range, layers, model->file, name); });
   // A tied head reads the embedding's matrix, but not what adapters add to the embedding.
   weights.check_adapters_used([&](const std::string& name) {
     return name == model::kEmbeddingTensor ? range.has_embedding()

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "base/testing/temp_dir.h"
-#include "model/formats/gguf_writer.h"
+#include "kernels/quant/nvfp4.h"
+#include "runtime/testing/file_parts.h"
 #include "runtime/testing/models.h"
 
 namespace butterfly::runtime {
@@ -22,20 +25,7 @@ using testing::some_tokens;
 
 using Tensors = std::map<std::string, Tensor>;
 
-struct Parts {
-  explicit Parts(const std::filesystem::path& path) {
-    const model::ModelFile file = model::open_model(path);
-    metadata = file.metadata();
-    for (const model::NamedTensor& entry : file.tensors()) tensors[entry.name] = file.tensor(entry.name);
-  }
-  void write(const std::filesystem::path& path) const {
-    model::GgufWriter writer(metadata);
-    for (const auto& [name, tensor] : tensors) writer.add_tensor(name, tensor);
-    writer.write(path);
-  }
-  model::Metadata metadata;
-  Tensors tensors;
-};
+using Parts = testing::FileParts;
 
 struct OddFiles : ::testing::Test {
   void make(std::string_view architecture) {
@@ -110,6 +100,76 @@ TEST_F(OddFiles, ScalesThatNobodyAppliesAreRefused) {
   parts.tensors["blk.0.ffn_up.scale"] = parts.tensors.at("output_norm.weight");
   parts.write(dir / "scaled.gguf");
   EXPECT_THAT(error("scaled.gguf"), HasSubstr("tensor blk.0.ffn_up.scale"));
+}
+
+TEST_F(OddFiles, TheScaleOfAMatrixIsThatOfItsProduct) {
+  make("qwen35");
+  Parts parts(dir / "made.gguf");
+  Tensor four = Tensor::zeros(DType::kF32, {1});
+  four.data<float>()[0] = 4;
+  for (const char* name : {"blk.0.ffn_up", "blk.1.attn_qkv", "blk.2.ffn_down", "blk.3.attn_q", "output"}) {
+    Tensor& weight = parts.tensors.at(std::string(name) + ".weight");
+    Tensor quarter = Tensor::zeros(DType::kF32, weight.shape());
+    for (int64_t i = 0; i < weight.count(); ++i)
+      quarter.data<float>()[i] = weight.data<float>()[i] / 4;  // powers of two change no other bit
+    weight = quarter;
+    parts.tensors[std::string(name) + ".scale"] = four;
+  }
+  parts.write(dir / "scaled.gguf");
+  EXPECT_EQ(bits("scaled.gguf"), bits("made.gguf"));
+  // A matrix that becomes no layer of its own.
+  parts.tensors["blk.0.ssm_conv1d.scale"] = four;
+  parts.write(dir / "wrong.gguf");
+  EXPECT_THAT(error("wrong.gguf"), HasSubstr("blk.0.ssm_conv1d.scale: products"));
+}
+
+// The writer has no such type: blocks go into the file as Q4_0's, of which two have as many values and bytes,
+// and then it is told that they are others.
+void call_nvfp4(const std::filesystem::path& path, std::span<const std::string> names) {
+  std::string bytes = testing::read_text(path);
+  for (const std::string& name : names) {
+    const size_t at = bytes.find(name) + name.size();
+    ASSERT_LT(at, bytes.size());
+    ASSERT_EQ(bytes[at], 2) << "sizes";
+    char& type = bytes[at + 4 + 2 * 8];
+    ASSERT_EQ(type, 2) << "Q4_0";
+    type = 40;
+  }
+  std::filesystem::remove(path);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+TEST_F(OddFiles, FloatsOfFourBitsAreTheFloatsTheyAre) {
+  make("qwen35");
+  Parts small(dir / "made.gguf"), wide = small;
+  const std::vector<std::string> names = {"blk.0.ffn_up.weight", "blk.3.attn_q.weight",
+                                          "blk.4.attn_qkv.weight"};
+  for (const std::string& name : names) {
+    const Shape shape = small.tensors.at(name).shape();
+    Tensor blocks = Tensor::zeros(DType::kQ4_0, shape), values = Tensor::zeros(DType::kF16, shape);
+    auto* block = reinterpret_cast<kernels::BlockNVFP4*>(blocks.raw());
+    const size_t count = static_cast<size_t>(shape.count());
+    for (size_t i = 0; i < count / kernels::kNvfp4Values; ++i, ++block) {
+      for (size_t g = 0; g < 4; ++g) block->d[g] = static_cast<uint8_t>(random_u64(1, i, g) % 24);
+      for (size_t b = 0; b < 32; ++b) block->qs[b] = static_cast<uint8_t>(random_u64(2, i, b));
+    }
+    kernels::nvfp4_to_f16(blocks.raw(), values.data<uint16_t>(), count);
+    small.tensors.at(name) = blocks;
+    wide.tensors.at(name) = values;
+    Tensor scale = Tensor::zeros(DType::kF32, {1}), of_input = scale;
+    scale.data<float>()[0] = 0.37f;
+    const std::string stem = name.substr(0, name.rfind('.'));
+    small.tensors[stem + ".scale"] = wide.tensors[stem + ".scale"] = scale;
+    small.tensors[stem + ".input_scale"] = of_input;
+  }
+  small.write(dir / "small.gguf");
+  wide.write(dir / "wide.gguf");
+  call_nvfp4(dir / "small.gguf", names);
+  const model::ModelFile file = model::open_model(dir / "small.gguf");
+  EXPECT_EQ(file.find(names[0])->type_name(), "NVFP4");
+  EXPECT_EQ(file.tensor(names[0]).dtype(), DType::kF16);
+  EXPECT_EQ(bits("small.gguf"), bits("wide.gguf"));
+  EXPECT_NE(bits("small.gguf"), bits("made.gguf"));
 }
 
 TEST_F(OddFiles, SizesOfLinearAttentionThatDoNotFitAreRefusedInWords) {

@@ -35,10 +35,11 @@ bool belongs_to_model(const fs::path& path) {
 
 // Of the file that holds the tensor's bytes; SIZE_MAX for tensors that are put together.
 size_t file_of(const model::ModelFile& file, const model::NamedTensor& tensor) {
-  if (tensor.make) return SIZE_MAX;
+  const Tensor& there = tensor.stored ? tensor.stored : tensor.view;
+  if (!there) return SIZE_MAX;
   for (size_t i = 0; i < file.files().size(); ++i) {
     const auto bytes = file.files()[i]->bytes();
-    if (tensor.view.raw() >= bytes.data() && tensor.view.raw() < bytes.data() + bytes.size()) return i;
+    if (there.raw() >= bytes.data() && there.raw() < bytes.data() + bytes.size()) return i;
   }
   return SIZE_MAX;
 }
