@@ -40,6 +40,7 @@ struct Model::Impl {
   Impl(const std::string& path, const ModelOptions& options) : compute(options.threads) {
     runtime::LoadOptions load;
     load.context = options.context;
+    load.with_predictor = true;
     for (const std::string& text : options.adapters) load.adapters.push_back(model::parse_adapter_spec(text));
     model = runtime::load_model(path, compute.take().pool(), load);
     const size_t context =

@@ -79,6 +79,8 @@ CommandBody setup_make_model(CLI::App& app) {
   size("--window", model.sliding_window, "Positions that local layers see, where an architecture has such");
   size("--experts", model.expert_count, "Experts of a layer, where an architecture has them");
   size("--experts-used", model.expert_used_count, "Experts per token");
+  size("--predicting-blocks", model.predicting_blocks,
+       "1: a block that predicts ahead (multi-token prediction), where an architecture has one");
   size("--vocab", model.vocabulary_size, "Tokens in the made-up vocabulary");
   size("--context", model.context_length, "Context length");
   add_option(app, "--rope-base", model.rope_freq_base, "Rope frequency base").type_name("X").show_default();

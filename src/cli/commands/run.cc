@@ -39,6 +39,7 @@ struct RunOptions {
   size_t context = 0;
   size_t threads = 0;
   std::string cache_type = "f16";
+  std::string predict = "auto";
   std::vector<std::string> adapters;
   RunNodes nodes;
   std::optional<uint64_t> seed;
@@ -88,6 +89,9 @@ void print_timings(const Timings& t) {
   row("eval count:", fmt::format("{} token(s)", t.eval_count()));
   row("eval duration:", format_duration(t.done.eval_time()));
   row("eval rate:", fmt::format("{:.2f} tokens/s", per_second(t.eval_count(), t.done.eval_time())));
+  if (const runtime::Usage& usage = t.done.finish.usage; usage.draft_tokens > 0)
+    row("guessed ahead:",
+        fmt::format("{} token(s), {} of them right", usage.draft_tokens, usage.draft_accepted));
   row("stopped by:", std::string(t.reason()));
   row("seed:", std::to_string(t.seed));
 }
@@ -106,6 +110,8 @@ void print_json(const Timings& t, const std::string& text) {
   json["eval_tokens"] = t.eval_count();
   json["eval_seconds"] = Seconds(t.done.eval_time()).count();
   json["eval_tokens_per_second"] = per_second(t.eval_count(), t.done.eval_time());
+  json["draft_tokens"] = t.done.finish.usage.draft_tokens;
+  json["draft_accepted"] = t.done.finish.usage.draft_accepted;
   fmt::print("{}\n", json_text(json));
 }
 
@@ -150,6 +156,8 @@ int run(RunOptions& options) {
   Compute compute(cluster ? 1 : options.threads);
   runtime::LoadOptions load;
   load.context = options.context;
+  const std::optional<size_t> predict = runtime::parse_predict(options.predict);
+  load.with_predictor = predict != size_t{0};
   for (const std::string& text : options.adapters) load.adapters.push_back(model::parse_adapter_spec(text));
   const std::vector<model::AdapterSpec> adapters = load.adapters;
   const std::unique_ptr<runtime::LoadedModel> model =
@@ -164,8 +172,9 @@ int run(RunOptions& options) {
   if (context > model->config.context)
     fmt::print(stderr, "butterfly: note: -c {} is beyond the {} positions the model was trained for\n",
                context, model->config.context);
-  const runtime::LocalEngineOptions stream =
+  runtime::LocalEngineOptions stream =
       runtime::one_stream(context, cache_type(options.cache_type), std::clamp<size_t>(options.batch, 1, 512));
+  stream.engine.scheduler.predict_always = predict;
   const std::unique_ptr<runtime::Engine> local =
       cluster ? nullptr : runtime::make_local_engine(*model, compute, stream);
   runtime::Engine* const engine =
@@ -265,6 +274,11 @@ std::shared_ptr<RunOptions> add_run_flags(CLI::App& app, bool only_talk) {
   add_flag(app, "--no-bos", options->no_bos, "Leave out the beginning-of-text token the model asks for");
   add_option(app, "-b,--batch-size", options->batch, "Prompt tokens per step, up to 512").show_default();
   add_option(app, "--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0").show_default();
+  add_option(app, "--predict", options->predict,
+             "Tokens that the model's own block guesses in each step, where the file has one: auto, off or a "
+             "number; not over nodes")
+      .type_name("N")
+      .show_default();
   add_lora_flag(app, options->adapters);
   options->nodes.add_to(app);
   add_flag(app, "-q,--quiet", options->quiet, "No timings");

@@ -13,6 +13,7 @@
 #include "cli/console/options.h"
 #include "cli/models/model_input.h"
 #include "model/arch/model_config.h"
+#include "model/arch/predictor.h"
 #include "model/arch/why_not_run.h"
 
 namespace butterfly::cli {
@@ -44,7 +45,7 @@ constexpr Size kSizes[] = {
     {"attention.sliding_window", "window", "sliding_window"},
     {"expert_count", "experts", "experts"},
     {"rope.freq_base", "rope base", "rope_freq_base"},
-    {"nextn_predict_layers", "of these ahead", "predicting_layers"},  // not run
+    {"nextn_predict_layers", "of these ahead", "predicting_layers"},
 };
 
 // Metadata as text: a file may hold any type under any key, and `show` has to show it all the same.
@@ -64,6 +65,20 @@ std::optional<size_t> vocabulary_size(const model::Metadata& metadata) {
 std::string kept_by_layers(const model::ModelFile& file) {
   try {
     return model::describe(model::read_config(file).states);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// What becomes of blocks that predict ahead; empty for a file without any.
+std::string predicting(const model::ModelFile& file) {
+  try {
+    if (model::predicting_blocks(file) == 0) return {};
+    const std::string reason = model::why_not_predict(file);
+    if (!reason.empty()) return "not run: " + reason;
+    const model::ModelConfig config = model::read_config(file);
+    const auto state = model::predicting_state(file, config);
+    return "guesses tokens ahead on one machine; keeps " + model::describe({&*state, 1});
   } catch (const Error&) {
     return {};
   }
@@ -89,6 +104,7 @@ void print_summary(const model::ModelFile& file) {
     if (const auto value = text_of(metadata, file.architecture() + "." + size.key)) line(size.words, *value);
   }
   if (const std::string kept = kept_by_layers(file); !kept.empty()) line("state", kept);
+  if (const std::string words = predicting(file); !words.empty()) line("predicts", words);
   if (metadata.has(model::kTokenizerWhyNotKey)) {
     line("tokenizer", "cannot be used: " + metadata.string(model::kTokenizerWhyNotKey));
   } else if (const auto kind = text_of(metadata, "tokenizer.ggml.model")) {
@@ -170,6 +186,7 @@ Json json_of(const model::ModelFile& file, const ShowOptions& options) {
     if (value != nullptr) json[size.json] = std::visit(JsonOfValue{}, *value);
   }
   if (const std::string kept = kept_by_layers(file); !kept.empty()) json["state"] = kept;
+  if (const std::string words = predicting(file); !words.empty()) json["predicts"] = words;
   if (const model::MetaValue* kind = metadata.find("tokenizer.ggml.model")) {
     json["tokenizer"] = std::visit(JsonOfValue{}, *kind);
   }

@@ -51,8 +51,7 @@ struct Decoder : Network {
   std::vector<MemberRange> head_owners;
   size_t self = 0;
 
- private:
-  // Logits of normed rows, at the first member of a group.
+  // Parts of a graph, which the predictor uses too. Logits of normed rows, at the first member of a group:
   graph::ValueId build_head(nn::Builder& b, graph::ValueId x, graph::ValueId candidates) const;
   // `embedded`, if not null: the rows as the table has them.
   graph::ValueId build_embedding(nn::Builder& b, graph::ValueId tokens, graph::ValueId row_positions,
@@ -62,13 +61,15 @@ struct Decoder : Network {
     graph::ValueId x;       // [rows, dim]
     graph::ValueId inputs;  // [rows, layers * layer_input_cols]: of all blocks; not valid without any
   };
+  // Blocks [begin, end), counted within the range.
+  graph::ValueId build_blocks(nn::Builder& b, const Rows& rows, graph::ValueId row_positions, size_t begin,
+                              size_t end) const;
+
+ private:
   Rows build_rows(nn::Builder& b, size_t rows, bool embeds, StageValues& values) const;
   // As they go to the next stage.
   graph::ValueId joined(nn::Builder& b, const Rows& rows) const;
   graph::ValueId build_layer_inputs(nn::Builder& b, graph::ValueId tokens, graph::ValueId x) const;
-  // Blocks [begin, end), counted within the range.
-  graph::ValueId build_blocks(nn::Builder& b, const Rows& rows, graph::ValueId row_positions, size_t begin,
-                              size_t end) const;
 };
 
 // Queries and keys before they are rotated.

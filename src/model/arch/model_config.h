@@ -1,6 +1,7 @@
 // The numbers of a transformer, read and checked from a model file.
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ struct ModelConfig {
   size_t positions_max = 0;  // with learned positions: how many there are; 0: no such bound
   float norm_eps = 1e-5f;
   kernels::RopeParams rope;
-  std::vector<LayerState> states;  // of each block, as its architecture says
+  std::vector<LayerState> states;        // of each block, as its architecture says
+  std::optional<LayerState> predicting;  // of the block that predicts ahead, where that is run: predictor.h
 
   // Values of a row on its way from stage to stage: the residual stream, and what all blocks read besides.
   size_t row_cols() const { return dim + layer_input_cols * layers; }

@@ -81,6 +81,7 @@ struct Architecture {
   std::string_view words;  // for people
   LoadNetwork* load;
   DescribeStates* states;
+  bool predicts = false;  // its files may have a block that predicts further ahead (predictor.h)
 };
 std::span<const Architecture> architectures();
 // Throws Error kUnsupported naming the file, what was found and what exists.

@@ -22,7 +22,7 @@ std::vector<TensorPlan> plan_glm4moe(const RandomModelOptions& o) {
   LayoutBuilder to(o);
   to.embedding_as_head();
   bool dense = true;
-  for_each_block(o, [&](const std::string& block) {
+  const auto add = [&](const std::string& block) {
     to.attention(block);
     to.bias(block + "attn_q.bias", to.size.q_dim, 0.5f);
     to.bias(block + "attn_k.bias", to.size.kv_dim, 0.5f);
@@ -36,6 +36,11 @@ std::vector<TensorPlan> plan_glm4moe(const RandomModelOptions& o) {
       to.shared_expert(block);
     }
     dense = false;
+  };
+  for_each_block(o, add);
+  for_each_predictor(o, [&](const std::string& block) {
+    add(block);
+    to.predictor(block);
   });
   to.output();
   return std::move(to.plan);

@@ -88,6 +88,13 @@ void LayoutBuilder::shared_expert(const std::string& block) {
   matrix(block + "ffn_down_shexp.weight", size.dim, size.hidden, size.residual * size.from_hidden);
 }
 
+void LayoutBuilder::predictor(const std::string& block) {
+  norm(block + "nextn.enorm.weight", size.dim);
+  norm(block + "nextn.hnorm.weight", size.dim);
+  matrix(block + "nextn.eh_proj.weight", size.dim, 2 * size.dim, size.from_dim);
+  norm(block + "nextn.shared_head_norm.weight", size.dim);
+}
+
 void LayoutBuilder::head_norms(const std::string& block) {
   norm(block + "attn_q_norm.weight", size.head_dim);
   norm(block + "attn_k_norm.weight", size.head_dim);
@@ -103,7 +110,8 @@ void add_shared_metadata(const RandomModelOptions& o, const std::string& arch, M
   metadata.set(arch + ".vocab_size", o.vocabulary_size);
   metadata.set(arch + ".context_length", o.context_length);
   metadata.set(arch + ".embedding_length", o.embedding_length);
-  metadata.set(arch + ".block_count", o.block_count);
+  metadata.set(arch + ".block_count", o.block_count + o.predicting_blocks);
+  if (o.predicting_blocks > 0) metadata.set(arch + ".nextn_predict_layers", o.predicting_blocks);
   metadata.set(arch + ".feed_forward_length", o.feed_forward_length);
   metadata.set(arch + ".attention.head_count", o.head_count);
   metadata.set(arch + ".attention.head_count_kv", o.head_count_kv);

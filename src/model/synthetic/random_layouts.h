@@ -55,6 +55,9 @@ class LayoutBuilder {
   void head_norms(const std::string& block);
   void row_norms(const std::string& block);
 
+  // nextn.enorm, hnorm, eh_proj and shared_head_norm.
+  void predictor(const std::string& block);
+
   const RandomModelOptions& options;
   const RandomSizes size;
   std::vector<TensorPlan> plan;
@@ -72,6 +75,12 @@ void add_granite_scales(const std::string& arch, Metadata& metadata);
 template <typename F>
 void for_each_block(const RandomModelOptions& options, F&& fn) {
   for (uint32_t layer = 0; layer < options.block_count; ++layer) fn("blk." + std::to_string(layer) + ".");
+}
+// The same for those behind them that predict further ahead.
+template <typename F>
+void for_each_predictor(const RandomModelOptions& options, F&& fn) {
+  const uint32_t end = options.block_count + options.predicting_blocks;
+  for (uint32_t layer = options.block_count; layer < end; ++layer) fn("blk." + std::to_string(layer) + ".");
 }
 
 // The rows' functions.

@@ -26,15 +26,15 @@ constexpr RandomArchitecture kArchitectures[] = {
     {"qwen3moe", "qwen3moe", add_qwen3moe_metadata, plan_qwen3moe},
     {"qwen3vl", "qwen3vl", add_qwen3vl_metadata, plan_qwen3},
     {"qwen3vlmoe", "qwen3vlmoe", add_qwen3vlmoe_metadata, plan_qwen3moe},
-    {"qwen35", "qwen35", add_qwen35_metadata, plan_qwen35, 5},
-    {"qwen35moe", "qwen35moe", add_qwen35moe_metadata, plan_qwen35moe, 5},
+    {"qwen35", "qwen35", add_qwen35_metadata, plan_qwen35, 5, true},
+    {"qwen35moe", "qwen35moe", add_qwen35moe_metadata, plan_qwen35moe, 5, true},
     {"qwen3next", "qwen3next", add_qwen3next_metadata, plan_qwen3next, 5},
     {"mistral3", "mistral3", add_mistral3_metadata, plan_llama},
     {"smollm3", "smollm3", add_smollm3_metadata, plan_llama, 5},
     {"granite", "granite", add_granite_metadata, plan_granite},
     {"granitemoe", "granitemoe", add_granitemoe_metadata, plan_granitemoe},
     {"olmo2", "olmo2", add_olmo2_metadata, plan_olmo2, 5},
-    {"glm4moe", "glm4moe", add_glm4moe_metadata, plan_glm4moe, 3},
+    {"glm4moe", "glm4moe", add_glm4moe_metadata, plan_glm4moe, 3, true},
     {"minimax-m2", "minimax-m2", add_minimax_m2_metadata, plan_minimax_m2},
     {"lfm2", "lfm2", add_lfm2_metadata, plan_lfm2, 5},
     {"lfm2moe", "lfm2moe", add_lfm2moe_metadata, plan_lfm2moe, 5},
@@ -127,6 +127,9 @@ const RandomArchitecture& random_architecture(std::string_view name) {
 void write_random_model(const std::filesystem::path& path, const RandomModelOptions& options,
                         const WriteProgress& progress) {
   const RandomArchitecture& architecture = random_architecture(options.architecture);
+  if (options.predicting_blocks > 1 || (options.predicting_blocks == 1 && !architecture.predicts))
+    fail(Errc::kInvalidArgument, "{} has {} blocks that predict ahead, found {}", options.architecture,
+         architecture.predicts ? "0 or 1" : "no", options.predicting_blocks);
   Metadata metadata;
   metadata.set("general.architecture", std::string(architecture.architecture));
   // Not the architecture: llama.cpp takes some names as a sign of the vocabularies published with them.

@@ -29,6 +29,8 @@ struct RandomModelOptions {
   uint32_t sliding_window = 16;  // of architectures whose files have one
   uint32_t expert_count = 8;     // of architectures with experts
   uint32_t expert_used_count = 2;
+  uint32_t predicting_blocks =
+      0;  // 1: behind the others one that predicts further ahead, where files have one
   float rope_freq_base = 10000.0f;
   DType matrix_type = DType::kQ8_0;
   DType vocabulary_type = DType::kQ8_0;  // token_embd and output
@@ -56,6 +58,7 @@ struct RandomArchitecture {
   PlanTensors* plan;
   uint32_t layers =
       2;  // a small model's: enough that each kind of layer is among them, and one follows the last
+  bool predicts = false;  // may have a block that predicts further ahead
 };
 std::span<const RandomArchitecture> random_architectures();
 // Throws Error kUnsupported that names those that exist.

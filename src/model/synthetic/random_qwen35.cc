@@ -87,6 +87,14 @@ void shared_expert(LayoutBuilder& to, const std::string& block) {
 std::vector<TensorPlan> plan(const RandomModelOptions& o, bool experts, bool fused) {
   LayoutBuilder to(o);
   to.embedding_as_head();
+  const auto feed_forward = [&](const std::string& block) {
+    if (experts) {
+      to.moe(block, "post_attention_norm");
+      shared_expert(to, block);
+    } else {
+      to.gated_mlp(block, "post_attention_norm");
+    }
+  };
   uint32_t layer = 0;
   for_each_block(o, [&](const std::string& block) {
     if (++layer % kInterval == 0) {
@@ -94,12 +102,12 @@ std::vector<TensorPlan> plan(const RandomModelOptions& o, bool experts, bool fus
     } else {
       delta_net(to, block, fused);
     }
-    if (experts) {
-      to.moe(block, "post_attention_norm");
-      shared_expert(to, block);
-    } else {
-      to.gated_mlp(block, "post_attention_norm");
-    }
+    feed_forward(block);
+  });
+  for_each_predictor(o, [&](const std::string& block) {
+    gated_attention(to, block);
+    feed_forward(block);
+    to.predictor(block);
   });
   to.output();
   return std::move(to.plan);

@@ -27,6 +27,7 @@ struct ChainInfo {
   size_t rows_max = 0;      // per step
   size_t steps_max = 1;     // worth having under way at once: as many as there are stages in the chain
   bool pools_last = false;  // embeddings are the last token's, not the mean
+  bool predicts = false;    // draft() guesses how texts go on
 };
 
 // The first block of so many positions that the row at this position of a text sees in a window.
@@ -62,6 +63,12 @@ class Chain {
   // The result of the oldest step under way. Waits at most `timeout`, then the status is kTimeout. The other
   // statuses: kPeerLost, or what the chain found wrong with the request.
   virtual StepResult receive(Duration timeout) = 0;
+
+  // Guesses by the model itself, where info().predicts: for each ask so many tokens or fewer. While no step
+  // is under way. After an error nothing is known of the cache, as after one of receive().
+  virtual Result<std::vector<std::vector<int32_t>>> draft(const DraftRequest&) {
+    return Status(Errc::kUnsupported, "this chain does not predict");
+  }
 
   // Drops steps under way and the cache's contents; results of older epochs do not come any more.
   virtual Status reset(uint64_t epoch, Duration timeout) = 0;

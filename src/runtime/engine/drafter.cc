@@ -38,34 +38,62 @@ NgramMatch find_ngram(std::span<const int32_t> tokens) {
   return best;
 }
 
-// As many rows as promise most: what is right before the first wrong one, less what all of them cost.
-size_t Drafter::best_length(double chance, std::span<const double> costs) const {
-  size_t best = 0;
-  double best_gain = 0, right = 0, all_right = chance;
+bool GuessBudget::begin_step() {
+  credit_ = std::min(credit_ + kIncome, kCreditMax);
+  if (left_ == 0) return true;
+  --left_;
+  return false;
+}
+
+// What is right before the first wrong one, less what all of them cost.
+GuessBudget::Plan GuessBudget::best(double chance, std::span<const double> costs) const {
+  Plan best;
+  double right = 0, all_right = chance;
   for (size_t i = 0; i < costs.size() && costs[i] <= credit_; ++i) {
     right += all_right;
     all_right *= chance;
-    if (right - costs[i] > best_gain) {
-      best = i + 1;
-      best_gain = right - costs[i];
-    }
+    if (right - costs[i] > best.gain) best = {i + 1, right - costs[i]};
   }
   return best;
 }
 
+void GuessBudget::learn(double gain) {
+  credit_ = std::clamp(credit_ + gain, -kCreditMax, kCreditMax);
+  earned_ = kForget * earned_ + gain;
+  if (earned_ >= 0) {
+    pause_ = 0;
+  } else if (gain < 0) {
+    pause_ = std::clamp(2 * pause_, size_t{1}, kPauseMax);
+  }
+  left_ = pause_;
+}
+
+size_t Drafter::wish(std::span<const int32_t> tokens, std::span<const double> costs,
+                     std::span<const double> predicted) {
+  if (!predictions_.begin_step()) return 0;
+  const GuessBudget::Plan plan = predictions_.best(odds_[kPredicted].chance(), predicted);
+  if (plan.length == 0 || past_.pausing()) return plan.length;
+  const NgramMatch match = find_ngram(tokens);
+  if (match.length >= kLengthMin && past_.best(odds_[kind_of(match.length)].chance(), costs).gain > plan.gain)
+    return 0;
+  return plan.length;
+}
+
 void Drafter::propose(std::span<const int32_t> tokens, std::span<const double> costs,
-                      std::vector<int32_t>& draft) {
+                      std::vector<int32_t>& draft, std::span<const int32_t> predicted) {
   draft.clear();
-  credit_ = std::min(credit_ + kIncome, kCreditMax);
-  if (left_ > 0) {
-    --left_;
+  const bool may = past_.begin_step();
+  if (!predicted.empty()) {
+    kind_ = kPredicted;
+    predicted = predicted.first(std::min(predicted.size(), costs.size()));
+    draft.assign(predicted.begin(), predicted.end());
     return;
   }
-  if (costs.empty() || costs[0] > credit_) return;
+  if (!may || costs.empty() || costs[0] > past_.credit()) return;
   const NgramMatch match = find_ngram(tokens);
   if (match.length < kLengthMin) return;
   kind_ = kind_of(match.length);
-  copy(tokens, match.next, best_length(odds_[kind_].chance(), costs), draft);
+  copy(tokens, match.next, past_.best(odds_[kind_].chance(), costs).length, draft);
 }
 
 void Drafter::copy(std::span<const int32_t> text, size_t from, size_t length, std::vector<int32_t>& guess) {
@@ -76,7 +104,7 @@ void Drafter::copy(std::span<const int32_t> text, size_t from, size_t length, st
 
 void Drafter::go_on(std::span<const int32_t> text, size_t guessed, size_t most, std::vector<int32_t>& guess) {
   guess.clear();
-  if (left_ > 0) return;
+  if (past_.pausing()) return;
   const NgramMatch match = find_ngram(text);
   if (match.length < kLengthMin) return;
   const double chance = odds_[kind_of(match.length)].chance();
@@ -89,15 +117,7 @@ void Drafter::go_on(std::span<const int32_t> text, size_t guessed, size_t most, 
 }
 
 void Drafter::learn(size_t drafted, size_t accepted, double cost) {
-  const double gain = static_cast<double>(accepted) - cost;
-  credit_ = std::clamp(credit_ + gain, -kCreditMax, kCreditMax);
-  earned_ = kForget * earned_ + gain;
-  if (earned_ >= 0) {
-    pause_ = 0;
-  } else if (gain < 0) {
-    pause_ = std::clamp(2 * pause_, size_t{1}, kPauseMax);
-  }
-  left_ = pause_;
+  (kind_ == kPredicted ? predictions_ : past_).learn(static_cast<double>(accepted) - cost);
   Odds& odds = odds_[kind_];
   for (size_t i = 0; i < std::min(drafted, accepted + 1);
        ++i) {  // what comes after a wrong one was not tried

@@ -142,9 +142,37 @@ TEST(Drafter, LossesAreBoundedHoweverMisleadingTheTextIs) {
       const Played played = play(text, row_cost);
       const double lost =
           static_cast<double>(played.drafted) * row_cost - static_cast<double>(played.accepted);
-      EXPECT_LE(lost, Drafter::kCreditStart + Drafter::kIncome * static_cast<double>(played.steps) + 1e-9)
+      EXPECT_LE(lost,
+                GuessBudget::kCreditStart + GuessBudget::kIncome * static_cast<double>(played.steps) + 1e-9)
           << vocab << " tokens, rows at " << row_cost;
     }
+}
+
+TEST(Drafter, PredictionsAreAskedForWhileTheyPay) {
+  Drafter drafter;
+  Tokens draft;
+  const Tokens text{1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_EQ(drafter.wish(text, costs(4, 0.1), costs(4, 0.6)), 0u) << "beyond the credit";
+  EXPECT_EQ(drafter.wish(text, costs(4, 0.1), costs(4, 0.2)), 2u);
+  drafter.propose(text, costs(4, 0.1), draft, Tokens{9, 10, 11, 12, 13});
+  EXPECT_EQ(draft, (Tokens{9, 10, 11, 12}));
+  for (size_t i = 0; i < 20; ++i) drafter.learn(4, 4, 0.8);
+  EXPECT_EQ(drafter.wish(text, costs(4, 0.1), costs(4, 0.2)), 4u);
+  // A past that repeats itself costs less.
+  const Tokens again{1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_EQ(drafter.wish(again, costs(4, 0.01), costs(4, 0.9)), 0u);
+  EXPECT_EQ(drafter.wish(again, costs(4, 0.1), costs(4, 0.1)), 4u);
+  // Wrong ones come ever more seldom, and do not keep the text's past from being used.
+  size_t asked = 0;
+  for (size_t step = 0; step < 1000; ++step)
+    if (drafter.wish(text, costs(4, 0.1), costs(4, 0.2)) > 0) {
+      ++asked;
+      drafter.propose(text, costs(4, 0.1), draft, Tokens{9});
+      drafter.learn(1, 0, 0.2);
+    }
+  EXPECT_LT(asked, 60u);
+  drafter.propose(again, costs(4, 0.1), draft);
+  EXPECT_EQ(draft, (Tokens{9, 9, 1, 2}));
 }
 
 TEST(Drafter, MisleadingTextIsHardlyGuessedAtAll) {

@@ -90,6 +90,7 @@ struct Engine::Impl {
   void resume_chain();
   bool waits_for_chain(const Status& status);
   void tell(const End& end);
+  void predict();
   void begin(const StepPlan& plan);
   void receive();
   struct UnderWay;
@@ -134,6 +135,7 @@ struct Engine::Impl {
   std::optional<TimePoint> chain_free;  // since when the chain waits for the engine
   size_t failures = 0;
   size_t refills_broken = 0;
+  bool predicts = true;  // false: the chain failed at it
   std::thread thread;
   std::shared_ptr<PrefixStore> store;  // null: beginnings of texts end with the engine
   std::unique_ptr<PrefixRestore> restore;
@@ -231,6 +233,7 @@ void Engine::Impl::run() {
   for (;;) {
     std::vector<End> to_tell;
     std::optional<StepPlan> plan;
+    if (under_way.empty()) predict();
     if (!wait_for_work(to_tell, plan)) return;
     for (const End& end : to_tell) tell(end);
     if (adopt_chain()) continue;
@@ -318,6 +321,31 @@ bool Engine::Impl::adopt_chain() {
   for (const End& end : failed) tell(end);
   resume_chain();
   return true;
+}
+
+// Between two steps: the chain guesses how texts go on, for the next one.
+void Engine::Impl::predict() {
+  if (!predicts || !chain->info().predicts) return;
+  std::optional<DraftRequest> request;
+  {
+    std::lock_guard lock(mutex);
+    if (stopping || chain_lost || next_chain) return;
+    request = scheduler.predictions();
+  }
+  if (!request) return;
+  const TimePoint began = clock.now();
+  const auto drafts = chain->draft(*request);
+  const TimePoint done = clock.now();
+  uint64_t epoch = 0;
+  {
+    std::lock_guard lock(mutex);
+    if (chain_free) *chain_free += done - began;
+    if (drafts) return scheduler.predicted(*request, *drafts, done - began);
+    epoch = scheduler.reset();
+  }
+  log_warn("engine: the chain cannot predict, and is not asked any more: {}", drafts.status().text());
+  predicts = false;
+  reset_chain(epoch);
 }
 
 void Engine::Impl::begin(const StepPlan& plan) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -36,6 +37,9 @@ struct SchedulerOptions {
   size_t snapshot_every = 512;
   bool speculate = true;
   size_t draft_max = 15;  // tokens guessed ahead for one request
+  // Of the guesses that the model's own block makes, where the chain predicts: so many in each step, whatever
+  // they cost; not set: as many as pay.
+  std::optional<size_t> predict_always = std::nullopt;
 };
 
 struct EngineOptions {
@@ -58,6 +62,8 @@ struct PagedLayersOptions {
   size_t sequences = 16;
   DType kv_type = DType::kF16;
   size_t rows_max = 512;  // per step
+  // With the model's block that predicts ahead, if it was loaded: only where all layers are.
+  bool predict = false;
   // Layers with a window keep only that. False: they keep all positions, so that what they hold can be asked
   // for by name (StageCache).
   bool cut_windows = true;

@@ -39,6 +39,13 @@ StepResult LocalChain::receive(Duration) {
   return result;
 }
 
+Result<std::vector<std::vector<int32_t>>> LocalChain::draft(const DraftRequest& request) {
+  BF_CHECK(!under_way_) << "drafts are made between steps";
+  if (request.epoch != epoch_)
+    return Status(Errc::kInvalidArgument, fmt::format("epoch {}, expected {}", request.epoch, epoch_));
+  return layers_.draft(request);
+}
+
 Status LocalChain::reset(uint64_t epoch, Duration) {
   epoch_ = epoch;
   under_way_ = false;

@@ -13,6 +13,7 @@ class LocalChain final : public Chain, private CachePages {
   const ChainInfo& info() const override { return layers_.info(); }
   Status submit(const StepRequest& request) override;
   StepResult receive(Duration timeout) override;
+  Result<std::vector<std::vector<int32_t>>> draft(const DraftRequest& request) override;
   Status reset(uint64_t epoch, Duration timeout) override;
   Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim> claims,
                                             Duration timeout) override;

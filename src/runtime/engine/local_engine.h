@@ -1,6 +1,8 @@
 // An engine whose model is on this machine.
 #pragma once
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "base/compute.h"
 #include "runtime/engine/engine.h"
@@ -15,6 +17,11 @@ struct LocalEngineOptions {
   // it. Sequences are those of the scheduler.
   PagedLayersOptions layers = {};
 };
+
+// "auto", "off" or a number, as SchedulerOptions::predict_always. Throws Error kInvalidArgument.
+std::optional<size_t> parse_predict(const std::string& text);
+// Whether the model's block that predicts ahead is worth loading.
+bool predicts(const SchedulerOptions& options);
 
 // For one text at a time, of up to `context` positions. Nobody else waits, so a step that reads the prompt
 // may take as long as it takes.

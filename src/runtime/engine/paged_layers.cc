@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/checked.h"
+#include "runtime/engine/draft_block.h"
 #include "runtime/layers/cached_layers.h"
 
 namespace butterfly::runtime {
@@ -77,7 +78,20 @@ PagedLayers::PagedLayers(const LoadedModel& model, Compute& compute, const Paged
       states_seen_(info_.state_pages) {
   BF_CHECK(cache_->room() == cache_room(model, options)) << "the cache has room for another number of pages";
   for (auto& views : page_views_) views.resize(options.sequences);
+  if (options.predict && model.predictor != nullptr) {
+    block_ = std::make_unique<DraftBlock>(*model.predictor, model.config.dim, model.config.vocab,
+                                          DraftBlockOptions{.pages = info_.pages,
+                                                            .sequences = options.sequences,
+                                                            .kv_type = options.kv_type,
+                                                            .rows_max = options.rows_max,
+                                                            .threads = compute.size()});
+    info_.predicts = true;
+  }
 }
+
+PagedLayers::~PagedLayers() = default;
+
+size_t PagedLayers::cache_bytes() const { return cache_->bytes() + (block_ ? block_->cache_bytes() : 0); }
 
 void PagedLayers::Placed::clear() {
   for (auto& of_kind : pages) of_kind.clear();
@@ -98,19 +112,27 @@ void PagedLayers::forget_all() {
 
 void PagedLayers::unplace_all() {
   for (Placed& placed : sequences_) placed.clear();
+  if (block_) block_->forget_all();
   rows_.clear();
 }
 
-size_t PagedLayers::page_size(PageKind kind) const { return cache_->memory().page_size(kind); }
+// The block's page stands behind those of the layers.
+size_t PagedLayers::page_size(PageKind kind) const {
+  return cache_->memory().page_size(kind) + (block_ ? block_->memory().page_size(kind) : 0);
+}
 
 void PagedLayers::read_page(PageKind kind, uint32_t page, std::span<std::byte> into) const {
-  cache_->memory().read_page(kind, page, into);
+  const size_t own = cache_->memory().page_size(kind);
+  cache_->memory().read_page(kind, page, into.first(own));
+  if (into.size() > own) block_->memory().read_page(kind, page, into.subspan(own));
 }
 
 void PagedLayers::write_page(PageKind kind, uint32_t page, size_t positions,
                              std::span<const std::byte> from) {
   BF_CHECK(!cache_->keeps_contents()) << "pages of this cache have names";
-  cache_->memory().write_page(kind, page, from);
+  const size_t own = cache_->memory().page_size(kind);
+  cache_->memory().write_page(kind, page, from.first(own));
+  if (from.size() > own) block_->memory().write_page(kind, page, from.subspan(own));
   if (kind == PageKind::kState) states_seen_[page] = static_cast<uint32_t>(positions);
 }
 
@@ -121,6 +143,7 @@ Status PagedLayers::apply(const KvCommand& command) {
   switch (command.kind) {
     case KvCommand::Kind::kForget:
       placed.clear();
+      if (block_) block_->forget(command.sequence);
       return {};
     case KvCommand::Kind::kPlace: {
       const size_t pages = cache_->room().of(command.pages);
@@ -356,10 +379,11 @@ Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const
       selected_.push_back(index);
       candidates_.push_back(row.candidates);
     }
-    if (row.output == RowOutput::kHidden) normed_.push_back(index);
+    if (row.output == RowOutput::kHidden || block_) normed_.push_back(index);
     tokens_.push_back(row.token);
     rows_.push_back({row.sequence, row.position});
   }
+  if (block_) step_rows_.assign(rows.begin(), rows.end());
   return {};
 }
 
@@ -407,24 +431,77 @@ void PagedLayers::keep_rows(std::span<const float> hidden) {
 Result<BatchRunner::Output> PagedLayers::compute(std::span<const float> hidden) {
   const Compute::Turn turn = compute_.take();
   try {
-    model::PageTables tables;
-    for (size_t kind = 0; kind < graph::kPageKinds; ++kind) {
-      for (size_t s = 0; s < sequences_.size(); ++s) page_views_[kind][s] = sequences_[s].pages[kind];
-      tables[kind] = page_views_[kind];
-    }
-    const graph::KvStep kv = cache_->memory().step(tables, rows_, state_runs_);
+    const graph::KvStep kv = cache_->memory().step(page_tables(), rows_, state_runs_);
     if (!fill_.empty()) return compute_part(turn.pool(), hidden, kv);
-    return runner_.run(turn.pool(),
-                       {.tokens = tokens_,
-                        .hidden = hidden,
-                        .selected = selected_,
-                        .normed = normed_,
-                        .candidates = candidates_},
-                       kv);
+    BatchRunner::Output output = runner_.run(turn.pool(),
+                                             {.tokens = tokens_,
+                                              .hidden = hidden,
+                                              .selected = selected_,
+                                              .normed = normed_,
+                                              .candidates = candidates_},
+                                             kv);
+    if (block_) predict(turn.pool(), output);
+    return output;
   } catch (const Error& error) {
     return Status(error.code(), error.what());
   } catch (const std::bad_alloc&) {
     return Status(Errc::kOutOfMemory, "no memory for the step's activations");
+  }
+}
+
+model::PageTables PagedLayers::page_tables() {
+  model::PageTables tables;
+  for (size_t kind = 0; kind < graph::kPageKinds; ++kind) {
+    for (size_t s = 0; s < sequences_.size(); ++s) page_views_[kind][s] = sequences_[s].pages[kind];
+    tables[kind] = page_views_[kind];
+  }
+  return tables;
+}
+
+// The block reads all rows; who asked for some gets those.
+void PagedLayers::predict(ThreadPool& pool, BatchRunner::Output& output) {
+  asked_hidden_.clear();
+  for (size_t i = 0; i < step_rows_.size(); ++i)
+    if (step_rows_[i].output == RowOutput::kHidden) {
+      const std::span<const float> row = output.normed.subspan(i * info_.dim, info_.dim);
+      asked_hidden_.insert(asked_hidden_.end(), row.begin(), row.end());
+    }
+  block_->take(pool, step_rows_, output.normed, page_tables()[static_cast<size_t>(PageKind::kFull)]);
+  output.normed = asked_hidden_;
+}
+
+Status PagedLayers::check(const DraftAsk& ask) const {
+  if (ask.sequence >= sequences_.size())
+    return {Errc::kInvalidArgument, fmt::format("sequence {} of {}", ask.sequence, sequences_.size())};
+  if (ask.token < 0 || static_cast<size_t>(ask.token) >= info_.vocab)
+    return {Errc::kInvalidArgument,
+            fmt::format("token {} is outside the vocabulary of {}", ask.token, info_.vocab)};
+  const size_t whole = sequences_[ask.sequence].whole * kKvPage;
+  if (ask.count > whole || ask.position > whole - ask.count)
+    return {Errc::kInvalidArgument,
+            fmt::format("{} tokens from position {} of sequence {}: {} of its positions have a page",
+                        ask.count, ask.position, ask.sequence, whole)};
+  return {};
+}
+
+Result<std::vector<std::vector<int32_t>>> PagedLayers::draft(const DraftRequest& request) {
+  if (!block_) return Status(Errc::kUnsupported, "no block that predicts was loaded");
+  for (const KvCommand& command : request.commands)
+    if (Status status = apply(command); !status) return status;
+  for (size_t i = 0; i < request.asks.size(); ++i) {
+    const DraftAsk& ask = request.asks[i];
+    if (Status status = check(ask); !status) return status;
+    for (size_t before = 0; before < i; ++before)
+      if (request.asks[before].sequence == ask.sequence)
+        return Status(Errc::kInvalidArgument, fmt::format("sequence {} is asked for twice", ask.sequence));
+  }
+  const Compute::Turn turn = compute_.take();
+  try {
+    return block_->draft(turn.pool(), request.asks, page_tables()[static_cast<size_t>(PageKind::kFull)]);
+  } catch (const Error& error) {
+    return Status(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return Status(Errc::kOutOfMemory, "no memory for the activations of a draft");
   }
 }
 

@@ -2,6 +2,7 @@
 // runs them.
 #pragma once
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,6 +15,8 @@
 
 namespace butterfly::runtime {
 
+class DraftBlock;
+
 // What an engine may know of a chain: of the model, and of the options.
 ChainInfo chain_info(const LoadedModel& model, const PagedLayersOptions& options);
 // Pages of each kind, of all stages of such a chain.
@@ -25,10 +28,11 @@ class PagedLayers {
  public:
   // Throws Error kOutOfMemory when the cache cannot be reserved.
   PagedLayers(const LoadedModel& model, Compute& compute, const PagedLayersOptions& options);
+  ~PagedLayers();
 
   const ChainInfo& info() const { return info_; }
   const LoadedModel& model() const { return runner_.model(); }
-  size_t cache_bytes() const { return cache_->bytes(); }
+  size_t cache_bytes() const;
 
   // As BatchRunner::set_exchange(). Then run() may give its errors too, behind which the members of a group
   // cannot go on together.
@@ -54,6 +58,9 @@ class PagedLayers {
   // next run. kOutOfMemory when there is no room for the activations. Takes a turn of the
   // pool for it.
   Result<BatchRunner::Output> run(std::span<const float> hidden);
+
+  // As Chain::draft(), for options with `predict`. The request's epoch is the caller's business.
+  Result<std::vector<std::vector<int32_t>>> draft(const DraftRequest& request);
 
   // As CachePages; for a cache of its own, whose contents nobody asks for by name.
   size_t page_size(graph::PageKind kind) const;
@@ -88,11 +95,15 @@ class PagedLayers {
   Result<BatchRunner::Output> compute(std::span<const float> hidden);
   BatchRunner::Output compute_part(ThreadPool& pool, std::span<const float> hidden, const graph::KvStep& kv);
   void keep_rows(std::span<const float> hidden);
+  Status check(const DraftAsk& ask) const;
+  model::PageTables page_tables();
+  void predict(ThreadPool& pool, BatchRunner::Output& output);
 
   ChainInfo info_;
   const StageCacheUse cache_;
   BatchRunner runner_;
   Compute& compute_;
+  std::unique_ptr<DraftBlock> block_;  // null: nothing is predicted
   std::vector<Placed> sequences_;
   std::array<std::vector<std::span<const uint32_t>>, graph::kPageKinds> page_views_;
   std::vector<uint32_t> states_seen_;  // [state page]: positions in it; where the cache has no names
@@ -109,6 +120,9 @@ class PagedLayers {
   };
   std::vector<StateWrite> state_writes_;
   std::vector<float> kept_;  // rows that a fill begins with
+  // With a block that predicts: the rows, and those hidden ones that were asked for.
+  std::vector<StepRow> step_rows_;
+  std::vector<float> asked_hidden_;
   LayerSpan fill_;
   bool fills_ = true;                        // false: a fill that only passes by
   size_t first_layer_ = 0, last_layer_ = 0;  // that the step passes here; equal: none

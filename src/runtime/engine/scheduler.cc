@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/check.h"
 #include "base/checked.h"
@@ -104,6 +105,7 @@ void Scheduler::give_back(Sequence& sequence) {
   sequence.computed = sequence.planned = 0;
   sequence.in_flight = 0;
   sequence.draft.clear();
+  sequence.predicted.clear();
   sequence.assumed.clear();
   sequence.ahead = 0;
   free_slots_.push_back(*sequence.slot);
@@ -135,7 +137,7 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
   }
   size_t drafts_before = 0;
   for (const auto& [id, rows, drafts, chooses, began_ahead, is_void] : done.parts) {
-    const double cost =
+    double cost =
         drafts == 0 || began_ahead ? 0 : times_.draft_tokens(done.mix.streams, drafts_before, drafts);
     drafts_before += drafts;
     const auto it = sequences_.find(id);
@@ -150,6 +152,7 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
     const size_t accepted = outcome->tokens.empty() ? 0 : outcome->tokens.size() - 1;
     BF_CHECK(accepted <= drafts) << "more tokens than were asked for";
     if (drafts > 0) {
+      if (!began_ahead) cost += std::exchange(sequence.predict_cost, 0);
       sequence.drafter.learn(drafts, accepted, cost);
       stats_.draft_tokens += drafts;
       stats_.draft_accepted += accepted;
@@ -200,6 +203,7 @@ uint64_t Scheduler::halt() {
     sequence->state_end = sequence->state_seen;
     sequence->in_flight = 0;
     sequence->draft.clear();
+    sequence->predicted.clear();
     sequence->assumed.clear();
     sequence->ahead = 0;
   }

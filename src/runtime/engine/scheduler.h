@@ -79,6 +79,10 @@ class Scheduler {
 
   // The next step; nothing when there is nothing to do, or enough is under way.
   std::optional<StepPlan> plan();
+  // What the chain should predict before the next plan(), where it can; nothing: it should not. Its commands
+  // are the chain's as those of a step are. Then predicted() says what came and how long it took.
+  std::optional<DraftRequest> predictions();
+  void predicted(const DraftRequest& request, std::span<const std::vector<int32_t>> drafts, Duration time);
   // Step `step`, the oldest under way, is done. Outcomes of unknown requests are ignored.
   void complete(uint64_t step, Duration time, std::vector<PartOutcome> outcomes);
   // Of the oldest step under way: whether a part of it began with a token that was not chosen after all.
@@ -213,6 +217,10 @@ class Scheduler {
   void preempt(Sequence& sequence);
   void give_back(Sequence& sequence);
   void guess(std::vector<Sequence*>& streams);
+  size_t guess_room(size_t streams) const;
+  size_t guesses_max(const Sequence& stream, size_t room) const;
+  std::vector<Sequence*> predictable();
+  bool hold_full(Sequence& sequence, size_t positions);
   // Steps for stages that would be idle: scheduler_ahead.cc.
   bool may_run_ahead(const Sequence& sequence) const;
   void run_ahead(Builder& builder);

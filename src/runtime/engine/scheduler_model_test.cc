@@ -37,6 +37,11 @@ Case any_case() {
   c.options.waiting_tokens_max = *rc::gen::inRange<size_t>(1, 200);
   c.options.reuse_prefix = *rc::gen::arbitrary<bool>();
   c.options.speculate = *rc::gen::arbitrary<bool>();
+  if (c.chain.steps_max == 1 && *rc::gen::arbitrary<bool>()) {
+    c.chain.predicts = true;
+    c.chain.wrong_every = *rc::gen::inRange<size_t>(1, 6);
+    if (*rc::gen::arbitrary<bool>()) c.options.predict_always = *rc::gen::inRange<size_t>(0, 8);
+  }
   return c;
 }
 

@@ -153,6 +153,10 @@ void Scheduler::admit() {
 
 // As far as pages are to be had without taking anybody's. The last `guesses` positions may be wrong.
 bool Scheduler::hold_now(Sequence& sequence, size_t positions, size_t guesses) {
+  return hold_full(sequence, positions) && hold_sides(sequence, positions, guesses);
+}
+
+bool Scheduler::hold_full(Sequence& sequence, size_t positions) {
   while (sequence.pages.size() < pages_for(positions)) {
     const auto page = pool_.allocate();
     if (!page) return false;
@@ -160,7 +164,7 @@ bool Scheduler::hold_now(Sequence& sequence, size_t positions, size_t guesses) {
         {KvCommand::Kind::kPlace, *sequence.slot, static_cast<uint32_t>(sequence.pages.size()), *page});
     sequence.pages.push_back(*page);
   }
-  return hold_sides(sequence, positions, guesses);
+  return true;
 }
 
 bool Scheduler::hold_pages(Sequence& sequence, size_t positions, bool may_preempt, size_t guesses) {
@@ -198,25 +202,96 @@ void Scheduler::publish(Sequence& sequence) {
   }
 }
 
+// Guessed rows that fit into a step of so many streams.
+size_t Scheduler::guess_room(size_t streams) const {
+  return std::min(options_.rows_max - streams, kTile - streams % kTile);
+}
+
+size_t Scheduler::guesses_max(const Sequence& stream, size_t room) const {
+  if (!stream.request.speculate) return 0;
+  return std::min({options_.draft_max, room,
+                   options_.context - std::min(options_.context, stream.tokens.size()),
+                   stream.request.tokens_max - stream.generated() - 1});
+}
+
 void Scheduler::guess(std::vector<Sequence*>& streams) {
   const bool allowed = options_.speculate && !times_.is_stale(streams.size(), kDraftRefresh);
-  const size_t room = std::min(options_.rows_max - streams.size(), kTile - streams.size() % kTile);
+  const size_t room = guess_room(streams.size());
   size_t before = 0;
   std::vector<double> costs;
   for (Sequence* stream : streams) {
-    size_t most = std::min({options_.draft_max, room - before,
-                            options_.context - std::min(options_.context, stream->tokens.size()),
-                            stream->request.tokens_max - stream->generated() - 1});
-    if (!allowed || !stream->request.speculate) most = 0;
+    const size_t most = allowed ? guesses_max(*stream, room - before) : 0;
     costs.clear();
     for (size_t rows = 1; rows <= most; ++rows)
       costs.push_back(times_.draft_tokens(streams.size(), before, rows));
-    stream->drafter.propose(stream->tokens, costs, stream->draft);
+    stream->drafter.propose(stream->tokens, costs, stream->draft, stream->predicted);
     while (!stream->draft.empty() &&
            !hold_pages(*stream, stream->tokens.size() + stream->draft.size(), false, stream->draft.size()))
       stream->draft.pop_back();
+    if (stream->draft.empty()) stream->predict_cost = 0;
     before += stream->draft.size();
   }
+}
+
+// The streams of the next step, if it will have nothing else.
+std::vector<Sequence*> Scheduler::predictable() {
+  std::vector<Sequence*> streams;
+  if (!chain_.predicts || !options_.speculate || options_.predict_always == size_t{0} || halted_ ||
+      refilling() || !under_way_.empty() || (queue_.size() > 0 && !free_slots_.empty()))
+    return streams;
+  const bool foreground =
+      std::ranges::any_of(running_, [](const Sequence* s) { return !s->request.background; });
+  for (Sequence* sequence : running_) {
+    if (sequence->remaining() == 0 || (foreground && sequence->request.background)) continue;
+    if (!sequence->is_stream()) return {};
+    streams.push_back(sequence);
+  }
+  if (times_.is_stale(streams.size(), kDraftRefresh)) streams.clear();
+  return streams;
+}
+
+std::optional<DraftRequest> Scheduler::predictions() {
+  const std::vector<Sequence*> streams = predictable();
+  DraftRequest request{.epoch = epoch_, .commands = {}, .asks = {}};
+  size_t room = streams.empty() ? 0 : guess_room(streams.size());
+  std::vector<double> costs, predicted;
+  for (Sequence* stream : streams) {
+    const size_t most = guesses_max(*stream, room);
+    if (most == 0 || stream->choice_pending || !stream->predicted.empty()) continue;
+    costs.clear();
+    predicted.clear();
+    for (size_t rows = 1; rows <= most; ++rows) {
+      costs.push_back(times_.draft_tokens(streams.size(), 0, rows));
+      predicted.push_back(costs.back() + times_.predict_tokens(streams.size(), rows));
+    }
+    size_t count = options_.predict_always ? std::min(*options_.predict_always, most)
+                                           : stream->drafter.wish(stream->tokens, costs, predicted);
+    // The token itself has a position here too, and the last one that is predicted has none.
+    const size_t position = stream->tokens.size() - 1;
+    while (count > 0 && !hold_full(*stream, position + count)) --count;
+    if (count == 0) continue;
+    request.asks.push_back({*stream->slot, static_cast<uint32_t>(position), stream->tokens.back(),
+                            static_cast<uint32_t>(count)});
+    room -= count;
+  }
+  if (request.asks.empty()) return std::nullopt;
+  request.commands = std::exchange(commands_, {});
+  return request;
+}
+
+void Scheduler::predicted(const DraftRequest& request, std::span<const std::vector<int32_t>> drafts,
+                          Duration time) {
+  if (request.epoch != epoch_) return;
+  size_t longest = 0;
+  for (const std::vector<int32_t>& draft : drafts) longest = std::max(longest, draft.size());
+  times_.add_prediction(longest, time);
+  for (size_t i = 0; i < std::min(drafts.size(), request.asks.size()); ++i)
+    for (Sequence* sequence : running_)
+      if (sequence->slot == request.asks[i].sequence &&
+          sequence->tokens.size() == request.asks[i].position + 1 && sequence->in_flight == 0) {
+        sequence->predicted = drafts[i];
+        sequence->predict_cost = times_.predict_tokens(request.asks.size(), drafts[i].size());
+      }
 }
 
 // How long a step with prompts beside so many streams may take. Those whose prompts are read will be streams
@@ -341,6 +416,7 @@ std::optional<StepPlan> Scheduler::plan() {
     streams.clear();
   }
   if (!reading) guess(streams);
+  for (Sequence* sequence : running_) sequence->predicted.clear();  // of this step or of none
   for (Sequence* stream : streams) builder.add(*stream, 1);
   if (reading && streams.size() < share)
     read_prompts(builder, turn, prompt_rows(builder, turn), share - streams.size());

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <deque>
+#include <optional>
 
 #include "runtime/engine/testing/scheduler_driver.h"
 
@@ -417,6 +418,43 @@ TEST(Scheduler, GuessesSaveStepsAndChangeNothing) {
     return count;
   };
   EXPECT_LT(steps(true) * 3, steps(false));
+}
+
+TEST(SchedulerPredict, WhatTheModelPredictsSavesStepsAndChangesNothing) {
+  for (const size_t wrong_every : {SIZE_MAX, size_t{5}, size_t{1}})
+    for (const std::optional<size_t> always : {std::optional<size_t>(), {0}, {3}}) {
+      // Pages run short where some are wrong.
+      const FakeChainOptions chain{
+          .pages = wrong_every == SIZE_MAX ? 128u : 40u, .predicts = true, .wrong_every = wrong_every};
+      SchedulerDriver driver(chain, {.predict_always = always});
+      for (uint64_t id = 1; id <= 4; ++id)
+        ASSERT_TRUE(driver.submit(id, tokens(5 + 3 * id, static_cast<int32_t>(id)), 60));
+      size_t steps = 0;
+      for (; driver.step(); ++steps) ASSERT_EQ(driver.scheduler.inconsistency(), "") << steps;
+      for (uint64_t id = 1; id <= 4; ++id)
+        EXPECT_EQ(driver.texts[RequestId{id}],
+                  greedy_text(chain, tokens(5 + 3 * id, static_cast<int32_t>(id)), 60));
+      const auto& stats = driver.scheduler.stats();
+      EXPECT_EQ(driver.scheduler.pages().used(), 0u);
+      if (wrong_every == SIZE_MAX && always == size_t{3}) {
+        EXPECT_EQ(stats.draft_accepted, stats.draft_tokens);
+        EXPECT_LT(steps, 30u) << "of 60 and more";
+      }
+      if (wrong_every == 1 && !always) {
+        EXPECT_LT(stats.draft_tokens, 60u) << "of 240: soon nothing is asked for any more";
+      }
+    }
+}
+
+TEST(SchedulerPredict, PredictionsThatCostMoreThanTheySaveAreNotAskedFor) {
+  const auto steps = [](Duration prediction) {
+    SchedulerDriver driver({.predicts = true}, {});
+    driver.prediction = prediction;
+    EXPECT_TRUE(driver.submit(1, tokens(5, 1), 100));
+    return driver.run();
+  };
+  EXPECT_LT(steps(std::chrono::milliseconds(1)), 50u);
+  EXPECT_GT(steps(std::chrono::milliseconds(50)), 90u);
 }
 
 TEST(Scheduler, GuessesThatAreNeverRightCostAlmostNothing) {

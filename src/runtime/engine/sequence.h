@@ -61,6 +61,8 @@ struct Sequence {
   std::vector<int32_t> assumed;
   size_t ahead = 0;  // such steps
   Drafter drafter;
+  std::vector<int32_t> predicted;  // by the model, behind the log; used by the next step or not at all
+  double predict_cost = 0;         // of the predictions in `draft`, in tokens
 
   std::vector<uint32_t>& side(graph::PageKind kind) {
     return kind == graph::PageKind::kWindow ? window_pages : state_pages;

@@ -64,6 +64,21 @@ struct StepRequest {
   LayerSpan fill = {};
 };
 
+// How a text probably goes on behind `token`, which was chosen and stands at `position`, the first that is
+// not computed yet; asked between steps of a chain whose model predicts. Positions up to that of the last
+// token but one have pages.
+struct DraftAsk {
+  uint32_t sequence;
+  uint32_t position;
+  int32_t token;
+  uint32_t count;  // tokens, at most
+};
+struct DraftRequest {
+  uint64_t epoch = 0;
+  std::vector<KvCommand> commands;  // applied first, as those of a step
+  std::vector<DraftAsk> asks;       // of each sequence at most one
+};
+
 // The rows' outputs in the order of the rows. Borrowed from the chain until its next receive().
 struct StepResult {
   uint64_t epoch = 0;

@@ -110,4 +110,16 @@ double StepTimes::draft_tokens(size_t streams, size_t before, size_t rows) const
   return count * std::max(extra / *alone, least);
 }
 
+void StepTimes::add_prediction(size_t tokens, Duration time) {
+  if (tokens == 0) return;
+  prediction_.add(std::chrono::duration<double>(time).count() / static_cast<double>(tokens), steps_ + 1);
+}
+
+double StepTimes::predict_tokens(size_t streams, size_t tokens) const {
+  const auto alone = stream_seconds(streams);
+  if (!alone || *alone <= 0) return 0;
+  // All streams wait for one prediction, which is of all of them.
+  return static_cast<double>(tokens) * prediction_.seconds / *alone;
+}
+
 }  // namespace butterfly::runtime

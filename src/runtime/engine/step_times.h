@@ -42,6 +42,11 @@ class StepTimes {
   // rows has a time of its own, and those never seen lie between their neighbours.
   double draft_tokens(size_t streams, size_t before, size_t rows) const;
 
+  // The model itself predicted so many tokens for each of some streams, one after the other, in this time;
+  // and what that costs each of so many streams, in tokens. 0: nothing is known.
+  void add_prediction(size_t tokens, Duration time);
+  double predict_tokens(size_t streams, size_t tokens) const;
+
  private:
   struct Average {
     double seconds = 0;
@@ -55,7 +60,7 @@ class StepTimes {
 
   std::vector<Average> streams_;  // by number of streams
   std::vector<Average> drafted_;  // by number of rows, of steps with guesses
-  Average prompt_row_, beside_row_;
+  Average prompt_row_, beside_row_, prediction_;
   uint64_t steps_ = 0;
 };
 

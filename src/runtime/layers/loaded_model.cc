@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "model/arch/predictor.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -68,6 +69,9 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, Threa
         [&](const std::string& name) { return range_needs(range, layers, model->file, name); });
   if (options.progress_bytes > 0) weights.expect_bytes(options.progress_bytes);
   model->network = architecture.load(model->config, weights, range);
+  if (options.with_predictor && model->is_whole() && !model->group)
+    model->predictor = load_predictor(model->config, weights, *model->network);
+  if (model->predictor != nullptr) model->config.predicting = model->predictor->state();
   weights.check_scales_used(
       [&](const std::string& name) { return range_needs(range, layers, model->file, name); });
   // A tied head reads the embedding's matrix, but not what adapters add to the embedding.

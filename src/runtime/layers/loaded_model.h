@@ -12,6 +12,10 @@
 #include "model/formats/model_file.h"
 #include "model/tokenizer/tokenizer.h"
 
+namespace butterfly::model {
+class Predictor;
+}
+
 namespace butterfly::runtime {
 
 // What models over the same file share: its matrices, packed. They differ in their adapters.
@@ -28,7 +32,8 @@ struct LoadedModel {
   model::LayerRange range;  // that `network` has
   model::GroupShare group;  // and which part of it, with whom; config.states are this member's
   std::unique_ptr<model::Network> network;
-  std::unique_ptr<model::Tokenizer> tokenizer;  // null where the file has none
+  std::shared_ptr<const model::Predictor> predictor;  // null: none, or not asked for
+  std::unique_ptr<model::Tokenizer> tokenizer;        // null where the file has none
   std::chrono::nanoseconds load_time{};
   uint64_t packed_bytes = 0;               // weights copied out of the file, for this model alone
   uint64_t resident_bytes = 0;             // of all weights, as the layers hold them
@@ -46,6 +51,7 @@ struct LoadOptions {
   std::filesystem::path tokenizer_path;      // for formats that keep it apart
   FileAccess access = FileAccess::kMap;      // of the model's files
   bool with_tokenizer = true;                // false: ids only, for benchmarks
+  bool with_predictor = false;               // also the block that predicts ahead, of a whole model
   size_t context = 0;                        // positions the run will use; 0: the model's context
   std::vector<model::AdapterSpec> adapters;  // added to the model's matrices, in order
   model::LoadProgress progress = {};

@@ -35,6 +35,7 @@ struct Loaded {
                          {.tokenizer_path = {},
                           .access = access,
                           .with_tokenizer = with_tokenizer,
+                          .with_predictor = true,
                           .context = 0,
                           .adapters = {},
                           .progress = {}})) {}

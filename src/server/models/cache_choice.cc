@@ -17,7 +17,8 @@ namespace {
 uint64_t bytes_of(const model::ModelConfig& config, const CacheAsked& asked, size_t positions) {
   const model::CacheRoom room = model::cache_room(
       config.states, {.positions = positions, .sequences = asked.sequences, .rows_max = asked.rows_max});
-  return model::state_bytes(config.states, asked.type, room);
+  return model::state_bytes(config.states, asked.type, room) +
+         (config.predicting ? model::state_bytes(*config.predicting, asked.type, room) : 0);
 }
 
 // The most positions, up to `wanted`, that take no more than bytes_max; in whole pages, 0 where none do.

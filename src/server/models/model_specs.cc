@@ -84,6 +84,7 @@ ModelOptions model_options(const Settings& settings) {
   scheduler.reuse_prefix = !settings.no_prefix_reuse;
   scheduler.share_prefixes = settings.share_prefixes;
   scheduler.speculate = !settings.no_speculation;
+  scheduler.predict_always = runtime::parse_predict(settings.predict);
   options.access = settings.no_mmap ? FileAccess::kRead : FileAccess::kMap;
   options.load_threads = settings.threads;
   options.prefix_folder = settings.keep_prefixes;

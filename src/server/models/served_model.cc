@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "kernels/attention/kv_page.h"
 #include "kernels/simd/target.h"
+#include "model/arch/predictor.h"
 #include "runtime/chain/stage_settings.h"
 #include "runtime/engine/chain.h"
 #include "runtime/engine/prefix_store.h"
@@ -65,6 +66,7 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Com
   load.context = asked_context(options);
   load.adapters = spec.adapters;
   load.weights = std::move(weights);
+  load.with_predictor = runtime::predicts(options.run.engine.scheduler);
   {
     ThreadPool loaders(options.load_threads);  // not the engines': they go on meanwhile
     loaded_ = runtime::load_model(spec.path, loaders, load);
@@ -132,13 +134,17 @@ std::string ServedModel::prefix_identity(const ModelOptions& options) const {
   identity += file_fingerprint(spec_.path) + "\n";
   for (const model::AdapterSpec& adapter : spec_.adapters)
     identity += fmt::format("adapter {} {}\n", adapter.scale, file_fingerprint(adapter.path));
+  if (loaded_->predictor != nullptr) identity += "predicts\n";
   return identity;
 }
 
 MemoryForecast forecast_memory(const ModelSpec& spec, const ModelOptions& options) {
   const model::ModelFile file =
       model::open_model(spec.path, {.tokenizer_path = spec.tokenizer, .access = FileAccess::kMap});
-  return {file.tensor_bytes(), choice_of(options, model::read_config(file, asked_context(options))).bytes};
+  model::ModelConfig config = model::read_config(file, asked_context(options));
+  if (runtime::predicts(options.run.engine.scheduler))
+    config.predicting = model::predicting_state(file, config);
+  return {file.tensor_bytes(), choice_of(options, config).bytes};
 }
 
 }  // namespace butterfly::server

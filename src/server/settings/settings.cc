@@ -94,6 +94,10 @@ const SettingRow kSettings[] = {
      "A node that votes on who leads: with three voters or more the standby takes over by itself (repeat)",
      &S::witness},
     {"--no-speculation", "no_speculation", "", "Engine", "Never guess tokens ahead", &S::no_speculation},
+    {"--predict", "predict", "N", "Engine",
+     "Tokens that the model's own block guesses in each step, where the file has one (multi-token "
+     "prediction): auto, as many as pay; off; or a number. Not on a cluster",
+     &S::predict},
     {"--key-requests", "key_requests", "N", "Engine", "Requests a minute of one API key; 0: no bound",
      &S::key_requests, 0, 1 << 24},
     {"--key-tokens", "key_tokens", "N", "Engine", "Tokens a minute of one API key, read and written",

@@ -45,6 +45,7 @@ struct Settings {
   std::string keep_prefixes;  // folder; empty: beginnings of texts end with the process
   std::string keep_prefixes_bytes = "8GiB";
   bool no_speculation = false;
+  std::string predict = "auto";
   std::vector<std::string> standby;  // names of nodes that hold the journal and may lead
   std::vector<std::string> witness;  // names of nodes that vote on who leads
   std::string journal;               // file of requests whose streams outlive this process; empty: none

@@ -1,6 +1,7 @@
 // A chain without a model, for tests: logits are a hash of the tokens it finds in its pages, so a page in the
 // wrong place shows as a wrong token.
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <thread>
@@ -22,6 +23,9 @@ struct FakeChainOptions {
   size_t steps_max = 1;
   size_t window_pages = 0, window = 0;  // some layers see a window
   size_t state_pages = 0;               // some layers have a recurrent state
+  bool predicts = false;                // guesses are right, but for
+  size_t wrong_every =
+      SIZE_MAX;        // every so many-th position, where the token behind the right one is guessed
   bool loops = false;  // the likeliest next token depends on the last one only, so greedy text repeats itself
   std::function<Status(uint64_t step)> fault = {};  // called for each step received; an error loses it
   std::function<Status(const StepRequest& step)> poison = {};        // the same, by what is in the step
@@ -49,7 +53,8 @@ class FakeChain final : public Chain {
               .sequences = options.sequences,
               .rows_max = options.rows_max,
               .steps_max = options.steps_max,
-              .pools_last = false},
+              .pools_last = false,
+              .predicts = options.predicts},
         cells_(options.pages * options.page_positions, -1),
         pages_(options.sequences),
         window_cells_(options.window_pages * options.page_positions, -1),
@@ -91,6 +96,24 @@ class FakeChain final : public Chain {
     result.hidden = hidden_;
     return result;
   }
+  Result<std::vector<std::vector<int32_t>>> draft(const DraftRequest& request) override {
+    BF_CHECK(request.epoch == epoch_ && steps_.empty() && options_.predicts) << "not now";
+    apply(request.commands);
+    std::vector<std::vector<int32_t>> drafts;
+    for (const DraftAsk& ask : request.asks) {
+      std::vector<int32_t> text;
+      for (uint32_t p = 0; p < ask.position; ++p) text.push_back(cell(ask.sequence, p));
+      cell(ask.sequence, ask.position + ask.count - 1);  // has a page
+      text.push_back(ask.token);
+      for (drafts.emplace_back(); drafts.back().size() < ask.count; text.push_back(drafts.back().back())) {
+        const auto logits = logits_after(options_, text);
+        auto likeliest = static_cast<size_t>(std::ranges::max_element(logits) - logits.begin());
+        if (text.size() % options_.wrong_every == 0) likeliest = (likeliest + 1) % options_.vocab;
+        drafts.back().push_back(static_cast<int32_t>(likeliest));
+      }
+    }
+    return drafts;
+  }
   Status reset(uint64_t epoch, Duration) override {
     if (options_.reset_fault)
       if (Status status = options_.reset_fault(epoch); !status) return status;
@@ -120,8 +143,8 @@ class FakeChain final : public Chain {
   void close() override {}
 
  private:
-  void compute(const StepRequest& step) {
-    for (const KvCommand& command : step.commands) {
+  void apply(std::span<const KvCommand> commands) {
+    for (const KvCommand& command : commands) {
       if (command.kind == KvCommand::Kind::kForget) {
         pages_.at(command.sequence) = {};
         seen_.at(command.sequence).reset();
@@ -131,6 +154,9 @@ class FakeChain final : public Chain {
       if (pages.size() <= command.block) pages.resize(command.block + 1, UINT32_MAX);
       pages[command.block] = command.page;
     }
+  }
+  void compute(const StepRequest& step) {
+    apply(step.commands);
     for (const StepRow& row : step.rows) {
       cell(row.sequence, row.position) = row.token;
       if (info_.window > 0) window_cell(row.sequence, row.position) = row.token;

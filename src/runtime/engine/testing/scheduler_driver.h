@@ -44,6 +44,10 @@ class SchedulerDriver {
 
   // Begins one step; false: there was nothing to begin.
   bool begin() {
+    if (const auto asked = scheduler.predictions()) {
+      const auto drafts = chain.draft(*asked);
+      scheduler.predicted(*asked, *drafts, prediction * static_cast<int64_t>(asked->asks[0].count));
+    }
     auto plan = scheduler.plan();
     if (!plan) return false;
     chain.submit(plan->request).or_throw();
@@ -116,6 +120,7 @@ class SchedulerDriver {
   std::map<RequestId, size_t> limits;
   std::map<RequestId, std::vector<int32_t>> texts;
   std::vector<RequestId> finished;
+  Duration prediction = std::chrono::milliseconds(1);  // of one token
   Duration base = std::chrono::milliseconds(10), per_row = std::chrono::milliseconds(1);
 };
 
