@@ -133,7 +133,8 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
     times_.add(done.mix, time);
     const double seconds = std::chrono::duration<double>(time).count();
     if (done.turn == Turn::kForeground) background_credit_ += options_.background_share * seconds;
-    if (done.turn == Turn::kBackground) background_credit_ -= seconds;
+    if (done.turn == Turn::kBackground || (done.turn == Turn::kAlone && others_wait()))
+      background_credit_ -= seconds;
   }
   size_t drafts_before = 0;
   for (const auto& [id, rows, drafts, chooses, began_ahead, is_void] : done.parts) {

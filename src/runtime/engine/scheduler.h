@@ -154,8 +154,9 @@ class Scheduler {
   std::string inconsistency() const;
 
  private:
-  // Whose rows a step has, while requests in the background and others both have work.
-  enum class Turn { kAll, kForeground, kBackground };
+  // Whose rows a step has. kAll: there are none in the background. kAlone: there is nobody else. Where both
+  // have work they take turns.
+  enum class Turn { kAll, kAlone, kForeground, kBackground };
   struct UnderWay {
     uint64_t step;
     StepMix mix;
@@ -202,8 +203,9 @@ class Scheduler {
   void admit();
   bool make_way(size_t pages);
   Turn next_turn();
+  bool others_wait() const;  // for a step under way
   static bool takes(Turn turn, const Sequence& sequence) {
-    return turn == Turn::kAll || (turn == Turn::kBackground) == sequence.request.background;
+    return turn == Turn::kAll || (turn != Turn::kForeground) == sequence.request.background;
   }
   FairQueue::Decision admit_one(Sequence& sequence);
   PagePool::NodeId root_of(const Sequence& sequence) const;
@@ -265,7 +267,8 @@ class Scheduler {
   std::set<std::tuple<uint32_t, uint32_t, uint32_t>> filled_states_;
   double fill_row_seconds_ = 0;  // of the last one; 0: not known
   bool halted_ = false;
-  // Seconds of steps that the background may have, as a part of what others had since; below 0: it had more.
+  // Seconds of steps that the background may have, as a part of what others had since; below 0: it had more,
+  // or they came while its step was under way and waited for it.
   double background_credit_ = 0;
   StepTimes times_;
   SchedulerStats stats_;

@@ -134,15 +134,22 @@ bool Scheduler::make_way(size_t pages) {
   return true;
 }
 
+bool Scheduler::others_wait() const {
+  return std::ranges::any_of(sequences_, [](const auto& of) {
+    return !of.second->request.background && of.second->in_flight == 0 && of.second->remaining() > 0;
+  });
+}
+
 // Alone, everybody may have every step. Together, those in the background get steps of their own, when the
 // others have had enough since the last one.
 Scheduler::Turn Scheduler::next_turn() {
   bool foreground = false, background = false;
   for (const Sequence* sequence : running_)
     if (sequence->remaining() > 0) (sequence->request.background ? background : foreground) = true;
-  if (!foreground || !background) {
-    if (!foreground) background_credit_ = std::min(background_credit_, 0.0);
-    return Turn::kAll;
+  if (!background) return Turn::kAll;
+  if (!foreground) {
+    background_credit_ = std::min(background_credit_, 0.0);
+    return Turn::kAlone;
   }
   return background_credit_ > 0 ? Turn::kBackground : Turn::kForeground;
 }

@@ -318,6 +318,33 @@ TEST(Scheduler, TheBackgroundCostsOthersATenthAtMost) {
   ::testing::Test::RecordProperty("behind_seconds", std::to_string(after));
 }
 
+// Short requests come one after the other, each just after a step of the background has begun.
+TEST(Scheduler, TheBackgroundPaysForWhatOthersWaitForIt) {
+  const FakeChainOptions chain{.pages = 4096, .rows_max = 512};
+  const auto time_of = [&](bool greedy) {
+    SchedulerDriver driver(chain, {});
+    Duration total{};
+    for (uint64_t id = 100; greedy && id < 116; ++id)
+      EXPECT_TRUE(driver.submit(id, tokens(60, static_cast<int32_t>(id)), 100'000, 7, true));
+    for (size_t i = 0; i < 40; ++i) driver.step();
+    for (uint64_t id = 1; id <= 20; ++id) {
+      const bool busy = driver.begin();
+      EXPECT_EQ(busy, greedy);
+      EXPECT_TRUE(driver.submit(id, tokens(40, static_cast<int32_t>(id)), 30));
+      if (busy) {
+        driver.end();
+        total += driver.last_time;
+      }
+      while (driver.scheduler.knows(RequestId{id})) {
+        driver.step();
+        total += driver.last_time;
+      }
+    }
+    return std::chrono::duration<double>(total).count();
+  };
+  EXPECT_LE(time_of(true), 1.1 * time_of(false));
+}
+
 TEST(Scheduler, ALongPromptDoesNotStallStreams) {
   // 10 ms for a step and 1 ms for each row.
   const FakeChainOptions chain{.pages = 1024, .rows_max = 512};
