@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -43,6 +44,16 @@ void raise_descriptor_limit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// What was large goes back to the system when it is free. By itself the library raises these bounds with what
+// it sees, and keeps up to 64 MiB for each thread that prepared something large once.
+void return_large_memory() {
+#ifdef __GLIBC__
+  constexpr int kLarge = 4 << 20;
+  mallopt(M_MMAP_THRESHOLD, kLarge);
+  mallopt(M_TRIM_THRESHOLD, 2 * kLarge);
+#endif
 }
 
 size_t connection_bound(size_t wanted) {
@@ -276,6 +287,7 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
     context.streams = std::make_unique<StreamTable>(std::move(table));
   }
   raise_descriptor_limit();
+  return_large_memory();
   ::signal(SIGPIPE, SIG_IGN);
   impl_->queue = std::make_unique<WorkQueue>(kLightPreparers, kHeavyPreparers, HttpLimits().prepare_queue);
   starting.reset();

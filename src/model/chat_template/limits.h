@@ -11,7 +11,7 @@ struct Limits {
   size_t source_bytes = size_t{1} << 20;   // of the template
   uint64_t steps = 5'000'000;              // statements, expressions and elements touched
   size_t output_bytes = size_t{16} << 20;  // of the rendering
-  size_t value_bytes = size_t{128} << 20;  // of all texts and lists made on the way, together
+  size_t value_bytes = size_t{64} << 20;   // of all texts and lists made on the way, together
   int depth = 1000;                        // of nested evaluation: each macro call takes a few levels
 };
 
