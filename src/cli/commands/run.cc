@@ -274,9 +274,9 @@ std::shared_ptr<RunOptions> add_run_flags(CLI::App& app, bool only_talk) {
   add_flag(app, "--no-bos", options->no_bos, "Leave out the beginning-of-text token the model asks for");
   add_option(app, "-b,--batch-size", options->batch, "Prompt tokens per step, up to 512").show_default();
   add_option(app, "--cache-type", options->cache_type, "Key/value cache: f16, f32 or q8_0").show_default();
-  add_option(app, "--predict", options->predict,
-             "Tokens that the model's own block guesses in each step, where the file has one: auto, off or a "
-             "number; not over nodes")
+  add_option(app, "--mtp", options->predict,
+             "Tokens that the model's own block guesses in each step (multi-token prediction), where the "
+             "file has one: auto, off or a number; not over nodes")
       .type_name("N")
       .show_default();
   add_lora_flag(app, options->adapters);

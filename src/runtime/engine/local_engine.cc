@@ -30,7 +30,8 @@ std::optional<size_t> parse_predict(const std::string& text) {
   const char* end = text.data() + text.size();
   if (const auto [rest, error] = std::from_chars(text.data(), end, tokens);
       error != std::errc() || rest != end || tokens > graph::kGuessesMax)
-    fail(Errc::kInvalidArgument, "--predict {}: expected auto, off or 0 to {}", text, graph::kGuessesMax);
+    fail(Errc::kInvalidArgument, "multi-token prediction '{}': expected auto, off or 0 to {}", text,
+         graph::kGuessesMax);
   return tokens;
 }
 

@@ -94,7 +94,7 @@ const SettingRow kSettings[] = {
      "A node that votes on who leads: with three voters or more the standby takes over by itself (repeat)",
      &S::witness},
     {"--no-speculation", "no_speculation", "", "Engine", "Never guess tokens ahead", &S::no_speculation},
-    {"--predict", "predict", "N", "Engine",
+    {"--mtp", "mtp", "N", "Engine",
      "Tokens that the model's own block guesses in each step, where the file has one (multi-token "
      "prediction): auto, as many as pay; off; or a number. Not on a cluster",
      &S::predict},
