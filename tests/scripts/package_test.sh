@@ -16,7 +16,8 @@ if [[ ! -e $root/etc/debian_version ]]; then
   debootstrap --variant=minbase bookworm "$root" > "$work/debootstrap.log" 2>&1 ||
     { echo "skipped: debootstrap cannot make a system: $(tail -n 1 "$work/debootstrap.log")"; exit 77; }
 fi
-inside() { chroot "$root" env PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive HOME=/root LC_ALL=C.UTF-8 "$@"; }
+within=(chroot "$root" env PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive HOME=/root LC_ALL=C.UTF-8)
+inside() { "${within[@]}" "$@"; }
 check() { if ! eval "$2"; then echo "FAILED: $1"; exit 1; fi; echo "ok $1"; }
 
 cp /etc/apt/sources.list "$root/etc/apt/" 2> /dev/null || true
@@ -75,7 +76,7 @@ check "it can be asked" '[[ $(curl -sS http://127.0.0.1:8080/v1/models) == *cate
 kill "${pids[0]}" && wait "${pids[0]}" && status=0 || status=$?
 check "it ends well when it is told to" '((status == 0))'
 token=$(inside env HOME=/tmp/first butterfly init --state /tmp/first | grep -oE 'bf1-[0-9a-f]+-[0-9a-f]+' | head -n 1)
-inside butterfly serve -m /usr/share/butterfly/caterpillar.gguf --port 0 --cluster --cluster-listen 127.0.0.1:17741 --state /tmp/first \
+"${within[@]}" butterfly serve -m /usr/share/butterfly/caterpillar.gguf --port 0 --cluster --cluster-listen 127.0.0.1:17741 --state /tmp/first \
   --management /tmp/first.sock --nodes 2 --nodes-wait 60 --strategy balanced > "$work/first.log" 2>&1 &
 pids+=($!)
 inside butterfly join 127.0.0.1:17741 --token "$token" --enrol-only --state /var/lib/butterfly --name second > "$work/join.log" 2>&1
