@@ -78,7 +78,7 @@ std::string predicting(const model::ModelFile& file) {
     if (!reason.empty()) return "not run: " + reason;
     const model::ModelConfig config = model::read_config(file);
     const auto state = model::predicting_state(file, config);
-    return "guesses tokens ahead on one machine; keeps " + model::describe({&*state, 1});
+    return fmt::format("guesses tokens ahead on one machine ({})", model::describe({&*state, 1}));
   } catch (const Error&) {
     return {};
   }
