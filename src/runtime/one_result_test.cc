@@ -94,7 +94,7 @@ class OneResultArchitecture : public ::testing::TestWithParam<std::string_view> 
 
 TEST_P(OneResultArchitecture, ThreadsPiecesAndCompanyChangeNothing) {
   const auto tokens = some_tokens(70, 320);
-  for (DType type : {DType::kF32, DType::kQ8_0, DType::kQ4_K}) {
+  for (DType type : {DType::kQ8_0, DType::kQ4_K}) {
     RandomModel one(type, 1, 7, GetParam());
     Loaded two(one.path(), 2), three(one.path(), 3);
     const auto want = logit_bits(one.loaded(), tokens, std::vector<size_t>(70, 1));

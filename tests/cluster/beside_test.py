@@ -15,7 +15,7 @@ import time
 from harness import PROMPTS, START_MAX_S, Server, machine_env, make_model, write_capabilities
 from train_runs import TrainRuns
 
-BUTTERFLY, STEPS = os.path.abspath(sys.argv[1]), int(sys.argv[3]) if len(sys.argv) > 3 else 250
+BUTTERFLY, STEPS = os.path.abspath(sys.argv[1]), int(sys.argv[3]) if len(sys.argv) > 3 else 150
 runs = TrainRuns(BUTTERFLY, sys.argv[2])
 WORK, TOKENS = runs.work, 120
 ONE = make_model(BUTTERFLY, f"{WORK}/one.gguf", "--layers", "8", "--dim", "128", "--hidden", "256", "--heads", "4")

@@ -26,7 +26,8 @@ def machine_env(work, name, capabilities=None):
     """The environment of a user on a machine of its own, as far as files can tell."""
     home = f"{work}/{name}"
     os.makedirs(home, exist_ok=True)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "BUTTERFLY_"))}
+    kept = lambda k: k == "BUTTERFLY_SPIN" or not k.startswith(("XDG_", "BUTTERFLY_"))  # noqa: E731
+    env = {k: v for k, v in os.environ.items() if kept(k)}
     env |= {"HOME": home, "XDG_RUNTIME_DIR": home}
     return env | {"BUTTERFLY_CAPABILITIES": capabilities} if capabilities else env
 

@@ -82,7 +82,10 @@ TEST_P(ShardedTypes, EveryTargetAndShapeEqualsThePlainLoops) {
       const Tensor w = random_weights(dtype, rows, static_cast<int64_t>(cols), 11);
       const PackedMatrix packed(w);
       const ShardCuts cuts = ShardCuts::whole(Shards(shard_unit(dtype), cols));
-      for (size_t m : {1, 2, 3, 5, 6, 8, 9, 12, 14, 16, 17, 33, 40}) {
+      // Every number of rows that a tile can have, on the widest; four of them elsewhere.
+      const bool widest = cols == columns_of(dtype).back();
+      for (size_t m : widest ? std::vector<size_t>{1, 2, 3, 5, 6, 8, 9, 12, 14, 16, 17, 33, 40}
+                             : std::vector<size_t>{1, 3, 9, 17}) {
         if (rows == 1 && m > 9) continue;
         const Acts acts = random_acts(packed.act(), m, cols, 5);
         const auto want = bits(truth(w, acts, m, cuts));

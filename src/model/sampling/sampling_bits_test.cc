@@ -85,7 +85,7 @@ TEST(SamplingBits, EveryWayIsItsDefinition) {
     for (const NamedRow& row : rows_of_every_shape(size, size)) {
       for (size_t i = size % 11; i < ways.size(); i += size <= 300 ? 1 : 17) {
         const SamplerSettings& s = ways[i];
-        SCOPED_TRACE(testing::Message()
+        SCOPED_TRACE(::testing::Message()
                      << row.name << " " << size << ", top-k " << s.top_k << ", top-p " << s.top_p
                      << ", min-p " << s.min_p << ", temperature " << s.temperature);
         const Plain plain = choose_plainly(s, row.logits, i);

@@ -49,7 +49,7 @@ TEST(WeightedOrder, IsTheOrderOfEverythingSorted) {
   WeightedOrder order;
   for (const size_t size : {1u, 2u, 47u, 300u, 3000u, 20'000u}) {
     for (const NamedRow& row : rows_of_every_shape(size, size)) {
-      SCOPED_TRACE(testing::Message() << row.name << " " << size);
+      SCOPED_TRACE(::testing::Message() << row.name << " " << size);
       const Candidate first = scan.read(row.logits);
       order.read(scan);
       for (const float temperature : size < 3000 ? std::vector{1.0f, 0.6f, 5.0f} : std::vector{0.9f}) {
