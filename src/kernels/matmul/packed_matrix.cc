@@ -23,21 +23,29 @@ PackedMatrix::PackedMatrix(const Tensor& weights) {
   pack_panels(weights, 0, panels());
 }
 
-PackedMatrix PackedMatrix::uninitialised(const Tensor& weights) {
-  if (!can_multiply(weights.dtype()))
-    fail(Errc::kUnsupported, "[matmul] weights of type {} cannot be multiplied", dtype_name(weights.dtype()));
-  BF_CHECK(weights.rank() == 2 && weights.contiguous()) << "weights " << weights.shape().to_string();
+PackedMatrix PackedMatrix::sizes_only(DType dtype, size_t rows, size_t cols) {
+  if (!can_multiply(dtype))
+    fail(Errc::kUnsupported, "[matmul] weights of type {} cannot be multiplied", dtype_name(dtype));
   PackedMatrix packed;
-  packed.dtype_ = weights.dtype();
-  packed.rows_ = static_cast<size_t>(weights.size(0));
-  packed.cols_ = static_cast<size_t>(weights.size(1));
-  packed.format_ = pack_format(packed.dtype_);
+  packed.dtype_ = dtype;
+  packed.rows_ = rows;
+  packed.cols_ = cols;
+  packed.format_ = pack_format(dtype);
+  const DTypeInfo& info = dtype_info(dtype);
+  // Panels start at whole cache lines.
+  packed.panel_bytes_ = packed.format_ != nullptr ? round_up(packed.format_->panel_bytes(cols), 64)
+                        : rows == 0               ? 0
+                                                  : kPanelRows * (cols / info.block_values * info.block_bytes);
+  return packed;
+}
+
+PackedMatrix PackedMatrix::uninitialised(const Tensor& weights) {
+  BF_CHECK(weights.rank() == 2 && weights.contiguous()) << "weights " << weights.shape().to_string();
+  PackedMatrix packed = sizes_only(weights.dtype(), static_cast<size_t>(weights.size(0)),
+                                   static_cast<size_t>(weights.size(1)));
   if (packed.format_ != nullptr) {
-    // Panels start at whole cache lines.
-    packed.panel_bytes_ = round_up(packed.format_->panel_bytes(packed.cols_), 64);
     packed.data_ = allocate_lasting(packed.panels() * packed.panel_bytes_);
   } else {
-    packed.panel_bytes_ = kPanelRows * (packed.rows_ == 0 ? 0 : weights.bytes() / packed.rows_);
     packed.data_ = weights.buffer();
     packed.offset_ = static_cast<size_t>(weights.raw() - weights.buffer().data());
   }

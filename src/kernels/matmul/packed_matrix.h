@@ -22,6 +22,8 @@ class PackedMatrix {
 
   // Same, in pieces: allocates, then pack_panels() may run for disjoint ranges from several threads.
   static PackedMatrix uninitialised(const Tensor& weights);
+  // What would be packed, without its memory: for who asks for sizes. Throws as above.
+  static PackedMatrix sizes_only(DType dtype, size_t rows, size_t cols);
   void pack_panels(const Tensor& weights, size_t panel_begin, size_t panel_end);
 
   DType dtype() const { return dtype_; }
@@ -34,7 +36,7 @@ class PackedMatrix {
   size_t panel_bytes() const { return panel_bytes_; }
   size_t bytes() const;  // memory one product reads
   const std::byte* panel(size_t index) const { return data_.data() + offset_ + index * panel_bytes_; }
-  explicit operator bool() const { return static_cast<bool>(data_); }
+  explicit operator bool() const { return cols_ != 0; }  // also of sizes_only()
 
  private:
   DType dtype_ = DType::kF32;

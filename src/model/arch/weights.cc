@@ -46,7 +46,8 @@ Tensor WeightLoader::tensor(const std::string& name, const Shape& shape) {
 }
 
 kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix, const std::string& name, size_t begin) {
-  if (!shared_ || !with_values_) return pack_anew(matrix);
+  if (!with_values_) return sizes_only(matrix);
+  if (!shared_) return pack_anew(matrix);
   const auto [found, is_new] = shared_->try_emplace(fmt::format("{}:{}+{}", name, begin, matrix.size(0)));
   if (!is_new) {
     const kernels::PackedMatrix& there = found->second;
@@ -68,13 +69,17 @@ kernels::PackedMatrix WeightLoader::pack(const Tensor& matrix, const std::string
   }
 }
 
+kernels::PackedMatrix WeightLoader::sizes_only(const Tensor& matrix) {
+  auto packed = kernels::PackedMatrix::sizes_only(matrix.dtype(), static_cast<size_t>(matrix.size(0)),
+                                                  static_cast<size_t>(matrix.size(1)));
+  resident_bytes_ += packed.bytes();
+  loaded(matrix);
+  return packed;
+}
+
 kernels::PackedMatrix WeightLoader::pack_anew(const Tensor& matrix) {
   auto packed = kernels::PackedMatrix::uninitialised(matrix);
   resident_bytes_ += packed.bytes();
-  if (!with_values_) {
-    loaded(matrix);
-    return packed;
-  }
   pool_.parallel_for(packed.panels(), 1, [&](size_t begin, size_t end) {
     MappedFile::guard([&] { packed.pack_panels(matrix, begin, end); });
   });
@@ -140,9 +145,8 @@ nn::Linear WeightLoader::linear_columns(const std::string& stem, size_t out, siz
   linear.scale = scale_of(stem);
   if (!here.empty()) {
     const Tensor part = whole.slice(1, static_cast<int64_t>(here.begin), static_cast<int64_t>(here.end));
-    Tensor copy;
-    MappedFile::guard(
-        [&] { copy = with_values_ ? part.clone() : Tensor::zeros(part.dtype(), part.shape()); });
+    Tensor copy = part;
+    if (with_values_) MappedFile::guard([&] { copy = part.clone(); });
     linear.weight.packed = pack(copy, fmt::format("{}:columns {}-{}", name, here.begin, here.end), 0);
     file_.done_with(whole);
   }

@@ -136,6 +136,7 @@ class WeightLoader {
   // Packs rows of the file's tensor `name`, from `begin` on; or columns of it, whose name then says so.
   kernels::PackedMatrix pack(const Tensor& matrix, const std::string& name, size_t begin);
   kernels::PackedMatrix pack_anew(const Tensor& matrix);
+  kernels::PackedMatrix sizes_only(const Tensor& matrix);
   // Rows [begin, begin + out) of the tensor and of what belongs to it; `adapted` is the name adapters have it
   // under.
   nn::Linear linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out,
