@@ -2,7 +2,7 @@
 """Predicted against measured tokens/s on emulated clusters: unequal CPUs, links with little bandwidth and long ways.
 
     emulated.py --model FILE [--butterfly BIN] [--delay-line BIN] [--clusters 1,2,..] [--ways choice,alone,chain,shared] [--work FOLDER]
-                [--out FILE.json] [--start-only] [--keep]
+                [--out FILE.json] [--read TOKENS] [--start-only] [--keep]
 
 A node is a process of `butterfly serve --cluster` or `butterfly join` with
   - a network namespace of its own, joined to the others by a switch that delays every frame (delay_line: kernels without netem);
@@ -16,6 +16,7 @@ then one stream generates, around the depth for which the plan was made, and its
 the other on the same nodes: what the planner chooses (`--groups auto`), the coordinator alone, a chain in which everybody has a
 part (`--strategy balanced`), and layers that all nodes share (`--groups N`). Nodes start one after the other, so that they do not
 measure each other. Needs root, ip and tc.
+--read: also the tokens/s at which a prompt so long is read (in a context for which the plan was not made).
 An --out file that exists is added to; without --clusters it is shown. Where a machine is quiet for minutes only, a cluster can be done in
 two pieces: --start-only ends when all nodes have measured themselves, --keep then uses what they found.
 """
@@ -165,16 +166,21 @@ def measure(options, network, env, on_cluster):
     prompt = [rng.randrange(300, 4000) for _ in range(PROMPT)]
     body = {"prompt": prompt, "max_tokens": TOKENS, "stream": True, "ignore_eos": True, "temperature": 1.0, "top_k": 40,
             "stream_options": {"include_usage": True}}
-    request(network, {**body, "max_tokens": 8, "seed": 1})  # warm, and the prompt is in the cache
+    for seed in range(2):  # the prompt is in the cache, and the weights come to lie in huge pages
+        request(network, {**body, "seed": 1 + seed})
     before = work_of(status(options, network, env)) if on_cluster else {}
     rates = []
     for seed in range(options.repeats):
         answer = request(network, {**body, "seed": 10 + seed})
         rates.append((TOKENS - 1) / (answer["total"] - answer["first"]))
     after = work_of(status(options, network, env)) if on_cluster else {}
+    reads = []
+    for _ in range(options.repeats if options.read else 0):
+        fresh = [rng.randrange(300, 4000) for _ in range(options.read)]
+        reads.append(options.read / request(network, {**body, "prompt": fresh, "max_tokens": 1})["first"])
     steps = {name: (after[name]["compute_us"] - before[name]["compute_us"]) / max(1, after[name]["steps"] - before[name]["steps"]) / 1e6
              for name in after if name in before}
-    return rates, steps
+    return rates, steps, reads
 
 
 def tokens_of(options, work, network, env, count):
@@ -210,7 +216,7 @@ def one_cluster(options, number):
             flags, with_part = WAYS[way](len(nodes))
             on_cluster = flags is not None
             flags = ["--cluster", "--nodes", str(len(nodes)), "--nodes-wait", "600", "--no-rebalance", *flags] if on_cluster else []
-            server = Process([options.butterfly, "serve", "-m", options.model, "--port", "8080", "-c", str(CONTEXT), "--parallel", "1", "-t", "1", *flags],
+            server = Process([options.butterfly, "serve", "-m", options.model, "--port", "8080", "-c", str(max(CONTEXT, options.read + 64)), "--parallel", "1", "-t", "1", *flags],
                              env=env, before=[*network.inside(0), *limited(f"{way}-node0", nodes[0][0])])
             processes.append(server)
             server.wait_for(r"cluster does not serve|Serving|waiting")
@@ -223,14 +229,16 @@ def one_cluster(options, number):
                 return []
             state = settled(options, network, env, len(nodes), with_part) if on_cluster else None
             server.wait_for("Serving")
-            rates, steps = measure(options, network, env, on_cluster)
+            rates, steps, reads = measure(options, network, env, on_cluster)
             row = {"cluster": number, "way": way, "words": words, "predicted": state["jobs"][0]["predicted_tokens_per_s"] if on_cluster else None,
-                   "measured": statistics.median(rates), "rates": rates, "links": {}, "stages": []}
+                   "measured": statistics.median(rates), "rates": rates, "reads": reads, "links": {}, "stages": []}
             if on_cluster:
                 row["links"] = {f"{k['from']}-{k['to']}": [k["rtt_s"], k["bytes_per_s"]] for k in state["links"]}
                 row["stages"] = [{"node": n["name"], "pieces": part["end"] - part["begin"], "begin": part["begin"], "predicted_s": part["predicted_s"],
                                   "measured_s": steps.get(n["name"])} for n in state["nodes"] if (part := n["jobs"][0].get("layers"))]
             rows.append(row)
+            if reads:
+                print(f"{words}, {way}: a prompt of {options.read}: {', '.join(f'{r:.1f}' for r in reads)} tokens/s", flush=True)
             print(f"{words}, {way}: {row['predicted'] or 0:.2f} predicted, {row['measured']:.2f} measured ({', '.join(f'{r:.2f}' for r in rates)}); "
                   f"{', '.join(str(x['node']) + ' ' + str(x['begin']) + '+' + str(x['pieces']) for x in row['stages'])}", flush=True)
             server.end()
@@ -274,6 +282,7 @@ def main():
     parser.add_argument("--clusters", default="")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--read", type=int, default=0)
     parser.add_argument("--work", default="/tmp/butterfly-emulated")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--start-only", action="store_true")

@@ -7,6 +7,7 @@ Sides take turns, one server at a time:
     one     serve -t 1                    two     serve -t 2
     group   serve -t 1 --local-nodes 2 --groups 2 (TLS over loopback)
     chain   serve -t 1 --local-nodes 2    other   `group` of another program, --other, for changes of the program itself
+    four-S  serve -t 1 --local-nodes 4 --strategy S; four-shared and four-auto: --groups 4 and auto
 Tests: nN generates N tokens of one text, bN runs N texts of 32 tokens at once, pN reads a prompt of N; tokens/s. An --out file that exists
 is added to; --rounds 0 prints what it holds. Everything else on the machine should stand still.
 """
@@ -25,7 +26,10 @@ from http_load import butterfly, together  # noqa: E402
 
 STREAM_TOKENS = 32
 NODES = ["-t", 1, "--local-nodes", 2, "--local-restarts", 0]
-SIDES = {"one": ["-t", 1], "two": ["-t", 2], "group": [*NODES, "--groups", 2], "chain": NODES, "other": [*NODES, "--groups", 2]}
+FOUR = ["-t", 1, "--local-nodes", 4, "--local-restarts", 0]
+SIDES = {"one": ["-t", 1], "two": ["-t", 2], "group": [*NODES, "--groups", 2], "chain": NODES, "other": [*NODES, "--groups", 2],
+         "four-shared": [*FOUR, "--groups", 4], "four-auto": [*FOUR, "--groups", "auto"],
+         **{f"four-{name}": [*FOUR, "--strategy", name] for name in ("uniform", "balanced", "annealing", "optimal")}}
 
 
 def body(rng, prompt, tokens):
@@ -76,7 +80,7 @@ def show(results):
             continue
         gain = {side: value / middle["one"] for side, value in middle.items()}
         share = f"{gain['group'] / gain['two']:.2f}" if {"two", "group"} <= gain.keys() else ""
-        rest = ", ".join(f"{side} {gain[side]:.2f} x" for side in ("chain", "other") if side in gain)
+        rest = ", ".join(f"{side} {gain[side]:.2f} x" for side in gain if side not in ("one", "two", "group"))
         cell = {side: f"{gain[side]:.2f} x" if side in gain else "" for side in ("two", "group")}
         model, test = key.rsplit(" ", 1)
         print(f"| {model} | {test} | {middle['one']:.1f} | {cell['two']} | {cell['group']} | {share} | {rest} |")

@@ -37,6 +37,11 @@ class Exchange {
   // Returns when all that is wanted has come. Throws Error that names the member: kPeerLost, kTimeout, or
   // kCorrupt when something else came than was expected; then nothing more comes of this exchange.
   virtual void run(const ExchangeRound& round) = 0;
+  // The same in two parts, between which the caller computes: finish() belongs to the first start() that has
+  // none yet, and throws as run() does. What the round points to stays until then; run() comes when all that
+  // was started is finished.
+  virtual void start(const ExchangeRound& round) = 0;
+  virtual void finish() = 0;
 };
 
 }  // namespace butterfly::graph

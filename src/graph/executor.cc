@@ -55,27 +55,64 @@ void Executor::run(const KvStep* kv) {
 
 void Executor::run_nodes(size_t begin, size_t end) {
   BF_CHECK(pool_ != nullptr && begin <= end && end <= graph_.nodes().size()) << begin << " to " << end;
-  base_ = arena_.ensure(plan_.arena_bytes);
+  base_ = place();
   const RunContext context(graph_, plan_, base_, *pool_, nullptr, slots_.data(), nullptr);
   for (size_t i = begin; i < end; ++i) graph_.nodes()[i].op->forward(graph_.nodes()[i], context);
 }
 
 void Executor::run(const KvStep* kv, ThreadPool& pool, Exchange* exchange) {
   BF_CHECK(pool.size() == threads_) << pool.size() << " threads, memory was planned for " << threads_;
-  base_ = arena_.ensure(plan_.arena_bytes);
+  base_ = place();
   for (const std::byte* slot : slots_) BF_CHECK(slot != nullptr) << "a bound value has no memory";
   const RunContext context(graph_, plan_, base_, pool, kv, slots_.data(), exchange);
+  for (size_t i = 0; i < graph_.nodes().size(); ++i) run_node(i, context);
+}
+
+namespace {
+
+uint64_t ns_since(std::chrono::steady_clock::time_point start) {
+  const auto spent = std::chrono::steady_clock::now() - start;
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
+}
+
+}  // namespace
+
+void Executor::run_node(size_t index, const RunContext& context) {
+  const Node& node = graph_.nodes()[index];
   if (!profiling_) {
-    for (const Node& node : graph_.nodes()) node.op->forward(node, context);
+    node.op->forward(node, context);
     return;
   }
-  for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-    const Node& node = graph_.nodes()[i];
+  const auto start = std::chrono::steady_clock::now();
+  node.op->forward(node, context);
+  node_ns_[index] += ns_since(start);
+}
+
+RunInPieces::RunInPieces(Executor& executor, const KvStep* kv, ThreadPool& pool, Exchange* exchange)
+    : executor_(executor),
+      context_(executor.graph_, executor.plan_, executor.base_ = executor.place(), pool, kv,
+               executor.slots_.data(), exchange) {
+  BF_CHECK(pool.size() == executor.threads_)
+      << pool.size() << " threads, memory was planned for " << executor.threads_;
+}
+
+bool RunInPieces::run_piece() {
+  if (started_ != nullptr) {
     const auto start = std::chrono::steady_clock::now();
-    node.op->forward(node, context);
-    const auto spent = std::chrono::steady_clock::now() - start;
-    node_ns_[i] += static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
+    started_->finish();
+    started_.reset();
+    if (executor_.profiling_) executor_.node_ns_[next_ - 1] += ns_since(start);
   }
+  const auto& nodes = executor_.graph_.nodes();
+  while (next_ < nodes.size()) {
+    const Node& node = nodes[next_++];
+    if (node.op->start != nullptr) {
+      started_ = node.op->start(node, context_);
+      return true;
+    }
+    executor_.run_node(next_ - 1, context_);
+  }
+  return false;
 }
 
 }  // namespace butterfly::graph

@@ -72,9 +72,10 @@ class Executor {
   const Graph& graph() const { return graph_; }
   const MemoryPlan& plan() const { return plan_; }
   // Fill before run(). Valid until another executor of the same arena runs.
-  std::byte* input(ValueId value) {
-    return arena_.ensure(plan_.arena_bytes) + plan_.value_offsets[value.index];
-  }
+  std::byte* input(ValueId value) { return place() + plan_.value_offsets[value.index]; }
+  // Values stand so many bytes behind the begin of the arena, which is large enough for that: for two that run
+  // in turns.
+  void set_place(size_t bytes_before) { bytes_before_ = bytes_before; }
   // Memory of a bound value, borrowed: as large as the value, 64-byte aligned. Needed before the first run.
   void bind(int32_t slot, std::byte* memory) { slots_[static_cast<size_t>(slot)] = memory; }
   // `kv` may be null for graphs without cached attention.
@@ -93,8 +94,13 @@ class Executor {
   const std::vector<uint64_t>& node_ns() const { return node_ns_; }
 
  private:
+  friend class RunInPieces;
+  std::byte* place() { return arena_.ensure(bytes_before_ + plan_.arena_bytes) + bytes_before_; }
+  void run_node(size_t index, const RunContext& context);
+
   Graph graph_;
   Arena& arena_;
+  size_t bytes_before_ = 0;
   ThreadPool* pool_ = nullptr;
   const size_t threads_;
   MemoryPlan plan_;
@@ -102,6 +108,21 @@ class Executor {
   std::vector<std::byte*> slots_;
   bool profiling_ = false;
   std::vector<uint64_t> node_ns_;
+};
+
+// One run of an executor up to each op that waits for others (OpType::start): while that is under way, another
+// run can compute. Borrows everything; one thread. What is under way when it goes ends first.
+class RunInPieces {
+ public:
+  RunInPieces(Executor& executor, const KvStep* kv, ThreadPool& pool, Exchange* exchange);
+  // Finishes what the piece before has started, and runs the next one. False: that was the last.
+  bool run_piece();
+
+ private:
+  Executor& executor_;
+  const RunContext context_;
+  size_t next_ = 0;  // node
+  std::unique_ptr<StartedOp> started_;
 };
 
 }  // namespace butterfly::graph

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +37,13 @@ struct CostContext {
   size_t kv_value_bytes = 2;  // bytes of one cached value
 };
 
+// What an op has started; it is done after finish(), which throws what forward() would have.
+class StartedOp {
+ public:
+  virtual ~StartedOp() = default;
+  virtual void finish() = 0;
+};
+
 struct OpType {
   std::string_view name;
   // Types of the outputs. Throws Error kInvalidArgument naming the op, the expected and the found.
@@ -51,6 +59,8 @@ struct OpType {
   // Adds the nodes that turn the gradients of the outputs into those of inputs and parameters (gradients.h).
   // Null: the op has no gradient.
   void (*backward)(GradientBuilder& b, const Node& node) = nullptr;
+  // forward() in two parts, where it waits for others: in between something else may run. Null: it has one.
+  std::unique_ptr<StartedOp> (*start)(const Node& node, const RunContext& run) = nullptr;
 };
 
 }  // namespace butterfly::graph

@@ -22,7 +22,8 @@ MemberLinks::~MemberLinks() {
     over_ = true;
     changed_.notify_all();
   }
-  if (sender_.joinable()) sender_.join();
+  for (std::thread* thread : {&sender_, &receiver_})
+    if (thread->joinable()) thread->join();
 }
 
 void MemberLinks::close() {
@@ -41,15 +42,24 @@ Status MemberLinks::named(size_t member, const Status& status) const {
           fmt::format("[exchange] member {} ({}): {}", member, links_[member]->peer().name, status.text())};
 }
 
-// Everybody begins with the member behind it, so that not all send to the first one at first.
-Status MemberLinks::send_all(const Sending& what) {
-  const MessageHead head{.kind = MessageKind::kExchange, .epoch = epoch_, .step = round_, .bytes = 0};
+// Everybody begins with the member behind it, so that not all send to the first one at first. Who has nothing
+// sends nothing.
+Status MemberLinks::send_all(uint64_t round, std::span<const std::span<const std::byte>> mine, size_t to) {
+  if (std::ranges::all_of(mine, [](const auto& piece) { return piece.empty(); })) return {};
+  const MessageHead head{.kind = MessageKind::kExchange, .epoch = epoch_, .step = round, .bytes = 0};
   for (size_t i = 1; i < links_.size(); ++i) {
     const size_t member = (self_ + i) % links_.size();
-    if (what.to != kAll && what.to != member) continue;
-    if (Status status = links_[member]->send(head, what.pieces, options_.timeout); !status)
+    if (to != kAll && to != member) continue;
+    if (Status status = links_[member]->send(head, mine, options_.timeout); !status)
       return named(member, status);
   }
+  return {};
+}
+
+Status MemberLinks::receive_all(uint64_t round, std::span<const Incoming> from) {
+  for (size_t i = 1; i < links_.size(); ++i)
+    if (Status status = receive((self_ + links_.size() - i) % links_.size(), round, from); !status)
+      return status;
   return {};
 }
 
@@ -64,29 +74,22 @@ Result<MessageHead> MemberLinks::wait_for_head(Link& link) {
 }
 
 // All pieces of one member, which come as one message.
-Status MemberLinks::receive(size_t member, std::span<const Incoming> from) {
+Status MemberLinks::receive(size_t member, uint64_t round, std::span<const Incoming> from) {
   uint64_t expected = 0;
   for (const Incoming& piece : from)
     if (piece.member == member) expected += piece.into.size();
   if (expected == 0) return {};
-  waiting_.store(true, std::memory_order_relaxed);
-  Status status = receive(member, from, expected);
-  waiting_.store(false, std::memory_order_relaxed);
-  return status;
-}
-
-Status MemberLinks::receive(size_t member, std::span<const Incoming> from, uint64_t expected) {
   Link& link = *links_[member];
   const auto head = wait_for_head(link);
   if (!head) return named(member, head.status());
-  if (head->kind != MessageKind::kExchange || head->epoch != epoch_ || head->step != round_ ||
+  if (head->kind != MessageKind::kExchange || head->epoch != epoch_ || head->step != round ||
       head->bytes != expected)
     return named(member,
                  {Errc::kCorrupt,
                   fmt::format("sent kind {} of epoch {}, round {}, with {} bytes; expected an exchange "
                               "of epoch {}, round {}, with {} bytes",
                               static_cast<unsigned>(head->kind), head->epoch, head->step, head->bytes, epoch_,
-                              round_, expected)});
+                              round, expected)});
   for (const Incoming& piece : from)
     if (piece.member == member)
       if (Status status = link.receive_part(piece.into, options_.timeout); !status)
@@ -94,44 +97,86 @@ Status MemberLinks::receive(size_t member, std::span<const Incoming> from, uint6
   return {};
 }
 
-void MemberLinks::send_beside() {
+// Waits for one of which this is not done, and null when all is over. Under the lock.
+MemberLinks::Round* MemberLinks::first_round(bool Round::*done) {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [&] { return over_ || sending_ != nullptr; });
-    if (over_) return;
-    const Sending* what = sending_;
-    lock.unlock();
-    Status status = send_all(*what);
-    lock.lock();
-    sent_ = std::move(status);
-    sending_ = nullptr;
+  Round* found = nullptr;
+  changed_.wait(lock, [&] {
+    const auto it = std::ranges::find(rounds_, false, done);
+    found = it == rounds_.end() ? nullptr : &*it;
+    return over_ || found != nullptr;
+  });
+  return over_ ? nullptr : found;
+}
+
+void MemberLinks::send_beside() {
+  while (Round* round = first_round(&Round::is_sent)) {
+    Status status = send_all(round->number, round->mine, round->to);
+    const std::lock_guard lock(mutex_);
+    round->sent = std::move(status);
+    round->is_sent = true;
     changed_.notify_all();
   }
 }
 
+void MemberLinks::receive_beside() {
+  while (Round* round = first_round(&Round::is_received)) {
+    Status status = receive_all(round->number, round->from);
+    if (!status) close();  // or the sender would wait for who does not take it
+    const std::lock_guard lock(mutex_);
+    round->received = std::move(status);
+    round->is_received = true;
+    changed_.notify_all();
+  }
+}
+
+void MemberLinks::start(std::span<const std::span<const std::byte>> mine, std::span<const Incoming> from,
+                        size_t to) {
+  const std::lock_guard lock(mutex_);
+  if (!sender_.joinable()) sender_ = std::thread([this] { send_beside(); });
+  if (!receiver_.joinable()) receiver_ = std::thread([this] { receive_beside(); });
+  rounds_.push_back({++round_, {mine.begin(), mine.end()}, {from.begin(), from.end()}, to});
+  changed_.notify_all();
+}
+
+Status MemberLinks::finish() {
+  std::unique_lock lock(mutex_);
+  BF_CHECK(!rounds_.empty()) << "nothing was started";
+  const Round& first = rounds_.front();
+  waiting_.store(true, std::memory_order_relaxed);
+  changed_.wait(lock, [&] { return first.is_sent && first.is_received; });
+  waiting_.store(false, std::memory_order_relaxed);
+  Status status = first.received ? first.sent : first.received;
+  rounds_.pop_front();
+  return status;
+}
+
 Status MemberLinks::run(std::span<const std::span<const std::byte>> mine, std::span<const Incoming> from,
                         size_t to) {
-  ++round_;
-  const Sending what{mine, to};
   size_t bytes = 0;
   for (const auto& piece : mine) bytes += piece.size();
-  const bool beside = bytes > options_.safe_bytes && !from.empty();
-  if (beside) {
-    const std::lock_guard lock(mutex_);
-    if (!sender_.joinable()) sender_ = std::thread([this] { send_beside(); });
-    sending_ = &what;
-    changed_.notify_all();
-  } else if (bytes > 0) {  // who has nothing sends nothing
-    if (Status status = send_all(what); !status) return status;
+  if (bytes <= options_.safe_bytes || from.empty()) {
+    ++round_;
+    if (Status status = send_all(round_, mine, to); !status) return status;
+    waiting_.store(true, std::memory_order_relaxed);
+    Status status = receive_all(round_, from);
+    waiting_.store(false, std::memory_order_relaxed);
+    return status;
   }
-  Status status;
-  for (size_t i = 1; i < links_.size() && status; ++i)
-    status = receive((self_ + links_.size() - i) % links_.size(), from);
-  if (!beside) return status;
+  // Received here, where nobody has to be woken for it.
+  {
+    const std::lock_guard lock(mutex_);
+    BF_CHECK(rounds_.empty()) << rounds_.size() << " rounds are not finished";
+    if (!sender_.joinable()) sender_ = std::thread([this] { send_beside(); });
+    rounds_.push_back({++round_, {mine.begin(), mine.end()}, {}, to, false, true});
+    changed_.notify_all();
+  }
+  waiting_.store(true, std::memory_order_relaxed);
+  Status status = receive_all(round_, from);
+  waiting_.store(false, std::memory_order_relaxed);
   if (!status) close();  // or the sender would wait for who does not take it
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return sending_ == nullptr; });
-  return status ? sent_ : status;
+  Status sent = finish();
+  return status ? sent : status;
 }
 
 }  // namespace butterfly::cluster

@@ -7,6 +7,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -30,8 +31,8 @@ struct MemberLinksOptions {
   size_t safe_bytes = 32u << 10;
 };
 
-// One member's end. run() belongs to one thread; close() and waiting() may come from any. After an error the
-// group is over: close it and make another.
+// One member's end. run(), start() and finish() belong to one thread; close() and waiting() may come from any.
+// After an error the group is over: close it and make another.
 class MemberLinks {
  public:
   static constexpr size_t kAll = SIZE_MAX;
@@ -55,23 +56,36 @@ class MemberLinks {
   // that disagree find out. kPeerLost, kTimeout, kCancelled after close(), or kCorrupt.
   Status run(std::span<const std::span<const std::byte>> mine, std::span<const Incoming> from,
              size_t to = kAll);
+  // The same in two parts: two threads send and receive while the caller computes, and what the pieces point
+  // to stays until finish(), which belongs to the first start() that has none yet. All that was started is
+  // finished before the next run().
+  void start(std::span<const std::span<const std::byte>> mine, std::span<const Incoming> from,
+             size_t to = kAll);
+  Status finish();
 
   // Rounds of another epoch count from 1 again.
   void begin_epoch(uint64_t epoch);
-  // Whether the thread of run() waits for another member at this moment.
+  // Whether the caller's thread waits for another member at this moment.
   bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
   void close();
 
  private:
-  struct Sending {
-    std::span<const std::span<const std::byte>> pieces;
-    size_t to = kAll;
+  // One that threads beside the caller work on.
+  struct Round {
+    uint64_t number;
+    std::vector<std::span<const std::byte>> mine;
+    std::vector<Incoming> from;
+    size_t to;
+    bool is_sent = false, is_received = false;
+    Status sent = {}, received = {};
   };
-  Status send_all(const Sending& what);
-  Status receive(size_t member, std::span<const Incoming> from);
-  Status receive(size_t member, std::span<const Incoming> from, uint64_t expected);
+  Status send_all(uint64_t round, std::span<const std::span<const std::byte>> mine, size_t to);
+  Status receive_all(uint64_t round, std::span<const Incoming> from);
+  Status receive(size_t member, uint64_t round, std::span<const Incoming> from);
   Result<MessageHead> wait_for_head(Link& link);
   void send_beside();
+  void receive_beside();
+  Round* first_round(bool Round::*done);
   Status named(size_t member, const Status& status) const;
 
   const std::vector<std::shared_ptr<Link>> links_;
@@ -80,13 +94,12 @@ class MemberLinks {
   uint64_t epoch_ = 0, round_ = 0;
   std::atomic<bool> waiting_{false};
 
-  // The thread that sends what is large; there from the first time on.
+  // Threads are there from the first time on that they are needed.
   std::mutex mutex_;
   std::condition_variable changed_;
-  const Sending* sending_ = nullptr;  // to be sent
-  Status sent_;
+  std::deque<Round> rounds_;  // in order; those that are not finished
   bool over_ = false;
-  std::thread sender_;
+  std::thread sender_, receiver_;
 };
 
 }  // namespace butterfly::cluster

@@ -182,6 +182,64 @@ TEST_P(MemberLinksTest, AMemberThatIsLostEndsTheRoundOfAll) {
   EXPECT_THAT(one.text(), HasSubstr("member"));
 }
 
+// Two rounds under way while nobody waits, as halves of a step have them; then one as before.
+TEST_P(MemberLinksTest, RoundsGoOnWhileTheCallerComputes) {
+  for (const size_t members : {2, 3}) {
+    auto ends = group(members);
+    std::vector<std::future<std::string>> done;
+    for (size_t self = 0; self < members; ++self)
+      done.push_back(std::async(std::launch::async, [&, self]() -> std::string {
+        struct Half {
+          Bytes own;
+          std::vector<Bytes> came;
+        } halves[2];
+        const auto seed = [](size_t member, size_t round) { return 100 * member + round; };
+        const auto start = [&](Half& half, size_t round, bool at_once) {
+          half.own = bytes_of(size_of(self, round, 0), seed(self, round));
+          half.came.assign(members, {});
+          const std::span<const std::byte> mine[] = {half.own};
+          std::vector<MemberLinks::Incoming> from;
+          for (size_t m = 0; m < members; ++m) {
+            if (m == self) continue;
+            half.came[m].resize(size_of(m, round, 0));
+            from.push_back({m, half.came[m]});
+          }
+          if (at_once) return ends[self]->run(mine, from);
+          ends[self]->start(mine, from);
+          return Status();
+        };
+        const auto wrong = [&](const Half& half, size_t round) {
+          for (size_t m = 0; m < members; ++m)
+            if (m != self && half.came[m] != bytes_of(size_of(m, round, 0), seed(m, round))) return true;
+          return false;
+        };
+        start(halves[0], 0, false);
+        for (size_t round = 1; round < 12; ++round) {
+          start(halves[round % 2], round, false);
+          if (Status status = ends[self]->finish(); !status) return status.text();
+          if (wrong(halves[(round - 1) % 2], round - 1)) return "round " + std::to_string(round - 1);
+        }
+        if (Status status = ends[self]->finish(); !status || wrong(halves[1], 11)) return "the last of them";
+        if (Status status = start(halves[0], 5, true); !status || wrong(halves[0], 5)) return "one at once";
+        return {};
+      }));
+    for (auto& one : done) EXPECT_EQ(one.get(), "") << members;
+  }
+}
+
+TEST_P(MemberLinksTest, WhatIsUnderWayEndsWithTheMember) {
+  auto ends = group(2);
+  const Bytes large = bytes_of(3'000'000, 1);
+  const std::span<const std::byte> mine[] = {large};
+  Bytes into(large.size()), more(large.size());
+  const MemberLinks::Incoming first[] = {{1, into}}, second[] = {{1, more}};
+  ends[0]->start(mine, first);
+  ends[0]->start(mine, second);
+  ends[1]->close();
+  EXPECT_EQ(ends[0]->finish().code(), Errc::kPeerLost);
+  EXPECT_FALSE(ends[0]->finish());
+}
+
 TEST_P(MemberLinksTest, ClosingWakesWhoWaits) {
   auto ends = group(2, {.timeout = kLong, .spin = 0s, .safe_bytes = 32u << 10});
   Bytes into(8);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/error.h"
 #include "graph/exchange.h"
 #include "graph/ops/op_util.h"
 #include "kernels/matmul/subtree_sums.h"
@@ -110,11 +111,23 @@ void finish_sums(const ExchangePart& part, const Gathered& gathered, float* out,
   });
 }
 
-void forward(const Node& node, const RunContext& run) {
-  const Attrs& attrs = node.attrs<Attrs>();
-  std::vector<Gathered> gathered(attrs.parts.size());
+// A run of the op: what is sent, where the rest comes, and what is made of it.
+struct Running {
+  Running(const Node& of, const RunContext& in);
+  ExchangeRound round() const { return {mine, from}; }
+  // When all has come.
+  void finish();
+
+  const Node& node;
+  const RunContext& run;
+  std::vector<Gathered> gathered;  // by part
   std::vector<std::span<const std::byte>> mine;
   std::vector<ExchangeRound::Incoming> from;
+};
+
+Running::Running(const Node& of, const RunContext& in) : node(of), run(in) {
+  const Attrs& attrs = node.attrs<Attrs>();
+  gathered.resize(attrs.parts.size());
   size_t input = 0;
   float* room = run.f32(node.outputs.back());
   for (size_t p = 0; p < attrs.parts.size(); ++p) {
@@ -145,15 +158,51 @@ void forward(const Node& node, const RunContext& run) {
         from.push_back({m, std::as_writable_bytes(std::span(const_cast<float*>(here.at[m]), count))});
     }
   }
-  Exchange& exchange = run.exchange();
+  const Exchange& exchange = run.exchange();
   BF_CHECK(exchange.members() == members_of(attrs) && exchange.self() == attrs.self)
       << "member " << exchange.self() << " of " << exchange.members() << ", the layers are for " << attrs.self
       << " of " << members_of(attrs);
-  exchange.run({mine, from});
+}
+
+void Running::finish() {
+  const Attrs& attrs = node.attrs<Attrs>();
   for (size_t p = 0; p < attrs.parts.size(); ++p) {
     float* out = run.f32(node.outputs[p]);
     if (attrs.parts[p].kind == ExchangeKind::kShardSums) finish_sums(attrs.parts[p], gathered[p], out, run);
   }
+}
+
+void forward(const Node& node, const RunContext& run) {
+  Running running(node, run);
+  run.exchange().run(running.round());
+  running.finish();
+}
+
+class Started final : public StartedOp {
+ public:
+  Started(const Node& node, const RunContext& run) : running_(node, run) {
+    run.exchange().start(running_.round());
+  }
+  // Nothing may come into memory that is gone.
+  ~Started() override {
+    if (!is_finished_) try {
+        running_.run.exchange().finish();
+      } catch (const Error&) {  // what ended the run is told already
+      }
+  }
+  void finish() override {
+    is_finished_ = true;
+    running_.run.exchange().finish();
+    running_.finish();
+  }
+
+ private:
+  Running running_;
+  bool is_finished_ = false;
+};
+
+std::unique_ptr<StartedOp> start(const Node& node, const RunContext& run) {
+  return std::make_unique<Started>(node, run);
 }
 
 // Columns [begin, begin + count) of every row.
@@ -189,7 +238,7 @@ void forward_columns(const Node& node, const RunContext& run) {
 extern const OpType kColumnsOp;
 extern const OpType kExchangeOp;
 const OpType kColumnsOp{"columns", infer_columns, cost_columns, nullptr, -1, forward_columns};
-const OpType kExchangeOp{"exchange", infer, cost, nullptr, -1, forward};
+const OpType kExchangeOp{"exchange", infer, cost, nullptr, -1, forward, nullptr, nullptr, start};
 
 ValueId columns(Graph& g, ValueId x, size_t begin, size_t count, std::string name) {
   return g.add(kColumnsOp, {x}, std::make_shared<ColumnsAttrs>(ColumnsAttrs{begin, count}),

@@ -6,12 +6,27 @@
 
 namespace butterfly::runtime {
 
-void StageGroup::run(const graph::ExchangeRound& round) {
+namespace {
+
+std::vector<cluster::MemberLinks::Incoming> incoming(const graph::ExchangeRound& round) {
   std::vector<cluster::MemberLinks::Incoming> from;
   from.reserve(round.from.size());
   for (const auto& [member, into] : round.from) from.push_back({member, into});
-  links_.run(round.mine, from, round.to == graph::kEveryMember ? cluster::MemberLinks::kAll : round.to)
-      .or_throw();
+  return from;
+}
+
+size_t receiver(const graph::ExchangeRound& round) {
+  return round.to == graph::kEveryMember ? cluster::MemberLinks::kAll : round.to;
+}
+
+}  // namespace
+
+void StageGroup::run(const graph::ExchangeRound& round) {
+  links_.run(round.mine, incoming(round), receiver(round)).or_throw();
+}
+
+void StageGroup::start(const graph::ExchangeRound& round) {
+  links_.start(round.mine, incoming(round), receiver(round));
 }
 
 void StageGroup::add_links(std::vector<cluster::Link*>& to, std::vector<cluster::Link*>& from,

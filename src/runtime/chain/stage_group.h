@@ -24,6 +24,8 @@ class StageGroup final : public graph::Exchange {
   size_t members() const override { return links_.members(); }
   size_t self() const override { return links_.self(); }
   void run(const graph::ExchangeRound& round) override;
+  void start(const graph::ExchangeRound& round) override;
+  void finish() override { links_.finish().or_throw(); }
 
   bool is_first() const { return self() == 0; }
   // Of another member than the first: where its steps come from.

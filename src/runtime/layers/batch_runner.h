@@ -69,13 +69,20 @@ class BatchRunner {
   };
   Built& built(size_t rows, size_t output_rows, size_t normed_rows,
                const std::optional<model::LayerRange>& part);
+  void fill_head(Built& b, const Input& input, size_t wanted);
+  void fill(Built& b, bool embeds, const Input& input, const graph::KvStep& kv);
   void run(Built& b, bool embeds, ThreadPool& pool, const Input& input, const graph::KvStep& kv);
+  // Rows of the first half of a step whose halves take turns: one computes while what the other exchanges is
+  // under way. 0: in one piece. The same at every member.
+  size_t first_half(const Input& input, const graph::KvStep& kv) const;
+  Output run_in_turns(ThreadPool& pool, const Input& input, const graph::KvStep& kv, size_t first);
 
   const LoadedModel& model_;
   const size_t threads_;
   graph::Exchange* exchange_ = nullptr;
   graph::Arena arena_;
-  std::list<Built> built_;  // most recently used first
+  std::list<Built> built_;     // most recently used first
+  std::vector<float> hidden_;  // rows of both halves
   bool profiling_ = false;
 };
 

@@ -62,6 +62,7 @@ struct Case {
   std::vector<model::AdapterSpec> adapters = {};
   DType kv_type = DType::kF16;
   size_t threads = 1;
+  size_t rows_max = 64;
 };
 
 // A prompt in two pieces, single tokens, and a batch of two texts: logits of all rows at the first member.
@@ -96,7 +97,8 @@ struct Member {
     model = load_model(path, pool, options);
     layers = std::make_unique<CachedLayers>(
         *model, pool,
-        CachedLayersOptions{.positions = 128, .sequences = 2, .kv_type = what.kv_type, .rows_max = 64});
+        CachedLayersOptions{
+            .positions = 2 * what.rows_max, .sequences = 2, .kv_type = what.kv_type, .rows_max = what.rows_max});
   }
   ThreadPool pool;
   std::unique_ptr<LoadedModel> model;
@@ -166,7 +168,8 @@ TEST_P(SharedArchitecture, AnyMembersGiveTheBitsOfOneMachine) {
   ModelOnDisk model(GetParam(), DType::kQ8_0);
   expect_eight_shards(*Member(model.path, {}, 0, {}).model);
   const auto want = whole_bits(model.path);
-  for (const auto& cuts : kCuts) EXPECT_EQ(Group(model.path, group_of(cuts)).bits(), want) << words(cuts);
+  for (const auto& cuts : {kCuts[1], kCuts[2], kCuts[4], kCuts[5]})
+    EXPECT_EQ(Group(model.path, group_of(cuts)).bits(), want) << words(cuts);
 }
 
 // SharedType has the other types; the search for their scales would take most of the time here.
@@ -185,6 +188,51 @@ std::vector<std::string_view> architecture_names() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, SharedArchitecture, ::testing::ValuesIn(architecture_names()),
+                         [](const auto& test) { return butterfly::testing::test_name(test.param); });
+
+// Long pieces are computed in two halves, whose exchanges are under way while the other half computes. Rows whose
+// logits are wanted early keep a piece whole.
+class SharedHalves : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(SharedHalves, TakeTurnsAndGiveTheBitsOfOneMachine) {
+  ModelOnDisk model(GetParam(), DType::kQ8_0);
+  const auto tokens = some_tokens(400, 320);
+  const auto run = [&](CachedLayers& layers, const std::vector<uint32_t>& wanted_of_first) {
+    std::vector<uint32_t> bits;
+    uint32_t position = 0;
+    for (const uint32_t piece : {200u, 1u, 131u}) {
+      std::vector<BatchRow> rows;
+      for (uint32_t i = 0; i < piece; ++i, ++position) {
+        const bool wanted = i + 1 == piece || (piece == 200 && std::ranges::count(wanted_of_first, i) > 0);
+        rows.push_back({tokens[position], 0, position, wanted});
+      }
+      for (const float logit : layers.run(rows)) bits.push_back(std::bit_cast<uint32_t>(logit));
+    }
+    return bits;
+  };
+  const Case what{.threads = 2, .rows_max = 256};
+  Member alone(model.path, {}, 0, what);
+  const size_t blocks = alone.model->config.layers;
+  struct Wanted {
+    std::vector<uint32_t> rows;
+    size_t turns;  // pieces in halves
+  };
+  for (const Wanted& wanted : {Wanted{{}, 2}, Wanted{{120, 150}, 2}, Wanted{{70}, 2}, Wanted{{3}, 1}}) {
+    const auto want = run(*std::make_unique<Member>(model.path, GroupShare{}, 0, what)->layers, wanted.rows);
+    for (const auto& cuts : {kCuts[1], kCuts[2], kCuts[4]}) {
+      Group group(model.path, group_of(cuts), what);
+      std::vector<std::thread> others;
+      for (size_t i = 1; i < group.members.size(); ++i)
+        others.emplace_back([&, i] { run(*group.members[i]->layers, wanted.rows); });
+      EXPECT_EQ(run(*group.members[0]->layers, wanted.rows), want) << words(cuts);
+      for (std::thread& other : others) other.join();
+      EXPECT_EQ(group.exchange.rounds(), 3 * (2 * blocks + 1) + wanted.turns * 2 * blocks);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SharedHalves,
+                         ::testing::Values("llama", "gemma3", "qwen3moe", "gpt-oss", "deepseek2"),
                          [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 class SharedType : public ::testing::TestWithParam<DType> {};

@@ -2,6 +2,7 @@
 #pragma once
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -34,9 +35,16 @@ class InprocGroup {
     size_t members() const override { return group.mine_.size(); }
     size_t self() const override { return member; }
     void run(const graph::ExchangeRound& round) override { group.run(*this, round); }
+    void start(const graph::ExchangeRound& round) override { started.push_back(round); }
+    void finish() override {
+      const graph::ExchangeRound round = started.front();
+      started.pop_front();
+      group.run(*this, round);
+    }
     InprocGroup& group;
     const size_t member;
     uint64_t sent = 0;
+    std::deque<graph::ExchangeRound> started;
   };
 
   // Until all members came here.
