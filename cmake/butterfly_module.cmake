@@ -171,7 +171,14 @@ function(butterfly_cache_precompiled target)
   endif()
 endfunction()
 
+# A faster linker for test programs, where there is one. Sanitizers keep theirs.
+include(CheckLinkerFlag)
+check_linker_flag(CXX -fuse-ld=gold BUTTERFLY_HAS_GOLD)
+
 function(butterfly_test_options target)
+  if(BUTTERFLY_HAS_GOLD)
+    target_link_options(${target} PRIVATE $<$<CONFIG:Release>:-fuse-ld=gold>)
+  endif()
   target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-O0;-U_FORTIFY_SOURCE>")
   butterfly_cache_precompiled(${target})
 endfunction()

@@ -109,8 +109,10 @@ TEST(Attention, EveryTargetEqualsThePlainLoopsAndBatchingChangesNothing) {
     positions.push_back(c.length - 1);  // several heads at one position
     positions.push_back(c.length - 1);
     const auto want = run(c, cache, positions, 1, ref::attend);
+    // Every size of a group, and halves made wide; where a cap or sinks come on top, some of them.
+    const bool plain = c.params.soft_cap == 0 && !c.sinks && c.length > 1;
     for_each_target([&](const std::string& target) {
-      for (size_t batch : {1, 2, 3, 4, 5, 6, 7, 8, 22})  // every size of a group, and halves made wide
+      for (size_t batch : plain ? std::vector<size_t>{1, 2, 3, 4, 5, 6, 7, 8, 22} : std::vector<size_t>{1, 5, 22})
         ASSERT_EQ(run(c, cache, positions, batch, attend), want)
             << target << " " << dtype_name(c.dtype) << " dim " << c.head_dim << " length " << c.length
             << " batch " << batch << " latent " << c.latent << " sinks " << c.sinks << " cap "

@@ -119,10 +119,10 @@ TEST_P(ShardedTypes, EverySplitOverOwnersHasTheBitsOfTheWhole) {
     const Tensor w = random_weights(dtype, rows, static_cast<int64_t>(cols), 31);
     const PackedMatrix packed(w);
     const Shards shards(shard_unit(dtype), cols);
-    for (size_t m : {1, 3, 8, 16, 40}) {
+    for (size_t m : {1, 8, 40}) {
       const auto x = random_rows(m, cols, 7);
       const auto want = bits(truth(w, acts_of(packed.act(), x, cols, 0, cols), m, ShardCuts::whole(shards)));
-      for (size_t owners = 1; owners <= 8; ++owners) {
+      for (const size_t owners : {1, 2, 3, 5, 8}) {
         const auto cuts = random_cuts(owners, shards.count(), m + cols);
         std::vector<Owner> nodes;
         for (size_t i = 0; i < owners; ++i)

@@ -18,7 +18,7 @@ using testing::Collector;
 using testing::mixed_request;
 using testing::RandomModel;
 
-constexpr size_t kRequests = 16;
+constexpr size_t kRequests = 12;
 
 std::vector<Bits> run(RandomModel& model, const LocalEngineOptions& options, bool together,
                       EngineStats* stats = nullptr) {
@@ -55,7 +55,7 @@ TEST_P(EngineBits, CompanyReuseGuessesAndShortageChangeNothing) {
   plain.scheduler.reuse_prefix = plain.scheduler.speculate = false;
   const std::vector<Bits> want = run(model, {.engine = plain}, false);
 
-  EXPECT_EQ(run(model, {.engine = plain}, true), want) << "16 at once";
+  EXPECT_EQ(run(model, {.engine = plain}, true), want) << "all at once";
   EngineStats stats;
   EXPECT_EQ(run(model, {.engine = {}}, false, &stats), want) << "one after the other with reuse and guesses";
   EXPECT_GT(stats.cached_tokens, 0u);
