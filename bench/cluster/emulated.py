@@ -52,6 +52,7 @@ CLUSTERS = {
     "5": ("three, 100 Mbit/s, 3 ms", [(0.8, 100, 3), (0.8, 100, 3), (0.5, 100, 3)]),
     "6": ("two weak, 100 Mbit/s, 5 ms", [(0.6, 100, 5), (0.3, 100, 5)]),
     "7": ("two equal, 10 gigabit", [(1.0, 10000, 0.1), (1.0, 10000, 0.1)]),
+    "9": ("two of half a CPU, 300 Mbit/s", [(0.5, 300, 0.2), (0.5, 300, 0.2)]),
     "8": ("four equal, gigabit", [(0.5, 1000, 0.2), (0.5, 1000, 0.2), (0.5, 1000, 0.2), (0.5, 1000, 0.2)]),
 }
 # How to serve, and how many nodes must have a part; None: as the planner likes.
