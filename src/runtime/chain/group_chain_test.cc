@@ -124,6 +124,45 @@ TEST(GroupChain, ALostMemberIsALostStage) {
     }
 }
 
+// Prompts that are long enough for halves whose exchanges are under way while the other half computes.
+TEST(GroupChain, LongPromptsInHalvesHaveTheBitsOfOneMachine) {
+  const ModelOnDisk model;
+  const auto submit_long = [](Engine& engine, size_t hold = SIZE_MAX) {
+    std::vector<std::shared_ptr<Collector>> sinks;
+    for (size_t i = 0; i < 3; ++i) {
+      EngineRequest request = mixed_request(i);
+      request.prompt = testing::some_tokens(170 + 40 * i, 320);
+      request.prompt[0] = static_cast<int32_t>(i);  // nothing to reuse
+      request.tokens_max = 6;
+      sinks.push_back(std::make_shared<Collector>());
+      if (i == 0) sinks.back()->hold_at(hold);
+      EXPECT_TRUE(engine.submit(std::move(request), sinks.back()).ok());
+    }
+    return sinks;
+  };
+  std::vector<Bits> want;
+  {
+    Loaded whole(model.path, 1);
+    const auto engine = make_local_engine(*whole.model, whole.compute);
+    want = wait(submit_long(*engine));
+  }
+  const std::vector<std::vector<SharedStage>> chains = {{{4, {5, 3}}}, {{2, {4, 4}}, {4, {3, 2, 3}}}};
+  for (const auto& stages : chains) {
+    InprocGroups groups(model.path, stages), others(model.path, {{4, {3, 5}}});
+    EngineOptions options;
+    std::atomic<int> lost{0};
+    options.on_chain_lost = [&](const Status&) { ++lost; };
+    Engine engine(groups.start(), groups.part(stages.size() - 1, 0).tokenizer.get(), options);
+    EXPECT_EQ(wait(submit_long(engine)), want);
+    const auto sinks = submit_long(engine, 1);
+    groups.lose(0, 1);  // somewhere in the middle of the prompts
+    sinks[0]->release();
+    while (lost == 0) std::this_thread::yield();
+    engine.replace_chain(others.start());
+    EXPECT_EQ(wait(sinks), want);
+  }
+}
+
 // A member that waits for another one has nothing to do itself: it is not the one that hangs.
 TEST(GroupChain, WhoWaitsForAMemberHasNothingPending) {
   const ModelOnDisk model;
