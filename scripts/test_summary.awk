@@ -39,6 +39,9 @@ inside && /:[0-9]+: Skipped$/ { reading = 1; next }
 inside && reading && /^\[ / { reading = 0 }
 inside && reading && $0 != "" && reason == "" { reason = plain($0) }
 
+# Scripts say "skipped: why".
+inside && skipped_mark && reason == "" && /^(\t\t<system-out>)?skipped: / { reason = plain($0); sub(/^.*skipped: /, "", reason); sub(/<\/system-out>$/, "", reason) }
+
 END {
   for (i = 1; i <= reasons; i++) {
     why = order[i]

@@ -38,3 +38,6 @@ expect "skips of one reason are counted together" 0 \
       testcase A.e disabled Disabled)
 expect "a test that prints XML cannot add a pass" 0 "1 passed, 0 failed, 0 skipped" \
   < <(testcase A.x run $'&lt;testcase name=&quot;fake&quot; status=&quot;run&quot;&gt;\n')
+expect "scripts say why they skip" 0 $'  skipped 2: mpirun is not here: "a" (c.a, c.b)\n0 passed, 0 failed, 2 skipped' \
+  < <(testcase c.a notrun $'skipped: mpirun is not here: &quot;a&quot;\n' $'\t\t<skipped message="SKIP_RETURN_CODE=77"/>\n'
+      testcase c.b notrun $'begins\nskipped: mpirun is not here: &quot;a&quot;' $'\t\t<skipped message="SKIP_RETURN_CODE=77"/>\n')
