@@ -56,15 +56,16 @@ Status MemberLinks::send_all(uint64_t round, std::span<const std::span<const std
   return {};
 }
 
-Status MemberLinks::receive_all(uint64_t round, std::span<const Incoming> from) {
+Status MemberLinks::receive_all(uint64_t round, std::span<const Incoming> from, Duration spin) {
   for (size_t i = 1; i < links_.size(); ++i)
-    if (Status status = receive((self_ + links_.size() - i) % links_.size(), round, from); !status)
+    if (Status status = receive((self_ + links_.size() - i) % links_.size(), round, from, spin); !status)
       return status;
   return {};
 }
 
-Result<MessageHead> MemberLinks::wait_for_head(Link& link) {
-  const TimePoint end = system_now() + options_.spin;
+Result<MessageHead> MemberLinks::wait_for_head(Link& link, Duration spin) {
+  if (spin <= Duration(0)) return link.receive_head(options_.timeout);
+  const TimePoint end = system_now() + spin;
   do {
     auto head = link.receive_head(Duration(0));
     if (head || head.status().code() != Errc::kTimeout) return head;
@@ -74,13 +75,13 @@ Result<MessageHead> MemberLinks::wait_for_head(Link& link) {
 }
 
 // All pieces of one member, which come as one message.
-Status MemberLinks::receive(size_t member, uint64_t round, std::span<const Incoming> from) {
+Status MemberLinks::receive(size_t member, uint64_t round, std::span<const Incoming> from, Duration spin) {
   uint64_t expected = 0;
   for (const Incoming& piece : from)
     if (piece.member == member) expected += piece.into.size();
   if (expected == 0) return {};
   Link& link = *links_[member];
-  const auto head = wait_for_head(link);
+  const auto head = wait_for_head(link, spin);
   if (!head) return named(member, head.status());
   if (head->kind != MessageKind::kExchange || head->epoch != epoch_ || head->step != round ||
       head->bytes != expected)
@@ -97,7 +98,7 @@ Status MemberLinks::receive(size_t member, uint64_t round, std::span<const Incom
   return {};
 }
 
-// Waits for one of which this is not done, and null when all is over. Under the lock.
+// Waits for one of which this is not done; null when all is over.
 MemberLinks::Round* MemberLinks::first_round(bool Round::*done) {
   std::unique_lock lock(mutex_);
   Round* found = nullptr;
@@ -121,7 +122,7 @@ void MemberLinks::send_beside() {
 
 void MemberLinks::receive_beside() {
   while (Round* round = first_round(&Round::is_received)) {
-    Status status = receive_all(round->number, round->from);
+    Status status = receive_all(round->number, round->from, Duration(0));
     if (!status) close();  // or the sender would wait for who does not take it
     const std::lock_guard lock(mutex_);
     round->received = std::move(status);
@@ -159,7 +160,7 @@ Status MemberLinks::run(std::span<const std::span<const std::byte>> mine, std::s
     ++round_;
     if (Status status = send_all(round_, mine, to); !status) return status;
     waiting_.store(true, std::memory_order_relaxed);
-    Status status = receive_all(round_, from);
+    Status status = receive_all(round_, from, options_.spin);
     waiting_.store(false, std::memory_order_relaxed);
     return status;
   }
@@ -172,7 +173,7 @@ Status MemberLinks::run(std::span<const std::span<const std::byte>> mine, std::s
     changed_.notify_all();
   }
   waiting_.store(true, std::memory_order_relaxed);
-  Status status = receive_all(round_, from);
+  Status status = receive_all(round_, from, options_.spin);
   waiting_.store(false, std::memory_order_relaxed);
   if (!status) close();  // or the sender would wait for who does not take it
   Status sent = finish();

@@ -24,7 +24,8 @@ struct MemberLinksOptions {
   // found out by its link, who is silent by its heartbeats.
   Duration timeout = std::chrono::seconds(120);
   // How long a member looks for what comes before it sleeps: the thread that waits is the one that computes,
-  // so nobody misses its CPU. Waking up costs more than an exchange.
+  // so nobody misses its CPU. Waking up costs more than an exchange. What start() leaves under way is waited
+  // for beside a thread that computes, and sleeps at once.
   Duration spin = std::chrono::milliseconds(5);
   // More than this is sent by a thread beside the one that receives: two who send each other more than
   // sockets hold would wait for each other.
@@ -80,9 +81,9 @@ class MemberLinks {
     Status sent = {}, received = {};
   };
   Status send_all(uint64_t round, std::span<const std::span<const std::byte>> mine, size_t to);
-  Status receive_all(uint64_t round, std::span<const Incoming> from);
-  Status receive(size_t member, uint64_t round, std::span<const Incoming> from);
-  Result<MessageHead> wait_for_head(Link& link);
+  Status receive_all(uint64_t round, std::span<const Incoming> from, Duration spin);
+  Status receive(size_t member, uint64_t round, std::span<const Incoming> from, Duration spin);
+  Result<MessageHead> wait_for_head(Link& link, Duration spin);
   void send_beside();
   void receive_beside();
   Round* first_round(bool Round::*done);
