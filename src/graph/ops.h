@@ -113,6 +113,7 @@ std::pair<ValueId, ValueId> split_columns(Graph& g, ValueId x, size_t first, siz
 enum class ExchangeKind : uint8_t {
   kShardSums,   // units are logical shards: what matmul_subtrees() gives, and the tree over all of them
   kExpertRows,  // units are experts: rows at the places of a member's experts
+  kColumns,     // units are columns: those that a member has
 };
 struct ExchangePart {
   ExchangeKind kind;
@@ -124,6 +125,8 @@ struct ExchangePart {
 };
 // The whole values, [rows, cols] each, in one exchange.
 std::vector<ValueId> exchange(Graph& g, std::span<const ExchangePart> parts, size_t self, std::string name);
+// What an exchange brings together; none for any other op.
+std::span<const ExchangePart> exchange_parts(const Node& node);
 // Rows of logits whose columns the members have (`owners`, `cols` in all), [rows, cols] at the first member
 // alone. candidates[row] [rows] i32: of that row the first so many are enough, and others may be -infinity;
 // 0: all.
@@ -190,7 +193,16 @@ struct GatedDeltaShape {
   float scale;
   const Parameter* a;   // [value_heads], below zero
   const Parameter* dt;  // [value_heads]
+  // Where only some value heads are here, and they are not tiled: those of one key head in the whole layer
+  // (0: value_heads / key_heads), and how many of the first key head's are elsewhere. Tiled: key heads stand
+  // in the order in which the value heads take them.
+  size_t group = 0;
+  size_t heads_before = 0;
 
+  size_t key_head_of(size_t value_head) const {
+    if (tiled) return value_head % key_heads;
+    return (value_head + heads_before) / (group == 0 ? value_heads / key_heads : group);
+  }
   size_t guess_floats_per_head() const { return key_dim + value_dim + 2; }
 };
 // Rows are queries, keys (both of key_heads) and values (of value_heads); alpha and beta [n, value_heads]:
@@ -206,7 +218,12 @@ struct SelectiveStateShape {
   const Parameter* a;     // [heads], below zero
   const Parameter* dt;    // [heads]
   const Parameter* skip;  // [heads]
+  // Where only some heads are here: those of a group in the whole layer (0: heads / groups), and how many of
+  // the first group's are elsewhere.
+  size_t group = 0;
+  size_t heads_before = 0;
 
+  size_t group_of(size_t head) const { return (head + heads_before) / (group == 0 ? heads / groups : group); }
   size_t columns() const { return heads * head_dim + 2 * groups * state_dim; }
   size_t guess_floats_per_head() const { return state_dim + head_dim + 1; }
 };

@@ -7,8 +7,7 @@ namespace butterfly::nn {
 
 ValueId Attention::build(Builder& b, ValueId x, const Rotations& rotations) const {
   Graph& g = b.graph();
-  const size_t rows = g.type(x).rows();
-  if (out.owners && shape.heads == 0) return out.build_shared(b, {}, rows);
+  if (out.owners && shape.heads == 0) return out.build_shared(b, {}, g.type(x).rows());
   std::vector<const Linear*> projections = {&q};
   if (k) projections.push_back(&k);
   if (v) projections.push_back(&v);
@@ -32,10 +31,7 @@ ValueId Attention::build(Builder& b, ValueId x, const Rotations& rotations) cons
   if (sinks) with_sinks.sinks = &sinks;
   ValueId seen = b.attention(queries, keys, values, with_sinks, name + ".attention");
   if (gated) seen = graph::gate(g, seen, gates, name + ".gate");
-  if (!out.owners) return out.build(b, seen);
-  const size_t here = out.owners.columns().count();
-  if (here != g.type(seen).cols()) seen = graph::columns(g, seen, columns_before, here, name + ".columns");
-  return out.build_shared(b, seen, rows);
+  return out.build_behind(b, seen, columns_before);
 }
 
 }  // namespace butterfly::nn

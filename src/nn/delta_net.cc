@@ -1,7 +1,5 @@
 #include "nn/delta_net.h"
 
-#include <tuple>
-
 #include "base/checked.h"
 
 namespace butterfly::nn {
@@ -16,31 +14,19 @@ DeltaNetState delta_net_state(const graph::GatedDeltaShape& shape, size_t taps) 
 
 ValueId DeltaNet::build(Builder& b, ValueId x) const {
   Graph& g = b.graph();
-  ValueId rows, gates, betas, alphas;
-  if (beta_alpha) {
-    const Linear* layers[] = {&qkv, &z, &beta_alpha};
-    const auto products = build_linears(b, x, layers);
-    rows = products[0];
-    gates = products[1];
-    std::tie(betas, alphas) =
-        graph::halves(g, products[2], shape.value_heads / shape.key_heads, name + ".beta_alpha");
-  } else {
-    const Linear* layers[] = {&qkv, &z, &beta, &alpha};
-    const auto products = build_linears(b, x, layers);
-    rows = products[0];
-    gates = products[1];
-    betas = products[2];
-    alphas = products[3];
-  }
+  if (out.owners && shape.value_heads == 0) return out.build_shared(b, {}, g.type(x).rows());
+  const Linear* layers[] = {&qkv, &z, &beta, &alpha};
+  const auto products = build_linears(b, x, layers);
+  const ValueId gates = products[1], betas = products[2], alphas = products[3];
   const DeltaNetState state = delta_net_state(shape, static_cast<size_t>(conv.value.size(0)));
-  rows = graph::causal_conv(g, rows, conv, {}, {layer, 0, 0}, true, name + ".conv");
+  ValueId rows = graph::causal_conv(g, products[0], conv, {}, {layer, 0, 0}, true, name + ".conv");
   rows = graph::l2_norm(g, rows, 2 * shape.key_heads, shape.key_dim, eps, name + ".l2_norm");
   graph::GatedDeltaShape placed = shape;
   placed.place = {layer, state.conv, state.conv_guess};
   placed.a = &a;
   placed.dt = &dt;
   const ValueId y = norm.build(b, graph::gated_delta(g, rows, alphas, betas, placed, name + ".gated_delta"));
-  return out.build(b, graph::swiglu(g, gates, y, name + ".gate"));
+  return out.build_behind(b, graph::swiglu(g, gates, y, name + ".gate"), columns_before);
 }
 
 }  // namespace butterfly::nn

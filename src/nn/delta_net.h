@@ -12,14 +12,16 @@ struct DeltaNet {
   Linear qkv;          // queries and keys of key heads, values of value heads
   Linear z;            // what the outputs are gated by
   Linear beta, alpha;  // one for each value head
-  Linear beta_alpha;   // both, for each key head its value heads' betas, then their alphas; else empty
   Parameter conv;      // [taps, columns of qkv], floats
   Parameter a, dt;     // [value heads]
   Norm norm;           // of a head's outputs
   Linear out;
-  graph::GatedDeltaShape shape;  // without the parameters and the place
-  size_t layer = 0;              // within the range
-  float eps = 1e-6f;             // shortest length of queries and keys
+  // Without the parameters and the place. Where a group shares the layer (`out` has owners): the value heads
+  // that reach into this member's columns of `out`, with their key heads; none: it has no part.
+  graph::GatedDeltaShape shape;
+  size_t columns_before = 0;  // of the first value head, which are another member's
+  size_t layer = 0;           // within the range
+  float eps = 1e-6f;          // shortest length of queries and keys
   std::string name;
 
   ValueId build(Builder& b, ValueId x) const;

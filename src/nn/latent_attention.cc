@@ -4,8 +4,7 @@ namespace butterfly::nn {
 
 ValueId LatentAttention::build(Builder& b, ValueId x, const Rotations& rotations) const {
   Graph& g = b.graph();
-  const size_t rows = g.type(x).rows();
-  if (out.owners && shape.heads == 0) return out.build_shared(b, {}, rows);
+  if (out.owners && shape.heads == 0) return out.build_shared(b, {}, g.type(x).rows());
   const auto turned = [&](ValueId heads, ValueId by, const char* suffix) {
     return by.valid() ? graph::rope(g, heads, by, rope_layout, rotated, name + suffix) : heads;
   };
@@ -30,11 +29,7 @@ ValueId LatentAttention::build(Builder& b, ValueId x, const Rotations& rotations
   place = turned(place, rotations.keys, ".k_rope");
   const ValueId keys_here = graph::join_columns(g, shared, place, latent, rotated, name + ".keys");
   const ValueId seen = b.attention(queries, keys_here, {}, shape, name + ".attention");
-  ValueId said = graph::head_matmul(g, seen, values, values.name);
-  if (!out.owners) return out.build(b, said);
-  const size_t here = out.owners.columns().count();
-  if (here != g.type(said).cols()) said = graph::columns(g, said, columns_before, here, name + ".columns");
-  return out.build_shared(b, said, rows);
+  return out.build_behind(b, graph::head_matmul(g, seen, values, values.name), columns_before);
 }
 
 }  // namespace butterfly::nn

@@ -71,6 +71,15 @@ ValueId Linear::build_shared(Builder& b, ValueId x, size_t rows) const {
   return finish(b, graph::exchange(b.graph(), parts, owners.self, weight.name + ".exchange"));
 }
 
+ValueId Linear::build_behind(Builder& b, ValueId x, size_t before) const {
+  if (!owners) return build(b, x);
+  const size_t here = owners.columns().count();
+  const graph::ValueType& type = b.graph().type(x);
+  const size_t rows = type.rows();
+  if (here != type.cols()) x = graph::columns(b.graph(), x, before, here, weight.name + ".columns");
+  return build_shared(b, x, rows);
+}
+
 ValueId Linear::build(Builder& b, ValueId x) const {
   const Linear* self = this;
   return build_linears(b, x, {&self, 1})[0];

@@ -28,10 +28,11 @@ struct ShardOwners {
 
   explicit operator bool() const { return !of.empty(); }
   kernels::Shards shards() const { return {unit, cols}; }
-  // The columns that are here.
-  graph::MemberRange columns() const {
-    return {shards().begin(of[self].begin), shards().begin(of[self].end)};
+  // The columns of a member, and those that are here.
+  graph::MemberRange columns(size_t member) const {
+    return {shards().begin(of[member].begin), shards().begin(of[member].end)};
   }
+  graph::MemberRange columns() const { return columns(self); }
 };
 
 // Weight [out, in]; the bias is optional. Adapters are added in order, before the bias.
@@ -63,6 +64,9 @@ struct Linear {
   ValueId finish(Builder& b, std::span<const ValueId> whole) const;
   // Both, with an exchange of its own.
   ValueId build_shared(Builder& b, ValueId x, size_t rows) const;
+  // The layer, shared or not. With owners x has the columns of this member from column `before` on, and
+  // perhaps some behind them.
+  ValueId build_behind(Builder& b, ValueId x, size_t before) const;
 };
 
 // Several layers over the same input. Those that read the same form of it become one product, split over

@@ -16,11 +16,20 @@ struct SelectiveMixer {
   Parameter a, dt_bias, skip;  // [heads]
   Norm norm;                   // of the gated outputs of each group
   Linear out;
-  graph::SelectiveStateShape shape;  // without the parameters and the place
-  size_t layer = 0;                  // within the range
+  // Without the parameters and the place. Where members share the layer (`out` has owners): the heads that
+  // reach into this member's columns of `out`, with what their groups write and read; none: it has no part.
+  graph::SelectiveStateShape shape;
+  size_t columns_before = 0;  // of the first head, which are another member's
+  // Then `norm` is of the groups that are here, or of all: outputs that it normalises together are with
+  // several members, and come together at all of them first.
+  bool gathers = false;
+  size_t layer = 0;  // within the range
   std::string name;
 
   ValueId build(Builder& b, ValueId x) const;
+
+ private:
+  ValueId build_gated(Builder& b, ValueId x) const;
 };
 
 // What the state of such a layer takes, in floats.

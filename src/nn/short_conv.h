@@ -10,8 +10,8 @@ namespace butterfly::nn {
 // out(c * conv(b * x)) with b, c and x from one projection.
 struct ShortConv {
   Linear b, c, x;
-  Parameter conv;  // [taps, columns], floats
-  Linear out;
+  Parameter conv;    // [taps, columns], floats
+  Linear out;        // with owners where a group shares the layer: channels are this member's columns of it
   size_t layer = 0;  // within the range
   std::string name;
 

@@ -2,7 +2,7 @@
 """Nodes that share layers: the bits of one machine on two to five of them, all in one group or in groups that form a chain,
 and over the loss of members.
 
-    groups_test.py BUTTERFLY WORK_FOLDER [KILLS]
+    groups_test.py BUTTERFLY WORK_FOLDER [KILLS [ARCHITECTURE]]
 
 The model has eight logical shards in each product that is summed over members: smaller ones would prove nothing.
 """
@@ -17,8 +17,9 @@ from harness import PROMPTS, Server, layers_of, make_model
 
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else 2
+ARCHITECTURE = sys.argv[4] if len(sys.argv) > 4 else "llama"
 os.makedirs(WORK, exist_ok=True)
-MODEL = make_model(BUTTERFLY, f"{WORK}/shards.gguf", "--layers", "4", "--dim", "512", "--hidden", "1024", "--heads", "8",
+MODEL = make_model(BUTTERFLY, f"{WORK}/shards-{ARCHITECTURE}.gguf", "--arch", ARCHITECTURE, "--layers", "4", "--dim", "512", "--hidden", "1024", "--heads", "8",
                    "--kv-heads", "4", "--vocab", "1024", "--context", "512", "--type", "q8_0")
 SETTINGS = [{"temperature": 0}, {"temperature": 1, "top_p": 0.9}]
 # Who has which pieces of the six, in eighths of each layer.

@@ -66,8 +66,8 @@ struct Piece {
   double decode_gather_bytes = 0;
   double prefill_gather_bytes = 0;
 
-  // Of all that, what every member has and does, whatever its share: tables, recurrent layers, keys and
-  // values of heads that a cut goes through.
+  // Of all that, what every member has and does, whatever its share: tables, keys and values of heads that a
+  // cut goes through, recurrent layers of one shard.
   uint64_t whole_bytes = 0;
   Work decode_whole = {};
   Work prefill_whole = {};

@@ -2,7 +2,7 @@
 //
 // Everybody sends its part as one run of bytes for each value and gets those of the others, whose sizes
 // follow from the owners. Then each finishes for itself, in an order that does not depend on whose a part is:
-// sums of logical shards by their tree (kernels/tiles/shards.h), rows of experts by place.
+// sums of logical shards by their tree (kernels/tiles/shards.h), rows of experts and columns by place.
 #include <algorithm>
 #include <cstring>
 
@@ -32,6 +32,8 @@ size_t floats_of(const ExchangePart& part, size_t member, const int32_t* begins)
     case ExchangeKind::kExpertRows:
       return begins == nullptr ? part.rows * part.cols
                                : static_cast<size_t>(begins[owned.end] - begins[owned.begin]) * part.cols;
+    case ExchangeKind::kColumns:
+      return owned.count() * part.rows;
   }
   return 0;
 }
@@ -44,6 +46,8 @@ size_t own_cols(const ExchangePart& part, size_t self) {
       return subtrees_of(owned) * part.cols;
     case ExchangeKind::kExpertRows:
       return part.cols;
+    case ExchangeKind::kColumns:
+      return owned.count();
   }
   return 0;
 }
@@ -111,6 +115,16 @@ void finish_sums(const ExchangePart& part, const Gathered& gathered, float* out,
   });
 }
 
+void place_columns(const ExchangePart& part, const Gathered& gathered, float* out, const RunContext& run) {
+  run.for_rows(part.rows, part.cols, [&](size_t begin, size_t end) {
+    for (size_t m = 0; m < part.owners.size(); ++m) {
+      const MemberRange& owned = part.owners[m];
+      for (size_t row = begin; row < end && !owned.empty(); ++row)
+        std::copy_n(gathered.at[m] + row * owned.count(), owned.count(), out + row * part.cols + owned.begin);
+    }
+  });
+}
+
 // A run of the op: what is sent, where the rest comes, and what is made of it.
 struct Running {
   Running(const Node& of, const RunContext& in);
@@ -169,6 +183,7 @@ void Running::finish() {
   for (size_t p = 0; p < attrs.parts.size(); ++p) {
     float* out = run.f32(node.outputs[p]);
     if (attrs.parts[p].kind == ExchangeKind::kShardSums) finish_sums(attrs.parts[p], gathered[p], out, run);
+    if (attrs.parts[p].kind == ExchangeKind::kColumns) place_columns(attrs.parts[p], gathered[p], out, run);
   }
 }
 
@@ -243,6 +258,11 @@ const OpType kExchangeOp{"exchange", infer, cost, nullptr, -1, forward, nullptr,
 ValueId columns(Graph& g, ValueId x, size_t begin, size_t count, std::string name) {
   return g.add(kColumnsOp, {x}, std::make_shared<ColumnsAttrs>(ColumnsAttrs{begin, count}),
                std::move(name))[0];
+}
+
+std::span<const ExchangePart> exchange_parts(const Node& node) {
+  if (node.op != &kExchangeOp) return {};
+  return node.attrs<Attrs>().parts;
 }
 
 std::vector<ValueId> exchange(Graph& g, std::span<const ExchangePart> parts, size_t self, std::string name) {

@@ -23,8 +23,11 @@ std::vector<ValueType> infer(const Graph& g, const Node& node) {
                g.type(node.inputs[0]).cols());
   expect_equal(node, "columns of alpha", shape.value_heads, g.type(node.inputs[1]).cols());
   expect_equal(node, "columns of beta", shape.value_heads, g.type(node.inputs[2]).cols());
-  expect_equal(node, "value heads beyond whole groups", 0,
-               shape.key_heads == 0 ? 1 : shape.value_heads % shape.key_heads);
+  if (shape.key_heads == 0 || shape.key_heads > shape.value_heads)
+    fail(Errc::kInvalidArgument, "[{}] {}: {} key heads for {} value heads", node.op->name, node.name,
+         shape.key_heads, shape.value_heads);
+  if (!shape.tiled)
+    expect_equal(node, "key heads", shape.key_head_of(shape.value_heads - 1) + 1, shape.key_heads);
   expect_equal(node, "values of a head beyond whole panels", 0, shape.value_dim % kernels::kDeltaPanel);
   return {floats(g.type(node.inputs[0]).rows(), shape.value_heads * shape.value_dim)};
 }
@@ -89,9 +92,7 @@ class HeadWalk {
     const size_t row = walk_.run().first_row + index - replayed;
     const size_t keys = shape_.key_heads * shape_.key_dim, values = shape_.value_heads * shape_.value_dim;
     const float* qkv = qkv_ + row * (2 * keys + values);
-    const size_t key_head =
-        shape_.tiled ? head_ % shape_.key_heads : head_ / (shape_.value_heads / shape_.key_heads);
-    const float* q = qkv + key_head * shape_.key_dim;
+    const float* q = qkv + shape_.key_head_of(head_) * shape_.key_dim;
     return gated(q, q + keys, qkv + 2 * keys + head_ * shape_.value_dim,
                  out_ + row * values + head_ * shape_.value_dim, alpha_[row * shape_.value_heads + head_],
                  beta_[row * shape_.value_heads + head_]);

@@ -19,7 +19,10 @@ std::vector<ValueType> infer(const Graph& g, const Node& node) {
   expect_elem(g, node, node.inputs[0], Elem::kF32);
   expect_equal(node, "columns of inputs and groups", shape.columns(), g.type(node.inputs[0]).cols());
   expect_equal(node, "columns of steps", shape.heads, g.type(node.inputs[1]).cols());
-  expect_equal(node, "heads beyond whole groups", 0, shape.groups == 0 ? 1 : shape.heads % shape.groups);
+  if (shape.groups == 0 || shape.groups > shape.heads)
+    fail(Errc::kInvalidArgument, "[{}] {}: {} groups of {} heads", node.op->name, node.name, shape.groups,
+         shape.heads);
+  expect_equal(node, "groups", shape.group_of(shape.heads - 1) + 1, shape.groups);
   expect_equal(node, "values of a head beyond whole panels", 0, shape.head_dim % kernels::kSelectivePanel);
   return {floats(g.type(node.inputs[0]).rows(), shape.heads * shape.head_dim)};
 }
@@ -83,7 +86,7 @@ class HeadWalk {
     const size_t row = walk_.run().first_row + index - replayed;
     const size_t inner = shape_.heads * shape_.head_dim;
     const float* x = rows_ + row * shape_.columns();
-    const float* b = x + inner + head_ / (shape_.heads / shape_.groups) * shape_.state_dim;
+    const float* b = x + inner + shape_.group_of(head_) * shape_.state_dim;
     return stepped(b, b + shape_.groups * shape_.state_dim, x + head_ * shape_.head_dim,
                    out_ + row * inner + head_ * shape_.head_dim, steps_[row * shape_.heads + head_]);
   }

@@ -138,11 +138,10 @@ nn::LowRank low_rank_rows(const Adapter& adapter, const LoraPair& pair, const Mo
 }
 
 nn::LowRank low_rank(const Adapter& adapter, const LoraPair& pair, const ModelFile& file, const Shape& whole,
-                     size_t begin, size_t out) {
+                     const std::function<Tensor(const Tensor&)>& rows) {
   check_shape(adapter, pair, file, whole, pair.b.size(0), pair.a.size(1));
-  const Tensor rows = pair.b.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out));
   return {.a = parameter(adapter, pair.target + ".lora_a", pair.a),
-          .b = parameter(adapter, pair.target + ".lora_b", rows),
+          .b = parameter(adapter, pair.target + ".lora_b", rows(pair.b)),
           .scale = adapter.scale_of(pair)};
 }
 

@@ -1,6 +1,7 @@
 // LoRA adapters: small matrices that are added to a model's products when it runs, y = W x + s B (A x).
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -74,10 +75,10 @@ class LoraPairs {
   std::map<std::string, LoraPair> pairs_;  // so that the order does not depend on the file's
 };
 
-// The pair as a layer takes it, for rows [begin, begin + out) of a matrix of shape `whole` in `file`. Throws
-// Error kInvalidArgument naming both shapes when they do not fit.
+// The pair as a layer takes it, for those rows of a matrix of shape `whole` in `file` that `rows` takes out
+// of B. Throws Error kInvalidArgument naming both shapes when they do not fit.
 nn::LowRank low_rank(const Adapter& adapter, const LoraPair& pair, const ModelFile& file, const Shape& whole,
-                     size_t begin, size_t out);
+                     const std::function<Tensor(const Tensor&)>& rows);
 
 // The same for all rows and columns [begin, end): A has those columns, or is empty where there are none.
 nn::LowRank low_rank_columns(const Adapter& adapter, const LoraPair& pair, const ModelFile& file,

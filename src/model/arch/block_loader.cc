@@ -42,11 +42,15 @@ nn::Linear BlockLoader::row_parallel(const char* name, size_t out, size_t in) co
 
 nn::Linear BlockLoader::row_parallel(const char* name, size_t out, size_t in,
                                      UnitRange LayerShare::*kind) const {
-  const std::string stem = prefix_ + name;
-  const NamedTensor* tensor = weights_.file().find(stem + ".weight");
+  const NamedTensor* tensor = weights_.file().find(prefix_ + name + ".weight");
   if (!weights_.group() || tensor == nullptr) return row_parallel(name, out, in);
-  const nn::ShardOwners owners = shards_of(weights_.group(), kind, tensor->dtype, in, out);
-  nn::Linear layer = weights_.linear_columns(stem, out, in, owners.columns());
+  return row_parallel(name, out, in, shards_of(weights_.group(), kind, tensor->dtype, in, out));
+}
+
+nn::Linear BlockLoader::row_parallel(const char* name, size_t out, size_t in,
+                                     const nn::ShardOwners& owners) const {
+  if (!owners) return row_parallel(name, out, in);
+  nn::Linear layer = weights_.linear_columns(prefix_ + name, out, in, owners.columns());
   layer.row_parallel = true;
   layer.owners = owners;
   return layer;
@@ -54,6 +58,12 @@ nn::Linear BlockLoader::row_parallel(const char* name, size_t out, size_t in,
 
 MemberRange BlockLoader::hidden_rows(const nn::Linear& down, size_t ff) {
   return down.owners ? down.owners.columns() : MemberRange{0, ff};
+}
+
+graph::Parameter BlockLoader::vector(const char* name, size_t count, MemberRange here) const {
+  graph::Parameter all = weights_.flat_vector(prefix_ + name, count);
+  all.value = all.value.slice(0, static_cast<int64_t>(here.begin), static_cast<int64_t>(here.end));
+  return all;
 }
 
 nn::Linear BlockLoader::rows(const char* name, size_t out, size_t in, MemberRange here) const {
@@ -109,11 +119,7 @@ nn::Attention BlockLoader::attention(const AttentionStyle& style) const {
     std::fill_n(ones.value.data<float>(), head_dim_, 1.0f);
     attention.v_norm = {nn::NormKind::kRms, std::move(ones), {}, c.norm_eps};
   }
-  if (style.sinks) {
-    attention.sinks = weights_.vector(prefix_ + "attn_sinks.weight", c.heads);
-    attention.sinks.value = attention.sinks.value.slice(0, static_cast<int64_t>(part.heads.begin),
-                                                        static_cast<int64_t>(part.heads.end));
-  }
+  if (style.sinks) attention.sinks = vector("attn_sinks.weight", c.heads, part.heads);
   MemberRange q{part.heads.begin * q_head, part.heads.end * q_head};
   const MemberRange kv{part.kv_heads.begin * head_dim_, part.kv_heads.end * head_dim_};
   MemberRange k = kv;
@@ -181,32 +187,6 @@ nn::LatentAttention BlockLoader::latent_attention(const LatentShape& shape) cons
   return attention;
 }
 
-nn::SelectiveMixer BlockLoader::selective_mixer(const graph::SelectiveStateShape& shape, size_t taps) const {
-  const size_t dim = config_.dim, inner = shape.heads * shape.head_dim, columns = shape.columns();
-  nn::SelectiveMixer mixer;
-  auto parts = weights_.fused_linear(
-      prefix_ + "ssm_in", {{inner, {0, inner}}, {columns, {0, columns}}, {shape.heads, {0, shape.heads}}},
-      dim);
-  mixer.z = std::move(parts[0]);
-  mixer.xbc = std::move(parts[1]);
-  mixer.dt = std::move(parts[2]);
-  mixer.conv = weights_.transposed(prefix_ + "ssm_conv1d.weight", columns, taps);
-  mixer.conv_bias = weights_.optional_vector(prefix_ + "ssm_conv1d.bias", columns);
-  mixer.dt_bias = weights_.vector(prefix_ + "ssm_dt.bias", shape.heads);
-  mixer.a = weights_.flat_vector(prefix_ + "ssm_a", shape.heads);
-  mixer.skip = weights_.flat_vector(prefix_ + "ssm_d", shape.heads);
-  mixer.norm = {nn::NormKind::kRms,
-                weights_.flat_vector(prefix_ + "ssm_norm.weight", inner),
-                {},
-                config_.norm_eps,
-                shape.groups};
-  mixer.out = row_parallel("ssm_out", dim, inner);
-  mixer.shape = shape;
-  mixer.layer = index_;
-  mixer.name = prefix_ + "ssm";
-  return mixer;
-}
-
 nn::LayerInput BlockLoader::layer_input() const {
   const size_t cols = config_.layer_input_cols;
   return {.gate = linear("inp_gate", cols, config_.dim),
@@ -249,51 +229,6 @@ nn::Mlp BlockLoader::plain_mlp(nn::Activation activation) const {
           .up = rows("ffn_up", ff_, config_.dim, here),
           .down = std::move(down),
           .name = prefix_ + "ffn"};
-}
-
-nn::ShortConv BlockLoader::short_conv(size_t taps) const {
-  const size_t dim = config_.dim;
-  const MemberRange all{0, dim};
-  auto parts =
-      weights_.fused_linear(prefix_ + "shortconv.in_proj", {{dim, all}, {dim, all}, {dim, all}}, dim);
-  return {.b = std::move(parts[0]),
-          .c = std::move(parts[1]),
-          .x = std::move(parts[2]),
-          .conv = weights_.transposed(prefix_ + "shortconv.conv.weight", dim, taps),
-          .out = row_parallel("shortconv.out_proj", dim, dim),
-          .layer = index_,
-          .name = prefix_ + "shortconv"};
-}
-
-nn::DeltaNet BlockLoader::delta_net(const graph::GatedDeltaShape& shape, size_t taps) const {
-  const size_t dim = config_.dim, values = shape.value_heads * shape.value_dim;
-  const size_t channels = 2 * shape.key_heads * shape.key_dim + values;
-  nn::DeltaNet net;
-  if (!weights_.has(prefix_ + "attn_qkv.weight") && weights_.has(prefix_ + "ssm_in.weight"))
-    fail(Errc::kUnsupported,
-         "{}: tensor {}ssm_in.weight: files of before attn_qkv and attn_gate are not supported",
-         weights_.file().path().string(), prefix_);
-  net.qkv = linear("attn_qkv", channels, dim);
-  net.z = linear("attn_gate", values, dim);
-  if (weights_.has(prefix_ + "ssm_ba.weight")) {
-    net.beta_alpha = linear("ssm_ba", 2 * shape.value_heads, dim);
-  } else {
-    net.beta = linear("ssm_beta", shape.value_heads, dim);
-    net.alpha = linear("ssm_alpha", shape.value_heads, dim);
-  }
-  net.conv = weights_.transposed(prefix_ + "ssm_conv1d.weight", channels, taps);
-  net.a = weights_.vector(prefix_ + "ssm_a", shape.value_heads);
-  net.dt = weights_.vector(prefix_ + "ssm_dt.bias", shape.value_heads);
-  net.norm = {nn::NormKind::kRms,
-              weights_.vector(prefix_ + "ssm_norm.weight", shape.value_dim),
-              {},
-              config_.norm_eps};
-  net.out = row_parallel("ssm_out", dim, values);
-  net.shape = shape;
-  net.layer = index_;
-  net.eps = config_.norm_eps;
-  net.name = prefix_ + "delta_net";
-  return net;
 }
 
 namespace {

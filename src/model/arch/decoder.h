@@ -111,6 +111,8 @@ class BlockLoader {
   nn::Linear row_parallel(const char* name, size_t out, size_t in) const;
   // The same where a group may share it by units of `kind`: with owners, and this member's columns.
   nn::Linear row_parallel(const char* name, size_t out, size_t in, UnitRange LayerShare::*kind) const;
+  // The same with these owners; none: all of it.
+  nn::Linear row_parallel(const char* name, size_t out, size_t in, const nn::ShardOwners& owners) const;
 
   // Projections (fused as attn_qkv or apart; biases where the file has them), over the window that the
   // layer's state has.
@@ -146,6 +148,8 @@ class BlockLoader {
   // Rows of gate and up that belong to this member's columns of `down`, of `ff` in all.
   static MemberRange hidden_rows(const nn::Linear& down, size_t ff);
   nn::Linear rows(const char* name, size_t out, size_t in, MemberRange here) const;
+  // Of so many values those of `here`.
+  graph::Parameter vector(const char* name, size_t count, MemberRange here) const;
 
   nn::Norm rms(const char* name, size_t columns) const;
 

@@ -12,7 +12,7 @@ std::vector<LayerState> granite_hybrid_states(const ModelFile& file, const Model
   const Mamba2Config mamba = read_mamba2(file);
   std::vector<LayerState> states = full_states(file, config);
   for (size_t layer = 0; layer < config.layers; ++layer)
-    if (config.layer_kv_heads[layer] == 0) states[layer] = mamba2_state(mamba);
+    if (config.layer_kv_heads[layer] == 0) states[layer] = mamba2_state(mamba.shape, mamba.taps);
   return states;
 }
 

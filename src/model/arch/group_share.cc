@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "kernels/tiles/matmul_job.h"
+#include "model/arch/network.h"
 
 namespace butterfly::model {
 
@@ -48,9 +49,12 @@ AttentionPart attention_part(const HeadCounts& counts, const nn::ShardOwners& ow
 
 void share_states(ModelConfig& config, const ModelFile& file, const GroupShare& group) {
   if (!group) return;
+  const Architecture& architecture = architecture_of(file);
   std::vector<MemberRange> kept(config.states.size());
   for (size_t layer = 0; layer < config.states.size(); ++layer) {
     LayerState& state = config.states[layer];
+    if (state.kind == StateKind::kRecurrent && architecture.share_state != nullptr)
+      state = architecture.share_state(file, config, group, layer);
     const NamedTensor* out = file.find(fmt::format("blk.{}.attn_output.weight", layer));
     if (!state.attends() || out == nullptr || out->shape.rank() != 2)
       continue;  // who loads it says what is missing

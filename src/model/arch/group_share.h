@@ -55,9 +55,9 @@ struct HeadCounts {
 };
 AttentionPart attention_part(const HeadCounts& counts, const nn::ShardOwners& owners);
 
-// The states of `config` as this member keeps them: keys and values of its own heads. Recurrent layers are
-// everywhere whole. Throws Error kUnsupported where a layer would read keys of another one that this member
-// does not have.
+// The states of `config` as this member keeps them: keys and values of its own heads, and their matrices in
+// recurrent layers (recurrent_share.h). Throws Error kUnsupported where a layer would read keys of another
+// one that this member does not have.
 void share_states(ModelConfig& config, const ModelFile& file, const GroupShare& group);
 
 }  // namespace butterfly::model

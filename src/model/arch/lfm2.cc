@@ -5,6 +5,7 @@
 #include "kernels/recurrent/causal_conv.h"
 #include "model/arch/config_keys.h"
 #include "model/arch/llama_like.h"
+#include "model/arch/recurrent_share.h"
 
 namespace butterfly::model {
 namespace {
@@ -18,17 +19,29 @@ size_t read_taps(const ModelFile& file) {
   return taps;
 }
 
+LayerState state_of(size_t taps, size_t channels) {
+  return {.kind = StateKind::kRecurrent,
+          .state_floats = nn::short_conv_floats(taps, channels),
+          .guess_floats = channels};
+}
+
 }  // namespace
 
 std::vector<LayerState> lfm2_states(const ModelFile& file, const ModelConfig& config) {
   std::vector<LayerState> states = window_states(file, config);
   const std::vector<size_t> kv_heads =
       ConfigKeys(file).sizes("attention.head_count_kv", config.layers, config.heads);
-  const size_t floats = nn::short_conv_floats(read_taps(file), config.dim);
+  const size_t taps = read_taps(file);
   for (size_t layer = 0; layer < config.layers; ++layer)
-    if (kv_heads[layer] == 0)
-      states[layer] = {.kind = StateKind::kRecurrent, .state_floats = floats, .guess_floats = config.dim};
+    if (kv_heads[layer] == 0) states[layer] = state_of(taps, config.dim);
   return states;
+}
+
+LayerState lfm2_share(const ModelFile& file, const ModelConfig& config, const GroupShare& group,
+                      size_t layer) {
+  const nn::ShardOwners owners =
+      mixer_owners(group, file, fmt::format("blk.{}.shortconv.out_proj", layer), config.dim, config.dim);
+  return state_of(read_taps(file), owners ? owners.columns().count() : config.dim);
 }
 
 std::unique_ptr<Network> load_lfm2(const ModelConfig& config, WeightLoader& weights, LayerRange range) {

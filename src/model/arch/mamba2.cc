@@ -6,6 +6,8 @@
 #include "kernels/recurrent/causal_conv.h"
 #include "kernels/recurrent/selective_state.h"
 #include "model/arch/config_keys.h"
+#include "model/arch/network.h"
+#include "model/arch/recurrent_share.h"
 
 namespace butterfly::model {
 
@@ -35,10 +37,18 @@ Mamba2Config read_mamba2(const ModelFile& file) {
           taps};
 }
 
-LayerState mamba2_state(const Mamba2Config& config) {
-  const nn::SelectiveState sizes = nn::selective_state(config.shape, config.taps);
+LayerState mamba2_state(const graph::SelectiveStateShape& shape, size_t taps) {
+  const nn::SelectiveState sizes = nn::selective_state(shape, taps);
   return {
       .kind = StateKind::kRecurrent, .state_floats = sizes.floats(), .guess_floats = sizes.guess_floats()};
+}
+
+LayerState mamba2_share(const ModelFile& file, const ModelConfig& config, const GroupShare& group,
+                        size_t layer) {
+  const auto& [shape, taps] = read_mamba2(file);
+  const nn::ShardOwners owners = mixer_owners(group, file, fmt::format("blk.{}.ssm_out", layer),
+                                              shape.heads * shape.head_dim, config.dim);
+  return mamba2_state(selective_part(shape, owners).shape, taps);
 }
 
 }  // namespace butterfly::model

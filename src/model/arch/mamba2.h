@@ -12,6 +12,6 @@ struct Mamba2Config {
 // Throws Error naming file, key, expected and found.
 Mamba2Config read_mamba2(const ModelFile& file);
 // What such a layer keeps.
-LayerState mamba2_state(const Mamba2Config& config);
+LayerState mamba2_state(const graph::SelectiveStateShape& shape, size_t taps);
 
 }  // namespace butterfly::model

@@ -14,7 +14,7 @@ std::vector<LayerState> nemotron_h_states(const ModelFile& file, const ModelConf
     if (config.layer_ff[layer] > 0)
       states[layer] = {.kind = StateKind::kNone};
     else if (config.layer_kv_heads[layer] == 0)
-      states[layer] = mamba2_state(mamba);
+      states[layer] = mamba2_state(mamba.shape, mamba.taps);
   }
   return states;
 }

@@ -75,13 +75,18 @@ using LoadNetwork = std::unique_ptr<Network>(const ModelConfig& config, WeightLo
 // What each block keeps of a text. `config` has all numbers but these.
 using DescribeStates = std::vector<LayerState>(const ModelFile& file, const ModelConfig& config);
 
+// What a member of a group keeps of recurrent layer `layer`.
+using ShareState = LayerState(const ModelFile& file, const ModelConfig& config, const GroupShare& group,
+                              size_t layer);
+
 // One architecture: files name it in general.architecture.
 struct Architecture {
   std::string_view name;
   std::string_view words;  // for people
   LoadNetwork* load;
   DescribeStates* states;
-  bool predicts = false;  // its files may have a block that predicts further ahead (predictor.h)
+  bool predicts = false;              // its files may have a block that predicts further ahead (predictor.h)
+  ShareState* share_state = nullptr;  // of those with recurrent layers
 };
 std::span<const Architecture> architectures();
 // Throws Error kUnsupported naming the file, what was found and what exists.
@@ -97,6 +102,7 @@ LoadNetwork load_deepseek2, load_gemma2, load_gemma3, load_gemma4, load_glm4moe,
 // most layers a recurrent state.
 DescribeStates full_states, window_states, deepseek2_states, gemma2_states, gemma3_states, gemma4_states,
     gpt_oss_states, granite_hybrid_states, lfm2_states, nemotron_h_states, olmo2_states, qwen35_states;
+ShareState lfm2_share, mamba2_share, qwen35_share;
 // Windows as "attention.sliding_window" (`window` without it; 0: none) and its pattern say: every `period`-th
 // layer sees everything, unless the file lists the layers.
 std::vector<LayerState> pattern_states(const ModelFile& file, const ModelConfig& config, size_t window,

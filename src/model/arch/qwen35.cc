@@ -10,6 +10,7 @@
 #include "kernels/recurrent/gated_delta.h"
 #include "model/arch/config_keys.h"
 #include "model/arch/llama_like.h"
+#include "model/arch/recurrent_share.h"
 
 namespace butterfly::model {
 namespace {
@@ -44,6 +45,12 @@ DeltaNetConfig read_delta_net(const ModelFile& file) {
            .a = nullptr,
            .dt = nullptr},
           taps};
+}
+
+LayerState state_of(const graph::GatedDeltaShape& shape, size_t taps) {
+  const nn::DeltaNetState sizes = nn::delta_net_state(shape, taps);
+  return {
+      .kind = StateKind::kRecurrent, .state_floats = sizes.floats(), .guess_floats = sizes.guess_floats()};
 }
 
 // Every fourth layer attends to all positions, unless the file counts or lists them in another way.
@@ -97,15 +104,19 @@ std::unique_ptr<Network> load_hybrid(const ModelConfig& config, WeightLoader& we
 
 std::vector<LayerState> qwen35_states(const ModelFile& file, const ModelConfig& config) {
   const DeltaNetConfig net = read_delta_net(file);
-  const nn::DeltaNetState sizes = nn::delta_net_state(net.shape, net.taps);
   std::vector<LayerState> states = full_states(file, config);
   const std::vector<bool> recurrent = recurrent_layers(file, config.layers);
   for (size_t layer = 0; layer < config.layers; ++layer)
-    if (recurrent[layer])
-      states[layer] = {.kind = StateKind::kRecurrent,
-                       .state_floats = sizes.floats(),
-                       .guess_floats = sizes.guess_floats()};
+    if (recurrent[layer]) states[layer] = state_of(net.shape, net.taps);
   return states;
+}
+
+LayerState qwen35_share(const ModelFile& file, const ModelConfig& config, const GroupShare& group,
+                        size_t layer) {
+  const auto& [shape, taps] = read_delta_net(file);
+  const nn::ShardOwners owners = mixer_owners(group, file, fmt::format("blk.{}.ssm_out", layer),
+                                              shape.value_heads * shape.value_dim, config.dim);
+  return state_of(delta_net_part(shape, owners).shape, taps);
 }
 
 std::unique_ptr<Network> load_qwen35(const ModelConfig& config, WeightLoader& weights, LayerRange range) {

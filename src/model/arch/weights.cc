@@ -1,11 +1,54 @@
 #include "model/arch/weights.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 #include "kernels/quant/quant.h"
 
 namespace butterfly::model {
+namespace {
+
+// Without the empty ones, and neighbours as one.
+std::vector<MemberRange> joined(std::span<const MemberRange> ranges) {
+  std::vector<MemberRange> all;
+  for (const MemberRange& range : ranges) {
+    if (range.empty()) continue;
+    if (!all.empty() && all.back().end == range.begin)
+      all.back().end = range.end;
+    else
+      all.push_back(range);
+  }
+  return all;
+}
+
+size_t count_of(std::span<const MemberRange> ranges) {
+  size_t count = 0;
+  for (const MemberRange& range : ranges) count += range.count();
+  return count;
+}
+
+// Rows of a contiguous tensor: a view where they stand together, else a copy (with `values`).
+Tensor rows_of(const Tensor& whole, const std::vector<MemberRange>& ranges, bool values = true) {
+  const auto rows = [&](size_t begin, size_t end) {
+    return whole.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(end));
+  };
+  const size_t count = count_of(ranges);
+  if (count == static_cast<size_t>(whole.size(0)) && ranges.size() == 1) return whole;
+  if (ranges.size() == 1) return rows(ranges[0].begin, ranges[0].end);
+  Tensor copy = rows(0, count);  // as large
+  if (!values) return copy;
+  MappedFile::guard([&] { copy = copy.clone(); });
+  std::byte* to = copy.raw();
+  for (const MemberRange& range : ranges) {
+    const Tensor from = rows(range.begin, range.end);
+    MappedFile::guard([&] { std::memcpy(to, from.raw(), from.bytes()); });
+    to += from.bytes();
+  }
+  return copy;
+}
+
+}  // namespace
 
 WeightLoader::WeightLoader(const ModelFile& file, ThreadPool& pool, LoadProgress progress,
                            std::span<const Adapter> adapters)
@@ -97,40 +140,47 @@ graph::Parameter WeightLoader::matrix(const std::string& name, size_t out, size_
   return {.name = name, .value = {}, .packed = pack(values, name, 0)};
 }
 
-nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out,
-                                     const std::string& adapted) {
+nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whole,
+                                     std::span<const MemberRange> ranges, const std::string& adapted) {
   const std::string name = stem + ".weight";
-  const auto rows = static_cast<size_t>(whole.size(0));
+  const std::vector<MemberRange> rows = joined(ranges);
   const float scale = scale_of(stem);
-  if (out == 0) {  // another member's
+  if (rows.empty()) {  // another member's
     for (const Adapter& adapter : adapters_)
       if (adapter.find(adapted) != nullptr) adapted_.insert(adapted);
     return {};
   }
-  const Tensor part =
-      out == rows ? whole : whole.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out));
+  const Tensor part = rows_of(whole, rows, with_values_);
+  std::string packed_name = name;
+  for (size_t i = 1; i < rows.size(); ++i) packed_name += fmt::format(":{}-{}", rows[i].begin, rows[i].end);
   nn::Linear linear;
   linear.scale = scale;
-  linear.weight = training_ ? graph::Parameter{.name = name, .value = part, .trainable = true}
-                            : graph::Parameter{.name = name, .value = {}, .packed = pack(part, name, begin)};
-  if (graph::Parameter bias = optional_vector(stem + ".bias", rows)) {
-    linear.bias = {
-        .name = bias.name,
-        .value = bias.value.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(begin + out)),
-        .trainable = training_};
-  }
+  linear.weight =
+      training_
+          ? graph::Parameter{.name = name, .value = part, .trainable = true}
+          : graph::Parameter{.name = name, .value = {}, .packed = pack(part, packed_name, rows[0].begin)};
+  if (rows.size() > 1) file_.done_with(whole);
+  if (const graph::Parameter bias = optional_vector(stem + ".bias", static_cast<size_t>(whole.size(0))))
+    linear.bias = {.name = bias.name, .value = rows_of(bias.value, rows), .trainable = training_};
   for (const Adapter& adapter : adapters_)
     if (const LoraPair* pair = adapter.find(adapted)) {
       adapted_.insert(adapted);
-      linear.adapters.push_back(low_rank(adapter, *pair, file_, whole.shape(), begin, out));
+      linear.adapters.push_back(low_rank(adapter, *pair, file_, whole.shape(),
+                                         [&](const Tensor& of) { return rows_of(of, rows); }));
     }
   return linear;
+}
+
+nn::Linear WeightLoader::gathered_linear(const std::string& stem, size_t out, size_t in,
+                                         std::span<const MemberRange> ranges) {
+  const Tensor whole = tensor(stem + ".weight", {static_cast<int64_t>(out), static_cast<int64_t>(in)});
+  return linear_rows(stem, whole, ranges, stem + ".weight");
 }
 
 nn::Linear WeightLoader::head(size_t vocab, size_t dim, MemberRange here) {
   const std::string stem = has("output.weight") ? "output" : "token_embd";
   const Tensor whole = tensor(stem + ".weight", {static_cast<int64_t>(vocab), static_cast<int64_t>(dim)});
-  return linear_rows(stem, whole, here.begin, here.count(), "output.weight");
+  return linear_rows(stem, whole, here, "output.weight");
 }
 
 nn::Linear WeightLoader::linear(const std::string& stem, size_t out, size_t in) {
@@ -167,7 +217,8 @@ std::vector<nn::Linear> WeightLoader::fused_linear(const std::string& stem, std:
   std::vector<nn::Linear> layers;
   size_t begin = 0;
   for (const FusedPart& part : parts) {
-    layers.push_back(linear_rows(stem, whole, begin + part.here.begin, part.here.count(), stem + ".weight"));
+    layers.push_back(
+        linear_rows(stem, whole, {begin + part.here.begin, begin + part.here.end}, stem + ".weight"));
     begin += part.out;
   }
   return layers;
@@ -246,21 +297,26 @@ std::pair<graph::ExpertParameter, graph::ExpertParameter> WeightLoader::fused_ex
 nn::Linear WeightLoader::linear_row(const std::string& stem, size_t in) {
   const auto cols = static_cast<int64_t>(in);
   const Tensor row = tensor(stem + ".weight", {cols}).reshape({1, cols});
-  return linear_rows(stem, row, 0, 1, stem + ".weight");
+  return linear_rows(stem, row, {0, 1}, stem + ".weight");
 }
 
-graph::Parameter WeightLoader::transposed(const std::string& name, size_t rows, size_t cols) {
+graph::Parameter WeightLoader::transposed(const std::string& name, size_t rows, size_t cols,
+                                          std::span<const MemberRange> ranges) {
   const Tensor values = file_.tensor(name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
   const DType dtype = values.dtype();
   if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16)
     fail(Errc::kUnsupported, "{}: tensor {}: expected type F32, F16 or BF16, found {}", file_.path().string(),
          name, dtype_name(dtype));
-  Tensor turned = Tensor::zeros(DType::kF32, {static_cast<int64_t>(cols), static_cast<int64_t>(rows)});
+  const std::vector<MemberRange> here = joined(ranges);
+  const size_t count = count_of(here);
+  if (count == 0) return {};
+  Tensor turned = Tensor::zeros(DType::kF32, {static_cast<int64_t>(cols), static_cast<int64_t>(count)});
   if (with_values_) {
-    std::vector<float> floats(rows * cols);
-    MappedFile::guard([&] { kernels::to_float(dtype, values.raw(), floats.data(), rows * cols); });
-    for (size_t r = 0; r < rows; ++r)
-      for (size_t c = 0; c < cols; ++c) turned.data<float>()[c * rows + r] = floats[r * cols + c];
+    const Tensor part = rows_of(values, here);
+    std::vector<float> floats(count * cols);
+    MappedFile::guard([&] { kernels::to_float(dtype, part.raw(), floats.data(), count * cols); });
+    for (size_t r = 0; r < count; ++r)
+      for (size_t c = 0; c < cols; ++c) turned.data<float>()[c * count + r] = floats[r * cols + c];
   }
   loaded(values);
   resident_bytes_ += turned.bytes();
@@ -326,6 +382,15 @@ graph::Parameter WeightLoader::floats(const std::string& name, const Shape& shap
 
 graph::Parameter WeightLoader::optional_vector(const std::string& name, size_t count) {
   return has(name) ? vector(name, count) : graph::Parameter{};
+}
+
+graph::Parameter WeightLoader::gathered_vector(const std::string& name, size_t count,
+                                               std::span<const MemberRange> ranges) {
+  graph::Parameter parameter = optional_vector(name, count);
+  const std::vector<MemberRange> here = joined(ranges);
+  if (!parameter || here.empty()) return {};
+  parameter.value = rows_of(parameter.value, here);
+  return parameter;
 }
 
 graph::Parameter WeightLoader::flat_vector(const std::string& name, size_t count) {

@@ -80,6 +80,9 @@ class WeightLoader {
                                        size_t in) {
     return fused_linear(stem, std::span<const FusedPart>(parts.begin(), parts.size()), in);
   }
+  // One layer of these rows of `stem`.weight [out, in], one range behind the other; empty without any.
+  nn::Linear gathered_linear(const std::string& stem, size_t out, size_t in,
+                             std::span<const MemberRange> ranges);
   // `stem`_exps.weight [experts, out, in], or `stem`.N.weight [out, in] for each expert: those of `here`; and
   // `stem`_exps.bias [experts, out] where the file has it.
   graph::ExpertParameter experts(const std::string& stem, size_t experts, size_t out, size_t in,
@@ -93,8 +96,9 @@ class WeightLoader {
                                                                           size_t in, MemberRange here);
   // `stem`.weight [in], as a matrix of one row.
   nn::Linear linear_row(const std::string& stem, size_t in);
-  // [rows, cols] in the file, as floats [cols, rows].
-  graph::Parameter transposed(const std::string& name, size_t rows, size_t cols);
+  // [rows, cols] in the file, as floats [cols, rows]: of these rows, one range behind the other.
+  graph::Parameter transposed(const std::string& name, size_t rows, size_t cols,
+                              std::span<const MemberRange> ranges);
   // Some files have the scale of a whole matrix apart ("<tensor>.scale"), and layers multiply their products
   // by it. Those of experts, and others that no layer here applies: throws Error kUnsupported that names the
   // first. What is measured of inputs ("<tensor>.input_scale") is for machines that round those, and not
@@ -105,6 +109,9 @@ class WeightLoader {
   // [count], as floats. Missing: an Error, or an empty Parameter for the optional form.
   graph::Parameter vector(const std::string& name, size_t count);
   graph::Parameter optional_vector(const std::string& name, size_t count);
+  // The optional form of these values, one range behind the other.
+  graph::Parameter gathered_vector(const std::string& name, size_t count,
+                                   std::span<const MemberRange> ranges);
   // The same of a tensor of any shape with so many values.
   graph::Parameter flat_vector(const std::string& name, size_t count);
   // [rows, cols] as in the file, for look-ups of single rows.
@@ -137,10 +144,14 @@ class WeightLoader {
   kernels::PackedMatrix pack(const Tensor& matrix, const std::string& name, size_t begin);
   kernels::PackedMatrix pack_anew(const Tensor& matrix);
   kernels::PackedMatrix sizes_only(const Tensor& matrix);
-  // Rows [begin, begin + out) of the tensor and of what belongs to it; `adapted` is the name adapters have it
-  // under.
-  nn::Linear linear_rows(const std::string& stem, const Tensor& whole, size_t begin, size_t out,
+  // Rows of the tensor and of what belongs to it, one range behind the other; `adapted` is the name adapters
+  // have it under.
+  nn::Linear linear_rows(const std::string& stem, const Tensor& whole, std::span<const MemberRange> ranges,
                          const std::string& adapted);
+  nn::Linear linear_rows(const std::string& stem, const Tensor& whole, MemberRange range,
+                         const std::string& adapted) {
+    return linear_rows(stem, whole, std::span(&range, 1), adapted);
+  }
 
   const ModelFile& file_;
   std::span<const Adapter> adapters_;

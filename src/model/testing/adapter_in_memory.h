@@ -59,8 +59,9 @@ inline bool fits(const Adapter& adapter, const LoraPair& pair, const ModelFile& 
     const nn::LowRank rows = low_rank_rows(adapter, pair, base, target->shape);
     return rows.a.value.size(1) == rows.b.value.size(1);
   }
-  const auto rows = static_cast<size_t>(target->shape[0]);
-  const nn::LowRank half = low_rank(adapter, pair, base, target->shape, rows / 2, rows - rows / 2);
+  const int64_t rows = target->shape[0];
+  const nn::LowRank half = low_rank(adapter, pair, base, target->shape,
+                                    [&](const Tensor& b) { return b.slice(0, rows - rows / 2, rows); });
   return half.b.value.size(0) == target->shape[0] / 2;
 }
 

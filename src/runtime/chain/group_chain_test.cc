@@ -69,7 +69,8 @@ std::vector<Bits> run_whole(const std::filesystem::path& path) {
 
 class GroupKinds : public ::testing::TestWithParam<std::string_view> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, GroupKinds,
-                         ::testing::Values("llama", "gemma3", "qwen35moe", "gemma4", "deepseek2"),
+                         ::testing::Values("llama", "gemma3", "qwen35moe", "qwen3next", "lfm2", "nemotron_h",
+                                           "gemma4", "deepseek2"),
                          [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 TEST_P(GroupKinds, RequestsHaveTheBitsOfOneMachine) {
@@ -87,6 +88,49 @@ TEST_P(GroupKinds, RequestsHaveTheBitsOfOneMachine) {
     InprocGroups groups(model.path, stages);
     Engine engine(groups.start(), groups.part(stages.size() - 1, 0).tokenizer.get());
     EXPECT_EQ(run(engine), want) << stages.size() << " stages, " << stages.back().units.size() << " members";
+    EXPECT_EQ(engine.stats().chain_resets, 0u);
+  }
+}
+
+// States are kept and found again, and brought past guesses, by every member for its own heads.
+class GroupRecurrent : public ::testing::TestWithParam<std::string_view> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, GroupRecurrent,
+                         ::testing::Values("qwen35", "qwen3next", "lfm2", "nemotron_h", "granitehybrid"),
+                         [](const auto& test) { return butterfly::testing::test_name(test.param); });
+
+TEST_P(GroupRecurrent, ReuseAndGuessesChangeNothing) {
+  const ModelOnDisk model(GetParam());
+  // Texts that turn in a circle for a while, so that most guesses are right and some are not; twice, so that
+  // there is something to reuse.
+  const auto ask = [](Engine& engine) {
+    std::vector<Bits> all;
+    for (const int32_t token : {5, 77, 5}) {
+      EngineRequest request = mixed_request(1);
+      request.tokens_max = 100;
+      request.sampling.logit_bias = {{token, token == 5 ? 1000.0f : 3.0f}};
+      request.sampling.temperature = 0.5f;
+      const auto sink = std::make_shared<Collector>();
+      EXPECT_TRUE(engine.submit(std::move(request), sink).ok());
+      for (Bits& bits : wait({sink})) all.push_back(std::move(bits));
+    }
+    return all;
+  };
+  EngineOptions plain;
+  plain.scheduler.reuse_prefix = plain.scheduler.speculate = false;
+  std::vector<Bits> want;
+  {
+    Loaded whole(model.path, 1);
+    want = ask(*make_local_engine(*whole.model, whole.compute, {.engine = plain}));
+  }
+  const size_t all = model.layers + 2;
+  const std::vector<std::vector<SharedStage>> chains = {
+      {{all, {5, 3}}}, {{all, {1, 2, 0, 4, 1}}}, {{2, {4, 4}}, {all, {3, 2, 3}}}};
+  for (const auto& stages : chains) {
+    InprocGroups groups(model.path, stages);
+    Engine engine(groups.start(), groups.part(stages.size() - 1, 0).tokenizer.get());
+    EXPECT_EQ(ask(engine), want) << stages.size() << " stages";
+    EXPECT_GT(engine.stats().cached_tokens, 0u);
+    EXPECT_GT(engine.stats().draft_accepted, 0u);
     EXPECT_EQ(engine.stats().chain_resets, 0u);
   }
 }

@@ -95,10 +95,11 @@ struct Member {
     options.adapters = what.adapters;
     options.group = group;
     model = load_model(path, pool, options);
-    layers = std::make_unique<CachedLayers>(
-        *model, pool,
-        CachedLayersOptions{
-            .positions = 2 * what.rows_max, .sequences = 2, .kv_type = what.kv_type, .rows_max = what.rows_max});
+    layers = std::make_unique<CachedLayers>(*model, pool,
+                                            CachedLayersOptions{.positions = 2 * what.rows_max,
+                                                                .sequences = 2,
+                                                                .kv_type = what.kv_type,
+                                                                .rows_max = what.rows_max});
   }
   ThreadPool pool;
   std::unique_ptr<LoadedModel> model;
@@ -190,8 +191,8 @@ std::vector<std::string_view> architecture_names() {
 INSTANTIATE_TEST_SUITE_P(Architectures, SharedArchitecture, ::testing::ValuesIn(architecture_names()),
                          [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
-// Long pieces are computed in two halves, whose exchanges are under way while the other half computes. Rows whose
-// logits are wanted early keep a piece whole.
+// Long pieces are computed in two halves, whose exchanges are under way while the other half computes. Rows
+// whose logits are wanted early keep a piece whole.
 class SharedHalves : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(SharedHalves, TakeTurnsAndGiveTheBitsOfOneMachine) {
@@ -263,11 +264,16 @@ TEST(SharedLayers, KindsAreSharedApartAndInAnyOrder) {
 }
 
 // Low-rank additions to every matrix that takes them, among them the row-parallel ones and the head.
-TEST(SharedLayers, AdaptersTravelWithTheSums) {
-  ModelOnDisk model("llama", DType::kQ8_0);
+class SharedAdapters : public ::testing::TestWithParam<std::string_view> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, SharedAdapters,
+                         ::testing::Values("llama", "qwen35", "qwen3next", "lfm2", "nemotron_h"),
+                         [](const auto& test) { return butterfly::testing::test_name(test.param); });
+
+TEST_P(SharedAdapters, TravelWithTheSums) {
+  ModelOnDisk model(GetParam(), DType::kQ8_0);
   const model::ModelFile file = model::open_model(model.path);
   model::Metadata metadata;
-  metadata.set("general.architecture", std::string("llama"));
+  metadata.set("general.architecture", std::string(GetParam()));
   metadata.set("general.type", std::string("adapter"));
   metadata.set("adapter.type", std::string("lora"));
   metadata.set("adapter.lora.alpha", 10.0f);
@@ -282,7 +288,8 @@ TEST(SharedLayers, AdaptersTravelWithTheSums) {
       writer.add_tensor(tensor, values);
     };
     for (const model::NamedTensor& tensor : file.tensors()) {
-      const bool adapted = tensor.shape.rank() == 2 && tensor.name != "token_embd.weight";
+      const bool adapted =
+          tensor.shape.rank() == 2 && tensor.name != "token_embd.weight" && tensor.dtype == DType::kQ8_0;
       if (!adapted) continue;
       add(tensor.name + ".lora_a", rank, tensor.shape[1]);
       add(tensor.name + ".lora_b", tensor.shape[0], rank);
@@ -372,6 +379,68 @@ TEST(SharedLayers, KeysAndValuesGoWithTheHeads) {
   std::vector<size_t> kv_heads;
   for (const auto& member : group.members) kv_heads.push_back(member->model->config.states[0].kv_heads);
   EXPECT_EQ(kv_heads, (std::vector<size_t>{1, 0, 1, 1}));
+}
+
+// Recurrent layers whose heads and groups of heads lie in every way to the cuts.
+struct Recurrent {
+  std::string_view architecture;
+  uint32_t head_count_kv;  // key heads, or groups of heads
+};
+class SharedRecurrent : public ::testing::TestWithParam<Recurrent> {};
+
+TEST_P(SharedRecurrent, AnyMembersGiveTheBitsOfOneMachine) {
+  const auto& [architecture, head_count_kv] = GetParam();
+  model::RandomModelOptions options = options_of(architecture, DType::kQ8_0);
+  options.head_count_kv = head_count_kv;
+  butterfly::testing::TempDir folder;
+  const auto path = folder.path() / "model.gguf";
+  write_random_model(path, options);
+  expect_eight_shards(*Member(path, {}, 0, {}).model);
+  const auto want = whole_bits(path);
+  for (const auto& cuts : kCuts) EXPECT_EQ(Group(path, group_of(cuts)).bits(), want) << words(cuts);
+  EXPECT_EQ(Group(path, group_of({3, 5}), {.threads = 2}).bits(), want);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SharedRecurrent,
+                         ::testing::Values(Recurrent{"qwen35", 1}, Recurrent{"qwen35", 4},
+                                           Recurrent{"qwen35", 8}, Recurrent{"qwen3next", 1},
+                                           Recurrent{"qwen3next", 4}, Recurrent{"qwen3next", 8},
+                                           Recurrent{"nemotron_h", 1}, Recurrent{"nemotron_h", 4},
+                                           Recurrent{"nemotron_h", 8}),
+                         [](const auto& test) {
+                           return fmt::format("{}_{}", butterfly::testing::test_name(test.param.architecture),
+                                              test.param.head_count_kv);
+                         });
+
+// What a member keeps of a recurrent layer: its heads' matrices and channels; one without a shard nothing.
+TEST(SharedLayers, RecurrentStatesGoWithTheHeads) {
+  const auto states = [](std::string_view architecture, uint32_t head_count_kv,
+                         const std::vector<uint32_t>& cuts) {
+    model::RandomModelOptions options = options_of(architecture, DType::kQ8_0);
+    options.head_count_kv = head_count_kv;
+    butterfly::testing::TempDir folder;
+    const auto path = folder.path() / "model.gguf";
+    write_random_model(path, options);
+    std::vector<size_t> floats = {Member(path, {}, 0, {}).model->config.states[0].state_floats};
+    const GroupShare group = group_of(cuts);
+    for (size_t i = 0; i < group.members.size(); ++i) {
+      const Member member(path, group, i, {});
+      floats.push_back(member.model->config.states[0].state_floats);
+    }
+    return floats;
+  };
+  // Eight value heads and eight key heads of 80; three rows of the convolution are kept.
+  const auto delta = [](size_t values, size_t keys) {
+    return values * 80 * 80 + 3 * 80 * (values + 2 * keys);
+  };
+  EXPECT_EQ(states("qwen35", 8, {4, 4}), (std::vector<size_t>{delta(8, 8), delta(4, 4), 0, delta(4, 4)}));
+  EXPECT_EQ(states("qwen35", 2, {4}), (std::vector<size_t>{delta(8, 2), delta(4, 2), delta(4, 2)}));
+  EXPECT_EQ(states("qwen3next", 2, {4}), (std::vector<size_t>{delta(8, 2), delta(4, 1), delta(4, 1)}));
+  // 640 channels; two rows.
+  EXPECT_EQ(states("lfm2", 2, {4, 4}), (std::vector<size_t>{1280, 640, 0, 640}));
+  // Eight groups of five heads of 32, states of 16; three rows.
+  const auto mamba = [](size_t groups) { return groups * (5 * 32 * 16 + 3 * (5 * 32 + 2 * 16)); };
+  EXPECT_EQ(states("nemotron_h", 8, {4, 4}), (std::vector<size_t>{mamba(8), mamba(4), 0, mamba(4)}));
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include "base/thread_pool.h"
 #include "kernels/attention/kv_page.h"
 #include "kernels/tiles/shards.h"
-#include "model/arch/config_keys.h"
 #include "model/arch/network.h"
 #include "model/cache/cache_room.h"
 #include "runtime/planning/model_shape.h"
@@ -77,6 +76,8 @@ class PieceGraphs {
     return work;
   }
 
+  const graph::Graph& of_one_row() const { return one_; }
+
  private:
   bool leaves_out(const graph::Node& node) const { return !experts_ && node.op->name == "expert_matmul"; }
 
@@ -108,23 +109,22 @@ class PieceGraphs {
   graph::Graph one_, many_;
 };
 
-// What members of a group send each other in a block: attention's output and the feed-forward part are sums
-// over the members; rows of experts go from the member that has them to all others. Recurrent layers are
-// whole everywhere.
-void fill_exchanges(Piece& piece, const model::ModelFile& file, const model::ModelConfig& config,
-                    size_t layer, const PlanWorkload& workload) {
-  const model::ConfigKeys keys(file);
-  const bool recurrent = !config.states[layer].attends();
-  const double row_bytes = 4 * static_cast<double>(config.dim);
-  const bool experts = keys.has("expert_used_count");
-  const bool dense = !experts || keys.has("expert_shared_feed_forward_length");
-  const double sums = (recurrent ? 0 : 1) + (dense ? 1 : 0);
-  const double rows = experts ? static_cast<double>(keys.size("expert_used_count", 65536)) : 0;
-  piece.exchanges = recurrent ? 1 : 2;
-  piece.decode_sum_bytes = sums * row_bytes * static_cast<double>(workload.batch);
-  piece.prefill_sum_bytes = sums * row_bytes * static_cast<double>(workload.prompt);
-  piece.decode_spread_bytes = rows * row_bytes * static_cast<double>(workload.batch);
-  piece.prefill_spread_bytes = rows * row_bytes * static_cast<double>(workload.prompt);
+// What members of a group send each other in a piece, as the graph of one of them for a single row says: sums
+// over the members, and rows of experts, which go from the member that has them to all others.
+void fill_exchanges(Piece& piece, const graph::Graph& member, const PlanWorkload& workload) {
+  double sums = 0, spread = 0;
+  for (const graph::Node& node : member.nodes()) {
+    const auto parts = graph::exchange_parts(node);
+    piece.exchanges += parts.empty() ? 0 : 1;
+    for (const graph::ExchangePart& part : parts)
+      (part.kind == graph::ExchangeKind::kShardSums ? sums : spread) +=
+          4 * static_cast<double>(part.rows * part.cols);
+  }
+  const auto batch = static_cast<double>(workload.batch), prompt = static_cast<double>(workload.prompt);
+  piece.decode_sum_bytes = sums * batch;
+  piece.prefill_sum_bytes = sums * prompt;
+  piece.decode_spread_bytes = spread * batch;
+  piece.prefill_spread_bytes = spread * prompt;
 }
 
 // What a layer keeps, with values of so many bytes each.
@@ -213,6 +213,7 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
     weights.load_share(share);
     const auto network = architecture.load(member, weights, range);
     const PieceGraphs one(*network, w.kv_value_bytes, false), whole(all, w.kv_value_bytes, false);
+    fill_exchanges(piece, one.of_one_row(), w);
     piece.decode_whole = whole_of(whole.decode(w.batch, w.depth), one.decode(w.batch, w.depth));
     piece.prefill_whole = whole_of(whole.prefill(w.prompt, w.rows_max), one.prefill(w.prompt, w.rows_max));
     piece.whole_bytes = static_cast<uint64_t>(
@@ -244,8 +245,7 @@ cluster::PieceList plan_pieces(const model::ModelFile& original, const PlanWorkl
     from.whole_bytes -= std::min(from.whole_bytes, part.whole_bytes);
   };
   add("embedding", {0, 0});
-  for (size_t i = 0; i < config.layers; ++i)
-    fill_exchanges(add(fmt::format("block {}", i), {i, i + 1}), file, config, i, w);
+  for (size_t i = 0; i < config.layers; ++i) add(fmt::format("block {}", i), {i, i + 1});
   add("head", {config.layers, config.layers});
   for (size_t i = 0; i < config.layers; ++i)  // from the layer whose keys it reads up to it
     if (const model::LayerState& state = config.states[i]; state.kind == model::StateKind::kShared)

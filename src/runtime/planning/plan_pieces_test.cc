@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/testing/temp_dir.h"
 #include "runtime/planning/model_shape.h"
 #include "runtime/testing/models.h"
 
@@ -21,7 +22,7 @@ PieceList shape_pieces(const char* name, const PlanWorkload& workload) {
 
 // Llama 2 7B: 2 m n k for every product, 4 values x heads x positions for both products of attention.
 TEST(PlanPieces, Llama7bByHand) {
-  const PlanWorkload workload{.context = 1024, .depth = 99, .prompt = 8};
+  const PlanWorkload workload{.context = 1024, .depth = 99, .prompt = 8, .shares = true};
   const PieceList list = shape_pieces("llama-7b", workload);
   ASSERT_EQ(list.pieces.size(), 34u);
   EXPECT_EQ(list.pieces.front().name, "embedding");
@@ -139,20 +140,41 @@ TEST(PlanPieces, WhatEveryMemberHasWhole) {
   EXPECT_EQ(shape_pieces("llama-8b", {.context = 1024}).pieces.front().whole_bytes, 0u);
 }
 
-// Recurrent layers are everywhere, with their states.
-TEST(PlanPieces, RecurrentLayersAreWholeEverywhere) {
-  testing::RandomModel model(DType::kQ8_0, 1, 7, "qwen35");
-  const LoadedModel& loaded = *model.loaded().model;
-  const PieceList list = plan_pieces(loaded.file, {.context = 64, .depth = 10, .prompt = 5, .shares = true});
-  size_t recurrent = 0;
-  for (size_t i = 0; i < loaded.config.layers; ++i) {
-    if (loaded.config.states[i].kind != model::StateKind::kRecurrent) continue;
-    ++recurrent;
-    const Piece& block = list.pieces[i + 1];
+PieceList random_pieces(const model::RandomModelOptions& options) {
+  butterfly::testing::TempDir folder;
+  const auto path = folder.path() / "model.gguf";
+  write_random_model(path, options);
+  return plan_pieces(model::open_model(path), {.context = 64, .depth = 10, .prompt = 5, .shares = true});
+}
+
+// Recurrent layers are shared with their states: two exchanges, and next to nothing is whole.
+TEST(PlanPieces, RecurrentLayersAreShared) {
+  model::RandomModelOptions options = testing::small_options("qwen35", DType::kQ8_0);
+  options.head_length = 64;  // eight shards
+  options.head_count_kv = 8;
+  const PieceList list = random_pieces(options);
+  for (size_t i = 1; i <= 3; ++i) {
+    const Piece& block = list.pieces[i];
+    EXPECT_EQ(block.exchanges, 2) << i;
+    EXPECT_EQ(block.decode_sum_bytes, 4.0 * 2 * 256) << i;
+    EXPECT_LT(block.whole_bytes, block.memory_bytes() / 50) << i;
+    EXPECT_LT(block.decode_whole.int8_ops, 0.02 * block.decode.int8_ops) << i;
+    EXPECT_LT(block.decode_whole.kv_bytes, 0.02 * block.decode.kv_bytes) << i;
+  }
+}
+
+// One shard cannot be shared: everybody has the layer, with its state.
+TEST(PlanPieces, RecurrentLayersOfOneShardAreWholeEverywhere) {
+  model::RandomModelOptions options = testing::small_options("qwen35", DType::kQ8_0);
+  options.head_count = 4;
+  options.head_length = 16;
+  const PieceList list = random_pieces(options);
+  for (size_t i = 1; i <= 3; ++i) {
+    const Piece& block = list.pieces[i];
+    EXPECT_EQ(block.exchanges, 1) << i;
     EXPECT_GT(block.whole_bytes, block.kv_bytes) << i;
     EXPECT_GT(block.decode_whole.int8_ops, 0.1 * block.decode.int8_ops) << i;
   }
-  EXPECT_GT(recurrent, 0u);
 }
 
 TEST(PlanPieces, EveryNamedShapeIsDescribedWithoutItsValues) {
