@@ -32,7 +32,7 @@ bool is_free(std::string_view key) {
        {"output_dir", "logging_steps", "eval_steps", "save_steps", "save_total_limit", "export_type",
         "load_best_model_at_end", "early_stopping_patience", "workers", "threads", "gradient_checkpointing",
         "update_in_backward", "dataloader_num_workers", "dataloader_prefetch_factor", "test_datasets",
-        "wire_compress", "wire_compress_min_bytes", "pipeline_stages"})
+        "wire_compress", "wire_compress_min_bytes", "wire_bucket_bytes", "pipeline_stages"})
     if (key == free) return true;
   return false;
 }

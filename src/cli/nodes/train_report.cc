@@ -78,6 +78,8 @@ std::string wire_line(const Json& json) {
   line += "\na step: " + json.value("wire_forecast", std::string("not known"));
   // Of the leading node: others have links of their own, in the JSON.
   const Json& first = json.at("nodes").at(0);
+  if (const double beside = first.value("seconds_beside", 0.0); beside > 0)
+    line += fmt::format("\nbeside computing: {:.2f} s of sending that nobody waited for", beside);
   return line + fmt::format("\ncompression: gradients {}; weights {}\n",
                             first.at("compress_gradients").get<std::string>(),
                             first.at("compress_weights").get<std::string>());
@@ -126,6 +128,7 @@ std::string training_report_json(const runtime::TrainingReport& report, uint64_t
          {"micro_batches_per_compute_s", member.speed},
          {"blocks", member.shard_end - member.shard_begin},
          {"seconds", seconds},
+         {"seconds_beside", member.times.beside},
          {"gradient_bytes", member.gradient_bytes},
          {"gradient_bytes_sent", member.gradient_bytes_sent},
          {"weight_bytes", member.weight_bytes},
@@ -210,6 +213,11 @@ std::string training_report_metrics(std::string_view text) {
             fmt::format("butterfly_train_seconds_total{{node=\"{}\",member=\"{}\",what=\"{}\"}} {:.6f}\n",
                         label(node.at("name").get<std::string>()), node.at("number").get<uint64_t>(), what,
                         seconds.get<double>());
+    metric("seconds_beside_total", "counter", "Seconds of sending while the node computed.");
+    for (const Json& node : json.at("nodes"))
+      lines += fmt::format("butterfly_train_seconds_beside_total{{node=\"{}\",member=\"{}\"}} {:.6f}\n",
+                           label(node.at("name").get<std::string>()), node.at("number").get<uint64_t>(),
+                           node.value("seconds_beside", 0.0));
     return lines;
   });
 }

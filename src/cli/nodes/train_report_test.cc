@@ -24,7 +24,7 @@ runtime::TrainingReport report() {
     member.id = i;
     member.name = i == 1 ? "odd \"name\"" : "node-" + std::to_string(i);
     member.leaves = 10 * (i + 1);
-    member.times = {.compute = 1.0 + i, .wait = 1, .other = 0.5};
+    member.times = {.compute = 1.0 + i, .wait = 1, .other = 0.5, .beside = 0.25};
     member.gradient_bytes = 4000;
     member.gradient_bytes_sent = 1000;
     member.packing_gradients = "off";
@@ -47,12 +47,14 @@ TEST(TrainReport, TimesAndBytesOfEveryNode) {
   EXPECT_THAT(table, HasSubstr("int8 in 4 slots, which is not the result of exact sums"));
   EXPECT_THAT(table, HasSubstr("4.00 x smaller"));
   EXPECT_THAT(table, HasSubstr("weights zstd: link 12 MB/s"));
+  EXPECT_THAT(table, HasSubstr("beside computing: 0.25 s"));
 }
 
 TEST(TrainReport, MetricsArePrometheusText) {
   const std::string metrics = training_report_metrics(training_report_json(report(), 100, "running"));
   EXPECT_THAT(metrics, HasSubstr("# TYPE butterfly_train_step gauge\nbutterfly_train_step 7\n"));
   EXPECT_THAT(metrics, HasSubstr("{node=\"odd \\\"name\\\"\",member=\"1\",what=\"compute\"} 2.000000\n"));
+  EXPECT_THAT(metrics, HasSubstr("seconds_beside_total{node=\"node-0\",member=\"0\"} 0.250000\n"));
   EXPECT_THAT(metrics,
               HasSubstr("butterfly_train_gradient_sent_bytes_total{node=\"node-0\",member=\"0\"} 1000\n"));
 }

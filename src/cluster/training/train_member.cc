@@ -4,12 +4,13 @@
 
 namespace butterfly::cluster {
 
-void TrainMember::plan(const TrainPlan& plan) {
+void TrainMember::plan(const TrainPlan& plan, size_t buckets) {
   if (plan.epoch <= plan_.epoch) {
     ++old_messages_;
     return;
   }
   plan_ = plan;
+  buckets_ = buckets;
   linked_ = ready_said_ = false;
   deal_.clear();
   dealt_.reset();
@@ -56,7 +57,9 @@ void TrainMember::deal(Epoch epoch, uint64_t step, const std::vector<DealtLeaves
   pieces_taken_.clear();
   if (shard() != nullptr)
     for (const DealtLeaves& dealt : deal_)
-      for (const PairNode node : expected_from(dealt.member)) pieces_expected_.insert({dealt.member, node});
+      for (const PairNode node : expected_from(dealt.member))
+        for (size_t bucket = 0; bucket < buckets_; ++bucket)
+          pieces_expected_.insert({dealt.member, node, bucket});
   go_on();
 }
 
@@ -66,19 +69,20 @@ void TrainMember::computed(Epoch epoch, uint64_t step) {
   go_on();
 }
 
-Arrival TrainMember::gradients(TrainMemberId from, Epoch epoch, uint64_t step, PairNode node) {
+Arrival TrainMember::gradients(TrainMemberId from, Epoch epoch, uint64_t step, PairNode node, size_t bucket) {
   if (epoch > plan_.epoch) return Arrival::kWait;
   if (epoch < plan_.epoch) return ++old_messages_, Arrival::kDrop;
   if (!dealt_ || step > dealt_->second) return Arrival::kWait;
   if (step < dealt_->second) return ++old_messages_, Arrival::kDrop;
-  if (!pieces_expected_.contains({from, node}) || !pieces_begun_.insert({from, node}).second)
-    return Arrival::kRefuse;
+  const Piece piece{from, node, bucket};
+  if (!pieces_expected_.contains(piece) || !pieces_begun_.insert(piece).second) return Arrival::kRefuse;
   return Arrival::kTake;
 }
 
-void TrainMember::gradients_taken(TrainMemberId from, Epoch epoch, uint64_t step, PairNode node) {
+void TrainMember::gradients_taken(TrainMemberId from, Epoch epoch, uint64_t step, PairNode node,
+                                  size_t bucket) {
   if (dealt_ != std::pair{epoch, step}) return;
-  pieces_taken_.insert({from, node});
+  pieces_taken_.insert({from, node, bucket});
   go_on();
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -76,8 +77,9 @@ class TrainMember {
   TrainMember(TrainMemberId id, uint64_t step) : id_(id), step_(step) {}
 
   // ---- Orders of the leader ----
-  // Of a plan whose weights come, nothing of the epochs before is used.
-  void plan(const TrainPlan& plan);
+  // Of a plan whose weights come, nothing of the epochs before is used. Sums of the own shard come in so many
+  // buckets.
+  void plan(const TrainPlan& plan, size_t buckets = 1);
   void deal(Epoch epoch, uint64_t step, const std::vector<DealtLeaves>& deal);
   void commit(Epoch epoch, uint64_t step);
   void gather(Epoch epoch, uint64_t step);
@@ -89,9 +91,9 @@ class TrainMember {
   void updated(Epoch epoch, uint64_t step);
 
   // ---- Values that arrive; `from` is who sent them ----
-  // The sum of a subtree, of this member's shard.
-  Arrival gradients(TrainMemberId from, Epoch epoch, uint64_t step, PairNode node);
-  void gradients_taken(TrainMemberId from, Epoch epoch, uint64_t step, PairNode node);
+  // The sum of a subtree, of one bucket of this member's shard.
+  Arrival gradients(TrainMemberId from, Epoch epoch, uint64_t step, PairNode node, size_t bucket = 0);
+  void gradients_taken(TrainMemberId from, Epoch epoch, uint64_t step, PairNode node, size_t bucket = 0);
   // Weights of `step`: all blocks of the sender's shard.
   Arrival weights(TrainMemberId from, Epoch epoch, uint64_t step, uint32_t begin, uint32_t end);
   void weights_taken(TrainMemberId from, Epoch epoch, uint64_t step);
@@ -118,7 +120,7 @@ class TrainMember {
 
  private:
   enum class Work : uint8_t { kNone, kDealt, kReducing, kPrepared, kCommitted, kUpdated };
-  using Piece = std::pair<TrainMemberId, PairNode>;
+  using Piece = std::tuple<TrainMemberId, PairNode, size_t>;  // the last: its bucket
 
   void begin_deal();
   void shard_came(TrainMemberId owner);
@@ -127,6 +129,7 @@ class TrainMember {
   const TrainMemberId id_;
   uint64_t step_;
   TrainPlan plan_;
+  size_t buckets_ = 1;
   bool linked_ = false, ready_said_ = false;
   bool weights_missing_ = false, moments_missing_ = false;
   Epoch weights_epoch_min_ = 0;  // weights of older epochs are of a state that was given up

@@ -71,6 +71,27 @@ TEST_F(TrainMemberTest, WhatNobodyMaySendIsRefused) {
   EXPECT_EQ(member.state(10), Arrival::kRefuse);                // nobody said that it comes
 }
 
+TEST_F(TrainMemberTest, ASumIsWholeWhenAllItsBucketsAre) {
+  TrainMember owner(1, 3);
+  owner.plan(kPlan, 2);
+  owner.peers_linked(10);
+  owner.deal(10, 3, kDeal);
+  owner.computed(10, 3);
+  owner.take_actions();
+  const std::pair<TrainMemberId, PairNode> pieces[] = {{0, {1, 0}}, {1, {0, 2}}, {2, {0, 3}}};
+  for (const size_t bucket : {1u, 0u})
+    for (const auto& [from, node] : pieces) {
+      EXPECT_TRUE(owner.take_actions().empty());
+      EXPECT_EQ(owner.gradients(from, 10, 3, node, 2), Arrival::kRefuse);  // there are two
+      EXPECT_EQ(owner.gradients(from, 10, 3, node, bucket), Arrival::kTake);
+      EXPECT_EQ(owner.gradients(from, 10, 3, node, bucket), Arrival::kRefuse);
+      owner.gradients_taken(from, 10, 3, node, bucket);
+    }
+  const auto actions = owner.take_actions();
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<ReduceShard>(actions[0]));
+}
+
 TEST_F(TrainMemberTest, WhatIsOldIsDropped) {
   member.deal(10, 3, kDeal);
   TrainPlan next = kPlan;

@@ -104,6 +104,7 @@ void fields(F& f, Of<F, LeavesDone>& m) {
   });
   f.real(m.seconds);
   for (const TrainTimeField& field : kTrainTimeFields) f.real(m.times.*field.seconds);
+  f.real(m.times.beside);
   for (auto* bytes : {&m.bytes_sent, &m.bytes_received, &m.gradient_bytes, &m.gradient_bytes_sent,
                       &m.weight_bytes, &m.weight_bytes_sent})
     f.u64(*bytes);
@@ -203,7 +204,7 @@ void check(const DealtStep& m, WireReader& in) {
 }
 void check(const LeavesDone& m, WireReader& in) {
   for (const TrainSpan& span : m.spans)
-    if (span.field >= std::size(kTrainTimeFields) || !(span.begin <= span.end))
+    if (span.field > kTrainSpanBeside || !(span.begin <= span.end))
       in.refuse(fmt::format("a span of kind {} from {} to {}", span.field, span.begin, span.end));
 }
 template <typename M>

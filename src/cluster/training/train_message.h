@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -99,6 +100,9 @@ struct TrainTimes {
   double reduce = 0, update = 0;
   double wait = 0;   // for others
   double other = 0;  // messages, snapshots; of the leader also checkpoints and validation
+  // Not of that thread, and in no sum: what another one compressed and handed to links meanwhile, without
+  // keeping it waiting.
+  double beside = 0;
   friend bool operator==(const TrainTimes&, const TrainTimes&) = default;
 };
 struct TrainTimeField {
@@ -110,9 +114,11 @@ inline constexpr TrainTimeField kTrainTimeFields[] = {
     {"compress", &TrainTimes::compress}, {"wire", &TrainTimes::wire},
     {"reduce", &TrainTimes::reduce},     {"update", &TrainTimes::update},
     {"wait", &TrainTimes::wait},         {"other", &TrainTimes::other}};
+// Kind of a span of the thread that sends beside the one that computes.
+inline constexpr uint32_t kTrainSpanBeside = std::size(kTrainTimeFields);
 // A part of a step, in seconds since the step was dealt.
 struct TrainSpan {
-  uint32_t field = 0;  // of kTrainTimeFields
+  uint32_t field = 0;  // of kTrainTimeFields, or kTrainSpanBeside
   double begin = 0, end = 0;
   friend bool operator==(const TrainSpan&, const TrainSpan&) = default;
 };

@@ -305,7 +305,8 @@ class Simulation {
       const Epoch epoch = plan.epoch;
       send(kTrainLeader, member.id, {.taken = [plan](Node& node) {
              node.sums.clear();
-             node.machine.plan(plan);
+             const OwnedShard* own = plan.shard_of(node.machine.id());
+             node.machine.plan(plan, own == nullptr ? 1 : own->end - own->begin);
            }});
       after(draw(3000), [this, epoch, id = member.id, life = life_] {
         if (life != life_ || !nodes_.at(id)->alive) return;
@@ -420,7 +421,9 @@ class Simulation {
       }
       if (self.machine.epoch() == it.epoch)
         for (const OwnedShard& shard : self.machine.plan().shards)
-          for (const auto& [node_of, sums] : self.own) send_gradients(self, it, shard, node_of, sums);
+          for (const auto& [node_of, sums] : self.own)
+            for (uint32_t block = shard.end; block-- > shard.begin;)
+              send_gradients(self, it, shard, node_of, block, sums[block]);
       report(self, [id = self.machine.id(), it, us](TrainLead& lead) {
         lead.leaves_done(id, it.epoch, it.step, static_cast<double>(us) * 1e-6);
       });
@@ -428,15 +431,20 @@ class Simulation {
     });
   }
   void send_gradients(Node& self, const ComputeLeaves& it, const OwnedShard& shard, PairNode node_of,
-                      const Values& sums) {
+                      uint32_t block, uint64_t sum) {
     const TrainMemberId from = self.machine.id();
+    const size_t bucket = block - shard.begin;  // of one block each
     send(from, shard.owner,
-         {.begin = [from, it,
-                    node_of](Node& to) { return to.machine.gradients(from, it.epoch, it.step, node_of); },
+         {.begin = [from, it, node_of, bucket](
+                       Node& to) { return to.machine.gradients(from, it.epoch, it.step, node_of, bucket); },
           .taken =
-              [from, it, node_of, sums](Node& to) {
-                if (to.machine.epoch() == it.epoch) to.sums[node_of] = sums;
-                to.machine.gradients_taken(from, it.epoch, it.step, node_of);
+              [this, from, it, node_of, block, bucket, sum](Node& to) {
+                if (to.machine.epoch() == it.epoch) {
+                  Values& sums = to.sums[node_of];
+                  sums.resize(run_.blocks);
+                  sums[block] = sum;
+                }
+                to.machine.gradients_taken(from, it.epoch, it.step, node_of, bucket);
               },
           .us = 10 + draw(500)});
   }

@@ -37,8 +37,18 @@ MemberRunner::MemberRunner(Options options)
     : options_(std::move(options)),
       trainer_(*options_.trainer),
       machine_(options_.id, trainer_.step_count()),
-      gradients_(options_.packing),
-      weights_(options_.packing) {}
+      weights_(options_.packing),
+      sender_(
+          options_.packing,
+          [this](const OutgoingValues& it, ConstPieces pieces) {
+            options_.calls.send_values(it.to, it.epoch, it.step, it.head, pieces);
+          },
+          [this](std::exception_ptr error) { post([error] { std::rethrow_exception(error); }); }) {}
+
+void MemberRunner::stop() {
+  MemberWork::stop();
+  sender_.stop();
+}
 
 // ---- Orders ----
 
@@ -60,12 +70,16 @@ void MemberRunner::plan(const cluster::TrainPlan& plan) {
   if (plan.slots != (coded ? trainer_.slots() : 0) || plan.held.empty() == kept)
     fail(Errc::kCorrupt, "[training plan] {} slots, {} members hold some; wire_mode {} has {}", plan.slots,
          plan.held.size(), train::wire_mode_name(trainer_.wire().mode()), coded ? trainer_.slots() : 0);
-  machine_.plan(plan);
-  // A new one: the computing thread may still be inside that of the epoch before.
-  const cluster::OwnedShard* own = machine_.shard();
-  tree_ = own == nullptr
-              ? nullptr
-              : std::make_shared<train::GradientTree>(trainer_.layout().shard_floats(shard_of(*own)));
+  const cluster::OwnedShard* own = plan.shard_of(options_.id);
+  std::vector<train::Shard> buckets;
+  if (own != nullptr) buckets = cut_buckets(trainer_.layout(), shard_of(*own), options_.bucket_bytes);
+  const cluster::Epoch before = machine_.epoch();
+  machine_.plan(plan, buckets.size());
+  if (machine_.epoch() == before) return;  // it was an old one
+  buckets_ = buckets_of(trainer_.layout(), plan, options_.bucket_bytes);
+  // New ones: the computing thread may still be inside those of the epoch before.
+  sums_ = own == nullptr ? nullptr : std::make_shared<BucketSums>(trainer_.layout(), std::move(buckets));
+  sender_.set_epoch(plan.epoch);
   moved();
 }
 
@@ -88,7 +102,7 @@ void MemberRunner::deal(const cluster::DealtStep& step, MemberInputs inputs) {
     dealt_ = step;
     dealt_at_ = system_now();
     inputs_ = std::move(inputs);
-    if (tree_ != nullptr) tree_->begin(step.deal.back().leaves.end);
+    if (sums_ != nullptr) sums_->begin(step.deal.back().leaves.end);
   }
   machine_.deal(step.epoch, step.step, step.deal);
   moved();
@@ -132,20 +146,24 @@ Status MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId f
   const train::GradientWire& wire = trainer_.wire();
   const bool coded = wire.mode() != train::WireMode::kExact;
   train::GradientSum sum;
-  train::Shard shard;
+  const train::Shard shard{values.begin, values.end};
+  size_t bucket = 0;
   {
     Lock lock(mutex_);
-    const Arrival arrival =
-        wait_for(lock, [&] { return machine_.gradients(from, head.epoch, head.step, values.node); });
+    // Which buckets there are is known with the epoch.
+    const Arrival arrival = wait_for(lock, [&] {
+      bucket = sums_ == nullptr ? 0 : sums_->find(shard);
+      return machine_.gradients(from, head.epoch, head.step, values.node, bucket);
+    });
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
     if (arrival == Arrival::kTake) {
-      shard = shard_of(*machine_.shard());
-      const size_t expected = coded ? wire.bytes(shard) : tree_->floats() * sizeof(float);
+      const size_t floats = sums_->tree(bucket).floats();
+      const size_t expected = coded ? wire.bytes(shard) : floats * sizeof(float);
       if (!incoming.fits(expected) || values.mode != static_cast<uint8_t>(wire.mode()))
         return refuse(link, incoming,
                       fmt::format("mode {}, expected {} bytes of mode {}", values.mode, expected,
                                   static_cast<int>(wire.mode())));
-      sum = tree_->take();
+      sum = sums_->tree(bucket).take();
     }
   }
   if (sum.values == nullptr) return link.skip_values(incoming);
@@ -155,8 +173,8 @@ Status MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId f
                                                        trainer_.layout().shard_floats(shard) * sizeof(float));
   if (Status status = link.receive_values(incoming, {&piece, 1}); !status) return status;
   if (coded) wire.decode(shard, code.data(), sum.values);
-  post([this, from, epoch = head.epoch, step = head.step, node = values.node,
-        sum = std::move(sum)]() mutable { add_piece(from, epoch, step, node, std::move(sum)); });
+  post([this, from, epoch = head.epoch, step = head.step, node = values.node, bucket,
+        sum = std::move(sum)]() mutable { add_piece(from, epoch, step, node, bucket, std::move(sum)); });
   return {};
 }
 
@@ -237,19 +255,19 @@ cluster::TrainPlan MemberRunner::current_plan() const {
 }
 
 void MemberRunner::add_piece(cluster::TrainMemberId from, cluster::Epoch epoch, uint64_t step, PairNode node,
-                             train::GradientSum sum) {
-  std::shared_ptr<train::GradientTree> tree;
+                             size_t bucket, train::GradientSum sum) {
+  std::shared_ptr<BucketSums> sums;
   {
     const std::lock_guard lock(mutex_);
     if (machine_.epoch() != epoch || dealt_.epoch != epoch || dealt_.step != step) return;
-    tree = tree_;
+    sums = sums_;
   }
   {
     const WorkTimes::Timed timed(times_, &Times::reduce);
-    tree->finish(node, std::move(sum), adding_);
+    sums->tree(bucket).finish(node, std::move(sum), adding_);
   }
   const std::lock_guard lock(mutex_);
-  machine_.gradients_taken(from, epoch, step, node);
+  machine_.gradients_taken(from, epoch, step, node, bucket);
   moved();
 }
 
@@ -261,7 +279,7 @@ void MemberRunner::perform(const cluster::ReportReady& action) {
 void MemberRunner::perform(const cluster::ComputeLeaves& action) {
   MemberInputs inputs;
   cluster::DealtStep dealt;
-  cluster::TrainPlan plan;
+  std::vector<OwnedBucket> buckets;
   bool current = false;
   TimePoint dealt_at;
   {
@@ -271,23 +289,38 @@ void MemberRunner::perform(const cluster::ComputeLeaves& action) {
     if (current) {
       inputs = inputs_;
       dealt = dealt_;
-      plan = machine_.plan();
+      buckets = buckets_;
     }
   }
+  for (const auto& [from, to] : sender_.take_spans()) times_.add_beside(from, to);
   times_.begin_step(dealt_at, dealt.trace);
   cluster::LeavesDone done{.epoch = action.epoch, .step = action.step};
   train::LeafSums sums;
   if (current && !action.range.empty()) {
     BF_CHECK(inputs.batches.size() == action.range.size()) << inputs.batches.size() << " micro-batches";
     trainer_.set_step_count(action.step);
+    std::vector<train::Shard> cuts;
+    for (const OwnedBucket& bucket : buckets) cuts.push_back(bucket.blocks);
+    double handing = 0;  // seconds
+    const train::LeafStream stream(trainer_.layout(), std::move(cuts),
+                                   [&](const train::LeafSubtree& subtree, size_t bucket) {
+                                     const TimePoint from = system_now();
+                                     send_gradients(buckets[bucket], action.epoch, action.step, subtree);
+                                     handing += seconds_of(system_now() - from);
+                                   });
     const TimePoint start = system_now();
     sums = trainer_.leaves({.micro_batches = action.leaves, .targets = dealt.targets}, action.range.begin,
-                           inputs.batches);
+                           inputs.batches, &stream);
     const TimePoint end = system_now();
-    const TimePoint computed = std::max(start, end - std::chrono::duration_cast<Duration>(
-                                                         std::chrono::duration<double>(sums.coding_seconds)));
+    const auto before = [start](TimePoint time, double seconds) {
+      return std::max(start,
+                      time - std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)));
+    };
+    // Where several took turns, as if they had been one behind the other.
+    const TimePoint handed = before(end, handing), computed = before(handed, sums.coding_seconds);
     times_.add(&Times::compute, start, computed);
-    if (computed < end) times_.add(&Times::serialise, computed, end);
+    if (computed < handed) times_.add(&Times::serialise, computed, handed);
+    times_.add_wait(handed, end, {.wire = handing});
     done.seconds = seconds_of(computed - start);
   }
   {
@@ -297,47 +330,59 @@ void MemberRunner::perform(const cluster::ComputeLeaves& action) {
   }
   if (!current) return;
   for (const train::LeafReport& report : sums.reports) done.leaves.push_back({report.loss, report.correct});
-  for (const train::LeafSums::Subtree& subtree : sums.subtrees)
-    send_gradients(plan, action.epoch, action.step, subtree);
-  done.times = times_.totals();
-  done.spans = times_.take_spans();
-  done.gradient_bytes = gradient_bytes_;
-  done.gradient_bytes_sent = gradients_.sent_bytes();
-  done.weight_bytes = weights_.plain_bytes();
-  done.weight_bytes_sent = weights_.sent_bytes();
-  done.packing_gradients = gradients_.describe();
-  done.packing_weights = weights_.describe();
-  options_.calls.report(done);
+  report_leaves(std::move(done));
 }
 
-// To the owner of each shard, this member perhaps among them.
-void MemberRunner::send_gradients(const cluster::TrainPlan& plan, cluster::Epoch epoch, uint64_t step,
-                                  const train::LeafSums::Subtree& subtree) {
+void MemberRunner::report_leaves(cluster::LeavesDone done) {
+  const ValueSender::Figures sent = sender_.figures();
+  done.times = times_.totals(sent.seconds);
+  done.spans = times_.take_spans();
+  done.gradient_bytes = gradient_bytes_;
+  done.gradient_bytes_sent = sent.sent_bytes;
+  done.weight_bytes = weights_.plain_bytes();
+  done.weight_bytes_sent = weights_.sent_bytes();
+  done.packing_gradients = sent.packing;
+  done.packing_weights = weights_.describe();
+  const TimePoint start = system_now();
+  options_.calls.report(done);
+  // On the link to the leader gradients may go before it.
+  if (options_.id != cluster::kTrainLeader)
+    times_.add_wait(start, system_now(), sender_.seconds().since(sent.seconds));
+}
+
+// To its owner, who may be this member.
+void MemberRunner::send_gradients(const OwnedBucket& bucket, cluster::Epoch epoch, uint64_t step,
+                                  const train::LeafSubtree& subtree) {
   const train::ParameterLayout& layout = trainer_.layout();
   const train::GradientWire& wire = trainer_.wire();
-  for (const cluster::OwnedShard& owned : plan.shards) {
-    const train::Shard shard = shard_of(owned);
-    float* values = subtree.sum.values + layout.shard_offset(shard);
-    if (owned.owner == options_.id) {
-      {
-        const std::lock_guard lock(mutex_);
-        if (machine_.gradients(options_.id, epoch, step, subtree.node) != Arrival::kTake) continue;
-      }
-      add_piece(options_.id, epoch, step, subtree.node, {subtree.sum.memory, values});
-      continue;
+  float* values = subtree.sum.values + layout.shard_offset(bucket.blocks);
+  if (bucket.owner == options_.id) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (machine_.gradients(options_.id, epoch, step, subtree.node, bucket.index) != Arrival::kTake) return;
     }
-    const size_t floats = layout.shard_floats(shard);
-    std::span<const std::byte> piece(reinterpret_cast<const std::byte*>(values), floats * sizeof(float));
-    gradient_bytes_ += piece.size();
-    if (!subtree.code.empty()) piece = {subtree.code.data() + wire.offset(shard), wire.bytes(shard)};
-    cluster::ValuesHead head{.what = TrainValues::kGradients,
-                             .node = subtree.node,
-                             .begin = owned.begin,
-                             .end = owned.end,
-                             .mode = static_cast<uint8_t>(wire.mode())};
-    const ConstPieces packed = prepare(gradients_, head, {&piece, 1}, train::wire_element_bytes(wire.mode()));
-    send_packed(gradients_, owned.owner, epoch, step, head, packed);
+    post([this, epoch, step, node = subtree.node, index = bucket.index,
+          sum = train::GradientSum{subtree.sum.memory, values}] {
+      add_piece(options_.id, epoch, step, node, index, sum);
+    });
+    return;
   }
+  OutgoingValues out{.to = bucket.owner,
+                     .epoch = epoch,
+                     .step = step,
+                     .head = {.what = TrainValues::kGradients,
+                              .node = subtree.node,
+                              .begin = static_cast<uint32_t>(bucket.blocks.begin),
+                              .end = static_cast<uint32_t>(bucket.blocks.end),
+                              .mode = static_cast<uint8_t>(wire.mode())},
+                     .values = {reinterpret_cast<const std::byte*>(values),
+                                layout.shard_floats(bucket.blocks) * sizeof(float)},
+                     .element_bytes = train::wire_element_bytes(wire.mode()),
+                     .keep = std::make_shared<train::LeafSubtree>(subtree)};
+  gradient_bytes_ += out.values.size();
+  if (subtree.code != nullptr)
+    out.values = {subtree.code->data() + wire.offset(bucket.blocks), wire.bytes(bucket.blocks)};
+  sender_.push(std::move(out));
 }
 
 void MemberRunner::send_packed(ValuePacker& packer, cluster::TrainMemberId to, cluster::Epoch epoch,
@@ -356,18 +401,20 @@ ConstPieces MemberRunner::prepare(ValuePacker& packer, cluster::ValuesHead& head
 }
 
 void MemberRunner::perform(const cluster::ReduceShard& action) {
-  std::shared_ptr<train::GradientTree> tree;
-  train::Shard shard;
   {
     const std::lock_guard lock(mutex_);
     if (machine_.epoch() != action.epoch || dealt_.step != action.step) return;
-    tree = tree_;
-    shard = shard_of(*machine_.shard());
+    reducing_ = sums_;
   }
   {
     const WorkTimes::Timed timed(times_, &Times::reduce);
-    sum_ = tree->result();
-    squares_ = trainer_.squares(shard, sum_.values);
+    reduced_.clear();
+    squares_.clear();
+    for (size_t i = 0; i < reducing_->buckets().size(); ++i) {
+      reduced_.push_back(reducing_->tree(i).result());
+      const std::vector<float> squares = trainer_.squares(reducing_->buckets()[i], reduced_[i].values);
+      squares_.insert(squares_.end(), squares.begin(), squares.end());
+    }
   }
   const std::lock_guard lock(mutex_);
   machine_.reduced(action.epoch, action.step);
@@ -381,21 +428,23 @@ void MemberRunner::perform(const cluster::ReportPrepared& action) {
 void MemberRunner::perform(const cluster::UpdateShard& action) {
   double norm = 0;
   size_t leaves = 0;
-  std::optional<train::Shard> shard;
+  bool current = false;
   {
     const std::lock_guard lock(mutex_);
-    if (machine_.epoch() == action.epoch && dealt_.step == action.step) {
+    current = machine_.epoch() == action.epoch && dealt_.step == action.step;
+    if (current) {
       norm = norm_;
       leaves = dealt_.deal.back().leaves.end;
-      shard = shard_of(*machine_.shard());
     }
   }
-  if (shard) {
+  if (current) {
     const WorkTimes::Timed timed(times_, &Times::update);
     trainer_.set_step_count(action.step);
-    trainer_.update(*shard, sum_.values, norm, leaves);
+    for (size_t i = 0; i < reduced_.size(); ++i)
+      trainer_.update(reducing_->buckets()[i], reduced_[i].values, norm, leaves);
   }
-  sum_ = {};
+  reduced_.clear();
+  reducing_.reset();
   const std::lock_guard lock(mutex_);
   machine_.updated(action.epoch, action.step);
   moved();

@@ -7,13 +7,14 @@
 
 #include "cluster/training/train_member.h"
 #include "cluster/training/train_message.h"
+#include "runtime/training/gradient_buckets.h"
 #include "runtime/training/member_work.h"
 #include "runtime/training/value_packer.h"
+#include "runtime/training/value_sender.h"
 #include "train/trainer/trainer.h"
 
 namespace butterfly::runtime {
 
-inline train::Shard shard_of(const cluster::OwnedShard& owned) { return {owned.begin, owned.end}; }
 // Where the weights of a shard lie.
 std::vector<std::span<std::byte>> weight_pieces(train::Trainer& trainer, const train::Shard& shard);
 // What a member keeps for all: the optimizer's arrays of its shard, then residuals of its slots. `moments`
@@ -43,12 +44,15 @@ inline size_t bytes_of(Pieces pieces) {
   return bytes;
 }
 
+// Gradients go out bucket by bucket while the backward pass computes those before: a thread of its own sends
+// them (ValueSender). New weights are sent by the computing thread, which has nothing else to do by then.
 class MemberRunner final : public MemberWork {
  public:
   struct Options {
     cluster::TrainMemberId id = 0;
     train::Trainer* trainer = nullptr;  // borrowed; of the computing thread
     cluster::PackingOptions packing = {};
+    size_t bucket_bytes = 4 << 20;  // of floats; all members have the same
     MemberCalls calls = {};
   };
   explicit MemberRunner(Options options);
@@ -61,12 +65,15 @@ class MemberRunner final : public MemberWork {
   Status receive(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming) override;
   uint64_t step() const override;
   cluster::TrainPlan current_plan() const override;
+  void stop() override;
+  void end_sending() override { sender_.join(); }
 
  private:
   // Queues what the machine wants, and wakes all who wait. With the lock.
   void moved();
   cluster::Arrival may_load(cluster::Epoch epoch) override { return machine_.state(epoch); }
   void loaded(const cluster::TrainPlan& plan) override;
+  SendingSeconds sending() const override { return sender_.seconds(); }
 
   void perform(const cluster::ReportReady& action);
   void perform(const cluster::ComputeLeaves& action);
@@ -79,10 +86,11 @@ class MemberRunner final : public MemberWork {
   ConstPieces prepare(ValuePacker& packer, cluster::ValuesHead& head, ConstPieces pieces, size_t planes);
   void send_packed(ValuePacker& packer, cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
                    const cluster::ValuesHead& head, ConstPieces pieces);
-  void send_gradients(const cluster::TrainPlan& plan, cluster::Epoch epoch, uint64_t step,
-                      const train::LeafSums::Subtree& subtree);
+  void send_gradients(const OwnedBucket& bucket, cluster::Epoch epoch, uint64_t step,
+                      const train::LeafSubtree& subtree);
   void add_piece(cluster::TrainMemberId from, cluster::Epoch epoch, uint64_t step, PairNode node,
-                 train::GradientSum sum);
+                 size_t bucket, train::GradientSum sum);
+  void report_leaves(cluster::LeavesDone done);
 
   Status receive_gradients(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
   Status receive_weights(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
@@ -100,15 +108,19 @@ class MemberRunner final : public MemberWork {
   cluster::DealtStep dealt_;
   TimePoint dealt_at_;
   MemberInputs inputs_;
-  std::shared_ptr<train::GradientTree> tree_;  // of the own shard, for this epoch
+  // Of the epoch: those of all shards, and the sums of the own one.
+  std::vector<OwnedBucket> buckets_;
+  std::shared_ptr<BucketSums> sums_;
   double norm_ = 0;
 
   // Of the computing thread.
-  train::GradientSum sum_;  // of the own shard
+  std::shared_ptr<BucketSums> reducing_;  // what the sums below are of
+  std::vector<train::GradientSum> reduced_;
   std::vector<float> squares_;
   ThreadPool adding_{1};
   uint64_t gradient_bytes_ = 0;  // of those that were sent, as floats
-  ValuePacker gradients_, weights_;
+  ValuePacker weights_;
+  ValueSender sender_;  // the last one: its thread uses the others
 };
 
 // For the pieces of a message.

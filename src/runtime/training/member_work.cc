@@ -50,9 +50,10 @@ bool MemberWork::run_one(Duration timeout) {
   {
     Lock lock(mutex_);
     const TimePoint start = system_now();
+    const SendingSeconds before = sending();
     const bool there =
         changed_.wait_until(lock, start + timeout, [&] { return stopped_ || !jobs_.empty(); }) && !stopped_;
-    times_.add(&cluster::TrainTimes::wait, start, system_now());
+    times_.add_wait(start, system_now(), sending().since(before));
     if (!there) return false;
     job = std::move(jobs_.front());
     jobs_.pop_front();

@@ -23,8 +23,8 @@ struct MemberInputs {
   std::shared_ptr<const void> keep;
 };
 
-// What a member asks of those who hold its links. All on the computing thread. What cannot be sent is the
-// link's business: it ends, and the leader knows.
+// What a member asks of those who hold its links. On the computing thread; send_values also on one that sends
+// beside it. What cannot be sent is the link's business: it ends, and the leader knows.
 struct MemberCalls {
   std::function<void(const cluster::ToTrainLead& report)> report = {};
   std::function<void(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
@@ -64,7 +64,10 @@ class MemberWork {
   // Waits for a job and does it. False: there was none in time, or stop() was called.
   bool run_one(Duration timeout);
   // Ends every wait. From any thread.
-  void stop();
+  virtual void stop();
+  // After stop(), and when links are closed: waits for threads that send. Before what calls reach is gone;
+  // nobody may hold a lock that they take.
+  virtual void end_sending() {}
   bool stopped() const;
 
   virtual uint64_t step() const = 0;
@@ -80,6 +83,8 @@ class MemberWork {
     return stopped_ ? cluster::Arrival::kDrop : arrival;
   }
   static Status refuse(TrainLink& link, const TrainLink::Incoming& incoming, const std::string& why);
+  // What other threads have sent for the computing one. With the lock.
+  virtual SendingSeconds sending() const { return {}; }
   // Of the machine, with the lock: whether state may be replaced, and that it was.
   virtual cluster::Arrival may_load(cluster::Epoch epoch) = 0;
   virtual void loaded(const cluster::TrainPlan& plan) = 0;

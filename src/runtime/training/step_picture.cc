@@ -45,6 +45,11 @@ std::string step_picture(const StepTrace& trace) {
     svg.text(20, y + 20, name, 13);
     double compute = 0;
     for (const cluster::TrainSpan& span : row.spans) {
+      if (span.field == cluster::kTrainSpanBeside) {
+        svg.rect(x_of(span.begin), y + kRow - 7, std::max(0.3, x_of(span.end) - x_of(span.begin)), 3, "#555",
+                 0, fmt::format("sent beside: {:.3g} ms", (span.end - span.begin) * 1e3));
+        continue;
+      }
       const auto& field = fields[span.field];
       if (field.seconds == &cluster::TrainTimes::compute) compute += span.end - span.begin;
       svg.rect(x_of(span.begin), y + 5, std::max(0.3, x_of(span.end) - x_of(span.begin)), kRow - 12,

@@ -117,10 +117,12 @@ std::unique_ptr<MemberWork> TrainingLeader::make_runner() {
           }};
   if (run_.config().pipeline_stages == 0) {
     agreement_ = agreement_of(run_.config(), trainer_);
-    return std::make_unique<MemberRunner>(MemberRunner::Options{.id = cluster::kTrainLeader,
-                                                                .trainer = &trainer_,
-                                                                .packing = packing_options(run_.config()),
-                                                                .calls = calls});
+    return std::make_unique<MemberRunner>(
+        MemberRunner::Options{.id = cluster::kTrainLeader,
+                              .trainer = &trainer_,
+                              .packing = packing_options(run_.config()),
+                              .bucket_bytes = run_.config().wire_bucket_bytes,
+                              .calls = calls});
   }
   const PrivateFile file("model.gguf");
   std::ofstream(file.path(), std::ios::binary)
@@ -157,6 +159,7 @@ void TrainingLeader::check_sizes() {
 TrainingLeader::~TrainingLeader() {
   links_->end("the run is over");
   runner_->stop();
+  runner_->end_sending();
   links_.reset();  // its threads may still report to the runner
 }
 

@@ -103,6 +103,7 @@ std::string TrainingSession::open_job() {
     runner = std::make_unique<MemberRunner>(MemberRunner::Options{.id = start.you,
                                                                   .trainer = member_.trainer.get(),
                                                                   .packing = packing_options(config),
+                                                                  .bucket_bytes = config.wire_bucket_bytes,
                                                                   .calls = calls});
   }
   if (options_.occupied) options_.occupied(true);
@@ -139,6 +140,7 @@ std::string TrainingSession::run() {
     readers.swap(readers_);
   }
   for (std::thread& reader : readers) reader.join();
+  if (runner_ != nullptr) runner_->end_sending();
   return why;
 }
 

@@ -24,6 +24,7 @@ struct TrainingTest : ::testing::Test {
     train::testing::write_tiny_texts(dir);
     TrainConfig c = train::testing::tiny_text_config(dir, out);
     c.gradient_accumulation_steps = 7;
+    c.wire_bucket_bytes = 4096;  // several for every shard
     c.max_steps = 12;
     c.weight_decay = 0.1;
     c.export_type = "F32";

@@ -36,9 +36,10 @@ WireMeasured wire_measured(const TrainingReport& report) {
     measured.compute_s =
         std::max(measured.compute_s, (t.compute + t.serialise + t.compress + t.reduce + t.update) / steps);
     const auto sent = static_cast<double>(member.gradient_bytes_sent + member.weight_bytes_sent);
-    if (t.wire > 0 && sent > 0)
+    // Beside computing it is nearly all wire.
+    if (const double wire = t.wire + t.beside; wire > 0 && sent > 0)
       measured.bytes_per_s =
-          measured.bytes_per_s == 0 ? sent / t.wire : std::min(measured.bytes_per_s, sent / t.wire);
+          measured.bytes_per_s == 0 ? sent / wire : std::min(measured.bytes_per_s, sent / wire);
     gradients += static_cast<double>(member.gradient_bytes);
     gradients_sent += static_cast<double>(member.gradient_bytes_sent);
     weights += static_cast<double>(member.weight_bytes);

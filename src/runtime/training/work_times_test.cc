@@ -52,6 +52,21 @@ TEST(WorkTimes, OnlyATracedStepHasSpans) {
   EXPECT_THAT(step_picture({}), ::testing::HasSubstr("</svg>"));
 }
 
+TEST(WorkTimes, WaitsAreSharedOutByWhatWasSentMeanwhile) {
+  WorkTimes times;
+  times.begin_step(system_now() - 10s, false);
+  const TimePoint start = system_now() + 1s;
+  times.add(&TrainTimes::compute, start, start + 3s);
+  times.add_wait(start + 3s, start + 6s, {.compress = 0.5, .wire = 1.5});
+  times.add_wait(start + 6s, start + 7s, {.wire = 5});  // it had begun earlier
+  const TrainTimes totals = times.totals({.compress = 1, .wire = 7});
+  EXPECT_DOUBLE_EQ(totals.compress, 0.5);
+  EXPECT_DOUBLE_EQ(totals.wire, 2.5);
+  EXPECT_DOUBLE_EQ(totals.wait, 1);
+  EXPECT_DOUBLE_EQ(totals.compute, 3);
+  EXPECT_DOUBLE_EQ(totals.beside, 5);  // of 8 s the thread waited for 3
+}
+
 TEST(WorkTimes, SpansAreBounded) {
   WorkTimes times;
   const TimePoint dealt = system_now() + 1s;

@@ -272,6 +272,7 @@ void check_config(const TrainConfig& c) {
   const auto& compress = c.wire_compress;
   need(compress == "off" || compress == "auto" || compress == "lz4" || compress == "zstd", "wire_compress",
        "off, auto, lz4 or zstd");
+  need(c.wire_bucket_bytes >= 4096, "wire_bucket_bytes", "4096 or more");
   need(c.local_steps > 0, "local_steps", "1 or more");
   need(c.outer_learning_rate > 0, "outer_learning_rate", "more than 0");
   need(c.outer_momentum >= 0 && c.outer_momentum < 1, "outer_momentum", "0 to below 1");

@@ -94,6 +94,8 @@ struct TrainConfig {
 
   std::string wire_compress = "auto";            // what goes between machines, where that is faster; no loss
   uint64_t wire_compress_min_bytes = 512 << 10;  // of a message
+  // Gradients go out in buckets of so many bytes (as floats), each as soon as the backward pass has made it.
+  uint64_t wire_bucket_bytes = 4 << 20;
 
   // Over several nodes: the layers are cut into so many stages at most, each on a node of its own, instead of
   // every node having all of them. 0: every node has all. The weights do not depend on it.
@@ -185,6 +187,8 @@ void visit_fields(Config& c, Visit&& visit) {
         "Parts of a step that other modes than exact code by themselves; 0: one a node");
   visit("wire_compress", c.wire_compress, "Lossless compression between machines: off, auto, lz4 or zstd");
   visit("wire_compress_min_bytes", c.wire_compress_min_bytes, "Smaller messages are not compressed");
+  visit("wire_bucket_bytes", c.wire_bucket_bytes,
+        "Gradients go between machines in buckets of so many bytes, while the backward pass goes on");
   visit("pipeline_stages", c.pipeline_stages,
         "Cut the layers over so many nodes, for what fits no single one; 0: every node has all layers");
   visit("output_dir", c.output_dir, "Where checkpoints, metrics, plot and model go");

@@ -49,6 +49,23 @@ void GradientTree::finish(PairNode node, GradientSum sum, ThreadPool& pool) {
   finished_ += range.size();
 }
 
+std::optional<GradientTree::Rest> GradientTree::take_rest(size_t leaf) {
+  const std::lock_guard lock(mutex_);
+  Rest rest{.top = {0, static_cast<uint32_t>(leaf)}, .sums = {}};
+  std::vector<PairNode> neighbours;
+  for (; rest.top.level < level_max_ && !tree_.is_root(rest.top) &&
+         here_.contains(tree_.range(PairTree::parent(rest.top)));
+       rest.top = PairTree::parent(rest.top)) {
+    const PairNode neighbour = PairTree::neighbour(rest.top);
+    if (!tree_.exists(neighbour)) continue;
+    if (!waiting_.contains(neighbour)) return std::nullopt;
+    neighbours.push_back(neighbour);
+  }
+  for (const PairNode neighbour : neighbours)
+    rest.sums.push_back(std::move(waiting_.extract(neighbour).mapped()));
+  return rest;
+}
+
 bool GradientTree::complete() const {
   const std::lock_guard lock(mutex_);
   return finished_ == here_.size();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,14 @@ class GradientTree {
   void finish(size_t leaf, GradientSum sum, ThreadPool& pool) {
     finish(PairNode{0, static_cast<uint32_t>(leaf)}, std::move(sum), pool);
   }
+  // What is still to be added to a leaf to make it the sum of the largest subtree of `here` around it: sums
+  // on its way up, in their order, which leave the tree. For a caller who adds them part by part, and keeps
+  // the sum. Nothing, where some of them have not come yet.
+  struct Rest {
+    PairNode top;
+    std::vector<GradientSum> sums;
+  };
+  std::optional<Rest> take_rest(size_t leaf);
   // Whether everything of `here` has come.
   bool complete() const;
   // The sums of the largest whole subtrees of `here`, left to right, once it is complete.

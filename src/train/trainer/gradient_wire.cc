@@ -46,11 +46,12 @@ size_t GradientWire::block_bytes(const NormBlock& block) const {
   return kernels::code_blocks(block.count) * sizeof(float) + block.count;
 }
 
-void GradientWire::encode(float* gradients, float* residual, std::byte* code, ThreadPool& pool) const {
+void GradientWire::encode(const Shard& shard, float* gradients, float* residual, std::byte* code,
+                          ThreadPool& pool) const {
   BF_CHECK((residual != nullptr) == has_residuals(mode_)) << wire_mode_name(mode_);
   const auto& blocks = layout_.blocks();
-  pool.parallel_for(blocks.size(), 1, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
+  pool.parallel_for(shard.end - shard.begin, 1, [&](size_t begin, size_t end) {
+    for (size_t i = shard.begin + begin; i < shard.begin + end; ++i) {
       const NormBlock& block = blocks[i];
       float* values = gradients + block.offset;
       std::byte* to = code + offsets_[i];

@@ -44,9 +44,9 @@ class GradientWire {
   size_t bytes(const Shard& shard) const { return offsets_[shard.end] - offsets_[shard.begin]; }
   size_t bytes() const { return offsets_.back(); }
 
-  // gradients [layout.total()] become what decode() gives; code [bytes()]. residual [layout.total()]: null
-  // where the mode has none.
-  void encode(float* gradients, float* residual, std::byte* code, ThreadPool& pool) const;
+  // The blocks of a shard, of whole arrays: gradients [layout.total()] become what decode() gives; code
+  // [bytes()]. residual [layout.total()]: null where the mode has none.
+  void encode(const Shard& shard, float* gradients, float* residual, std::byte* code, ThreadPool& pool) const;
   // gradients [shard_floats(shard)], gaps included. On one thread.
   void decode(const Shard& shard, const std::byte* code, float* gradients) const;
 

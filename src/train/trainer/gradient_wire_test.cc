@@ -48,7 +48,8 @@ TEST_F(GradientWireTest, WhatIsDecodedIsWhatTheSenderHas) {
     const GradientWire wire(*layout, mode);
     std::vector<float> values = flat, residual(flat.size());
     std::vector<std::byte> code(wire.bytes());
-    wire.encode(values.data(), has_residuals(mode) ? residual.data() : nullptr, code.data(), pool);
+    wire.encode(layout->all(), values.data(), has_residuals(mode) ? residual.data() : nullptr, code.data(),
+                pool);
     EXPECT_EQ(std::memcmp(values.data(), flat.data(), flat.size() * sizeof(float)) == 0,
               mode == WireMode::kExact);
     const size_t floats = layout->total() * sizeof(float);

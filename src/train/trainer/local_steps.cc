@@ -20,7 +20,8 @@ void Trainer::copy_weights(float* flat, bool back) {
   }
 }
 
-LeafSums Trainer::local_leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches) {
+LeafSums Trainer::local_leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches,
+                               const LeafStream* stream) {
   const uint32_t level = slot_level(shape.micro_batches);
   const PairTree tree(shape.micro_batches);
   GradientSum start = tree_->take();
@@ -50,10 +51,10 @@ LeafSums Trainer::local_leaves(const StepShape& shape, size_t first, std::span<c
       });
     }
     copy_weights(start.values, true);
-    sums.subtrees.push_back({slot, std::move(change), {}});
+    deliver({slot, std::move(change)}, sums, stream);
     at += range.size();
   }
-  code(sums, shape.micro_batches);
+  sums.coding_seconds = coding_seconds_;
   return sums;
 }
 

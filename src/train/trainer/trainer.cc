@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "base/check.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "graph/gradients.h"
 #include "graph/recompute.h"
+#include "kernels/optim/optimizer_update.h"
 #include "train/optim/clip.h"
 #include "train/trainer/batch_inputs.h"
 
@@ -21,6 +23,30 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+struct FinalGradient {
+  size_t nodes_end;  // when so many nodes have run
+  size_t slot;
+};
+
+// When the bound gradients are whole, first things first: no node behind uses their memory.
+std::vector<FinalGradient> final_gradients(const graph::Graph& graph) {
+  std::vector<FinalGradient> finals(graph.slot_count());
+  for (size_t slot = 0; slot < finals.size(); ++slot) finals[slot] = {graph.nodes().size(), slot};
+  std::vector<bool> found(finals.size());
+  for (size_t i = graph.nodes().size(); i-- > 0;) {
+    const auto use = [&](graph::ValueId value) {
+      const int32_t bound = graph.values()[value.index].slot;
+      if (bound < 0 || found[static_cast<size_t>(bound)]) return;
+      found[static_cast<size_t>(bound)] = true;
+      finals[static_cast<size_t>(bound)].nodes_end = i + 1;
+    };
+    std::ranges::for_each(graph.nodes()[i].inputs, use);
+    std::ranges::for_each(graph.nodes()[i].outputs, use);
+  }
+  std::ranges::stable_sort(finals, {}, &FinalGradient::nodes_end);
+  return finals;
+}
+
 }  // namespace
 
 // One graph for micro-batches of one size, with or without gradients.
@@ -28,6 +54,7 @@ struct Trainer::Lane {
   BuiltNetwork built;
   BatchRoom room;
   std::unique_ptr<graph::Executor> executor;
+  std::vector<FinalGradient> finals;
 };
 
 struct Trainer::Worker {
@@ -130,6 +157,7 @@ Trainer::Lane& Trainer::lane(Worker& worker, size_t items, bool training) {
         graph::choose_recompute(graph, forward_nodes, {.threads = worker.pool.size()});
     if (!choice.segments.empty()) graph = graph::recompute(graph, forward_nodes, choice.segments);
   }
+  lane.finals = final_gradients(graph);
   lane.executor = std::make_unique<graph::Executor>(std::move(graph), worker.arena, worker.pool);
   return lane;
 }
@@ -158,12 +186,39 @@ void Trainer::run_batch(Worker& worker, const MicroBatch& batch, size_t index, f
   }
   fill_inputs(executor, lane.built, batch,
               {.factor = factor, .seed = options_.seed, .step = step_, .index = index}, lane.room);
-  executor.run(nullptr);
+  std::optional<GradientTree::Rest> rest;
+  if (keeps && stream_ != nullptr) rest = tree_->take_rest(index - leaf_base_);
+  if (rest)
+    run_in_buckets(lane, {rest->top, std::move(gradients)}, rest->sums, worker.pool);
+  else
+    executor.run(nullptr);
   const graph::ValueId shown = lane.built.shown.valid() ? lane.built.shown : lane.built.loss.loss;
   report.loss = *executor.output(shown);
   const auto* correct = reinterpret_cast<const int32_t*>(executor.output(lane.built.loss.correct));
   report.correct = static_cast<size_t>(std::count(correct, correct + batch.targets.size(), 1));
-  if (keeps) tree_->finish(index - leaf_base_, std::move(gradients), worker.pool);
+  if (keeps && !rest) tree_->finish(index - leaf_base_, std::move(gradients), worker.pool);
+}
+
+void Trainer::run_in_buckets(Lane& lane, LeafSubtree subtree, std::span<const GradientSum> rest,
+                             ThreadPool& pool) {
+  graph::Executor& executor = *lane.executor;
+  std::vector<size_t> missing = stream_->parameters_in();
+  size_t at = 0;
+  for (const FinalGradient& final : lane.finals) {
+    executor.run_nodes(at, final.nodes_end);
+    at = final.nodes_end;
+    for (const size_t bucket : stream_->of_parameter(final.slot)) {
+      if (--missing[bucket] > 0) continue;
+      const Shard& part = stream_->buckets()[bucket];
+      const size_t offset = layout_->shard_offset(part), floats = layout_->shard_floats(part);
+      // Value by value as the tree adds whole arrays.
+      for (const GradientSum& sum : rest)
+        kernels::add_to(sum.values + offset, subtree.sum.values + offset, floats, pool);
+      code(subtree, part);
+      stream_->ready(subtree, bucket);
+    }
+  }
+  executor.run_nodes(at, executor.graph().nodes().size());
 }
 
 double Trainer::run_all(std::span<const MicroBatch> batches, size_t first, size_t targets, bool training,
@@ -181,17 +236,30 @@ double Trainer::run_all(std::span<const MicroBatch> batches, size_t first, size_
   return threads_->times().utilisation();
 }
 
-LeafSums Trainer::leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches) {
+LeafSums Trainer::leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches,
+                         const LeafStream* stream) {
   lr_ = options_.schedule.rate(step_);
-  if (inner_ != nullptr) return local_leaves(shape, first, batches);
+  coding_seconds_ = 0;
+  if (inner_ != nullptr) return local_leaves(shape, first, batches, stream);
   const LeafRange here{first, first + batches.size()};
+  if (options_.wire != WireMode::kExact)
+    for (const PairNode node : PairTree(shape.micro_batches).subtrees(here, slot_level(shape.micro_batches)))
+      BF_CHECK(node.level == slot_level(shape.micro_batches)) << "a part of a slot: level " << node.level;
   if (!options_.update_in_backward) tree_->begin(shape.micro_batches, here, slot_level(shape.micro_batches));
   LeafSums sums;
   sums.reports.resize(batches.size());
-  sums.utilisation = run_all(batches, first, shape.targets, true, sums.reports);
-  if (options_.update_in_backward) return sums;
-  for (auto& [node, sum] : tree_->take_subtrees()) sums.subtrees.push_back({node, std::move(sum), {}});
-  if (options_.wire != WireMode::kExact) code(sums, shape.micro_batches);
+  // Of several workers nobody knows which one will be the last of a subtree.
+  if (threads_ == nullptr && !options_.update_in_backward) stream_ = stream;
+  try {
+    sums.utilisation = run_all(batches, first, shape.targets, true, sums.reports);
+  } catch (...) {
+    stream_ = nullptr;
+    throw;
+  }
+  const bool streamed = std::exchange(stream_, nullptr) != nullptr;
+  if (!options_.update_in_backward && !streamed)
+    for (auto& [node, sum] : tree_->take_subtrees()) deliver({node, std::move(sum)}, sums, stream);
+  sums.coding_seconds = coding_seconds_;
   return sums;
 }
 
@@ -200,15 +268,24 @@ uint32_t Trainer::slot_level(size_t micro_batches) const {
                                            : PairTree(micro_batches).level_of_at_most(options_.slots);
 }
 
-void Trainer::code(LeafSums& sums, size_t micro_batches) {
+void Trainer::code(LeafSubtree& subtree, const Shard& part) {
+  if (options_.wire == WireMode::kExact) return;
   const auto start = Clock::now();
-  const uint32_t level = slot_level(micro_batches);
-  for (LeafSums::Subtree& subtree : sums.subtrees) {
-    BF_CHECK(subtree.node.level == level) << "a part of a slot: level " << subtree.node.level;
-    subtree.code = PooledArray<std::byte>(wire_->bytes());
-    wire_->encode(subtree.sum.values, residual(subtree.node.index), subtree.code.data(), update_pool());
+  if (subtree.code == nullptr) subtree.code = std::make_shared<PooledArray<std::byte>>(wire_->bytes());
+  wire_->encode(part, subtree.sum.values, residual(subtree.node.index), subtree.code->data(), update_pool());
+  coding_seconds_ += seconds_since(start);
+}
+
+void Trainer::deliver(LeafSubtree subtree, LeafSums& sums, const LeafStream* stream) {
+  if (stream == nullptr) {
+    code(subtree, layout_->all());
+    sums.subtrees.push_back(std::move(subtree));
+    return;
   }
-  sums.coding_seconds = seconds_since(start);
+  for (size_t bucket = 0; bucket < stream->buckets().size(); ++bucket) {
+    code(subtree, stream->buckets()[bucket]);
+    stream->ready(subtree, bucket);
+  }
 }
 
 float* Trainer::residual(size_t slot) {
@@ -278,7 +355,7 @@ StepReport Trainer::step(std::span<const MicroBatch> batches) {
   if (!options_.update_in_backward) {
     // Of all leaves: the whole sum, or slots of it.
     tree_->begin(batches.size());
-    for (LeafSums::Subtree& subtree : sums.subtrees)
+    for (LeafSubtree& subtree : sums.subtrees)
       tree_->finish(subtree.node, std::move(subtree.sum), update_pool());
     const GradientSum gradients = tree_->result();
     report.grad_norm = norm(squares(layout_->all(), gradients.values));

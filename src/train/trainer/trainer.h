@@ -20,6 +20,7 @@
 #include "train/optim/optimizer.h"
 #include "train/trainer/gradient_tree.h"
 #include "train/trainer/gradient_wire.h"
+#include "train/trainer/leaf_stream.h"
 #include "train/trainer/network.h"
 #include "train/trainer/schedule.h"
 
@@ -80,13 +81,8 @@ StepReport step_report(const StepShape& shape, std::span<const LeafReport> repor
 
 // What micro-batches of a step give.
 struct LeafSums {
-  struct Subtree {
-    PairNode node;
-    GradientSum sum;              // a flat array as the layout has it; of a coded one: what decoding gives
-    PooledArray<std::byte> code;  // of GradientWire; empty where gradients are exact
-  };
-  std::vector<LeafReport> reports;  // by micro-batch
-  std::vector<Subtree> subtrees;
+  std::vector<LeafReport> reports;    // by micro-batch
+  std::vector<LeafSubtree> subtrees;  // none where a stream has taken them
   double utilisation = 0;
   double coding_seconds = 0;
 };
@@ -112,8 +108,10 @@ class Trainer {
 
   // ---- The parts of a step ----
   // Gradients of the micro-batches from `first` on, whole slots where there are any; residuals of those
-  // change. The weights stay.
-  LeafSums leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches);
+  // change. The weights stay. With a stream sums go there in buckets, the same bits: with one worker the
+  // backward pass still computes the rest of the subtree by then. What the stream throws is passed on.
+  LeafSums leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches,
+                  const LeafStream* stream = nullptr);
   // Squares of the norm blocks of a shard; `gradients` points to its first float.
   std::vector<float> squares(const Shard& shard, const float* gradients);
   // From the squares of all blocks. Throws Error kInvalidArgument naming step and parameter where one is not
@@ -157,8 +155,14 @@ class Trainer {
                  std::span<LeafReport> reports);
   ThreadPool& update_pool();
   uint32_t slot_level(size_t micro_batches) const;
-  void code(LeafSums& sums, size_t micro_batches);
-  LeafSums local_leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches);
+  // Runs a lane on the last micro-batch of a subtree, and gives its buckets to the stream.
+  void run_in_buckets(Lane& lane, LeafSubtree subtree, std::span<const GradientSum> rest, ThreadPool& pool);
+  // What is whole of a subtree, where its mode says so.
+  void code(LeafSubtree& subtree, const Shard& part);
+  // Codes subtrees that are whole, and keeps them or gives them to the stream.
+  void deliver(LeafSubtree subtree, LeafSums& sums, const LeafStream* stream);
+  LeafSums local_leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches,
+                        const LeafStream* stream);
   void run_local_steps(size_t slot, size_t first, std::span<const MicroBatch> batches,
                        std::span<LeafReport> reports, size_t targets);
   void copy_weights(float* flat, bool back);
@@ -178,6 +182,9 @@ class Trainer {
   // With local-steps: the optimizer of the slot whose steps are made, and where its leaves begin.
   std::unique_ptr<Optimizer> inner_;
   size_t leaf_base_ = 0;
+  // While leaves() runs micro-batches whose sums go out in buckets.
+  const LeafStream* stream_ = nullptr;
+  double coding_seconds_ = 0;
   // With several workers: their threads, and a pool for the update after them.
   std::unique_ptr<Workers> threads_;
   std::unique_ptr<ThreadPool> update_pool_;

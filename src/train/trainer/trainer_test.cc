@@ -256,6 +256,73 @@ TEST(Trainer, StepsThatAreSharedGiveTheSameWeights) {
     }
 }
 
+// Sums that leave in buckets have the bits of those that leave whole, and most of them leave while the
+// backward pass of the last micro-batch goes on.
+TEST(Trainer, BucketsOfSumsLeaveDuringTheBackwardPass) {
+  const Tokens data(14, 3);
+  const std::vector<MicroBatch> batches = data.cut({2, 1, 2, 3, 1, 2, 3});
+  const StepShape shape = step_shape(batches);
+  for (const WireMode mode : {WireMode::kExact, WireMode::kBf16, WireMode::kInt8, WireMode::kLocalSteps})
+    for (const bool recompute : {false, true})
+      for (const size_t workers : {1, 2})
+        for (const size_t blocks_in_bucket : {1, 3, 1000}) {
+          const TrainerOptions options{.schedule = {.lr = 1e-3},
+                                       .workers = workers,
+                                       .threads_per_worker = 1,
+                                       .recompute = recompute,
+                                       .wire = mode,
+                                       .slots = 4};
+          Transformer network(untrained_model(tiny("llama"), {}), {.length = kLength, .dropout = 0.1f});
+          Trainer whole(network, options), parts(network, options);
+          const ParameterLayout& layout = whole.layout();
+          std::vector<Shard> buckets;
+          for (size_t at = 0; at < layout.blocks().size(); at = buckets.back().end)
+            buckets.push_back({at, std::min(at + blocks_in_bucket, layout.blocks().size())});
+          for (const LeafRange here : {LeafRange{0, 7}, LeafRange{2, 7}}) {
+            const auto own = std::span(batches).subspan(here.begin, here.size());
+            const LeafSums expected = whole.leaves(shape, here.begin, own);
+            std::map<PairNode, LeafSubtree> came;
+            std::map<PairNode, std::vector<size_t>> order;
+            std::map<PairNode, std::vector<float>> early;  // all of it, when its first bucket came
+            const LeafStream stream(layout, buckets, [&](const LeafSubtree& subtree, size_t bucket) {
+              came.insert_or_assign(subtree.node, subtree);
+              if (order[subtree.node].empty())
+                early[subtree.node].assign(subtree.sum.values, subtree.sum.values + layout.total());
+              order[subtree.node].push_back(bucket);
+            });
+            const LeafSums streamed = parts.leaves(shape, here.begin, own, &stream);
+            EXPECT_TRUE(streamed.subtrees.empty());
+            ASSERT_EQ(came.size(), expected.subtrees.size());
+            for (const LeafSubtree& subtree : expected.subtrees) {
+              ASSERT_TRUE(came.contains(subtree.node));
+              const LeafSubtree& got = came.at(subtree.node);
+              const size_t bytes = layout.total() * sizeof(float);
+              EXPECT_EQ(std::memcmp(got.sum.values, subtree.sum.values, bytes), 0);
+              EXPECT_EQ(got.code == nullptr, mode == WireMode::kExact);
+              if (got.code != nullptr) {
+                EXPECT_EQ(std::memcmp(got.code->data(), subtree.code->data(), got.code->size()), 0);
+              }
+              // Each once; and while others were not there yet.
+              std::vector<size_t> sorted = order.at(subtree.node);
+              std::ranges::sort(sorted);
+              ASSERT_EQ(sorted.size(), buckets.size());
+              for (size_t i = 0; i < sorted.size(); ++i) EXPECT_EQ(sorted[i], i);
+              const bool all_there = std::memcmp(early.at(subtree.node).data(), got.sum.values, bytes) == 0;
+              // Of the second range memory may have the same sums of the first one.
+              if (workers == 1 && mode != WireMode::kLocalSteps && buckets.size() > 1 && here.begin == 0) {
+                EXPECT_FALSE(all_there);
+              }
+            }
+            ASSERT_EQ(streamed.reports.size(), expected.reports.size());
+            for (size_t i = 0; i < expected.reports.size(); ++i)
+              EXPECT_EQ(streamed.reports[i].loss, expected.reports[i].loss);
+            const auto left = whole.residuals(0, 4), left_too = parts.residuals(0, 4);
+            for (size_t i = 0; i < left.size(); ++i)
+              EXPECT_TRUE(std::ranges::equal(left[i].bytes, left_too[i].bytes));
+          }
+        }
+}
+
 TEST(Trainer, GradientsThatAreNotFiniteChangeNothing) {
   Transformer network(untrained_model(tiny("llama"), {}), {.length = kLength});
   Trainer trainer(network, {.schedule = {.lr = 1e-3}});
