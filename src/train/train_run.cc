@@ -112,7 +112,7 @@ TrainerOptions trainer_options(const TrainConfig& config, uint64_t steps) {
     options.local_steps = config.local_steps;
     options.outer_lr = config.outer_learning_rate;
     options.outer_momentum = config.outer_momentum;
-    if (options.wire == WireMode::kLocalSteps &&
+    if (makes_local_steps(options.wire) &&
         config.local_steps * options.slots > config.gradient_accumulation_steps)
       fail(
           Errc::kInvalidArgument,

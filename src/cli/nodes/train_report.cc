@@ -111,7 +111,11 @@ std::string training_report_json(const runtime::TrainingReport& report, uint64_t
             {"wire_mode", report.wire},
             {"wire_slots", report.plan.slots},
             {"wire_forecast", runtime::wire_forecast_text(runtime::wire_measured(report))},
+            {"forecasts", Json::array()},
             {"nodes", Json::array()}};
+  for (const auto& row : runtime::forecast_wire(runtime::wire_measured(report)))
+    json["forecasts"].push_back(
+        {{"mode", row.mode}, {"step_s", row.step_s}, {"update_s", row.update_s}, {"bytes", row.bytes}});
   for (const auto& member : report.members) {
     Json seconds = Json::object();
     double total = 0;

@@ -20,7 +20,7 @@ namespace butterfly::cluster {
 inline constexpr size_t kTrainMessageBytesMax = 4u << 20;
 inline constexpr size_t kTrainConfigBytesMax = 256u << 10;
 inline constexpr size_t kTrainBlocksMax = 1u << 18;      // norm blocks: 17 G parameters
-inline constexpr uint32_t kTrainModesMax = 3;            // codes of gradients
+inline constexpr uint32_t kTrainModesMax = 4;            // codes of gradients
 inline constexpr uint32_t kTrainPiecesMax = 1u << 16;    // of a network that is cut into stages
 inline constexpr uint32_t kTrainInFlightMax = 1u << 10;  // micro-batches at one stage
 inline constexpr size_t kTrainLeavesMax = 1u << 16;      // micro-batches of a step

@@ -22,6 +22,12 @@ void encode_int8_range(float* values, float* residual, float* scales, int8_t* co
 void decode_int8_range(const float* scales, const int8_t* code, float* values, size_t count) {
   ref::decode_int8(scales, code, values, count);
 }
+void encode_int4_range(float* values, float* residual, float* scales, int8_t* code, size_t count) {
+  ref::encode_int4(values, residual, scales, code, count);
+}
+void decode_int4_range(const float* scales, const int8_t* code, float* values, size_t count) {
+  ref::decode_int4(scales, code, values, count);
+}
 
 #else
 
@@ -50,19 +56,27 @@ void decode_bf16_range(const uint16_t* code, float* values, size_t count) {
   ref::decode_bf16(code + i, values + i, count - i);
 }
 
-// A whole block. What is not finite is rare: the plain loop takes it.
+// Bits of the largest |value + residual| of a block.
+HWY_INLINE uint32_t largest_bits(const float* values, const float* residual, size_t count) {
+  const DF d;
+  const DI di;
+  VI largest = hn::Zero(di);
+  for (size_t i = 0; i < count; i += kVF) {
+    const VF x = hn::Add(hn::LoadU(d, values + i), hn::LoadU(d, residual + i));
+    largest = hn::Max(largest, hn::BitCast(di, hn::Abs(x)));
+  }
+  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
+}
+// What is not finite is rare, and so is what is tiny: the plain loop takes them.
+HWY_INLINE bool is_usual(uint32_t bits) { return bits >= 0x0d800000u && bits < 0x7f800000u; }
+
+// A whole block.
 HWY_INLINE void encode_block(float* values, float* residual, float* scale, int8_t* code) {
   const DF d;
   const DI di;
   const hn::Rebind<int8_t, DF> d8;
-  VI largest = hn::Zero(di);
-  for (size_t i = 0; i < kCodeBlock; i += kVF) {
-    const VF x = hn::Add(hn::LoadU(d, values + i), hn::LoadU(d, residual + i));
-    largest = hn::Max(largest, hn::BitCast(di, hn::Abs(x)));
-  }
-  const auto bits = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
-  if (bits < 0x0d800000u || bits >= 0x7f800000u)
-    return ref::encode_int8(values, residual, scale, code, kCodeBlock);
+  const uint32_t bits = largest_bits(values, residual, kCodeBlock);
+  if (!is_usual(bits)) return ref::encode_int8(values, residual, scale, code, kCodeBlock);
   const float m = std::bit_cast<float>(bits);
   *scale = m / 127.0f;
   const VF unit = hn::Set(d, *scale), inverse = hn::Set(d, 127.0f / m);
@@ -99,6 +113,62 @@ void decode_int8_range(const float* scales, const int8_t* code, float* values, s
   ref::decode_int8(scales + i / kCodeBlock, code + i, values + i, count - i);
 }
 
+// kVF values in four bits: what decodes to them is left in their place.
+HWY_INLINE VI encode_four_bits(float* values, float* residual, VF inverse, VF unit) {
+  const DF d;
+  const DI di;
+  const VF x = hn::Add(hn::LoadU(d, values), hn::LoadU(d, residual));
+  const VI q = hn::Min(hn::Max(hn::NearestInt(hn::Mul(x, inverse)), hn::Set(di, -7)), hn::Set(di, 7));
+  const VF value = hn::Mul(hn::ConvertTo(d, q), unit);
+  hn::StoreU(value, d, values);
+  hn::StoreU(hn::Sub(x, value), d, residual);
+  return q;
+}
+
+void encode_int4_range(float* values, float* residual, float* scales, int8_t* code, size_t count) {
+  const DF d;
+  const DI di;
+  const hn::Rebind<int8_t, DF> d8;
+  constexpr size_t kHalf = kCode4Block / 2;
+  size_t i = 0;
+  for (; i + kCode4Block <= count; i += kCode4Block) {
+    const uint32_t bits = largest_bits(values + i, residual + i, kCode4Block);
+    float& scale = scales[i / kCode4Block];
+    if (!is_usual(bits)) {
+      ref::encode_int4(values + i, residual + i, &scale, code + i / 2, kCode4Block);
+      continue;
+    }
+    const float m = std::bit_cast<float>(bits);
+    scale = m / 7.0f;
+    const VF unit = hn::Set(d, scale), inverse = hn::Set(d, 7.0f / m);
+    for (size_t j = i; j < i + kHalf; j += kVF) {
+      const VI low = encode_four_bits(values + j, residual + j, inverse, unit);
+      const VI high = encode_four_bits(values + kHalf + j, residual + kHalf + j, inverse, unit);
+      const VI both = hn::Or(hn::And(low, hn::Set(di, 15)), hn::ShiftLeft<4>(high));
+      hn::StoreU(hn::DemoteTo(d8, both), d8, code + i / 2 + (j - i));
+    }
+  }
+  ref::encode_int4(values + i, residual + i, scales + i / kCode4Block, code + i / 2, count - i);
+}
+
+void decode_int4_range(const float* scales, const int8_t* code, float* values, size_t count) {
+  const DF d;
+  const DI di;
+  const hn::Rebind<int8_t, DF> d8;
+  constexpr size_t kHalf = kCode4Block / 2;
+  size_t i = 0;
+  for (; i + kCode4Block <= count; i += kCode4Block) {
+    const VF unit = hn::Set(d, scales[i / kCode4Block]);
+    for (size_t j = i; j < i + kHalf; j += kVF) {
+      const VI both = hn::PromoteTo(di, hn::LoadU(d8, code + i / 2 + (j - i)));
+      const VI low = hn::ShiftRight<28>(hn::ShiftLeft<28>(both)), high = hn::ShiftRight<4>(both);
+      hn::StoreU(hn::Mul(hn::ConvertTo(d, low), unit), d, values + j);
+      hn::StoreU(hn::Mul(hn::ConvertTo(d, high), unit), d, values + kHalf + j);
+    }
+  }
+  ref::decode_int4(scales + i / kCode4Block, code + i / 2, values + i, count - i);
+}
+
 #endif
 
 }  // namespace butterfly::kernels::HWY_NAMESPACE
@@ -111,6 +181,8 @@ HWY_EXPORT(encode_bf16_range);
 HWY_EXPORT(decode_bf16_range);
 HWY_EXPORT(encode_int8_range);
 HWY_EXPORT(decode_int8_range);
+HWY_EXPORT(encode_int4_range);
+HWY_EXPORT(decode_int4_range);
 }  // namespace
 
 void encode_bf16(float* values, uint16_t* code, size_t count) {
@@ -124,6 +196,12 @@ void encode_int8(float* values, float* residual, float* scales, int8_t* code, si
 }
 void decode_int8(const float* scales, const int8_t* code, float* values, size_t count) {
   HWY_DYNAMIC_DISPATCH(decode_int8_range)(scales, code, values, count);
+}
+void encode_int4(float* values, float* residual, float* scales, int8_t* code, size_t count) {
+  HWY_DYNAMIC_DISPATCH(encode_int4_range)(values, residual, scales, code, count);
+}
+void decode_int4(const float* scales, const int8_t* code, float* values, size_t count) {
+  HWY_DYNAMIC_DISPATCH(decode_int4_range)(scales, code, values, count);
 }
 
 }  // namespace butterfly::kernels

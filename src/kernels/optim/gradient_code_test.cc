@@ -48,6 +48,23 @@ TEST(GradientCode, EveryTargetIsThePlainLoop) {
         std::vector<float> decoded(count);
         decode_int8(got_scales.data(), got_code.data(), decoded.data(), count);
         ASSERT_EQ(bits_of(decoded), bits_of(got)) << target << " " << count;
+
+        want = got = values;
+        want_left = got_left = random_floats(count, 2);
+        want_scales.assign(code4_blocks(count), 0);
+        got_scales = want_scales;
+        want_code.assign(code4_bytes(count), 1);
+        got_code.assign(code4_bytes(count), 2);
+        ref::encode_int4(want.data(), want_left.data(), want_scales.data(), want_code.data(), count);
+        encode_int4(got.data(), got_left.data(), got_scales.data(), got_code.data(), count);
+        ASSERT_EQ(got_code, want_code) << target << " " << count;
+        ASSERT_EQ(bits_of(got_scales), bits_of(want_scales)) << target << " " << count;
+        ASSERT_EQ(bits_of(got), bits_of(want)) << target << " " << count;
+        ASSERT_EQ(bits_of(got_left), bits_of(want_left)) << target << " " << count;
+        decode_int4(got_scales.data(), got_code.data(), decoded.data(), count);
+        ASSERT_EQ(bits_of(decoded), bits_of(got)) << target << " " << count;
+        ref::decode_int4(got_scales.data(), got_code.data(), decoded.data(), count);
+        ASSERT_EQ(bits_of(decoded), bits_of(got)) << target << " " << count;
       }
     }
   });
@@ -65,6 +82,17 @@ TEST(GradientCode, HandValues) {
   EXPECT_FLOAT_EQ(left[2], -0.4f);
   EXPECT_FLOAT_EQ(left[3], -0.4f);
   EXPECT_FALSE(std::signbit(values[3]));  // as whoever decodes a 0 has it
+
+  std::vector<float> few = {7, -3.5f, 0.4f, -7, 1}, rest = {0, 0, 0.2f, 0, 0};
+  std::vector<int8_t> nibbles(code4_bytes(5));
+  ASSERT_EQ(nibbles.size(), 3u);
+  encode_int4(few.data(), rest.data(), scales.data(), nibbles.data(), 5);
+  EXPECT_EQ(scales[0], 1.0f);
+  EXPECT_EQ(few, (std::vector<float>{7, -4, 1, -7, 1}));
+  // 7 and -7; -4 and 1; 1 alone.
+  EXPECT_EQ(nibbles, (std::vector<int8_t>{static_cast<int8_t>(0x97), 0x1c, 0x01}));
+  EXPECT_FLOAT_EQ(rest[1], 0.5f);
+  EXPECT_FLOAT_EQ(rest[2], -0.4f);
 
   float near_one = 1.0f + 0x1p-9f;
   uint16_t half = 0;
@@ -103,6 +131,17 @@ TEST(GradientCode, WhatOneStepLosesALaterOneSends) {
     for (size_t i = 0; i < kCount; ++i) sums[i] += values[i];
   }
   for (size_t i = 1; i < 128; ++i) EXPECT_NEAR(sums[i], 0.001f * kSteps, 0.005f) << i;
+
+  left.assign(kCount, 0);
+  sums.assign(kCount, 0);
+  scales.resize(code4_blocks(kCount));
+  for (size_t step = 0; step < kSteps; ++step) {
+    std::vector<float> values(kCount, 0.001f);
+    values[0] = values[128] = 1;
+    encode_int4(values.data(), left.data(), scales.data(), code.data(), kCount);
+    for (size_t i = 0; i < kCount; ++i) sums[i] += values[i];
+  }
+  for (size_t i = 1; i < 64; ++i) EXPECT_NEAR(sums[i], 0.001f * kSteps, 0.1f) << i;
 }
 
 }  // namespace

@@ -152,13 +152,14 @@ TEST_F(TrainingTest, LossyModesHaveOneResultToo) {
       return text ? text_config("text-" + out) : image_config("image-" + out);
     };
     files.insert(alone(base("exact")));
-    for (const std::string mode : {"bf16", "int8", "local-steps"}) {
-      if (!text && mode == "local-steps") continue;  // statistics are no weights
+    for (const std::string mode : {"bf16", "int8", "local-steps", "local-steps-int4"}) {
+      const bool local = mode.starts_with("local-steps");
+      if (!text && local) continue;  // statistics are no weights
       const auto config = [&](const std::string& out) {
         TrainConfig c = base(out + mode);
         c.wire_mode = mode;
         c.wire_slots = 4;
-        if (mode == "local-steps") {
+        if (local) {
           c.gradient_accumulation_steps = 8;
           c.local_steps = 2;
         }
@@ -179,7 +180,7 @@ TEST_F(TrainingTest, LossyModesHaveOneResultToo) {
         }
         EXPECT_GT(sent, 0u);
         // Of a few hundred values, statistics and gaps between parameters show.
-        EXPECT_LT(sent, floats * (!text ? 100 : mode != "bf16" ? 30 : 55) / 100);
+        EXPECT_LT(sent, floats * (!text ? 100 : mode == "local-steps-int4" ? 18 : mode != "bf16" ? 30 : 55) / 100);
       }
       std::thread ending;
       EXPECT_TRUE(together(config("changes-"), 3, kManyOwners,
@@ -227,30 +228,36 @@ TEST_F(TrainingTest, CompressedValuesAreTheSame) {
 
 // Residuals are a part of checkpoints: stopped, a run goes on alone or with others.
 TEST_F(TrainingTest, LossyRunsGoOnFromCheckpoints) {
+  std::string mode;
   const auto config = [&](const std::string& out) {
-    TrainConfig c = text_config(out);
-    c.wire_mode = "int8";
+    TrainConfig c = text_config(out + mode);
+    c.wire_mode = mode;
     c.wire_slots = 4;
+    c.local_steps = 2;
+    c.gradient_accumulation_steps = 8;
     return c;
   };
-  const std::string expected = alone(config("alone"));
-  {
-    TrainRun run(config("stopped"));
-    run.run([&](const RunProgress& progress) { return progress.step < 2; });
-  }
   for (const char* name : {"a", "b"}) nodes.start(name);
-  for (const uint64_t stop : {5u, 8u}) {
-    TrainRun run(config("stopped"));
-    TrainingLeader leader({.run = &run,
-                           .nodes = [this] { return nodes.up(); },
-                           .connect = nodes.connect(),
-                           .nodes_wanted = 2,
-                           .snapshot_every = 100,
-                           .shard_bytes_min = kManyOwners});
-    const auto part = run.run([&](const RunProgress& progress) { return progress.step < stop; }, &leader);
-    EXPECT_EQ(part.step, stop);
+  for (const char* each : {"int8", "local-steps-int4"}) {
+    mode = each;
+    const std::string expected = alone(config("alone"));
+    {
+      TrainRun run(config("stopped"));
+      run.run([&](const RunProgress& progress) { return progress.step < 2; });
+    }
+    for (const uint64_t stop : {5u, 8u}) {
+      TrainRun run(config("stopped"));
+      TrainingLeader leader({.run = &run,
+                             .nodes = [this] { return nodes.up(); },
+                             .connect = nodes.connect(),
+                             .nodes_wanted = 2,
+                             .snapshot_every = 100,
+                             .shard_bytes_min = kManyOwners});
+      const auto part = run.run([&](const RunProgress& progress) { return progress.step < stop; }, &leader);
+      EXPECT_EQ(part.step, stop);
+    }
+    EXPECT_TRUE(alone(config("stopped")) == expected) << mode;
   }
-  EXPECT_TRUE(alone(config("stopped")) == expected);
   TrainConfig other = config("stopped");
   other.wire_slots = 2;
   try {

@@ -16,11 +16,12 @@ struct Mode {
 };
 
 // Blocks of 128 have a scale.
-constexpr double kInt8 = 1 + 4.0 / 128;
+constexpr double kInt8 = 1 + 4.0 / 128, kInt4 = 0.5 + 4.0 / 64;
 constexpr Mode kModes[] = {{"exact", 4, true, false},
                            {"bf16", 2, false, false},
                            {"int8", kInt8, false, false},
-                           {"local-steps", kInt8, false, true}};
+                           {"local-steps", kInt8, false, true},
+                           {"local-steps-int4", kInt4, false, true}};
 
 }  // namespace
 
@@ -33,13 +34,16 @@ WireMeasured wire_measured(const TrainingReport& report) {
   for (const TrainMemberReport& member : report.members) {
     if (!member.here) continue;
     const cluster::TrainTimes& t = member.times;
-    measured.compute_s =
-        std::max(measured.compute_s, (t.compute + t.serialise + t.compress + t.reduce + t.update) / steps);
+    const double compute = (t.compute + t.serialise + t.compress + t.reduce + t.update) / steps;
     const auto sent = static_cast<double>(member.gradient_bytes_sent + member.weight_bytes_sent);
-    // Beside computing it is nearly all wire.
-    if (const double wire = t.wire + t.beside; wire > 0 && sent > 0)
-      measured.bytes_per_s =
-          measured.bytes_per_s == 0 ? sent / wire : std::min(measured.bytes_per_s, sent / wire);
+    // Others wait for the one that computes longest; what that one does not compute goes to links: handing
+    // bytes over says little, since the system takes some megabytes at once and sends them later.
+    if (compute > measured.compute_s) {
+      measured.compute_s = compute;
+      measured.beside_s = t.beside / steps;
+      const double links = t.wire + t.wait + t.beside;
+      measured.bytes_per_s = links > 0 ? sent / links : 0;
+    }
     gradients += static_cast<double>(member.gradient_bytes);
     gradients_sent += static_cast<double>(member.gradient_bytes_sent);
     weights += static_cast<double>(member.weight_bytes);
@@ -60,7 +64,9 @@ std::vector<WireForecast> forecast_wire(const WireMeasured& m) {
     // What was coded in fewer bits is hardly compressed any further.
     const double gradients = count * mode.gradient_bytes / (mode.lossless ? m.gradient_ratio : 1);
     row.bytes = part * (gradients + count * 4 / m.weight_ratio);
-    row.step_s = m.compute_s + row.bytes / m.bytes_per_s;
+    // Changes of local steps are known when all of them are made.
+    const double beside = mode.local ? 0 : std::min(m.beside_s, part * gradients / m.bytes_per_s);
+    row.step_s = m.compute_s + row.bytes / m.bytes_per_s - beside;
     row.update_s = row.step_s / static_cast<double>(mode.local ? std::max<size_t>(1, m.local_steps) : 1);
     rows.push_back(row);
   }

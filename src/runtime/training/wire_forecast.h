@@ -14,7 +14,9 @@ namespace butterfly::runtime {
 struct WireMeasured {
   size_t nodes = 1;
   double compute_s = 0;          // a step of the slowest node, without values on links
-  double bytes_per_s = 0;        // that the slowest node gave its links; 0: nothing was sent yet
+  // Bytes that the slowest node sent in a second of sending, or of waiting for others; 0: nothing yet.
+  double bytes_per_s = 0;
+  double beside_s = 0;           // of a step: gradients were sent that long while it computed
   uint64_t parameter_bytes = 0;  // as floats
   // Of gradients and weights: what compression makes of them now; 1: nothing.
   double gradient_ratio = 1, weight_ratio = 1;
@@ -30,7 +32,8 @@ struct WireForecast {
 };
 
 // Every node sends the others' shares of its gradients, and its own share of the new weights to all of them:
-// (n - 1) / n of each. Exact first. Empty where nothing was measured.
+// (n - 1) / n of each; as much of the gradients as now goes beside computing, if there is so much. Exact
+// first. Empty where nothing was measured.
 std::vector<WireForecast> forecast_wire(const WireMeasured& measured);
 
 // From what members report; of a pipeline, which sends no gradients, nothing.

@@ -178,8 +178,8 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("gradient_checkpointing", c.gradient_checkpointing, "Compute values again instead of keeping them");
   visit("update_in_backward", c.update_in_backward, "Change weights as soon as their gradient is complete");
   visit("wire_mode", c.wire_mode,
-        "How gradients go between machines: exact, bf16, int8, local-steps; auto: exact, with a forecast of "
-        "all");
+        "How gradients go between machines: exact, bf16, int8, local-steps, local-steps-int4; auto: exact, "
+        "with a forecast of all");
   visit("local_steps", c.local_steps, "With local-steps: steps of each slot between two exchanges");
   visit("outer_learning_rate", c.outer_learning_rate, "With local-steps: of the mean change of all slots");
   visit("outer_momentum", c.outer_momentum, "With local-steps: Nesterov momentum of that");

@@ -10,7 +10,7 @@
 namespace butterfly::train {
 namespace {
 
-constexpr std::string_view kNames[] = {"exact", "bf16", "int8", "local-steps"};
+constexpr std::string_view kNames[] = {"exact", "bf16", "int8", "local-steps", "local-steps-int4"};
 
 // Code begins at multiples of this: scales are floats.
 constexpr size_t kCodeAlign = sizeof(float);
@@ -23,8 +23,8 @@ WireMode wire_mode_by_name(std::string_view name) {
   if (name == "auto") return WireMode::kExact;
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (kNames[i] == name) return static_cast<WireMode>(i);
-  fail(Errc::kInvalidArgument, "wire_mode: expected exact, auto, bf16, int8 or local-steps, found '{}'",
-       name);
+  fail(Errc::kInvalidArgument,
+       "wire_mode: expected exact, auto, bf16, int8, local-steps or local-steps-int4, found '{}'", name);
 }
 
 GradientWire::GradientWire(const ParameterLayout& layout, WireMode mode) : layout_(layout), mode_(mode) {
@@ -43,6 +43,8 @@ bool GradientWire::is_float(const NormBlock& block) const {
 size_t GradientWire::block_bytes(const NormBlock& block) const {
   if (is_float(block)) return block.count * sizeof(float);
   if (mode_ == WireMode::kBf16) return block.count * sizeof(uint16_t);
+  if (mode_ == WireMode::kLocalStepsInt4)
+    return kernels::code4_blocks(block.count) * sizeof(float) + kernels::code4_bytes(block.count);
   return kernels::code_blocks(block.count) * sizeof(float) + block.count;
 }
 
@@ -59,6 +61,11 @@ void GradientWire::encode(const Shard& shard, float* gradients, float* residual,
         std::memcpy(to, values, block.count * sizeof(float));
       } else if (mode_ == WireMode::kBf16) {
         kernels::encode_bf16(values, reinterpret_cast<uint16_t*>(to), block.count);
+      } else if (mode_ == WireMode::kLocalStepsInt4) {
+        auto* scales = reinterpret_cast<float*>(to);
+        kernels::encode_int4(values, residual + block.offset, scales,
+                             reinterpret_cast<int8_t*>(scales + kernels::code4_blocks(block.count)),
+                             block.count);
       } else {
         auto* scales = reinterpret_cast<float*>(to);
         kernels::encode_int8(values, residual + block.offset, scales,
@@ -82,6 +89,11 @@ void GradientWire::decode(const Shard& shard, const std::byte* code, float* grad
       std::memcpy(values, from, block.count * sizeof(float));
     } else if (mode_ == WireMode::kBf16) {
       kernels::decode_bf16(reinterpret_cast<const uint16_t*>(from), values, block.count);
+    } else if (mode_ == WireMode::kLocalStepsInt4) {
+      const auto* scales = reinterpret_cast<const float*>(from);
+      kernels::decode_int4(scales,
+                           reinterpret_cast<const int8_t*>(scales + kernels::code4_blocks(block.count)),
+                           values, block.count);
     } else {
       const auto* scales = reinterpret_cast<const float*>(from);
       kernels::decode_int8(scales,

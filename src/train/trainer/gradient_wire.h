@@ -20,6 +20,7 @@ enum class WireMode : uint8_t {
   kInt8,  // blocks with a scale; what is lost is added to the same slot's gradients of the next step
   // A slot makes several steps of its own before its change of the weights is sent, coded as kInt8 does.
   kLocalSteps,
+  kLocalStepsInt4,  // the same, coded in blocks of 4 bits
 };
 
 std::string_view wire_mode_name(WireMode mode);
@@ -30,7 +31,10 @@ WireMode wire_mode_by_name(std::string_view name);
 inline size_t wire_element_bytes(WireMode mode) {
   return mode == WireMode::kExact ? 4 : mode == WireMode::kBf16 ? 2 : 1;
 }
-inline bool has_residuals(WireMode mode) { return mode == WireMode::kInt8 || mode == WireMode::kLocalSteps; }
+inline bool makes_local_steps(WireMode mode) {
+  return mode == WireMode::kLocalSteps || mode == WireMode::kLocalStepsInt4;
+}
+inline bool has_residuals(WireMode mode) { return mode == WireMode::kInt8 || makes_local_steps(mode); }
 
 // Code of flat arrays of one layout: norm block behind norm block, so that a shard's code lies together and
 // does not depend on where shards are cut. Statistics of networks stay floats. Borrows the layout. Immutable.

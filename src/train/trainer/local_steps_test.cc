@@ -77,6 +77,9 @@ TEST(LocalSteps, Learn) {
   // As many micro-batches, and an exchange of weights instead of a quarter of the steps' gradients.
   EXPECT_LT(loss_after(options(2, 4), 25), 0.5);
   EXPECT_LT(loss_after(options(4, 2), 25), 0.5);
+  TrainerOptions four_bits = options(2, 4);
+  four_bits.wire = WireMode::kLocalStepsInt4;
+  EXPECT_LT(loss_after(four_bits, 25), 0.5);
 }
 
 // The mean of one change with rate 1 and no momentum is that change, but for what eight bits lose once.

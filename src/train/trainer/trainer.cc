@@ -83,7 +83,7 @@ Trainer::Trainer(const TrainableNetwork& network, const TrainerOptions& options)
   for (const auto& gradient : graph::gradients(probe, built.loss.loss).parameters)
     parameters.push_back(gradient.parameter);
   layout_ = std::make_unique<ParameterLayout>(parameters);
-  const bool local = options.wire == WireMode::kLocalSteps;
+  const bool local = makes_local_steps(options.wire);
   optimizer_ = make_optimizer(local ? OptimizerOptions{.name = "sgd",
                                                        .momentum = options.outer_momentum,
                                                        .nesterov = options.outer_momentum > 0}

@@ -46,7 +46,7 @@ struct TrainerOptions {
   // micro-batches by itself. `exact` has no slots.
   WireMode wire = WireMode::kExact;
   size_t slots = 1;
-  // With local-steps (DiLoCo): the steps that every slot makes by itself, with `optimizer` and moments of its
+  // With local-steps (DiLoCo), coded in 8 bits or 4: the steps that every slot makes by itself, with `optimizer` and moments of its
   // own, before its change of the weights counts; the mean change by targets is a gradient for SGD with
   // Nesterov momentum.
   size_t local_steps = 1;
