@@ -108,6 +108,7 @@ std::string training_report_json(const runtime::TrainingReport& report, uint64_t
             {"steps_dealt_again", c.steps_redone},
             {"steps_computed_again", c.steps_rolled_back},
             {"nodes_that_differed", c.differing},
+            {"nodes_cut_short", c.cut_short},
             {"wire_mode", report.wire},
             {"wire_slots", report.plan.slots},
             {"wire_forecast", runtime::wire_forecast_text(runtime::wire_measured(report))},

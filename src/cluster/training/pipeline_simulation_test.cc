@@ -426,6 +426,7 @@ class Simulation {
     }
   }
   void perform(const DropMember& it) { ADD_FAILURE() << it.why; }
+  void perform(const CutShort&) { ADD_FAILURE() << "stages end nothing early"; }
 
   const uint64_t seed_;
   const bool tied_, kills_;

@@ -1,6 +1,7 @@
 #include "cluster/training/train_lead.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -90,7 +91,7 @@ void TrainLead::ready(TrainMemberId id, Epoch epoch) {
   go_on();
 }
 
-void TrainLead::leaves_done(TrainMemberId id, Epoch epoch, uint64_t step, double seconds) {
+void TrainLead::leaves_done(TrainMemberId id, Epoch epoch, uint64_t step, double seconds, size_t made) {
   Member* member = current(id, epoch, step, Phase::kStepping);
   if (member == nullptr || member->leaves_done) return;
   member->leaves_done = true;
@@ -98,7 +99,7 @@ void TrainLead::leaves_done(TrainMemberId id, Epoch epoch, uint64_t step, double
   for (const DealtLeaves& dealt : deal_) {
     const bool has_stage = stage < plan_.stages.size();
     if ((dealt.member != id && !has_stage) || dealt.leaves.empty() || seconds <= 0) continue;
-    double work = static_cast<double>(dealt.leaves.size());
+    double work = static_cast<double>(std::min(made, dealt.leaves.size()));
     if (has_stage) {
       double flops = 0;
       for (uint32_t i = plan_.stages[stage].begin; i < plan_.stages[stage].end; ++i)
@@ -106,10 +107,40 @@ void TrainLead::leaves_done(TrainMemberId id, Epoch epoch, uint64_t step, double
       work *= flops;
     }
     // The last steps count most, and one that was disturbed does not decide.
+    if (work == 0) continue;
     const double now = work / seconds;
     member->speed = member->speed == 0 ? now : 0.8 * member->speed + 0.2 * now;
   }
   go_on();
+}
+
+void TrainLead::tick(double now) {
+  now_ = now;
+  go_on();
+}
+
+std::optional<double> TrainLead::cut_at() const {
+  if (phase_ != Phase::kStepping || cut_ || !quorum_since_) return std::nullopt;
+  return *quorum_since_ + config_.grace_s;
+}
+
+void TrainLead::look_at_quorum() {
+  if (phase_ != Phase::kStepping || cut_ || config_.quorum >= 1) return;
+  size_t with_leaves = 0;
+  std::set<TrainMemberId> late;
+  for (const DealtLeaves& dealt : deal_) {
+    if (dealt.leaves.empty()) continue;
+    ++with_leaves;
+    if (!members_.at(dealt.member).leaves_done) late.insert(dealt.member);
+  }
+  const auto needed =
+      static_cast<size_t>(std::ceil(config_.quorum * static_cast<double>(with_leaves) - 1e-9));
+  if (late.empty() || with_leaves - late.size() < std::max<size_t>(1, needed)) return;
+  if (!quorum_since_) quorum_since_ = now_;
+  if (now_ < *quorum_since_ + config_.grace_s) return;
+  cut_ = true;
+  counters_.cut_short += late.size();
+  actions_.push_back(CutShort{plan_.epoch, step_, std::move(late)});
 }
 
 void TrainLead::prepared(TrainMemberId id, Epoch epoch, uint64_t step) {
@@ -149,6 +180,7 @@ void TrainLead::want_state() {
 void TrainLead::go_on() {
   if (phase_ == Phase::kForming && all([](auto, const Member& m) { return m.ready; }))
     phase_ = Phase::kBetween;
+  look_at_quorum();
   if (phase_ == Phase::kStepping && all([&](TrainMemberId id, const Member& m) {
         return m.leaves_done && (m.prepared || !is_owner(id));
       })) {
@@ -299,6 +331,8 @@ std::vector<HeldSlots> TrainLead::hold_slots() const {
 }
 
 void TrainLead::deal_step() {
+  quorum_since_.reset();
+  cut_ = false;
   for (auto& [id, member] : members_) member.leaves_done = member.prepared = false;
   if (config_.pipeline) {
     deal_ = {{kTrainLeader, {0, leaves_}}};

@@ -38,6 +38,11 @@ struct TrainLeadConfig {
   // What a member has computed changes what it sends later: slots stay where they are for an epoch, and
   // whoever is lost takes a part of the state along.
   bool residuals = false;
+  // Where members make steps of their own before they meet: once so many of those who have leaves (a part of
+  // them) are done and so many seconds have passed since, the others end the step with what they have. 1: all
+  // are waited for.
+  double quorum = 1;
+  double grace_s = 0;
   // The network is cut into stages: without `slots`. Every stage keeps a part of the state, and any that is
   // lost takes all back to the snapshot.
   std::optional<PipelineConfig> pipeline = {};
@@ -56,6 +61,12 @@ struct DealStep {
   Epoch epoch = 0;
   uint64_t step = 0;
   std::vector<DealtLeaves> deal = {};
+};
+// These end what they compute as soon as they can, and report what they have.
+struct CutShort {
+  Epoch epoch = 0;
+  uint64_t step = 0;
+  std::set<TrainMemberId> members = {};
 };
 // Every owner updates its shard.
 struct CommitStep {
@@ -78,7 +89,8 @@ struct DropMember {
   TrainMemberId member = 0;
   std::string why = {};
 };
-using TrainLeadAction = std::variant<BeginEpoch, DealStep, CommitStep, GatherState, KeepSnapshot, DropMember>;
+using TrainLeadAction =
+    std::variant<BeginEpoch, DealStep, CutShort, CommitStep, GatherState, KeepSnapshot, DropMember>;
 
 struct TrainLeadCounters {
   uint64_t epochs = 0;
@@ -87,6 +99,7 @@ struct TrainLeadCounters {
   uint64_t rollbacks = 0, steps_rolled_back = 0;
   uint64_t old_reports = 0;  // of an epoch or step that is over
   uint64_t differing = 0;    // members whose parameters had another hash
+  uint64_t cut_short = 0;    // members that were asked to end a step with what they had
 };
 
 // Not thread-safe: events come from one thread, in the order they happen; then take_actions().
@@ -101,7 +114,10 @@ class TrainLead {
   void join(const TrainPlan::Member& member, double bandwidth, uint64_t memory = 0);
   void lose(TrainMemberId member);
   void ready(TrainMemberId member, Epoch epoch);
-  void leaves_done(TrainMemberId member, Epoch epoch, uint64_t step, double seconds);
+  // `made`: so many of its leaves, where it was asked to end early.
+  void leaves_done(TrainMemberId member, Epoch epoch, uint64_t step, double seconds, size_t made = SIZE_MAX);
+  // The time, in seconds since any moment. Only a quorum asks for it.
+  void tick(double now);
   void prepared(TrainMemberId member, Epoch epoch, uint64_t step);
   // This process has all weights of `step`.
   void complete(Epoch epoch, uint64_t step);
@@ -126,6 +142,8 @@ class TrainLead {
   uint64_t snapshot_step() const { return snapshot_step_; }
   // Why a pipeline cannot be formed, in words; empty: it can.
   const std::string& why_short() const { return why_short_; }
+  // When somebody will be asked to end early if nothing else happens; none: nobody.
+  std::optional<double> cut_at() const;
   // Other members without whose report this phase does not end.
   std::vector<TrainMemberId> waiting_for() const;
   const TrainLeadCounters& counters() const { return counters_; }
@@ -158,6 +176,7 @@ class TrainLead {
   std::vector<double> speeds() const;
   std::vector<HeldSlots> hold_slots() const;
   void deal_step();
+  void look_at_quorum();
   void gather();
   void end_gather();
   template <typename Test>
@@ -173,6 +192,9 @@ class TrainLead {
   bool plan_is_old_ = false;  // it names a member that was lost since
   TrainPlan plan_;
   std::vector<DealtLeaves> deal_;
+  double now_ = 0;
+  std::optional<double> quorum_since_;  // of the step that runs
+  bool cut_ = false;
   std::map<TrainMemberId, Member> members_;  // take part
   std::map<TrainMemberId, Member> joining_;  // will
   std::vector<TrainLeadAction> actions_;

@@ -255,5 +255,45 @@ TEST(TrainLeadSlots, WithResidualsStayWhereTheyAre) {
   EXPECT_EQ(begin->moments_for, (std::set<TrainMemberId>{0}));
 }
 
+// Those who are late are asked once, when enough others are done and the grace is over.
+TEST(TrainLeadQuorum, AsksTheLateOnesAfterTheGrace) {
+  TrainLeadConfig config{.block_bytes = {100}, .slots = 4, .residuals = true, .quorum = 0.5, .grace_s = 2};
+  TrainLead lead(config);
+  for (const TrainMemberId id : {1u, 2u, 3u}) lead.join({.id = id, .node = {}, .address = {}}, 1);
+  const auto take = [&] {
+    std::vector<CutShort> cuts;
+    for (const auto& action : lead.take_actions())
+      if (const auto* cut = std::get_if<CutShort>(&action)) cuts.push_back(*cut);
+    return cuts;
+  };
+  lead.ready(kTrainLeader, lead.epoch());
+  for (TrainMemberId id = 0; id < 4; ++id) lead.ready(id, lead.epoch());
+  lead.run_until(1, 8);
+  ASSERT_EQ(lead.phase(), TrainLead::Phase::kStepping);
+  lead.tick(10);
+  lead.leaves_done(0, lead.epoch(), 0, 1);
+  lead.tick(20);
+  EXPECT_FALSE(lead.cut_at());
+  EXPECT_TRUE(take().empty());  // one of four
+  lead.leaves_done(2, lead.epoch(), 0, 1);
+  ASSERT_TRUE(lead.cut_at());
+  EXPECT_DOUBLE_EQ(*lead.cut_at(), 22);
+  lead.tick(21.9);
+  EXPECT_TRUE(take().empty());
+  lead.tick(22);
+  const auto cuts = take();
+  ASSERT_EQ(cuts.size(), 1u);
+  EXPECT_EQ(cuts[0].members, (std::set<TrainMemberId>{1, 3}));
+  lead.tick(30);
+  EXPECT_TRUE(take().empty());
+  EXPECT_EQ(lead.counters().cut_short, 2u);
+  // The step counts when they too have said what they have.
+  lead.prepared(0, lead.epoch(), 0);
+  EXPECT_EQ(lead.phase(), TrainLead::Phase::kStepping);
+  lead.leaves_done(1, lead.epoch(), 0, 1, 1);
+  lead.leaves_done(3, lead.epoch(), 0, 1, 0);
+  EXPECT_EQ(lead.phase(), TrainLead::Phase::kCommitting);
+}
+
 }  // namespace
 }  // namespace butterfly::cluster

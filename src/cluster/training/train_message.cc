@@ -76,6 +76,11 @@ template <typename F>
 void fields(F& f, Of<F, CommitDealtStep>& m) {
   step_fields(f, m);
   f.real(m.norm);
+  f.real(m.scale);
+}
+template <typename F>
+void fields(F& f, Of<F, CutDealtStep>& m) {
+  step_fields(f, m);
 }
 template <typename F>
 void fields(F& f, Of<F, GatherTrainState>& m) {
@@ -103,6 +108,8 @@ void fields(F& f, Of<F, LeavesDone>& m) {
     f.u64(leaf.correct);
   });
   f.real(m.seconds);
+  f.u64(m.made);
+  f.u64(m.targets);
   for (const TrainTimeField& field : kTrainTimeFields) f.real(m.times.*field.seconds);
   f.real(m.times.beside);
   for (auto* bytes : {&m.bytes_sent, &m.bytes_received, &m.gradient_bytes, &m.gradient_bytes_sent,

@@ -60,10 +60,19 @@ struct CommitDealtStep {
   Epoch epoch = 0;
   uint64_t step = 0;
   double norm = 0;  // of all gradients
+  // Of a step that some ended early: what the sum is multiplied by, so that it is a mean of what there is.
+  double scale = 1;
 };
 struct GatherTrainState {
   static constexpr uint8_t kType = 5;
   static constexpr std::string_view kName = "gather state";
+  Epoch epoch = 0;
+  uint64_t step = 0;
+};
+// Others are done with this step and have waited: the member ends its own steps with what it has.
+struct CutDealtStep {
+  static constexpr uint8_t kType = 7;
+  static constexpr std::string_view kName = "cut short";
   Epoch epoch = 0;
   uint64_t step = 0;
 };
@@ -73,8 +82,8 @@ struct EndTraining {
   static constexpr std::string_view kName = "end training";
   std::string why = {};
 };
-using ToTrainMember =
-    std::variant<StartTraining, NewTrainPlan, DealtStep, CommitDealtStep, GatherTrainState, EndTraining>;
+using ToTrainMember = std::variant<StartTraining, NewTrainPlan, DealtStep, CommitDealtStep, GatherTrainState,
+                                   EndTraining, CutDealtStep>;
 
 // ---- Member to leader ----
 
@@ -135,6 +144,8 @@ struct LeavesDone {
   };
   std::vector<Leaf> leaves = {};  // of its range, in order
   double seconds = 0;             // of these leaves
+  // Less than all where it was cut short: so many of them in order of its slots, with so many targets.
+  uint64_t made = 0, targets = 0;
   TrainTimes times = {};
   uint64_t bytes_sent = 0, bytes_received = 0;  // over the links it has now
   // Gradients that were sent since it began: as floats they would be, and as they were.

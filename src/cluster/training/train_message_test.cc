@@ -37,9 +37,10 @@ TEST(TrainMessage, ComesBackAsItWas) {
                                                               .targets = 16},
                                                 NewTrainPlan{plan()},
                                                 kDeal,
-                                                CommitDealtStep{7, 12, 0.25},
+                                                CommitDealtStep{7, 12, 0.25, 1.5},
                                                 GatherTrainState{7, 12},
-                                                EndTraining{"over"}};
+                                                EndTraining{"over"},
+                                                CutDealtStep{7, 12}};
   for (const ToTrainMember& message : to_member) {
     const auto bytes = encode(message);
     const auto again = decode_to_train_member(bytes);

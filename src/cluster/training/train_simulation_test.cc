@@ -4,6 +4,8 @@
 // are used before they are whole. At the end they are those of one machine.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <deque>
 #include <functional>
@@ -55,6 +57,8 @@ struct Run {
   uint64_t steps = 30;
   uint32_t slots = 0;      // 0: the largest subtrees are sent
   bool residuals = false;  // of slots
+  // Below 1 slow members are cut short: what comes out depends on time then, but is the same everywhere.
+  double quorum = 1, grace_s = 0;
   uint32_t level() const {
     return slots == 0 ? PairTree::kLevelsMax : PairTree(leaves).level_of_at_most(slots);
   }
@@ -92,6 +96,7 @@ class Simulation {
     for (size_t i = 0; i < run.blocks; ++i) disk_.weights[i] = mix(1, i);
     owners_many_ = draw(2) == 0;
     kill_every_ms_ = 2 + draw(60);
+    if (run.quorum < 1) kill_every_ms_ *= 20;  // steps of slow members take longer
   }
 
   Values play() {
@@ -114,6 +119,15 @@ class Simulation {
   const TrainLeadCounters& counters() const { return total_; }
   size_t kills() const { return kills_; }
   size_t leader_kills() const { return leader_kills_; }
+  size_t cut() const { return cut_; }
+  // All who have the weights of the last step have the same.
+  void expect_equal() const {
+    const Node& leader = *nodes_.at(kTrainLeader);
+    for (const auto& [id, node] : nodes_)
+      if (node->alive && node->machine.step() == leader.machine.step() && node->machine.epoch() > 0) {
+        EXPECT_EQ(node->weights, leader.weights) << "seed " << seed_ << ", member " << id;
+      }
+  }
 
  private:
   struct State {
@@ -129,6 +143,10 @@ class Simulation {
     std::map<PairNode, Values> own, sums;  // of the step that is computed, and reduced here
     Values reduced;
     bool alive = true;
+    // Leaves that are computed now, and how many of them it may still make.
+    uint64_t computing = 0, began = 0, leaf_us = 1;
+    ComputeLeaves task;
+    std::optional<std::pair<Epoch, uint64_t>> cut;
   };
   // What goes over a link: an order or a report, or values that take a while.
   struct Packet {
@@ -162,6 +180,8 @@ class Simulation {
     config.shard_bytes_min = owners_many_ ? 100 : 1000;
     config.slots = run_.slots;
     config.residuals = run_.residuals;
+    config.quorum = run_.quorum;
+    config.grace_s = run_.grace_s;
     lead_ = std::make_unique<TrainLead>(config);
     auto leader = std::make_unique<Node>(kTrainLeader, disk_.step, run_);
     leader->weights = disk_.weights;
@@ -348,9 +368,38 @@ class Simulation {
     }
   }
   void lead_act(DealStep& action) {
+    dealt_ = action.deal;
+    done_.clear();
     for (const DealtLeaves& dealt : action.deal)
       send(kTrainLeader, dealt.member,
            {.taken = [action](Node& node) { node.machine.deal(action.epoch, action.step, action.deal); }});
+  }
+  void lead_act(CutShort& action) {
+    // Enough are done, for long enough.
+    size_t with_leaves = 0;
+    for (const DealtLeaves& dealt : dealt_) with_leaves += dealt.leaves.empty() ? 0 : 1;
+    EXPECT_GE(static_cast<double>(done_.size()) + 1e-9, run_.quorum * static_cast<double>(with_leaves));
+    EXPECT_EQ(done_.size() + action.members.size(), with_leaves) << "seed " << seed_;
+    const auto needed = static_cast<size_t>(std::ceil(run_.quorum * static_cast<double>(with_leaves) - 1e-9));
+    std::vector<uint64_t> times;
+    for (const auto& [id, time] : done_) times.push_back(time);
+    std::sort(times.begin(), times.end());
+    EXPECT_GE(static_cast<double>(now_ - times[std::max<size_t>(1, needed) - 1]) * 1e-6 + 1e-9, run_.grace_s);
+    cut_ += action.members.size();
+    for (const TrainMemberId id : action.members) {
+      EXPECT_FALSE(done_.contains(id)) << "seed " << seed_;
+      send(kTrainLeader, id, {.taken = [this, action](Node& node) {
+             node.cut = {action.epoch, action.step};
+             // It ends with the leaf that it is at.
+             if (node.computing == 0) return;
+             const uint64_t into = (now_ - node.began) % node.leaf_us;
+             after(node.leaf_us - into,
+                   [this, id = node.machine.id(), computing = node.computing, life = life_] {
+                     if (life == life_ && nodes_.at(id)->alive && nodes_.at(id)->computing == computing)
+                       computed(*nodes_.at(id));
+                   });
+           }});
+    }
   }
   void lead_act(CommitStep& action) {
     for (const OwnedShard& shard : lead_->plan().shards)
@@ -403,32 +452,58 @@ class Simulation {
     report(node, [id = node.machine.id(), it](TrainLead& lead) { lead.ready(id, it.epoch); });
   }
   void act(Node& node, ComputeLeaves& it) {
-    const uint64_t us = it.range.size() * (50 + 100 * (node.machine.id() % 3)) + draw(300);
-    // Weights are read at the end: who changes them meanwhile is found out.
-    later(node, us, [this, it, us](Node& self) {
-      const PairTree tree(it.leaves);
-      self.own.clear();
-      for (const PairNode node_of : tree.subtrees(it.range, run_.level())) {
-        Values sums;
-        for (size_t b = 0; b < run_.blocks; ++b) {
-          const uint64_t sum = tree_sum(tree, node_of, [&](PairNode n) -> std::optional<uint64_t> {
-            if (n.level > 0) return std::nullopt;
-            return gradient(self.weights, it.step, n.index, b);
-          });
-          sums.push_back(run_.residuals ? coded(sum, self.residuals[node_of.index * run_.blocks + b]) : sum);
-        }
-        self.own[node_of] = sums;
-      }
-      if (self.machine.epoch() == it.epoch)
-        for (const OwnedShard& shard : self.machine.plan().shards)
-          for (const auto& [node_of, sums] : self.own)
-            for (uint32_t block = shard.end; block-- > shard.begin;)
-              send_gradients(self, it, shard, node_of, block, sums[block]);
-      report(self, [id = self.machine.id(), it, us](TrainLead& lead) {
-        lead.leaves_done(id, it.epoch, it.step, static_cast<double>(us) * 1e-6);
-      });
-      self.machine.computed(it.epoch, it.step);
+    node.leaf_us = 50 + 100 * (node.machine.id() % 3);
+    if (run_.quorum < 1 && node.machine.id() % 4 == 1) node.leaf_us *= 40;
+    const uint64_t us = it.range.size() * node.leaf_us + draw(300);
+    node.computing = ++computings_;
+    node.began = now_;
+    node.task = it;
+    after(us, [this, id = node.machine.id(), computing = node.computing, life = life_] {
+      if (life == life_ && nodes_.at(id)->alive && nodes_.at(id)->computing == computing)
+        computed(*nodes_.at(id));
     });
+  }
+  // Weights are read at the end: who changes them meanwhile is found out.
+  void computed(Node& self) {
+    const ComputeLeaves it = self.task;
+    const uint64_t us = now_ - self.began;
+    self.computing = 0;
+    size_t made = it.range.size();
+    if (self.cut == std::pair{it.epoch, it.step}) made = std::min<size_t>(made, us / self.leaf_us);
+    const PairTree tree(it.leaves);
+    self.own.clear();
+    for (const PairNode node_of : tree.subtrees(it.range, run_.level())) {
+      Values sums;
+      for (size_t b = 0; b < run_.blocks; ++b) {
+        uint64_t sum = tree_sum(tree, node_of, [&](PairNode n) -> std::optional<uint64_t> {
+          if (n.level > 0) return std::nullopt;
+          return gradient(self.weights, it.step, n.index, b);
+        });
+        if (made < it.range.size()) sum = mix(sum, made);
+        sums.push_back(run_.residuals ? coded(sum, self.residuals[node_of.index * run_.blocks + b]) : sum);
+      }
+      self.own[node_of] = sums;
+    }
+    if (self.machine.epoch() == it.epoch)
+      for (const OwnedShard& shard : self.machine.plan().shards)
+        for (const auto& [node_of, sums] : self.own)
+          for (uint32_t block = shard.end; block-- > shard.begin;)
+            send_gradients(self, it, shard, node_of, block, sums[block]);
+    report(self, [this, id = self.machine.id(), it, us, made](TrainLead& lead) {
+      if (lead.epoch() == it.epoch && lead.step() == it.step && !it.range.empty()) done_[id] = now_;
+      lead.tick(static_cast<double>(now_) * 1e-6);
+      lead.leaves_done(id, it.epoch, it.step, static_cast<double>(us) * 1e-6, made);
+      // The shell's clock.
+      if (const auto at = lead.cut_at())
+        after(static_cast<uint64_t>(std::max(0.0, *at * 1e6 - static_cast<double>(now_))) + 1,
+              [this, life = life_] {
+                if (life != life_) return;
+                lead_->tick(static_cast<double>(now_) * 1e-6);
+                lead_acts();
+              });
+    });
+    self.machine.computed(it.epoch, it.step);
+    acts(self);
   }
   void send_gradients(Node& self, const ComputeLeaves& it, const OwnedShard& shard, PairNode node_of,
                       uint32_t block, uint64_t sum) {
@@ -528,7 +603,10 @@ class Simulation {
   bool owners_many_ = false;
   uint64_t kill_every_ms_ = 100;
   uint64_t now_ = 0, next_ = 0, draws_ = 0, life_ = 0;
-  size_t kills_ = 0, leader_kills_ = 0;
+  size_t kills_ = 0, leader_kills_ = 0, cut_ = 0;
+  uint64_t computings_ = 0;
+  std::vector<DealtLeaves> dealt_;
+  std::map<TrainMemberId, uint64_t> done_;  // with the dealt step, as the leader knows, and since when
   TrainMemberId last_id_ = 0;
   bool finished_ = false;
   std::map<std::pair<uint64_t, uint64_t>, std::function<void()>> events_;
@@ -580,6 +658,32 @@ TEST(TrainSimulation, TheWeightsAreThoseOfOneMachine) {
   EXPECT_GT(leader_kills, seeds / 10);
   EXPECT_GT(sum.rollbacks, seeds / 4);
   EXPECT_GT(sum.steps_redone, seeds / 10);
+}
+
+size_t play_with_slow_members(uint64_t seed) {
+  Run run{.blocks = 1 + random_u64(seed, 2, 0) % 6,
+          .leaves = 8 + random_u64(seed, 2, 1) % 9,
+          .steps = 10 + random_u64(seed, 2, 2) % 20,
+          .residuals = true,
+          .quorum = 0.5,
+          .grace_s = 0.0005 * static_cast<double>(random_u64(seed, 2, 3) % 3)};
+  const PairTree tree(run.leaves);
+  run.slots = static_cast<uint32_t>(tree.count(tree.level_of_at_most(8)));
+  Simulation simulation(seed, run);
+  simulation.play();
+  simulation.expect_equal();
+  EXPECT_EQ(simulation.counters().differing, 0u) << seed;
+  return simulation.cut();
+}
+
+// Members of which some are forty times slower than others: those who are done wait for the grace and a leaf
+// of theirs, and all have the same weights.
+TEST(TrainSimulation, SlowMembersAreCutShort) {
+  size_t cut = 0;
+  const size_t seeds = seeds_wanted(100);
+  for (uint64_t seed = 1; seed <= seeds && !::testing::Test::HasFailure(); ++seed)
+    cut += play_with_slow_members(seed);
+  EXPECT_GT(cut, seeds);
 }
 
 }  // namespace

@@ -100,6 +100,7 @@ void MemberRunner::deal(const cluster::DealtStep& step, MemberInputs inputs) {
         fail(Errc::kCorrupt, "[dealt step] leaves from {} on begin inside a slot of {}", dealt.leaves.begin,
              size_t{1} << level);
     dealt_ = step;
+    cut_ = false;
     dealt_at_ = system_now();
     inputs_ = std::move(inputs);
     if (sums_ != nullptr) sums_->begin(step.deal.back().leaves.end);
@@ -111,8 +112,14 @@ void MemberRunner::deal(const cluster::DealtStep& step, MemberInputs inputs) {
 void MemberRunner::commit(const cluster::CommitDealtStep& commit) {
   const std::lock_guard lock(mutex_);
   norm_ = commit.norm;
+  scale_ = commit.scale;
   machine_.commit(commit.epoch, commit.step);
   moved();
+}
+
+void MemberRunner::cut(const cluster::CutDealtStep& cut) {
+  const std::lock_guard lock(mutex_);
+  if (dealt_.epoch == cut.epoch && dealt_.step == cut.step) cut_ = true;
 }
 
 void MemberRunner::gather(const cluster::GatherTrainState& gather) {
@@ -310,7 +317,7 @@ void MemberRunner::perform(const cluster::ComputeLeaves& action) {
                                    });
     const TimePoint start = system_now();
     sums = trainer_.leaves({.micro_batches = action.leaves, .targets = dealt.targets}, action.range.begin,
-                           inputs.batches, &stream);
+                           inputs.batches, &stream, &cut_);
     const TimePoint end = system_now();
     const auto before = [start](TimePoint time, double seconds) {
       return std::max(start,
@@ -322,6 +329,8 @@ void MemberRunner::perform(const cluster::ComputeLeaves& action) {
     if (computed < handed) times_.add(&Times::serialise, computed, handed);
     times_.add_wait(handed, end, {.wire = handing});
     done.seconds = seconds_of(computed - start);
+    done.made = sums.made;
+    done.targets = sums.targets;
   }
   {
     const std::lock_guard lock(mutex_);
@@ -426,7 +435,7 @@ void MemberRunner::perform(const cluster::ReportPrepared& action) {
 }
 
 void MemberRunner::perform(const cluster::UpdateShard& action) {
-  double norm = 0;
+  double norm = 0, scale = 1;
   size_t leaves = 0;
   bool current = false;
   {
@@ -434,6 +443,7 @@ void MemberRunner::perform(const cluster::UpdateShard& action) {
     current = machine_.epoch() == action.epoch && dealt_.step == action.step;
     if (current) {
       norm = norm_;
+      scale = scale_;
       leaves = dealt_.deal.back().leaves.end;
     }
   }
@@ -441,7 +451,7 @@ void MemberRunner::perform(const cluster::UpdateShard& action) {
     const WorkTimes::Timed timed(times_, &Times::update);
     trainer_.set_step_count(action.step);
     for (size_t i = 0; i < reduced_.size(); ++i)
-      trainer_.update(reducing_->buckets()[i], reduced_[i].values, norm, leaves);
+      trainer_.update(reducing_->buckets()[i], reduced_[i].values, norm, leaves, static_cast<float>(scale));
   }
   reduced_.clear();
   reducing_.reset();

@@ -1,5 +1,6 @@
 // A member that has the whole network: the state machine, the trainer, and values on their way in and out.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,6 +63,7 @@ class MemberRunner final : public MemberWork {
   void deal(const cluster::DealtStep& step, MemberInputs inputs) override;
   void commit(const cluster::CommitDealtStep& commit) override;
   void gather(const cluster::GatherTrainState& gather) override;
+  void cut(const cluster::CutDealtStep& cut) override;
   Status receive(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming) override;
   uint64_t step() const override;
   cluster::TrainPlan current_plan() const override;
@@ -111,7 +113,8 @@ class MemberRunner final : public MemberWork {
   // Of the epoch: those of all shards, and the sums of the own one.
   std::vector<OwnedBucket> buckets_;
   std::shared_ptr<BucketSums> sums_;
-  double norm_ = 0;
+  double norm_ = 0, scale_ = 1;
+  std::atomic<bool> cut_ = false;  // the dealt step
 
   // Of the computing thread.
   std::shared_ptr<BucketSums> reducing_;  // what the sums below are of

@@ -50,6 +50,8 @@ class MemberWork {
   virtual void deal(const cluster::DealtStep& step, MemberInputs inputs) = 0;
   virtual void commit(const cluster::CommitDealtStep& commit) = 0;
   virtual void gather(const cluster::GatherTrainState& gather) = 0;
+  // Where what is computed can end early.
+  virtual void cut(const cluster::CutDealtStep&) {}
 
   // ---- Values, on the thread that reads their link ----
   // Waits while the machine says so. Errors end the link: kCorrupt for what no rule allows.

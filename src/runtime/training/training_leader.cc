@@ -17,6 +17,7 @@
 #include "runtime/training/private_file.h"
 #include "tensor/file_memory.h"
 #include "train/task/stage_network.h"
+#include "train/trainer/batch_inputs.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -62,6 +63,10 @@ cluster::TrainLeadConfig lead_config(train::TrainRun& run, cluster::Epoch first_
   const train::WireMode mode = run.trainer().wire().mode();
   if (mode != train::WireMode::kExact) config.slots = static_cast<uint32_t>(run.trainer().slots());
   config.residuals = train::has_residuals(mode);
+  if (train::makes_local_steps(mode)) {
+    config.quorum = run.config().merge_quorum;
+    config.grace_s = run.config().merge_grace;
+  }
   for (const train::NormBlock& block : run.trainer().layout().blocks())
     config.block_bytes.push_back(block.count * sizeof(float));
   return config;
@@ -237,10 +242,18 @@ Status TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemberId f
 // Whether members live is known from their beats; that one lives and does nothing shows here, when nothing at
 // all has happened for long.
 void TrainingLeader::pump() {
+  const TimePoint begin = created_;
   TimePoint happened = system_now(), short_since = happened;
   while (!lead_.idle()) {
     wait_for_room(short_since);
-    if (runner_->run_one(std::chrono::seconds(1))) {
+    lead_.tick(seconds_of(system_now() - begin));
+    act();
+    Duration timeout = std::chrono::seconds(1);
+    if (const auto cut_at = lead_.cut_at())
+      timeout = std::clamp<Duration>(
+          begin + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*cut_at)) - system_now(),
+          std::chrono::milliseconds(1), timeout);
+    if (runner_->run_one(timeout)) {
       happened = system_now();
       continue;
     }
@@ -295,6 +308,8 @@ train::StepReport TrainingLeader::step(std::span<const train::MicroBatch> batche
   act();
   pump();
   train::StepReport report = train::step_report(shape, reports_);
+  report.loss *= merge_scale();
+  if (merge_scale() != 1) report.targets = targets_seen_;
   report.grad_norm = norm_;
   report.lr = lr;
   report.seconds = seconds_of(system_now() - start);
@@ -322,13 +337,17 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
     if (const cluster::TrainPlan& plan = lead_.plan(); plan.pipelined())
       range = plan.stages.back().member == from ? deal_.back().leaves : LeafRange{};
     if (done->epoch == lead_.epoch() && done->step == lead_.step()) {
-      if (done->leaves.size() != range.size()) {
+      size_t targets = 0;
+      for (size_t i = range.begin; i < range.end && !lead_.plan().pipelined(); ++i)
+        targets += leaf_targets_[i];
+      if (done->leaves.size() != range.size() || done->targets > targets || done->made > range.size()) {
         if (const auto link = links_->of(from)) link->close();
         return;
       }
       for (size_t i = 0; i < range.size(); ++i)
         reports_[range.begin + i] = {.loss = done->leaves[i].loss, .correct = done->leaves[i].correct};
       compute_seconds_ += done->seconds;
+      targets_seen_ += done->targets;
     }
     {
       const std::lock_guard lock(mutex_);
@@ -345,7 +364,8 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
       figures.packing_gradients = done->packing_gradients;
       figures.packing_weights = done->packing_weights;
     }
-    lead_.leaves_done(from, done->epoch, done->step, done->seconds);
+    lead_.leaves_done(from, done->epoch, done->step, done->seconds,
+                      lead_.plan().pipelined() ? SIZE_MAX : static_cast<size_t>(done->made));
   } else if (const auto* prepared = std::get_if<cluster::StepPrepared>(&report)) {
     if (prepared->epoch == lead_.epoch()) {
       size_t blocks = 0;
@@ -464,6 +484,9 @@ void TrainingLeader::perform(const cluster::DealStep& action) {
   const std::span<const train::MicroBatch> batches = batches_of(action.step);
   deal_ = action.deal;
   reports_.assign(batches.size(), {});
+  leaf_targets_.clear();
+  for (const train::MicroBatch& batch : batches) leaf_targets_.push_back(train::count_targets(batch));
+  targets_seen_ = 0;
   squares_.clear();
   compute_seconds_ = 0;
   bool trace = false;
@@ -497,6 +520,19 @@ void TrainingLeader::perform(const cluster::DealStep& action) {
   runner_->deal(message, std::move(own));
 }
 
+void TrainingLeader::perform(const cluster::CutShort& action) {
+  const cluster::CutDealtStep cut{action.epoch, action.step};
+  for (const cluster::TrainMemberId id : action.members)
+    if (const auto link = links_->of(id)) (void)link->send(cut);
+}
+
+double TrainingLeader::merge_scale() const {
+  size_t all = 0;
+  for (const size_t targets : leaf_targets_) all += targets;
+  const bool whole = lead_.plan().pipelined() || targets_seen_ == 0 || targets_seen_ == all;
+  return whole ? 1 : static_cast<double>(all) / static_cast<double>(targets_seen_);
+}
+
 void TrainingLeader::perform(const cluster::CommitStep& action) {
   std::vector<float> squares;
   std::map<cluster::TrainMemberId, size_t> taken;
@@ -506,7 +542,7 @@ void TrainingLeader::perform(const cluster::CommitStep& action) {
     taken[shard.owner] += shard.end - shard.begin;
   }
   norm_ = trainer_.norm(squares);
-  const cluster::CommitDealtStep commit{action.epoch, action.step, norm_};
+  const cluster::CommitDealtStep commit{action.epoch, action.step, norm_, merge_scale()};
   for (const cluster::TrainPlan::Member& member : lead_.plan().members) {
     if (member.id == cluster::kTrainLeader || !lead_.plan().keeps_state(member.id)) continue;
     if (const auto link = links_->of(member.id)) (void)link->send(commit);

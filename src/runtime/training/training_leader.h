@@ -100,12 +100,15 @@ class TrainingLeader final : public train::StepDriver {
   void act();
   void perform(const cluster::BeginEpoch& action);
   void perform(const cluster::DealStep& action);
+  void perform(const cluster::CutShort& action);
   void perform(const cluster::CommitStep& action);
   void perform(const cluster::GatherState& action);
   void perform(const cluster::KeepSnapshot& action);
   void perform(const cluster::DropMember& action);
   void check_sizes();
   std::unique_ptr<MemberWork> make_runner();
+  // What the sum of a step that was cut short is multiplied by.
+  double merge_scale() const;
   void send_stage(TrainLink& link, const cluster::TrainPlan& plan, cluster::TrainMemberId id);
   void load_own_stage(const cluster::TrainPlan& plan);
   void keep_stages(const cluster::KeepSnapshot& action);
@@ -140,10 +143,13 @@ class TrainingLeader final : public train::StepDriver {
   std::vector<train::MicroBatch> again_parts_;
   std::vector<cluster::DealtLeaves> deal_;
   std::vector<train::LeafReport> reports_;
+  std::vector<size_t> leaf_targets_;
+  size_t targets_seen_ = 0;  // by those who are done
   std::map<cluster::TrainMemberId, std::vector<float>> squares_;
   double norm_ = 0;
   double compute_seconds_ = 0;  // of all members in this step
   uint64_t steps_made_ = 0;
+  const TimePoint created_ = system_now();
   double longest_step_ = 0;  // seconds
   double usual_step_ = 0;    // seconds: the last steps count most
   TimePoint gather_began_;

@@ -169,6 +169,8 @@ std::string TrainingSession::obey() {
       runner_->commit(*commit);
     } else if (const auto* gather = std::get_if<cluster::GatherTrainState>(&*message)) {
       runner_->gather(*gather);
+    } else if (const auto* cut = std::get_if<cluster::CutDealtStep>(&*message)) {
+      runner_->cut(*cut);
     } else if (const auto* end = std::get_if<cluster::EndTraining>(&*message)) {
       return end->why;
     } else {

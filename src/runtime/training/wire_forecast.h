@@ -13,7 +13,7 @@ namespace butterfly::runtime {
 // Measured over the steps so far.
 struct WireMeasured {
   size_t nodes = 1;
-  double compute_s = 0;          // a step of the slowest node, without values on links
+  double compute_s = 0;  // a step of the slowest node, without values on links
   // Bytes that the slowest node sent in a second of sending, or of waiting for others; 0: nothing yet.
   double bytes_per_s = 0;
   double beside_s = 0;           // of a step: gradients were sent that long while it computed

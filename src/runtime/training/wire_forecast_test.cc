@@ -25,7 +25,7 @@ TEST(WireForecast, BytesOverBandwidth) {
 
 TEST(WireForecast, SaysWhyAndKeepsToExact) {
   WireMeasured slow{.nodes = 2, .compute_s = 0.1, .bytes_per_s = 12e6, .parameter_bytes = 40'000'000};
-  EXPECT_THAT(wire_forecast_text(slow), HasSubstr("int8 would be"));
+  EXPECT_THAT(wire_forecast_text(slow), HasSubstr("local-steps-int4 would be"));
   EXPECT_THAT(wire_forecast_text(slow), HasSubstr("only where wire_mode says so"));
   slow.bytes_per_s = 1e12;
   EXPECT_THAT(wire_forecast_text(slow), HasSubstr("exact loses nothing"));
@@ -58,7 +58,8 @@ TEST(WireForecast, FromReports) {
   EXPECT_DOUBLE_EQ(measured.bytes_per_s, 100'000);
   EXPECT_DOUBLE_EQ(measured.beside_s, 0.01);
   const auto rows = forecast_wire(measured);
-  EXPECT_DOUBLE_EQ(rows[0].step_s, 0.3 + 0.06 - 0.01);  // 4 KB of gradients, 2 KB of weights: what was measured
+  EXPECT_DOUBLE_EQ(rows[0].step_s,
+                   0.3 + 0.06 - 0.01);  // 4 KB of gradients, 2 KB of weights: what was measured
   EXPECT_DOUBLE_EQ(measured.weight_ratio, 2);
   report.plan.stages.resize(2);
   EXPECT_TRUE(forecast_wire(wire_measured(report)).empty());

@@ -274,6 +274,10 @@ void check_config(const TrainConfig& c) {
        "off, auto, lz4 or zstd");
   need(c.wire_bucket_bytes >= 4096, "wire_bucket_bytes", "4096 or more");
   need(c.local_steps > 0, "local_steps", "1 or more");
+  need(c.merge_quorum > 0 && c.merge_quorum <= 1, "merge_quorum", "more than 0, at most 1");
+  need(c.merge_quorum == 1 || makes_local_steps(wire_mode_by_name(c.wire_mode)), "merge_quorum",
+       "1 without wire_mode local-steps: other steps are whole or none");
+  need(c.merge_grace >= 0, "merge_grace", "0 or more");
   need(c.outer_learning_rate > 0, "outer_learning_rate", "more than 0");
   need(c.outer_momentum >= 0 && c.outer_momentum < 1, "outer_momentum", "0 to below 1");
   need(c.pipeline_stages <= 256, "pipeline_stages", "0 to 256");

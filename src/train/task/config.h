@@ -91,6 +91,9 @@ struct TrainConfig {
   // what is made of the mean change: SGD with Nesterov momentum.
   uint64_t local_steps = 8;
   double outer_learning_rate = 0.7, outer_momentum = 0.9;
+  // Over several nodes: once this part of them has made its steps and merge_grace seconds have passed, the
+  // others end theirs with what they have. 1: all are waited for, and the weights do not depend on time.
+  double merge_quorum = 1, merge_grace = 2;
 
   std::string wire_compress = "auto";            // what goes between machines, where that is faster; no loss
   uint64_t wire_compress_min_bytes = 512 << 10;  // of a message
@@ -183,6 +186,10 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("local_steps", c.local_steps, "With local-steps: steps of each slot between two exchanges");
   visit("outer_learning_rate", c.outer_learning_rate, "With local-steps: of the mean change of all slots");
   visit("outer_momentum", c.outer_momentum, "With local-steps: Nesterov momentum of that");
+  visit(
+      "merge_quorum", c.merge_quorum,
+      "With local-steps: once this part of the nodes is done, the others end with what they have; 1: never");
+  visit("merge_grace", c.merge_grace, "With merge_quorum: seconds between the two");
   visit("wire_slots", c.wire_slots,
         "Parts of a step that other modes than exact code by themselves; 0: one a node");
   visit("wire_compress", c.wire_compress, "Lossless compression between machines: off, auto, lz4 or zstd");

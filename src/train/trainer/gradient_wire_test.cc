@@ -44,7 +44,8 @@ struct GradientWireTest : ::testing::Test {
 };
 
 TEST_F(GradientWireTest, WhatIsDecodedIsWhatTheSenderHas) {
-  for (const WireMode mode : {WireMode::kExact, WireMode::kBf16, WireMode::kInt8, WireMode::kLocalStepsInt4}) {
+  for (const WireMode mode :
+       {WireMode::kExact, WireMode::kBf16, WireMode::kInt8, WireMode::kLocalStepsInt4}) {
     const GradientWire wire(*layout, mode);
     std::vector<float> values = flat, residual(flat.size());
     std::vector<std::byte> code(wire.bytes());
@@ -53,7 +54,10 @@ TEST_F(GradientWireTest, WhatIsDecodedIsWhatTheSenderHas) {
     EXPECT_EQ(std::memcmp(values.data(), flat.data(), flat.size() * sizeof(float)) == 0,
               mode == WireMode::kExact);
     const size_t floats = layout->total() * sizeof(float);
-    const size_t most = mode == WireMode::kBf16 ? 51 : mode == WireMode::kInt8 ? 27 : mode == WireMode::kLocalStepsInt4 ? 16 : 100;
+    const size_t most = mode == WireMode::kBf16             ? 51
+                        : mode == WireMode::kInt8           ? 27
+                        : mode == WireMode::kLocalStepsInt4 ? 16
+                                                            : 100;
     EXPECT_LE(wire.bytes(), floats * most / 100);
     // However shards are cut.
     for (size_t cut = 0; cut <= layout->blocks().size(); ++cut) {

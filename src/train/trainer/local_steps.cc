@@ -21,7 +21,7 @@ void Trainer::copy_weights(float* flat, bool back) {
 }
 
 LeafSums Trainer::local_leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches,
-                               const LeafStream* stream) {
+                               const LeafStream* stream, const std::atomic<bool>* cut) {
   const uint32_t level = slot_level(shape.micro_batches);
   const PairTree tree(shape.micro_batches);
   GradientSum start = tree_->take();
@@ -34,10 +34,12 @@ LeafSums Trainer::local_leaves(const StepShape& shape, size_t first, std::span<c
     const LeafRange range = tree.range(slot);
     BF_CHECK(range.begin == first + at && range.size() <= batches.size() - at) << "a part of a slot";
     const auto part = batches.subspan(at, range.size());
-    run_local_steps(slot.index, range.begin, part, std::span(sums.reports).subspan(at, range.size()),
-                    shape.targets);
+    const size_t made = run_local_steps(
+        slot.index, range.begin, part, std::span(sums.reports).subspan(at, range.size()), shape.targets, cut);
     size_t targets = 0;
-    for (const MicroBatch& batch : part) targets += count_targets(batch);
+    for (const MicroBatch& batch : part.first(made)) targets += count_targets(batch);
+    sums.made += made;
+    sums.targets += targets;
     // A target counts the same in whatever slot it stands.
     const float weight = static_cast<float>(targets) / static_cast<float>(shape.targets);
     GradientSum change = tree_->take();
@@ -58,16 +60,18 @@ LeafSums Trainer::local_leaves(const StepShape& shape, size_t first, std::span<c
   return sums;
 }
 
-void Trainer::run_local_steps(size_t slot, size_t first, std::span<const MicroBatch> batches,
-                              std::span<LeafReport> reports, size_t targets) {
+size_t Trainer::run_local_steps(size_t slot, size_t first, std::span<const MicroBatch> batches,
+                                std::span<LeafReport> reports, size_t targets, const std::atomic<bool>* cut) {
   const size_t steps = std::min(options_.local_steps, batches.size());
   auto* kept = reinterpret_cast<std::byte*>(residual(slot) + layout_->total());
   for (const StateArray& array : inner_->state()) {
     std::memcpy(array.bytes.data(), kept, array.bytes.size());
     kept += array.bytes.size();
   }
-  for (size_t i = 0; i < steps; ++i) {
+  size_t made = 0;
+  for (size_t i = 0; i < steps && (cut == nullptr || !cut->load()); ++i) {
     const size_t begin = i * batches.size() / steps, end = (i + 1) * batches.size() / steps;
+    made = end;
     const auto group = batches.subspan(begin, end - begin);
     const auto own = reports.subspan(begin, end - begin);
     size_t count = 0;
@@ -89,6 +93,7 @@ void Trainer::run_local_steps(size_t slot, size_t first, std::span<const MicroBa
     std::memcpy(kept, array.bytes.data(), array.bytes.size());
     kept += array.bytes.size();
   }
+  return made;
 }
 
 }  // namespace butterfly::train

@@ -82,6 +82,61 @@ TEST(LocalSteps, Learn) {
   EXPECT_LT(loss_after(four_bits, 25), 0.5);
 }
 
+// What was cut short is a mean over what was seen.
+TEST(LocalSteps, CutShortTheyEndWithWhatTheyHave) {
+  const Data data(1);
+  const std::vector<MicroBatch> batches = data.batches();
+  const StepShape shape = step_shape(batches);
+  std::atomic<bool> cut = true;
+  Transformer network(fresh(), {.length = kLength});
+  Trainer trainer(network, options(2, 4));
+  const LeafSums none = trainer.leaves(shape, 0, batches, nullptr, &cut);
+  EXPECT_EQ(none.made + none.targets, 0u);
+  ASSERT_EQ(none.subtrees.size(), 2u);
+  for (size_t i = 0; i < trainer.layout().total(); ++i) ASSERT_EQ(none.subtrees[1].sum.values[i], 0);
+
+  // Cut when the first slot is done: the sum is that of this slot, times the part of targets that it has.
+  cut = false;
+  const LeafStream stream(trainer.layout(), {trainer.layout().all()},
+                          [&](const LeafSubtree&, size_t) { cut = true; });
+  const LeafSums half = trainer.leaves(shape, 0, batches, &stream, &cut);
+  EXPECT_EQ(half.made, kLeaves / 2);
+  EXPECT_EQ(half.targets, shape.targets / 2);
+  EXPECT_GT(half.reports[0].loss, 0);
+  EXPECT_EQ(half.reports[kLeaves - 1].loss, 0);
+
+  // With the scale of a commit, the change of the one slot alone moves the weights.
+  TrainerOptions plain = options(2, 4);
+  plain.outer_lr = 1;
+  plain.outer_momentum = 0;
+  Transformer a(fresh(), {.length = kLength});
+  Trainer one(a, plain);
+  cut = false;
+  std::vector<LeafSubtree> parts;
+  const LeafStream keep(one.layout(), {one.layout().all()}, [&](const LeafSubtree& it, size_t) {
+    parts.push_back(it);
+    cut = true;
+  });
+  std::vector<float> before;
+  for (const auto& [name, tensor] : a.weights())
+    before.insert(before.end(), tensor.data<float>(), tensor.data<float>() + tensor.count());
+  one.leaves(shape, 0, batches, &keep, &cut);
+  ASSERT_EQ(parts.size(), 2u);
+  for (size_t i = 0; i < one.layout().total(); ++i) ASSERT_EQ(parts[1].sum.values[i], 0);
+  one.update(one.layout().all(), parts[0].sum.values, 0, kLeaves, 2);
+  size_t at = 0;
+  for (const auto& [name, tensor] : a.weights()) {
+    size_t index = 0;
+    while (index < one.layout().size() && one.layout().parameter(index).name != name) ++index;
+    for (int64_t i = 0; i < tensor.count(); ++i, ++at)
+      if (index < one.layout().size()) {
+        ASSERT_NEAR(tensor.data<float>()[i],
+                    before[at] - 2 * parts[0].sum.values[one.layout().offset(index) + static_cast<size_t>(i)],
+                    1e-6);
+      }
+  }
+}
+
 // The mean of one change with rate 1 and no momentum is that change, but for what eight bits lose once.
 TEST(LocalSteps, OneSlotIsTheOptimizerItself) {
   TrainerOptions local = options(1, 1), exact = local;

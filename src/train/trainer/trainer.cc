@@ -237,10 +237,10 @@ double Trainer::run_all(std::span<const MicroBatch> batches, size_t first, size_
 }
 
 LeafSums Trainer::leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches,
-                         const LeafStream* stream) {
+                         const LeafStream* stream, const std::atomic<bool>* cut) {
   lr_ = options_.schedule.rate(step_);
   coding_seconds_ = 0;
-  if (inner_ != nullptr) return local_leaves(shape, first, batches, stream);
+  if (inner_ != nullptr) return local_leaves(shape, first, batches, stream, cut);
   const LeafRange here{first, first + batches.size()};
   if (options_.wire != WireMode::kExact)
     for (const PairNode node : PairTree(shape.micro_batches).subtrees(here, slot_level(shape.micro_batches)))
@@ -248,6 +248,8 @@ LeafSums Trainer::leaves(const StepShape& shape, size_t first, std::span<const M
   if (!options_.update_in_backward) tree_->begin(shape.micro_batches, here, slot_level(shape.micro_batches));
   LeafSums sums;
   sums.reports.resize(batches.size());
+  sums.made = batches.size();
+  for (const MicroBatch& batch : batches) sums.targets += count_targets(batch);
   // Of several workers nobody knows which one will be the last of a subtree.
   if (threads_ == nullptr && !options_.update_in_backward) stream_ = stream;
   try {
@@ -319,11 +321,12 @@ double Trainer::norm(std::span<const float> squares) const {
   return gradient_norm(*layout_, squares);
 }
 
-void Trainer::update(const Shard& shard, const float* gradients, double norm, size_t micro_batches) {
+void Trainer::update(const Shard& shard, const float* gradients, double norm, size_t micro_batches,
+                     float scale) {
   // What comes from local steps was clipped there, and is a change that rates were already applied to.
   const bool local = inner_ != nullptr;
   optimizer_->update_shard(shard, gradients, local ? options_.outer_lr : options_.schedule.rate(step_),
-                           step_ + 1, local ? 1.0f : clip_scale(norm, options_.clip_norm), micro_batches,
+                           step_ + 1, local ? scale : clip_scale(norm, options_.clip_norm), micro_batches,
                            update_pool());
 }
 

@@ -5,6 +5,7 @@
 //   reduce   a GradientTree finishes the sum of all micro-batches
 //   update   squares(), for the norm of all gradients; then update(), for a shard of the parameters
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,9 +47,9 @@ struct TrainerOptions {
   // micro-batches by itself. `exact` has no slots.
   WireMode wire = WireMode::kExact;
   size_t slots = 1;
-  // With local-steps (DiLoCo), coded in 8 bits or 4: the steps that every slot makes by itself, with `optimizer` and moments of its
-  // own, before its change of the weights counts; the mean change by targets is a gradient for SGD with
-  // Nesterov momentum.
+  // With local-steps (DiLoCo), coded in 8 bits or 4: the steps that every slot makes by itself, with
+  // `optimizer` and moments of its own, before its change of the weights counts; the mean change by targets
+  // is a gradient for SGD with Nesterov momentum.
   size_t local_steps = 1;
   double outer_lr = 0.7, outer_momentum = 0.9;
 };
@@ -85,6 +86,7 @@ struct LeafSums {
   std::vector<LeafSubtree> subtrees;  // none where a stream has taken them
   double utilisation = 0;
   double coding_seconds = 0;
+  size_t made = 0, targets = 0;  // micro-batches, and their targets: fewer where local steps were cut short
 };
 
 struct TrainerMemory {
@@ -110,16 +112,19 @@ class Trainer {
   // Gradients of the micro-batches from `first` on, whole slots where there are any; residuals of those
   // change. The weights stay. With a stream sums go there in buckets, the same bits: with one worker the
   // backward pass still computes the rest of the subtree by then. What the stream throws is passed on.
+  // Local steps end once `cut` is set, each slot with the change it has by then: its weight in the sum is
+  // that of the targets it has seen, of all targets of the step.
   LeafSums leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches,
-                  const LeafStream* stream = nullptr);
+                  const LeafStream* stream = nullptr, const std::atomic<bool>* cut = nullptr);
   // Squares of the norm blocks of a shard; `gradients` points to its first float.
   std::vector<float> squares(const Shard& shard, const float* gradients);
   // From the squares of all blocks. Throws Error kInvalidArgument naming step and parameter where one is not
   // finite: nothing has changed then.
   double norm(std::span<const float> squares) const;
   // One update of the weights of a shard from the sum over all micro-batches. Whoever has updated, or got,
-  // all weights calls set_step_count().
-  void update(const Shard& shard, const float* gradients, double norm, size_t micro_batches);
+  // all weights calls set_step_count(). `scale`: of local steps of which some were cut short, all targets by
+  // those that were seen.
+  void update(const Shard& shard, const float* gradients, double norm, size_t micro_batches, float scale = 1);
 
   uint64_t step_count() const { return step_; }
   double rate() const { return options_.schedule.rate(step_); }  // of the next step
@@ -162,9 +167,10 @@ class Trainer {
   // Codes subtrees that are whole, and keeps them or gives them to the stream.
   void deliver(LeafSubtree subtree, LeafSums& sums, const LeafStream* stream);
   LeafSums local_leaves(const StepShape& shape, size_t first, std::span<const MicroBatch> batches,
-                        const LeafStream* stream);
-  void run_local_steps(size_t slot, size_t first, std::span<const MicroBatch> batches,
-                       std::span<LeafReport> reports, size_t targets);
+                        const LeafStream* stream, const std::atomic<bool>* cut);
+  // Returns how many of the micro-batches it has used: all, unless it was cut short.
+  size_t run_local_steps(size_t slot, size_t first, std::span<const MicroBatch> batches,
+                         std::span<LeafReport> reports, size_t targets, const std::atomic<bool>* cut);
   void copy_weights(float* flat, bool back);
   float* residual(size_t slot);
 
