@@ -56,6 +56,13 @@ void assignment_fields(F& f, Of<F, Assignment>& work) {
     f.node(source.node);
     f.text(source.address, kAddressBytesMax);
   });
+  f.list(work.holders, kSourcesMax, 28, [&](auto& holder) {
+    f.node(holder.node);
+    f.text(holder.address, kAddressBytesMax);
+    f.u32(holder.begin);
+    f.u32(holder.end);
+    f.real(holder.bytes_per_s);
+  });
 }
 
 template <typename F>
@@ -216,6 +223,7 @@ void fields(F& f, Of<F, Go>& m) {
 template <typename F>
 void fields(F& f, Of<F, Release>& m) {
   plan_fields(f, m);
+  f.flag(m.cache_wanted);
 }
 template <typename F>
 void fields(F& f, Of<F, Abandon>& m) {
@@ -249,6 +257,10 @@ void check_work(const Assignment& work, WireReader& in) {
     in.refuse(fmt::format("pieces {} to {} of {}", work.begin, work.end, work.pieces));
   if (work.stage >= work.stages || work.stages > kNodesMax)
     in.refuse(fmt::format("stage {} of {}", work.stage, work.stages));
+  for (const Assignment::Holder& holder : work.holders)
+    if (holder.begin >= holder.end || holder.begin < work.begin || holder.end > work.end)
+      in.refuse(fmt::format("{} had pieces {} to {}, of {} to {}", holder.node.name, holder.begin, holder.end,
+                            work.begin, work.end));
   if (work.member >= work.members.size())
     return in.refuse(fmt::format("member {} of {}", work.member, work.members.size()));
   std::vector<Share> shares;

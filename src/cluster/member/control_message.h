@@ -17,7 +17,7 @@
 
 namespace butterfly::cluster {
 
-inline constexpr uint32_t kMemberProtocol = 7;
+inline constexpr uint32_t kMemberProtocol = 8;
 inline constexpr size_t kControlBytesMax = 64 << 10;  // of an encoded message
 inline constexpr size_t kNodesMax = 256;              // of a cluster
 inline constexpr size_t kSourcesMax = 16;             // of weights, named in one assignment
@@ -53,6 +53,16 @@ struct Assignment {
     bool operator==(const Source&) const = default;
   };
   std::vector<Source> sources = {};  // who may have the weights, the coordinator first
+  // Who had pieces of this stage in the plan before and is still here: their caches may have what its texts
+  // need.
+  struct Holder {
+    NodeId node = {};
+    std::string address = {};
+    uint32_t begin = 0, end = 0;  // pieces, of this stage's
+    double bytes_per_s = 0;       // from there to here, as measured; 0: not known
+    bool operator==(const Holder&) const = default;
+  };
+  std::vector<Holder> holders = {};  // at most kSourcesMax
 };
 
 // Every message has a type, its first byte on the wire, and a name for logs and errors. Without either it
@@ -273,6 +283,7 @@ struct Release {
   Incarnation incarnation = 0;
   Epoch epoch = 0;
   JobId job = kFirstJob;
+  bool cache_wanted = false;  // others take over its pieces and may ask for what its cache holds
 };
 
 // Measure the link to this peer.

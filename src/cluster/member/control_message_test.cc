@@ -73,6 +73,7 @@ TEST(ControlMessage, ComesBackAsItWas) {
   EXPECT_EQ(work.next.name, "node-3");
   EXPECT_EQ(work.next_address, "10.0.0.3:4711");
   EXPECT_EQ(work.sources, assignment(12).sources);
+  EXPECT_EQ(work.holders, assignment(12).holders);
 }
 
 TEST(ControlMessage, HeadsCarryKindAndEpoch) {
@@ -111,6 +112,9 @@ TEST(ControlMessage, RulesBeyondSingleFields) {
   const auto refused = [](const Assignment& one) {
     return decode_to_worker(encode(ToWorker(Assign{1, one}))).status().text();
   };
+  work = assignment(1);
+  work.holders[0].end = work.end + 1;
+  EXPECT_THAT(refused(work), HasSubstr("had pieces 4 to 8"));
   work = assignment(1);
   work.members.clear();
   EXPECT_THAT(refused(work), HasSubstr("member 0 of 0"));

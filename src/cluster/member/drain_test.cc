@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "cluster/member/coordinator.h"
 #include "cluster/member/status.h"
 #include "cluster/testing/coordinator_driver.h"
@@ -45,6 +47,44 @@ TEST_F(DrainTest, PartsMoveAwayWhileWhatIsServedGoesOn) {
   ASSERT_TRUE(coordinator.resume_node("node-1", now).ok());
   pass(std::chrono::milliseconds(100));
   EXPECT_EQ(all<MakePlan>().back().question.nodes.size(), 3u);
+}
+
+// Who takes over its pieces hears where their cache is, and the node that goes keeps it for them. One that is
+// lost has nothing to give.
+TEST_F(DrainTest, OthersHearWhoHadTheirPieces) {
+  const auto holders = [&] {
+    std::map<std::string, std::string> found;  // of each node: who had what
+    for (const auto& [link, assign] : sent<Assign>())
+      for (const Assignment::Holder& holder : assign.work.holders) {
+        EXPECT_GE(holder.begin, assign.work.begin);
+        EXPECT_LE(holder.end, assign.work.end);
+        found[assign.work.self().node.name] += holder.node.name + " ";
+      }
+    return found;
+  };
+  const Epoch served = serve(3);
+  EXPECT_TRUE(holders().empty()) << "nothing was served before";
+  const Epoch next = drain_and_plan(served);
+  clear();
+  for (const int node : {0, 2}) say(node, Prepared{next, Errc::kOk, ""});
+  coordinator.steps_paused(next, now);
+  std::string all_holders;
+  for (const auto& [name, list] : holders()) {
+    EXPECT_EQ(list.find(name), std::string::npos) << "nobody asks itself";
+    all_holders += list;
+  }
+  EXPECT_THAT(all_holders, ::testing::HasSubstr("node-1"));
+  ASSERT_EQ(sent<Release>().size(), 1u);
+  EXPECT_TRUE(sent<Release>()[0].second.cache_wanted);
+  ready({0, 2}, next);
+  started({0, 2}, next);
+  clear();
+  coordinator.link_closed(link_of(2), "reset", now);
+  pass(std::chrono::milliseconds(100));
+  coordinator.planned(asked(), placement({0}, 1), now);
+  for (const auto& [name, list] : holders()) EXPECT_EQ(list.find("node-2"), std::string::npos) << list;
+  for (const auto& [link, release] : sent<Release>())
+    EXPECT_FALSE(release.cache_wanted) << "node 1 had no part any more";
 }
 
 TEST_F(DrainTest, ANodeThatIsAboutToEndIsToldWhenItMay) {

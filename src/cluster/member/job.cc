@@ -123,6 +123,7 @@ void Job::set_model(ModelTask model, TimePoint now) {
   holds_.clear();
   cancel_change();
   if (serving_) halt("another model is wanted", now);
+  before_ = {};
   why_waiting_.clear();
   want_plan(now);
 }
@@ -350,7 +351,29 @@ Assignment Job::assignment(size_t stage, size_t member) const {
     if (work.sources.size() < kSourcesMax && other.here() && !other.address.empty() &&
         key != config.self.key && key != work.self().node.key)
       work.sources.push_back({other.id, other.address});
+  if (work.members.size() == 1) add_holders(work);
   return work;
+}
+
+// Nodes whose pieces this stage takes over. Members that share a stage have parts of each layer's cache,
+// which nobody puts together.
+void Job::add_holders(Assignment& work) const {
+  const auto& members = std::as_const(cluster_).members();
+  const NodeId& self = work.self().node;
+  if (before_.pieces != work.pieces) return;
+  for (const StagePlacement& stage : before_.stages) {
+    const auto found = members.find(stage.first().key);
+    const uint32_t begin = std::max(stage.begin, work.begin), end = std::min(stage.end, work.end);
+    if (stage.members.size() != 1 || stage.first() == self || begin >= end || found == members.end() ||
+        !found->second.here() || found->second.address.empty() || work.holders.size() == kSourcesMax)
+      continue;
+    const auto link = cluster_.links().find({stage.first().key, self.key});
+    const std::optional<LinkFigures> figures = link != cluster_.links().end()
+                                                   ? std::optional(link->second)
+                                                   : cluster_.estimate(stage.first().key, self.key);
+    work.holders.push_back(
+        {stage.first(), found->second.address, begin, end, figures ? figures->bandwidth : 0});
+  }
 }
 
 // Every member of every stage has something to report.
@@ -377,11 +400,18 @@ void Job::steps_paused(Epoch next, TimePoint now) {
 void Job::release_others(Epoch epoch, const Placement* placement) {
   for (const auto& [key, member] : std::as_const(cluster_).members())
     if (member.here() && (placement == nullptr || placement->find(member.id) == nullptr))
-      cluster_.send(member, Release{cluster_.config().incarnation, epoch, id_});
+      cluster_.send(member,
+                    Release{.incarnation = cluster_.config().incarnation,
+                            .epoch = epoch,
+                            .job = id_,
+                            .cache_wanted = placement != nullptr && before_.find(member.id) != nullptr});
 }
 
 void Job::begin_loading(TimePoint now) {
-  if (serving_) cluster_.act(HaltSteps{id_, serving_->epoch, "a new plan takes its place"});
+  if (serving_) {
+    cluster_.act(HaltSteps{id_, serving_->epoch, "a new plan takes its place"});
+    before_ = std::move(serving_->placement);
+  }
   serving_.reset();
   if (others_.make_room(id_, change_->claims, change_->placement, now)) ++claims_;
   begin_phase(ChangePhase::kLoading, now);
@@ -538,6 +568,7 @@ void Job::halt(const std::string& why, TimePoint now) {
   cluster_.note(now, EventKind::kHalted, "", serving_->epoch, why);
   last_failure_ = why;
   why_waiting_ = why;
+  before_ = serving_->placement;
   halted_ = Halted{serving_->epoch, std::move(serving_->placement), {}};
   serving_.reset();
   // A change on its way does not need what was lost, else it would have been given up: it goes on, and

@@ -142,6 +142,7 @@ class Job {
   bool uses_drained(const Placement& placement) const;
   std::vector<Assignment> assignments() const;
   Assignment assignment(size_t stage, size_t member) const;
+  void add_holders(Assignment& work) const;
 
   const JobId id_;
   ModelTask model_;
@@ -156,6 +157,7 @@ class Job {
     std::set<std::string> heard = {};
   };
   std::optional<Halted> halted_;
+  Placement before_;  // what was served last; empty: nothing, or it is of another model
   std::optional<Change> change_;
   std::optional<Change> given_up_;    // the last one
   std::optional<TimePoint> plan_at_;  // a plan is wanted, and not before then

@@ -110,6 +110,7 @@ struct JobStatus {
   // Since the start: rows that were computed again because plans changed, and that times the layers they
   // passed.
   uint64_t rows_again = 0, row_layers_again = 0;
+  uint64_t moves_sent = 0, moves_computed = 0, moved_bytes = 0;
   std::vector<StageStatus> stages = {};  // of the plan that is served
 };
 

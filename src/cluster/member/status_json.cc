@@ -105,6 +105,9 @@ Json job_json(const JobStatus& job) {
                {"words", job.words},
                {"last_failure", job.last_failure},
                {"rows_again", job.rows_again},
+               {"moves_sent", job.moves_sent},
+               {"moves_computed", job.moves_computed},
+               {"moved_bytes", job.moved_bytes},
                {"row_layers_again", job.row_layers_again},
                {"stages", Json::array()}};
   for (const StageStatus& stage : job.stages) json["stages"].push_back(stage_json(stage));
@@ -294,6 +297,9 @@ JobStatus read_job(const Json& json) {
   take(json, "words", job.words);
   take(json, "last_failure", job.last_failure);
   take(json, "rows_again", job.rows_again);
+  take(json, "moves_sent", job.moves_sent);
+  take(json, "moves_computed", job.moves_computed);
+  take(json, "moved_bytes", job.moved_bytes);
   take(json, "row_layers_again", job.row_layers_again);
   for (const Json& row : rows_of(json, "stages")) job.stages.push_back(read_stage(row));
   return job;

@@ -280,7 +280,7 @@ void Worker::handle(const Release& message, TimePoint) {
   }
   work.newest_epoch = message.epoch;
   stop_stage(work);
-  actions_.emplace_back(FreeWeights{message.job});
+  actions_.emplace_back(FreeWeights{message.job, message.cache_wanted});
 }
 
 void Worker::handle(const Measure& message, TimePoint) {

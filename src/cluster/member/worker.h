@@ -75,6 +75,7 @@ struct StopStage {
 // Free weights of this job that are in memory. What is on disk stays.
 struct FreeWeights {
   JobId job = 0;
+  bool cache_wanted = false;  // other nodes may ask for what its cache holds
 };
 // Answer with measured().
 struct MeasurePeer {

@@ -51,6 +51,7 @@ inline Assignment assignment(Epoch epoch) {
   work.next = node_id(3);
   work.next_address = "10.0.0.3:4711";
   work.sources = {{node_id(0), "10.0.0.1:4711"}, {node_id(2), "10.0.0.2:4711"}};
+  work.holders = {{node_id(3), "10.0.0.3:4711", 4, 7, 1.25e8}};
   return work;
 }
 

@@ -43,6 +43,8 @@ constexpr KindRow row_of(MessageKind kind) {
       return {"exchange", 1u << 30};
     case MessageKind::kBeat:
       return {"beat", 0};
+    case MessageKind::kCache:
+      return {"cache", 2u << 20};
   }
   return {};
 }

@@ -46,7 +46,7 @@ Result<Hello> Hello::decode(std::span<const std::byte> body) {
   hello.numerics_id = in.u32();
   // Of another protocol these two are all that can be read, and all that is needed to say so.
   if (in.ok() && hello.protocol != kProtocol) return hello;
-  hello.purpose = in.enumerator(LinkPurpose::kControl, LinkPurpose::kLead);
+  hello.purpose = in.enumerator(LinkPurpose::kControl, LinkPurpose::kCache);
   hello.incarnation = in.u64();
   hello.job = in.u32();
   hello.epoch = in.u64();

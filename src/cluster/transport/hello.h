@@ -19,6 +19,7 @@ enum class LinkPurpose : uint8_t {
   kTrain = 5,    // a training job: from its leader to a member, or between members
   kStatus = 6,   // a member asks its coordinator for the state of the cluster
   kLead = 7,     // who leads: votes, and copies of the journal
+  kCache = 8,    // pages of a cache whose layers moved
 };
 
 // Whether a link of this purpose carries what is large or urgent: transports that have a faster way take it.

@@ -25,6 +25,7 @@ enum class MessageKind : uint8_t {
   kTrainValues = 9,  // its gradients, weights, moments and inputs
   kExchange = 10,    // between members of a stage: their parts of a layer
   kBeat = 11,        // nothing but a sign that the link passes messages; links keep it to themselves
+  kCache = 12,       // pages of a cache, between nodes whose layers moved
 };
 
 // Comes before every body. `epoch` is the plan's number: receivers drop and count what is older than theirs.
