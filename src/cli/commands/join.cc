@@ -175,7 +175,7 @@ void retire(runtime::ClusterNode& running, const JoinOptions& options) {
   const Deadline deadline(SystemClock::instance(), std::chrono::seconds(options.drain_seconds));
   bool said = false;
   const TimePoint began = system_now();
-  while (!running.view().retired && !deadline.expired()) {
+  while ((!running.view().retired || running.cache_wanted()) && !deadline.expired()) {
     if (!said && system_now() - began > kRetireQuiet && !options.quiet) {
       fmt::print(stderr,
                  "Moving the layers of this node to others, for up to {} s (again Ctrl-C ends it at once)\n",

@@ -232,6 +232,11 @@ std::string status_text(const ClusterStatus& status, size_t events_max, size_t c
       out += fmt::format("{}: {} rows were computed again after changes, through {} layers on average\n",
                          job.model, job.rows_again,
                          (job.row_layers_again + job.rows_again / 2) / job.rows_again);
+  for (const cluster::JobStatus& job : status.jobs)
+    if (job.moves_sent + job.moves_computed > 0)
+      out += fmt::format(
+          "{}: caches of layers that moved were sent after {} changes ({}) and computed after {}\n",
+          job.model, job.moves_sent, format_bytes(job.moved_bytes), job.moves_computed);
   return out + events(status, events_max);
 }
 

@@ -75,6 +75,18 @@ size_t KvMemory::page_size(PageKind kind) const {
   return bytes;
 }
 
+std::span<std::byte> KvMemory::layer_page(size_t layer, PageKind kind, uint32_t page) {
+  BF_CHECK(layer >= begin_ && layer < end() && page < room_.of(kind)) << "page " << page;
+  const size_t index = layer - begin_;
+  if (!has_pages(index, kind)) return {};
+  const size_t bytes = views_[index].page_stride;
+  return {views_[index].base + page * bytes, bytes};
+}
+
+std::span<const std::byte> KvMemory::layer_page(size_t layer, PageKind kind, uint32_t page) const {
+  return const_cast<KvMemory*>(this)->layer_page(layer, kind, page);
+}
+
 void KvMemory::read_page(PageKind kind, uint32_t page, std::span<std::byte> into) const {
   BF_CHECK(page < room_.of(kind) && into.size() == page_size(kind)) << "page " << page;
   for (size_t i = 0; i < views_.size(); ++i) {

@@ -47,6 +47,11 @@ class KvMemory {
   void read_page(PageKind kind, uint32_t page, std::span<std::byte> into) const;
   void write_page(PageKind kind, uint32_t page, std::span<const std::byte> from);
 
+  // The same of one layer that is here, numbered as in the model: its memory. Empty where the layer keeps no
+  // pages of this kind that are its own.
+  std::span<std::byte> layer_page(size_t layer, PageKind kind, uint32_t page);
+  std::span<const std::byte> layer_page(size_t layer, PageKind kind, uint32_t page) const;
+
   // What a run of these rows sees. Borrows all of it. BF_CHECKs that every row has its pages.
   graph::KvStep step(const PageTables& page_ids, std::span<const graph::KvRow> rows,
                      std::span<const graph::StateRun> state_runs = {});

@@ -73,8 +73,8 @@ struct Plan {
 class Changes {
  public:
   Changes(const std::filesystem::path& path, const Plan& first, uint64_t kept_bytes,
-          const ChainOptions& options = {})
-      : chain_(path, options, kept_bytes) {
+          const ChainOptions& options = {}, const MovingChain::Moves& moves = {})
+      : chain_(path, options, kept_bytes, moves) {
     EngineOptions engine;
     engine.on_chain_lost = [](const Status&) {};
     engine_ = std::make_unique<Engine>(chain_.start(first.nodes, first.cuts), chain_.tokenizer(), engine);
@@ -309,9 +309,94 @@ TEST_F(KeepTest, AnotherEngineOnTheSameCachesMixesNothingUp) {
   }
 }
 
+constexpr MovingChain::Moves kSends{.sends = true};
+
+// Node 2 goes, and each neighbour takes a layer of it: all of it is sent.
+TEST_F(KeepTest, WhatMovesIsSentAndNothingIsComputedAgain) {
+  for (const DType type : {DType::kF16, DType::kQ8_0}) {
+    ChainOptions options;
+    options.cache.kv_type = type;
+    Changes run(model.path, {{1, 2}, {3, 5}}, kMany, options, kSends);
+    run.wait_for_tokens(40);
+    run.change_to({{1}, {4}});
+    const std::vector<Bits> texts = run.texts();
+    if (type == DType::kF16) {
+      EXPECT_EQ(texts, want);
+    }
+    const EngineStats stats = run.stats();
+    EXPECT_EQ(stats.again_rows, 0u);
+    EXPECT_EQ(stats.moves_sent, 1u);
+    EXPECT_EQ(stats.moves_computed, 0u);
+    EXPECT_GT(stats.moved_bytes, 0u);
+    EXPECT_GT(stats.moved_row_layers, 2u * 40);
+  }
+}
+
+// There and back: a node joins and gets the first layers, the model comes together on the coordinator's.
+TEST_F(KeepTest, BoundariesMoveAndAllIsSent) {
+  Changes run(model.path, {{1}, {4}}, kMany, {}, kSends);
+  const std::vector<Plan> plans = {{{2, 1}, {3, 5}}, {{}, {}}, {{3}, {4}}, {{1, 2, 3, 4}, {1, 2, 4, 6}}};
+  for (size_t i = 0; i < plans.size(); ++i) {
+    run.wait_for_tokens(10 * (i + 1));
+    run.change_to(plans[i]);
+  }
+  EXPECT_EQ(run.texts(), want);
+  EXPECT_EQ(run.stats().again_rows, 0u);
+  EXPECT_EQ(run.stats().moves_sent, plans.size());
+}
+
+TEST_F(KeepStatesTest, StatesAreSentToo) {
+  Changes run(model.path, {{1, 2}, {3, 5}}, kMany, {}, kSends);
+  run.wait_for_tokens(80);
+  run.change_to({{1}, {4}});
+  EXPECT_EQ(run.texts(), want);
+  EXPECT_LE(run.stats().again_rows, kTailMost);
+  EXPECT_EQ(run.stats().moves_sent, 1u);
+  EXPECT_EQ(run.stats().chain_resets, 0u);
+}
+
+// Windows and states.
+TEST(Keep, LayersOfEveryKindAreSent) {
+  for (const std::string_view architecture : {"gemma3", "qwen35"}) {
+    SCOPED_TRACE(architecture);
+    const ModelOnDisk model(architecture);
+    const std::vector<Bits> want = unchanged(model);
+    Changes run(model.path, {{1, 2}, {3, 5}}, kMany, {}, kSends);
+    run.wait_for_tokens(40);
+    run.change_to({{3}, {5}});
+    run.wait_for_tokens(60);
+    run.change_to({{}, {}});
+    EXPECT_EQ(run.texts(), want);
+    EXPECT_EQ(run.stats().moves_sent, 2u);
+  }
+}
+
+// A transfer that breaks off: what came is used, the rest is computed.
+TEST_F(KeepTest, WhatDoesNotComeIsComputed) {
+  Changes run(model.path, {{1, 2}, {3, 5}}, kMany, {}, {.sends = true, .requests_max = 1});
+  run.wait_for_tokens(40);
+  run.change_to({{1, 3}, {3, 5}});
+  EXPECT_EQ(run.texts(), want);
+  EXPECT_GT(run.stats().again_rows, 0u);
+  EXPECT_GT(run.stats().moved_bytes, 0u);
+  EXPECT_LT(run.stats().again_row_layers, 2 * run.stats().again_rows + 1);
+}
+
+// Over a link that is slower than computing nothing is sent.
+TEST_F(KeepTest, WhatIsCheaperToComputeIsComputed) {
+  Changes run(model.path, {{1, 2}, {3, 5}}, kMany, {}, {.sends = true, .seconds = 1.0});
+  run.wait_for_tokens(40);
+  run.change_to({{1, 3}, {3, 5}});
+  EXPECT_EQ(run.texts(), want);
+  EXPECT_EQ(run.stats().moves_sent, 0u);
+  EXPECT_EQ(run.stats().moves_computed, 1u);
+  EXPECT_EQ(run.stats().moved_bytes, 0u);
+  EXPECT_EQ(run.stats().again_row_layers, 2 * run.stats().again_rows);
+}
+
 // Random plans and losses at random moments, several before one refill is over.
 void expect_same_tokens_through_changes(const ModelOnDisk& model, const std::vector<Bits>& want,
-                                        uint64_t seeds) {
+                                        uint64_t seeds, bool sends = false) {
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(seed);
     uint64_t draws = 0;
@@ -332,7 +417,8 @@ void expect_same_tokens_through_changes(const ModelOnDisk& model, const std::vec
     if (draw(3) == 0) options.cache.positions = 20 * 32;  // few pages: texts are sent away and come back
     const uint64_t kept[] = {0, 3 * 32 * 128 * sizeof(float), kMany};
     Plan now = any_plan();
-    Changes run(model.path, now, kept[draw(3)], options);
+    const MovingChain::Moves moves{.sends = sends, .requests_max = draw(2) == 0 ? SIZE_MAX : draw(6)};
+    Changes run(model.path, now, kept[draw(3)], options, moves);
     size_t lost = 0;  // one more at the same place would be the request's own doing
     for (size_t change = 0; change < 8 && !run.done(); ++change) {
       if (draw(3) > 0) run.wait_for_tokens(std::min<size_t>(1 + change * 9 + draw(9), 90));
@@ -347,6 +433,12 @@ void expect_same_tokens_through_changes(const ModelOnDisk& model, const std::vec
 
 TEST_F(KeepTest, AnyChangesGiveTheSameTokens) { expect_same_tokens_through_changes(model, want, 12); }
 TEST_F(KeepStatesTest, AnyChangesGiveTheSameTokens) { expect_same_tokens_through_changes(model, want, 6); }
+TEST_F(KeepTest, AnyChangesWithSendingGiveTheSameTokens) {
+  expect_same_tokens_through_changes(model, want, 12, true);
+}
+TEST_F(KeepStatesTest, AnyChangesWithSendingGiveTheSameTokens) {
+  expect_same_tokens_through_changes(model, want, 6, true);
+}
 
 }  // namespace
 }  // namespace butterfly::runtime

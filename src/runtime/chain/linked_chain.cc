@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "runtime/chain/resume_message.h"
+#include "runtime/engine/move_choice.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -60,6 +62,7 @@ LinkedChain::~LinkedChain() { close(); }
 
 void LinkedChain::close() {
   closed_.store(true);
+  layers_.cancel_fetch();
   to_first_->close();
   from_last_->close();
   if (group_ != nullptr) group_->close();
@@ -122,7 +125,7 @@ Status LinkedChain::read_message(Duration timeout, Message& message) {
         head, fmt::format("a message of kind {} at the end of a chain", static_cast<unsigned>(head.kind)));
   const size_t bytes_max = head.kind == MessageKind::kActivations ? limits_.bytes_max(workers_)
                            : head.kind == MessageKind::kResult    ? kFailureBytesMax
-                           : head.step == kResumeStep
+                           : asks_for_pages(head.step)
                                ? resume_bytes_max(limits_, workers_, layers_.model().range.begin)
                                : 0;
   if (head.bytes > bytes_max)
@@ -191,6 +194,7 @@ void LinkedChain::compute(const Pending& pending, std::span<const float> hidden,
   step_.step = pending.request.step;
   step_.rows = pending.request.rows.size();
   step_.total = done - pending.submitted;
+  step_.passes_all = pending.request.fill.empty();
   times_->add(step_);
 }
 
@@ -249,33 +253,65 @@ Result<std::optional<CacheReport>> LinkedChain::resume(uint64_t epoch, std::span
   epoch_ = epoch;
   pending_.clear();
   layers_.unplace_all();
+  Result<CacheReport> report = ask(kResumeStep, claims, timeout);
+  if (!report) return report.status();
+  const MoveChoice choice = choose_move(
+      *report, claims, times_ == nullptr ? 0 : times_->row_seconds() / static_cast<double>(info_.layers));
+  if (choice.offered) log_info("{}", to_string(choice));
+  // Also where nothing is sent: those who hold it for others hear that they need not any more.
+  const std::vector<PageClaim> wanted = choice.send ? claims_in_use(claims) : std::vector<PageClaim>();
+  std::vector<std::byte> body;
+  write_claims(wanted, body, move_limit(choice));
+  if (Status status = begin_round(kFetchStep, body); !status) return status;
+  layers_.fetch(wanted, move_limit(choice));
+  if (Status status = end_round(kFetchStep, timeout); !status) return status;
+  if (Status status = pass_on(); !status) return status;
+  PageMove move = outcome_of(choice, *report, *report, claims);
+  if (choice.send) {
+    Result<CacheReport> after = ask(kReportStep, claims, timeout);
+    if (!after) return after.status();
+    move = outcome_of(choice, *report, *after, claims);
+    report = std::move(after);
+  }
+  report->move = move;
+  return std::optional(*std::move(report));
+}
+
+Result<CacheReport> LinkedChain::ask(uint64_t step, std::span<const PageClaim> claims, Duration timeout) {
   std::vector<std::byte> body;
   write_claims(claims, body);
-  if (Status status = send_round(kResumeStep, body, timeout); !status) return status;
+  if (Status status = send_round(step, body, timeout); !status) return status;
   ResumeMessage came;
   const Status status = came.read(message_.body, limits_, workers_, layers_.model().range.begin);
   if (!status) return lost(corrupt(message_.head, status.text()));
   if (came.claims.size() != claims.size())
     return lost(corrupt(message_.head, "other pages than were asked for"));
-  if (group_ != nullptr) group_->begin_epoch(epoch);
+  if (group_ != nullptr && step == kResumeStep) group_->begin_epoch(epoch_);
   if (Status passed = pass_on(); !passed) return passed;
   layers_.report(claims, came.report);
-  return std::optional(std::move(came.report));
+  return std::move(came.report);
 }
 
 // A message without rows that passes all stages and comes back.
 Status LinkedChain::send_round(uint64_t step, std::span<const std::byte> body, Duration timeout) {
+  if (Status status = begin_round(step, body); !status) return status;
+  return end_round(step, timeout);
+}
+
+Status LinkedChain::begin_round(uint64_t step, std::span<const std::byte> body) {
   if (!lost_) return lost_;
   const std::span<const std::byte> pieces[] = {body};
-  if (Status status =
-          to_first_->send({.kind = MessageKind::kControl, .epoch = epoch_, .step = step, .bytes = 0}, pieces,
-                          options_.send_timeout);
-      !status)
-    return lost(status);
+  const Status status =
+      to_first_->send({.kind = MessageKind::kControl, .epoch = epoch_, .step = step, .bytes = 0}, pieces,
+                      options_.send_timeout);
+  return status ? status : lost(status);
+}
+
+Status LinkedChain::end_round(uint64_t step, Duration timeout) {
   Status status = next_message(timeout);
   const MessageHead& head = message_.head;
   if (status && (head.kind != MessageKind::kControl || head.step != step))
-    status = corrupt(head, "expected the new epoch's first message to come round");
+    status = corrupt(head, "expected the message that went out to come round");
   if (!status) return lost(status);
   return {};
 }

@@ -61,6 +61,10 @@ class LinkedChain final : public Chain {
   Status read_rows(const Pending& pending, std::span<const float>& hidden);
   void compute(const Pending& pending, std::span<const float> hidden, StepResult& result);
   Status send_round(uint64_t step, std::span<const std::byte> body, Duration timeout);
+  Status begin_round(uint64_t step, std::span<const std::byte> body);
+  Status end_round(uint64_t step, Duration timeout);
+  // What all stages have of the claims, and could get.
+  Result<CacheReport> ask(uint64_t step, std::span<const PageClaim> claims, Duration timeout);
   // The message at hand, to the other members of this stage.
   Status pass_on();
   // The chain is over.

@@ -39,6 +39,25 @@ TEST(ResumeMessage, WhatIsWrittenIsRead) {
   EXPECT_LE(some_message().size(), resume_bytes_max(kLimits, 2, 5));
 }
 
+TEST(ResumeMessage, OffersOfStagesAreRead) {
+  std::vector<std::byte> bytes;
+  std::vector<PageClaim> claims = some_claims();
+  claims[1].in_use = false;
+  write_claims(claims, bytes);
+  CacheReport report{.claims = 2, .layers = {{32, 5}, {31, 0}}, .rows = {}};
+  report.offers = {{.begin = 0, .end = 2, .from = 1, .to = 2, .bytes = 12'345, .seconds = 0.5}};
+  write_stage_report(0, report, bytes);
+  ResumeMessage message;
+  ASSERT_TRUE(message.read(bytes, kLimits, 1, 2).ok());
+  EXPECT_TRUE(message.claims[0].in_use);
+  EXPECT_FALSE(message.claims[1].in_use);
+  ASSERT_EQ(message.report.offers.size(), 1u);
+  const CacheReport::Offer& offer = message.report.offers[0];
+  EXPECT_EQ(std::tuple(offer.begin, offer.end, offer.from, offer.to, offer.bytes),
+            std::tuple(0u, 2u, 1u, 2u, 12'345u));
+  EXPECT_DOUBLE_EQ(offer.seconds, 0.5);
+}
+
 TEST(ResumeMessage, StatesAreClaimedWithTheirKind) {
   std::vector<std::byte> bytes;
   const PageClaim claim{7, 1, lineage_after(kNoText, 1), graph::PageKind::kState};
@@ -65,20 +84,30 @@ TEST(ResumeMessage, WhatDoesNotFitIsRefused) {
     return bytes;
   };
   EXPECT_TRUE(refused(with(0, UINT32_MAX)));
-  EXPECT_TRUE(refused(with(4, 1)));
+  EXPECT_FALSE(refused(with(4, 60'000))) << "a limit for a fetch";
+  EXPECT_TRUE(refused(with(4, 60'001)));
+  EXPECT_TRUE(refused(with(8, 1)));
   EXPECT_TRUE(refused(with(16, 10))) << "a page that is not there";
   EXPECT_TRUE(refused(with(20, 33))) << "more positions than a page has";
   EXPECT_TRUE(refused(with(20, 0)));
   EXPECT_TRUE(refused(with(20, 1 | 1 << 16))) << "pages of a window are not claimed";
   EXPECT_TRUE(refused(with(20, 2 | 2 << 16))) << "a page holds one state";
   EXPECT_TRUE(refused(with(20, 1 | 3 << 16))) << "a kind that is not there";
+  EXPECT_TRUE(refused(with(20, 1 | 2 << 24))) << "in use or not";
   const size_t first_stage = 16 + 2 * 40;
   EXPECT_TRUE(refused(with(first_stage, 1))) << "a gap between stages";
   EXPECT_TRUE(refused(with(first_stage + 4, 6)));
   EXPECT_TRUE(refused(with(first_stage + 8, 3))) << "rows behind a layer of another stage";
   auto more = good;
-  more[first_stage + 16 + 1] = std::byte{6};
+  more[first_stage + 40 + 1] = std::byte{6};
   EXPECT_TRUE(refused(more)) << "more positions than were asked for";
+  more = with(first_stage + 20, 3);  // layers to be sent
+  EXPECT_FALSE(refused(more)) << "of nothing";
+  more[first_stage + 24] = std::byte{1};
+  EXPECT_TRUE(refused(more)) << "a layer of another stage";
+  EXPECT_TRUE(refused(with(first_stage + 16, 1))) << "from the second to before the first";
+  EXPECT_TRUE(refused(with(first_stage + 28, 1 << 30))) << "more bytes than there are";
+  EXPECT_TRUE(refused(with(first_stage + 36, 1 << 30))) << "a transfer of centuries";
 }
 
 RC_GTEST_PROP(ResumeMessage, DamagedBytesNeverReadBeyondTheEnd, ()) {

@@ -92,6 +92,7 @@ void StageRunner::close() {
     closed_ = true;
     ways = ways_;
   }
+  layers_.cancel_fetch();
   ways.close();
 }
 
@@ -111,6 +112,7 @@ void StageRunner::watch(Duration limit) {
     cut_ = silence_.look(to, from, limit);
     if (!cut_) return;
   }
+  layers_.cancel_fetch();
   ways.close();
 }
 
@@ -158,18 +160,21 @@ Status StageRunner::take(const MessageHead& head) {
   if (!step && !failure && head.kind != MessageKind::kControl)
     return bad_step(head, fmt::format("a message of kind {} at place {} of a chain",
                                       static_cast<unsigned>(head.kind), place_));
-  const bool resume = head.kind == MessageKind::kControl && head.step == kResumeStep;
+  const bool resume = head.kind == MessageKind::kControl && asks_for_pages(head.step);
+  const bool goes_on = resume && head.step != kResumeStep;  // with the epoch that has begun
   const size_t bytes_max = step      ? limits_.bytes_max(place_)
                            : failure ? kFailureBytesMax
                            : resume  ? resume_bytes_max(limits_, place_, layers_.model().range.begin)
                                      : 0;
   if (Status status = read_body(head, bytes_max); !status) return status;
-  if (head.epoch < epoch_ || (head.kind == MessageKind::kControl && head.epoch == epoch_)) {
+  if (head.epoch < epoch_ || (head.kind == MessageKind::kControl && head.epoch == epoch_ && !goes_on)) {
     std::lock_guard lock(mutex_);
     ++stats_.stale;
     return {};
   }
-  if (resume) return take_resume(head);
+  if (goes_on && (head.epoch != epoch_ || step_ > 0))
+    return bad_step(head, fmt::format("pages are asked for behind step {} of epoch {}", step_, epoch_));
+  if (resume) return head.step == kFetchStep ? take_fetch(head) : take_resume(head);
   if (head.kind == MessageKind::kControl) return take_reset(head);
   if (head.epoch > epoch_) return bad_step(head, fmt::format("no reset has come since epoch {}", epoch_));
   if (head.step <= step_) return bad_step(head, fmt::format("step {} came before", step_));
@@ -209,7 +214,7 @@ Status StageRunner::send_on(const MessageHead& head, std::span<const std::span<c
 
 // Passes with what is left here.
 Status StageRunner::take_resume(const MessageHead& head) {
-  begin_epoch(head.epoch);
+  if (head.step == kResumeStep) begin_epoch(head.epoch);
   if (Status status = pass_on(head); !status) return status;
   layers_.unplace_all();
   ResumeMessage message;
@@ -220,7 +225,18 @@ Status StageRunner::take_resume(const MessageHead& head) {
   values_.clear();
   write_stage_report(layers_.model().range.begin, here, values_);
   const std::span<const std::byte> pieces[] = {body_, values_};
-  return send_on({.kind = MessageKind::kControl, .epoch = epoch_, .step = kResumeStep, .bytes = 0}, pieces);
+  return send_on({.kind = MessageKind::kControl, .epoch = epoch_, .step = head.step, .bytes = 0}, pieces);
+}
+
+// Passes at once: stages fetch beside each other.
+Status StageRunner::take_fetch(const MessageHead& head) {
+  if (Status status = pass_on(head); !status) return status;
+  ResumeMessage message;
+  if (Status status = message.read(body_, limits_, 0, 0); !status) return bad_step(head, status.text());
+  const std::span<const std::byte> pieces[] = {body_};
+  if (Status status = send_on(head, pieces); !status) return status;
+  layers_.fetch(message.claims, message.limit);
+  return {};
 }
 
 Status StageRunner::take_reset(const MessageHead& head) {

@@ -84,6 +84,7 @@ class StageRunner {
   Status send_on(const cluster::MessageHead& head, std::span<const std::span<const std::byte>> pieces);
   Status take_reset(const cluster::MessageHead& head);
   Status take_resume(const cluster::MessageHead& head);
+  Status take_fetch(const cluster::MessageHead& head);
   Status take_failure(const cluster::MessageHead& head);
   Status take_step(const cluster::MessageHead& head);
   Status send_rows(const cluster::MessageHead& head, std::span<const float> rows);

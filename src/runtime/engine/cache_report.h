@@ -17,6 +17,15 @@ struct PageClaim {
   uint32_t count = 0;
   Lineage lineage{};
   graph::PageKind kind = graph::PageKind::kFull;
+  bool in_use = true;  // by a text that runs; else it is kept for texts to come, and not worth waiting for
+};
+
+// What became of pages that other nodes could send when plans changed (see move_choice.h).
+struct PageMove {
+  bool offered = false;     // there was something that could be sent,
+  bool sent = false;        // and it was asked for,
+  uint64_t bytes = 0;       // so many came,
+  uint64_t row_layers = 0;  // positions times the layers that got them
 };
 
 // What stages have of the pages that were claimed. A number is how many positions from the page's first one
@@ -31,6 +40,15 @@ struct CacheReport {
     std::vector<uint8_t> filled;  // [claim]
   };
   std::vector<Rows> rows;
+  // What each stage could get from nodes that had its layers before: of layers [from, to) of its own.
+  struct Offer {
+    size_t begin = 0, end = 0;  // its layers
+    size_t from = 0, to = 0;
+    uint64_t bytes = 0;  // 0: nothing
+    double seconds = 0;  // that it would take
+  };
+  std::vector<Offer> offers = {};  // first stage first
+  PageMove move = {};
 };
 
 }  // namespace butterfly::runtime

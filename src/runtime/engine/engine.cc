@@ -285,6 +285,11 @@ void Engine::Impl::resume_chain() {
   if (!report && waits_for_chain(report.status())) return;
   std::lock_guard lock(mutex);
   if (report && *report) {
+    const PageMove& move = (**report).move;
+    stats.moves_sent += move.offered && move.sent;
+    stats.moves_computed += move.offered && !move.sent;
+    stats.moved_bytes += move.bytes;
+    stats.moved_row_layers += move.row_layers;
     scheduler.refill(claims, **report);
   } else {
     scheduler.forget();

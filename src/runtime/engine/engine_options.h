@@ -12,6 +12,7 @@
 namespace butterfly::runtime {
 
 class CachePages;
+class PageSource;
 class PrefixStore;
 
 // How requests become steps.
@@ -70,6 +71,10 @@ struct PagedLayersOptions {
   // Shared with the stage before and after; has the layers. Null: a cache of its own, whose contents nobody
   // knows.
   std::shared_ptr<StageCache> stage_cache = nullptr;
+  // Who may have what it lacks; null: nobody.
+  std::shared_ptr<PageSource> page_source = nullptr;
+  // What a row takes in a layer, as measured, in seconds; may be null.
+  std::function<double()> row_layer_seconds = nullptr;
 };
 
 }  // namespace butterfly::runtime

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/log.h"
+#include "runtime/engine/move_choice.h"
 
 namespace butterfly::runtime {
 
 LocalChain::LocalChain(const LoadedModel& model, Compute& compute, const PagedLayersOptions& options)
-    : layers_(model, compute, options) {
+    : layers_(model, compute, options), row_layer_seconds_(options.row_layer_seconds) {
   BF_CHECK(model.is_whole()) << to_string(model.range, model.config.layers);
 }
 
@@ -60,7 +62,14 @@ Result<std::optional<CacheReport>> LocalChain::resume(uint64_t epoch, std::span<
   layers_.unplace_all();
   CacheReport report;
   layers_.report(claims, report);
-  return std::optional(std::move(report));
+  const MoveChoice choice = choose_move(report, claims, row_layer_seconds_ ? row_layer_seconds_() : 0);
+  if (choice.offered) log_info("{}", to_string(choice));
+  // Also where nothing is sent: those who hold it for others hear that they need not any more.
+  layers_.fetch(choice.send ? claims_in_use(claims) : std::vector<PageClaim>(), move_limit(choice));
+  CacheReport after;
+  layers_.report(claims, after);
+  after.move = outcome_of(choice, report, after, claims);
+  return std::optional(std::move(after));
 }
 
 }  // namespace butterfly::runtime

@@ -18,7 +18,7 @@ class LocalChain final : public Chain, private CachePages {
   Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim> claims,
                                             Duration timeout) override;
   void for_each(size_t count, FunctionRef<void(size_t)> fn) override { layers_.for_each(count, fn); }
-  void close() override {}
+  void close() override { layers_.cancel_fetch(); }
   CachePages* cache_pages() override { return this; }
 
  private:
@@ -32,6 +32,7 @@ class LocalChain final : public Chain, private CachePages {
   }
 
   PagedLayers layers_;
+  const std::function<double()> row_layer_seconds_;
   uint64_t epoch_ = 0;
   bool under_way_ = false;
   uint64_t step_ = 0;  // under way

@@ -74,6 +74,7 @@ PagedLayers::PagedLayers(const LoadedModel& model, Compute& compute, const Paged
       cache_(cache_for(model, options)),
       runner_(model, compute.size()),
       compute_(compute),
+      source_(options.page_source),
       sequences_(options.sequences),
       states_seen_(info_.state_pages) {
   BF_CHECK(cache_->room() == cache_room(model, options)) << "the cache has room for another number of pages";
@@ -104,7 +105,32 @@ void PagedLayers::Placed::forget_state() {
   guesses = 0;
 }
 
+void PagedLayers::report(std::span<const PageClaim> claims, CacheReport& into) const {
+  cache_->report(claims, into);
+  CacheReport::Offer offer;
+  if (source_ != nullptr && cache_->keeps_contents()) offer = source_->offer(*cache_.operator->(), claims);
+  offer.begin = cache_->begin();
+  offer.end = cache_->end();
+  into.offers.push_back(offer);
+}
+
+void PagedLayers::fetch(std::span<const PageClaim> claims, Duration limit) {
+  if (source_ != nullptr && cache_->keeps_contents() && !source_done_ && !claims.empty())
+    source_->fetch(*cache_.operator->(), claims, limit);
+  end_moves();
+}
+
+void PagedLayers::cancel_fetch() {
+  if (source_ != nullptr) source_->cancel();
+}
+
+// Nothing will be asked for any more.
+void PagedLayers::end_moves() {
+  if (source_ != nullptr && !std::exchange(source_done_, true)) source_->done();
+}
+
 void PagedLayers::forget_all() {
+  end_moves();
   cache_->forget_all();
   std::ranges::fill(states_seen_, 0u);
   unplace_all();
@@ -345,6 +371,7 @@ Status PagedLayers::prepare_states(std::span<const StepRow> rows) {
 
 Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const StepRow> rows,
                             LayerSpan fill) {
+  end_moves();
   rows_.clear();
   state_writes_.clear();
   if (rows.empty() || rows.size() > info_.rows_max)

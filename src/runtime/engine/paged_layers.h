@@ -10,6 +10,7 @@
 #include "base/compute.h"
 #include "runtime/engine/chain.h"
 #include "runtime/engine/engine_options.h"
+#include "runtime/engine/page_source.h"
 #include "runtime/engine/stage_cache.h"
 #include "runtime/layers/batch_runner.h"
 
@@ -42,8 +43,11 @@ class PagedLayers {
   void forget_all();
   // No page is placed any more, but what they hold stays.
   void unplace_all();
-  // What is left of these pages here.
-  void report(std::span<const PageClaim> claims, CacheReport& into) const { cache_->report(claims, into); }
+  // What is left of these pages here, and could be had from other nodes.
+  void report(std::span<const PageClaim> claims, CacheReport& into) const;
+  // Has them sent; none: and none later. cancel_fetch() comes from any thread: also later ones end at once.
+  void fetch(std::span<const PageClaim> claims, Duration limit);
+  void cancel_fetch();
 
   // Takes over a step: applies the commands, then checks all rows. kInvalidArgument says what is wrong; then
   // forget_all() before anything else. Every position up to a row's own must have a page, rows of one
@@ -84,6 +88,7 @@ class PagedLayers {
     void clear();
     void forget_state();
   };
+  void end_moves();
   Status apply(const KvCommand& command);
   Status check(std::span<const StepRow> rows, size_t index);
   Status name_rows(std::span<const StepRow> rows);
@@ -103,6 +108,8 @@ class PagedLayers {
   const StageCacheUse cache_;
   BatchRunner runner_;
   Compute& compute_;
+  const std::shared_ptr<PageSource> source_;  // null: there is none
+  bool source_done_ = false;
   std::unique_ptr<DraftBlock> block_;  // null: nothing is predicted
   std::vector<Placed> sequences_;
   std::array<std::vector<std::span<const uint32_t>>, graph::kPageKinds> page_views_;

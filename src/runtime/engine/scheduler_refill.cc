@@ -50,7 +50,7 @@ std::vector<PageClaim> Scheduler::claims() const {
       lineage = parent->second;
     }
     for (const int32_t token : entry.tokens) lineage = lineage_after(lineage, token);
-    claims.push_back({entry.page, static_cast<uint32_t>(page_positions_), lineage});
+    claims.push_back({entry.page, static_cast<uint32_t>(page_positions_), lineage, PageKind::kFull, false});
     ends.emplace(entry.page, lineage);
   }
   if (chain_.state_pages > 0) claim_states(claims, ends);
@@ -75,8 +75,8 @@ Scheduler::StatePlace Scheduler::last_block_state(const Sequence& sequence) cons
 void Scheduler::claim_states(std::vector<PageClaim>& claims,
                              const std::unordered_map<uint32_t, Lineage>& ends) const {
   std::set<uint32_t> claimed;
-  const auto claim = [&](uint32_t page, const Lineage& behind) {
-    if (claimed.insert(page).second) claims.push_back({page, 1, behind, PageKind::kState});
+  const auto claim = [&](uint32_t page, const Lineage& behind, bool in_use) {
+    if (claimed.insert(page).second) claims.push_back({page, 1, behind, PageKind::kState, in_use});
   };
   for (const Sequence* sequence : running_) {
     for (const StatePlace& place : {last_state(*sequence), last_block_state(*sequence)}) {
@@ -85,12 +85,12 @@ void Scheduler::claim_states(std::vector<PageClaim>& claims,
       Lineage behind = blocks == 0 ? kNoText : ends.at(sequence->pages[blocks - 1]);
       for (size_t i = blocks * page_positions_; i < place.position; ++i)
         behind = lineage_after(behind, sequence->tokens[i]);
-      claim(place.page, behind);
+      claim(place.page, behind, true);
     }
   }
   for (const PagePool::Entry& entry : pool_.published())
     if (const auto state = pool_.side(PageKind::kState).find(entry.page); state && ends.contains(entry.page))
-      claim(*state, ends.at(entry.page));
+      claim(*state, ends.at(entry.page), false);
 }
 
 void Scheduler::refill(const std::vector<PageClaim>& claims, const CacheReport& report) {

@@ -194,39 +194,83 @@ void StageCache::drop_old_rows() {
   std::erase_if(rows_, [&](const Rows& rows) { return rows.behind != end(); });
 }
 
+// ---- What is asked for by name ----
+
+bool StageCache::known(const PageClaim& claim) const {
+  return options_.keeps_contents && claim.count > 0 && claim.lineage != kNoText &&
+         (claim.kind == model::PageKind::kState || (claim.page < pages() && claim.count <= kKvPage &&
+                                                    lineage(claim.page, claim.count - 1) == claim.lineage));
+}
+
+// How much of a claim the layer at this index has.
+size_t StageCache::held(const PageClaim& claim, size_t index) const {
+  if (!known(claim)) return 0;
+  const std::vector<Lineage>& names = states_[index];
+  if (claim.kind == model::PageKind::kState)
+    return names.empty() || (claim.page < names.size() && names[claim.page] == claim.lineage) ? claim.count
+                                                                                              : 0;
+  // A recurrent layer lacks no positions, but rows behind one that has no name could not be named.
+  return names.empty() ? std::min<size_t>(filled_[index][claim.page], claim.count) : claim.count;
+}
+
 void StageCache::report(std::span<const PageClaim> claims, CacheReport& into) const {
-  const auto known = [&](const PageClaim& claim) {
-    return claim.page < pages() && claim.count <= kKvPage &&
-           lineage(claim.page, claim.count - 1) == claim.lineage;
-  };
-  const auto positions = [&](const PageClaim& claim, const std::vector<uint8_t>& filled) -> size_t {
-    return known(claim) ? std::min<size_t>(filled[claim.page], claim.count) : 0;
-  };
-  const auto states = [&](const PageClaim& claim, const std::vector<Lineage>& names) -> size_t {
-    return claim.page < names.size() && names[claim.page] == claim.lineage ? claim.count : 0;
-  };
-  // What `found` says of each claim that may hold anything.
-  const auto all = [&](auto&& found) {
-    std::vector<uint8_t> counts;
-    for (const PageClaim& claim : claims)
-      counts.push_back(options_.keeps_contents && claim.count > 0 && claim.lineage != kNoText
-                           ? static_cast<uint8_t>(found(claim))
-                           : uint8_t{0});
-    return counts;
-  };
   into.claims = claims.size();
-  for (size_t i = 0; i < filled_.size(); ++i)
-    into.layers.push_back(all([&](const PageClaim& claim) -> size_t {
-      const bool recurrent = !states_[i].empty();
-      if (claim.kind == model::PageKind::kState) return recurrent ? states(claim, states_[i]) : claim.count;
-      if (!recurrent) return positions(claim, filled_[i]);
-      return known(claim) ? claim.count : 0;  // rows behind it could not be named
-    }));
-  for (const Rows& rows : rows_)
-    if (rows.behind > memory_.begin() && rows.behind <= end())
-      into.rows.push_back({rows.behind, all([&](const PageClaim& claim) {
-                             return claim.kind == model::PageKind::kFull ? positions(claim, rows.filled) : 0;
-                           })});
+  for (size_t i = 0; i < filled_.size(); ++i) {
+    std::vector<uint8_t>& counts = into.layers.emplace_back();
+    for (const PageClaim& claim : claims) counts.push_back(static_cast<uint8_t>(held(claim, i)));
+  }
+  for (const Rows& rows : rows_) {
+    if (rows.behind <= memory_.begin() || rows.behind > end()) continue;
+    CacheReport::Rows& found = into.rows.emplace_back(CacheReport::Rows{rows.behind, {}});
+    for (const PageClaim& claim : claims) {
+      const bool is_here = claim.kind == model::PageKind::kFull && known(claim);
+      found.filled.push_back(
+          static_cast<uint8_t>(is_here ? std::min<size_t>(rows.filled[claim.page], claim.count) : size_t{0}));
+    }
+  }
+}
+
+std::shared_ptr<const StageCache> StageCache::part(size_t begin, size_t end) const {
+  BF_CHECK(begin >= memory_.begin() && begin <= end && end <= memory_.end()) << begin << " to " << end;
+  auto part = std::make_shared<StageCache>(memory_.shape(), options_);
+  part->memory_ = memory_;
+  part->filled_ = filled_;
+  part->states_ = states_;
+  part->lineages_ = lineages_;
+  part->touched_ = touched_;
+  part->touched_pages_ = touched_pages_;
+  part->shrink_to(begin, end);
+  return part;
+}
+
+bool StageCache::has(const PageClaim& claim, size_t layer) const {
+  return held(claim, layer - memory_.begin()) == claim.count && claim.count > 0;
+}
+
+std::span<const Lineage> StageCache::names(const PageClaim& claim) const {
+  if (claim.kind == model::PageKind::kState || !known(claim)) return {};
+  return std::span(lineages_).subspan(at(claim.page, 0), claim.count);
+}
+
+bool StageCache::adopt_names(const PageClaim& claim, std::span<const Lineage> names) {
+  if (!options_.keeps_contents || claim.count == 0 || claim.lineage == kNoText) return false;
+  if (claim.kind == model::PageKind::kState)
+    return names.empty() && claim.page < options_.room.of(model::PageKind::kState);
+  if (claim.page >= pages() || claim.count > kKvPage || names.size() != claim.count ||
+      names.back() != claim.lineage || std::ranges::count(names, kNoText) > 0)
+    return false;
+  if (known(claim)) return std::ranges::equal(names, this->names(claim));
+  for (size_t i = 0; i < names.size(); ++i) name(claim.page, i, names[i]);
+  return true;
+}
+
+void StageCache::adopt(const PageClaim& claim, size_t layer) {
+  const size_t index = layer - memory_.begin();
+  if (claim.kind == model::PageKind::kState) {
+    if (!states_[index].empty()) states_[index][claim.page] = claim.lineage;
+  } else {
+    filled_[index][claim.page] = static_cast<uint8_t>(claim.count);
+  }
 }
 
 }  // namespace butterfly::runtime

@@ -84,6 +84,22 @@ class StageCache {
   // So many places have rows, at most.
   static constexpr size_t kRowPlacesMax = 2;
 
+  // ---- Pages that other nodes get, or send. ----
+
+  // Layers [begin, end) of those that are here, with what they hold now, for others to read. Shares their
+  // memory: nobody may write it any more (so shrink_to() the others before this one goes on).
+  std::shared_ptr<const StageCache> part(size_t begin, size_t end) const;
+  const model::KvMemory& memory() const { return memory_; }
+  // Whether this layer lacks nothing of the claim.
+  bool has(const PageClaim& claim, size_t layer) const;
+  // Of the claimed positions, the first one first; none where the claim is not known here, or of a state.
+  std::span<const Lineage> names(const PageClaim& claim) const;
+  // What the page holds is named so from now on, as names() of another node says. False: that cannot be, and
+  // nothing has changed.
+  bool adopt_names(const PageClaim& claim, std::span<const Lineage> names);
+  // The layer's page was written with what is claimed.
+  void adopt(const PageClaim& claim, size_t layer);
+
   // Of this stage's layers and rows. `layers` has one entry for each layer here, the first one first.
   void report(std::span<const PageClaim> claims, CacheReport& into) const;
 
@@ -100,6 +116,8 @@ class StageCache {
   std::vector<Lineage> no_states(size_t layer) const;
   size_t at(uint32_t page, size_t offset) const;
   void cut(uint32_t page, size_t offset);
+  bool known(const PageClaim& claim) const;
+  size_t held(const PageClaim& claim, size_t index) const;
   void count_touched();
   Rows* rows_behind(size_t layer);
   std::unique_ptr<float[]> room(Rows& rows, const std::function<bool(uint32_t)>& in_use);

@@ -61,6 +61,10 @@ struct EngineStats {
   uint64_t chain_resets = 0;      // the chain was lost and its cache with it
   uint64_t again_rows = 0;        // rows computed again because a chain took the place of another,
   uint64_t again_row_layers = 0;  // and through how many layers, together
+  // Changes of plan after which pages of layers that moved could be sent, and were, or were not.
+  uint64_t moves_sent = 0, moves_computed = 0;
+  uint64_t moved_bytes = 0;       // of pages that came,
+  uint64_t moved_row_layers = 0;  // positions times layers
   uint64_t chains = 0;            // that took the place of another
   uint64_t stale_results = 0;     // of an older epoch, dropped
   Duration step_time{};           // in all, of these steps

@@ -169,7 +169,8 @@ std::shared_ptr<CoordinatorBackend> ClusterHost::backend_of(cluster::JobId job) 
                               .places = options_.places,
                               .library = library_,
                               .compute = options_.compute,
-                              .memory = memory_};
+                              .memory = memory_,
+                              .parked = parked_};
     backend = std::make_shared<CoordinatorBackend>(std::move(loader), stage_links_);
     backend->on_cut([this](cluster::Epoch epoch, const cluster::NodeId& peer, const std::string& why) {
       coordinator_->steps_failed(epoch, peer, why);
@@ -327,6 +328,7 @@ void ClusterHost::open_door() {
   door.hello = hello_;
   door.open_links = tls_->open_links();
   if (options_.lead != nullptr) door.lead = options_.lead->desk().get();
+  door.parked = parked_.get();
   door.stage_links = &stage_links_;
   door.library = library_.get();
   door.on_control = [this](std::unique_ptr<cluster::Link> link, const cluster::Hello&) {
@@ -381,6 +383,7 @@ void ClusterHost::make_node() {
   node.worker.join.address = door_->address();
   node.worker.join.capabilities = options_.capabilities;
   node.memory = memory_;
+  node.parked = parked_;
   training_place_ = std::make_shared<TrainingBackend>(
       TrainingBackend::Options{.memory = memory_, .begin = nullptr, .end = [this] {
                                  std::shared_ptr<TrainingJob> job;
@@ -519,6 +522,9 @@ std::string ClusterHost::status_json(uint64_t events_after) const {
     const EngineStats stats = hosted->second->steps->stats();
     job.rows_again = stats.again_rows;
     job.row_layers_again = stats.again_row_layers;
+    job.moves_sent = stats.moves_sent;
+    job.moves_computed = stats.moves_computed;
+    job.moved_bytes = stats.moved_bytes;
   }
   return cluster::to_json(status);
 }

@@ -147,6 +147,7 @@ class ClusterHost {
   std::shared_ptr<cluster::WeightLibrary> library_ = std::make_shared<cluster::WeightLibrary>();
   std::shared_ptr<NodeMemory> memory_;
   StageLinks stage_links_;
+  const std::shared_ptr<ParkedCaches> parked_ = std::make_shared<ParkedCaches>();
   mutable std::mutex models_mutex_;
   std::map<cluster::JobId, std::shared_ptr<Hosted>> models_;
   std::mutex adding_mutex_;  // one model is added or ended at a time; before models_mutex_

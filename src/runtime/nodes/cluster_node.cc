@@ -198,6 +198,7 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
   door.hello = hello;
   door.open_links = tls->open_links();
   door.lead = desk_.get();
+  door.parked = parked_.get();
   door.stage_links = &stage_links_;
   door.library = library_.get();
   const auto memory = std::make_shared<NodeMemory>(options.memory_bytes);
@@ -228,13 +229,15 @@ ClusterNode::ClusterNode(ClusterNodeOptions options) {
                             .library = library_,
                             .compute = options.compute,
                             .fetch_bytes_per_s = options.fetch_bytes_per_s,
-                            .memory = memory};
+                            .memory = memory,
+                            .parked = parked_};
   NodeShell::Options shell;
   shell.worker.instance = std::stoull(random_hex(15), nullptr, 16);
   shell.worker.coordinator = options.coordinator;
   shell.worker.join.address = address_;
   shell.worker.join.capabilities = options.capabilities;
   shell.memory = loader.memory;
+  shell.parked = parked_;
   shell.make_stage = [this, loader](cluster::JobId job) -> std::shared_ptr<StageBackend> {
     if (cluster::is_training(job)) return training_place_;
     RangeLoaderOptions of_job = loader;

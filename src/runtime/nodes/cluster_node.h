@@ -42,6 +42,8 @@ class ClusterNode {
   void start();
   // As NodeShell::retire().
   void retire(const std::string& why) { shell_->retire(why); }
+  // Whether other nodes may still ask for what its cache held: it should not end yet.
+  bool cache_wanted() const { return !parked_->empty(); }
   void stop(const std::string& why);
   NodeShell::View view() const { return shell_->view(); }
   const cluster::NodeId& self() const { return self_; }
@@ -52,6 +54,7 @@ class ClusterNode {
   std::shared_ptr<LeadDesk> desk_;
   std::shared_ptr<cluster::WeightLibrary> library_ = std::make_shared<cluster::WeightLibrary>();
   StageLinks stage_links_;
+  const std::shared_ptr<ParkedCaches> parked_ = std::make_shared<ParkedCaches>();
   std::string address_;
   std::unique_ptr<TrainingWorker> training_;
   std::shared_ptr<TrainingBackend> training_place_;

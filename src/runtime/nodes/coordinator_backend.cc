@@ -6,6 +6,7 @@
 #include "runtime/chain/group_chain.h"
 #include "runtime/chain/linked_chain.h"
 #include "runtime/engine/local_chain.h"
+#include "runtime/nodes/cache_fetch.h"
 #include "runtime/nodes/group_links.h"
 #include "runtime/nodes/node_door.h"
 #include "runtime/nodes/reported.h"
@@ -44,7 +45,11 @@ class TimedChain final : public Chain {
       : chain_(std::move(chain)), times_(std::move(times)), free_since_(system_now()) {}
   const ChainInfo& info() const override { return chain_->info(); }
   Status submit(const StepRequest& request) override {
-    step_ = {.step = request.step, .rows = request.rows.size(), .total = {}, .stages = {}};
+    step_ = {.step = request.step,
+             .rows = request.rows.size(),
+             .total = {},
+             .stages = {},
+             .passes_all = request.fill.empty()};
     return chain_->submit(request);
   }
   StepResult receive(Duration timeout) override {
@@ -74,7 +79,7 @@ class TimedChain final : public Chain {
 }  // namespace
 
 CoordinatorBackend::CoordinatorBackend(RangeLoaderOptions options, StageLinks& links)
-    : options_(options), loader_(std::move(options)), links_(links) {}
+    : options_(options), loader_(std::move(options)), cache_(options_.parked, options_.job), links_(links) {}
 
 StageBackend::Preparation CoordinatorBackend::prepare(const cluster::Assignment& work,
                                                       const std::atomic<bool>& cancelled) {
@@ -146,6 +151,11 @@ Result<PlacedChain> CoordinatorBackend::chain(cluster::Epoch epoch, const cluste
   const size_t workers = placement.stages.size() - 1;
   return reported([&]() -> PlacedChain {
     options.cache.stage_cache = cache_.for_stage(work.model, *model, settings);
+    if (options.cache.stage_cache->keeps_contents())
+      options.cache.page_source = make_cache_fetch(options_, work, model->config.layers);
+    options.cache.row_layer_seconds = [times = times_, layers = model->config.layers] {
+      return times->row_seconds() / static_cast<double>(layers);
+    };
     GroupLinks members(work);
     members.open(*options_.transport, options_.hello, kStageLinkMax, to_blame).or_throw();
     const std::shared_ptr<StageGroup> group = std::move(members).group();

@@ -16,6 +16,16 @@ std::string identity(const cluster::ModelTask& task) { return task.id + " " + ta
 
 }  // namespace
 
+// Whoever computed with it has let go; false: not yet.
+bool KeptCache::wait_for_others(const std::shared_ptr<StageCache>& cache,
+                                const std::atomic<bool>* cancelled) const {
+  const Deadline deadline(SystemClock::instance(), kCacheLetGoMax);
+  const auto in_use = [&] { return cache.use_count() > 1 || !cache->idle(); };
+  while (in_use() && !deadline.expired() && (cancelled == nullptr || !*cancelled))
+    SystemClock::instance().sleep_for(kCacheLetGoLook);
+  return !in_use();
+}
+
 void KeptCache::shrink(const cluster::Assignment& work, const std::atomic<bool>& cancelled) {
   std::shared_ptr<StageCache> cache;
   {
@@ -27,11 +37,15 @@ void KeptCache::shrink(const cluster::Assignment& work, const std::atomic<bool>&
       cache = nullptr;
   }
   if (cache == nullptr || work.pieces < 2 || work.begin >= work.end || work.end > work.pieces) return;
-  const Deadline deadline(SystemClock::instance(), kCacheLetGoMax);
-  const auto in_use = [&] { return cache.use_count() > 1 || !cache->idle(); };
-  while (in_use() && !deadline.expired() && !cancelled) SystemClock::instance().sleep_for(kCacheLetGoLook);
-  if (in_use()) return;
+  if (!wait_for_others(cache, &cancelled)) return;
   const model::LayerRange range = model::range_of_pieces(work.begin, work.end, work.pieces - 2);
+  if (parked_ != nullptr && cache->touched_bytes() > 0) {
+    const Sha256 identity = cache_identity(work.model);
+    if (cache->begin() < range.begin)
+      parked_->put(job_, identity, cache->part(cache->begin(), std::min(cache->end(), range.begin)));
+    if (cache->end() > range.end)
+      parked_->put(job_, identity, cache->part(std::max(cache->begin(), range.end), cache->end()));
+  }
   cache->shrink_to(range.begin, range.end);
   const std::lock_guard lock(mutex_);
   cache_ = std::move(cache);
@@ -54,7 +68,22 @@ std::shared_ptr<StageCache> KeptCache::for_stage(const cluster::ModelTask& task,
                       cache_->begin() >= model.range.begin && cache_->end() <= model.range.end;
   if (!usable) cache_ = std::make_shared<StageCache>(shape, wanted);
   cache_for_ = identity(task);
+  identity_ = cache_identity(task);
   return cache_;
+}
+
+void KeptCache::park() {
+  std::shared_ptr<StageCache> cache;
+  Sha256 identity;
+  {
+    const std::lock_guard lock(mutex_);
+    cache = std::exchange(cache_, nullptr);
+    identity = identity_;
+  }
+  if (cache == nullptr || parked_ == nullptr || !cache->keeps_contents() || cache->touched_bytes() == 0 ||
+      !wait_for_others(cache, nullptr))
+    return;
+  parked_->put(job_, identity, cache->part(cache->begin(), cache->end()));
 }
 
 void KeptCache::free() {

@@ -11,6 +11,7 @@
 #include "cluster/transport/message.h"
 #include "cluster/weights/weight_server.h"
 #include "runtime/nodes/lead_desk.h"
+#include "runtime/nodes/parked_caches.h"
 #include "runtime/nodes/reported.h"
 
 namespace butterfly::runtime {
@@ -183,6 +184,9 @@ void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {
       if (options_.lead == nullptr) return;
       options_.lead->note_address(link->peer().key, hello->address);
       [[fallthrough]];
+    case LinkPurpose::kCache:
+      if (hello->purpose == LinkPurpose::kCache && options_.parked == nullptr) return;
+      [[fallthrough]];
     case LinkPurpose::kWeights:
     case LinkPurpose::kProbe: {
       const std::lock_guard lock(mutex_);
@@ -197,10 +201,12 @@ void NodeDoor::greet(Visitor& visitor, std::unique_ptr<cluster::Link> link) {
       log_info("{}: opened a link for something this node does not do", link->peer().name);
       return;
   }
-  serve(visitor, hello->purpose);
+  serve(visitor, *hello);
 }
 
-void NodeDoor::serve(Visitor& visitor, cluster::LinkPurpose purpose) {
+void NodeDoor::serve(Visitor& visitor, const cluster::Hello& hello) {
+  const cluster::LinkPurpose purpose = hello.purpose;
+  if (purpose == cluster::LinkPurpose::kCache) return options_.parked->serve(*visitor.link, hello);
   if (purpose == cluster::LinkPurpose::kLead) return options_.lead->serve(*visitor.link);
   const Status status = purpose == cluster::LinkPurpose::kProbe || options_.library == nullptr
                             ? cluster::answer_measurement(*visitor.link)

@@ -21,6 +21,7 @@
 namespace butterfly::runtime {
 
 class LeadDesk;
+class ParkedCaches;
 
 inline constexpr Duration kStageLinkMax = std::chrono::seconds(8);  // for opening the link to the next stage
 
@@ -74,6 +75,7 @@ class NodeDoor {
     std::function<void(const cluster::NodeId& peer, const std::string& why)> on_refused;
     std::shared_ptr<const cluster::OpenLinks> open_links;  // of this node, to count; may be null
     LeadDesk* lead = nullptr;                              // this node's vote; null: it has none
+    ParkedCaches* parked = nullptr;                        // null: nobody gets pages here
     StageLinks* stage_links = nullptr;
     const cluster::WeightLibrary* library = nullptr;
   };
@@ -96,7 +98,7 @@ class NodeDoor {
   // Empty, or why one more link of this peer is not taken. With the mutex.
   std::string why_not(const cluster::NodeId& peer) const;
   void greet(Visitor& visitor, std::unique_ptr<cluster::Link> link);
-  void serve(Visitor& visitor, cluster::LinkPurpose purpose);
+  void serve(Visitor& visitor, const cluster::Hello& hello);
   void reap(bool all);
 
   Options options_;

@@ -241,7 +241,13 @@ void NodeShell::perform(cluster::FreeWeights action) {
   JobWork& job = *found->second;
   options_.memory->will_release(action.job);
   job.new_order();
-  job.loop.post([stage = job.stage] { stage->free_weights(); });
+  const std::shared_ptr<ParkedCaches> parked = options_.parked;
+  if (parked != nullptr) parked->expect(action.job);
+  job.loop.post([stage = job.stage, parked, action] {
+    stage->cache_wanted(action.cache_wanted);
+    stage->free_weights();
+    if (parked != nullptr) parked->settled(action.job);
+  });
 }
 
 void NodeShell::perform(cluster::MeasurePeer action) {

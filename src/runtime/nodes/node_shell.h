@@ -9,6 +9,7 @@
 #include "cluster/member/worker.h"
 #include "runtime/nodes/control_links.h"
 #include "runtime/nodes/node_memory.h"
+#include "runtime/nodes/parked_caches.h"
 #include "runtime/nodes/stage_backend.h"
 
 namespace butterfly::runtime {
@@ -22,7 +23,8 @@ class NodeShell {
         connect;
     // A backend for each job that this node is told of; called once for each, on the shell's thread.
     std::function<std::shared_ptr<StageBackend>(cluster::JobId job)> make_stage;
-    std::shared_ptr<NodeMemory> memory;  // which they share
+    std::shared_ptr<NodeMemory> memory;         // which they share
+    std::shared_ptr<ParkedCaches> parked = {};  // also; may be null
     // Null: links are not measured.
     std::function<Result<cluster::LinkFigures>(const cluster::NodeId& peer, const std::string& address)>
         measure;

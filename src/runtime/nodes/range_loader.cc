@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "runtime/nodes/group_links.h"
 #include "runtime/nodes/node_door.h"
+#include "runtime/nodes/parked_caches.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -50,7 +51,11 @@ RangeLoader::Progress RangeLoader::progress() const {
 void RangeLoader::check_memory(const MemoryForecast& forecast, const std::string& what) {
   options_.memory->wait_for_releases(options_.job, kLetGoMax);
   options_.memory->claim(options_.job, forecast.total());
-  const Status fits = check_fits(forecast, options_.memory->usable_bytes(options_.job), what);
+  Status fits = check_fits(forecast, options_.memory->usable_bytes(options_.job), what);
+  if (!fits && options_.parked != nullptr && options_.parked->bytes(options_.job) > 0) {
+    options_.parked->drop(options_.job);  // others compute again what they would have got
+    fits = check_fits(forecast, options_.memory->usable_bytes(options_.job), what);
+  }
   if (!fits) options_.memory->release(options_.job);
   fits.or_throw();
 }

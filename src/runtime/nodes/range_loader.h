@@ -17,6 +17,8 @@
 
 namespace butterfly::runtime {
 
+class ParkedCaches;
+
 struct RangeLoaderOptions {
   cluster::JobId job = 0;                         // whose part it is
   std::shared_ptr<cluster::Transport> transport;  // to peers with weights
@@ -28,6 +30,7 @@ struct RangeLoaderOptions {
   Compute* compute = nullptr;      // borrowed; what runs the steps: loading has as many threads of its own
   uint64_t fetch_bytes_per_s = 0;  // 0: as fast as it goes
   std::shared_ptr<NodeMemory> memory = std::make_shared<NodeMemory>();  // which the jobs of a node share
+  std::shared_ptr<ParkedCaches> parked = {};  // caches of layers that left; null: they are not kept
 };
 
 // One part of one job's model at a time. prepare(), load() and free() come from one thread; progress() from

@@ -33,6 +33,8 @@ class StageBackend {
   // Returns when the stage of this epoch has ended, if there is one.
   virtual void stop(cluster::Epoch epoch) = 0;
   virtual void free_weights() = 0;
+  // Before free_weights(): whether other nodes may ask for what its cache holds.
+  virtual void cache_wanted(bool wanted) { (void)wanted; }
   virtual cluster::WorkerProgress progress() const = 0;
   // A machine that answers nothing for so long is gone, as the cluster sees it. From any thread.
   virtual void set_patience(Duration silent_after) { (void)silent_after; }

@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 
 #include "base/log.h"
+#include "runtime/nodes/cache_fetch.h"
 #include "runtime/nodes/node_door.h"
 #include "runtime/nodes/reported.h"
 #include "runtime/nodes/stage_progress.h"
@@ -18,7 +19,7 @@ constexpr const char* kThreadName = "bf-stage";  // for top and debuggers; tests
 }  // namespace
 
 WorkerBackend::WorkerBackend(RangeLoaderOptions options, StageLinks& links)
-    : options_(options), loader_(std::move(options)), links_(links) {}
+    : options_(options), loader_(std::move(options)), cache_(options_.parked, options_.job), links_(links) {}
 
 WorkerBackend::~WorkerBackend() { end_run(); }
 
@@ -52,6 +53,8 @@ Result<uint64_t> WorkerBackend::load(const cluster::Assignment& work, const std:
     const StageSettings settings = RangeLoader::settings_of(work).or_throw();
     ChainOptions options = settings.chain_options();
     options.cache.stage_cache = cache_.for_stage(work.model, *model_, settings);
+    if (options.cache.stage_cache->keeps_contents())
+      options.cache.page_source = make_cache_fetch(options_, work, model_->config.layers);
     auto runner = std::make_shared<StageRunner>(*model_, *options_.compute, work.stage, options);
     epoch_ = work.epoch;
     const uint64_t bytes = model_->resident_bytes + runner->cache_bytes();
@@ -138,6 +141,17 @@ void WorkerBackend::end_run() {
 
 void WorkerBackend::stop(cluster::Epoch epoch) {
   if (epoch_ != 0 && epoch_ <= epoch) end_run();
+}
+
+void WorkerBackend::cache_wanted(bool wanted) {
+  end_run();
+  {
+    const std::lock_guard lock(mutex_);
+    runner_.reset();
+  }
+  if (wanted) return cache_.park();
+  cache_.free();
+  if (options_.parked != nullptr) options_.parked->drop(options_.job);
 }
 
 void WorkerBackend::free_weights() {

@@ -27,6 +27,7 @@ class WorkerBackend final : public StageBackend {
   Status start(const cluster::Assignment& work, Lost lost) override;
   void stop(cluster::Epoch epoch) override;
   void free_weights() override;
+  void cache_wanted(bool wanted) override;
   cluster::WorkerProgress progress() const override;
   void set_patience(Duration silent_after) override { cut_after_ = cut_after(silent_after); }
 

@@ -30,6 +30,9 @@ void manage_ps(ServerContext& context, ExchangePtr exchange) {
       row["pages_cached"] = stats.pages_cached;
       row["rows_again"] = stats.again_rows;
       row["row_layers_again"] = stats.again_row_layers;
+      row["moves_sent"] = stats.moves_sent;
+      row["moves_computed"] = stats.moves_computed;
+      row["moved_bytes"] = stats.moved_bytes;
     }
     rows.push_back(std::move(row));
   }

@@ -107,6 +107,17 @@ void metrics(ServerContext& context, ExchangePtr exchange) {
   number("butterfly_row_layers_again_total", "counter",
          "Rows computed again, times the layers that they passed.",
          [](Stats s) { return s.again_row_layers; });
+  number("butterfly_moves_sent_total", "counter",
+         "Changes of plan after which pages of layers that moved were sent between nodes.",
+         [](Stats s) { return s.moves_sent; });
+  number("butterfly_moves_computed_total", "counter",
+         "Changes of plan after which they could have been sent, and computing them was cheaper.",
+         [](Stats s) { return s.moves_computed; });
+  number("butterfly_moved_bytes_total", "counter", "Bytes of pages that were sent between nodes.",
+         [](Stats s) { return s.moved_bytes; });
+  number("butterfly_moved_row_layers_total", "counter",
+         "Positions of texts that were sent, times the layers that got them.",
+         [](Stats s) { return s.moved_row_layers; });
   number("butterfly_chain_changes_total", "counter", "Chains of stages that took the place of another.",
          [](Stats s) { return s.chains; });
   number("butterfly_requests_refused_total", "counter", "Requests refused because the queue was full.",

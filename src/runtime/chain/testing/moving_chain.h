@@ -14,7 +14,17 @@ namespace butterfly::runtime::testing {
 // node 0.
 class MovingChain {
  public:
-  MovingChain(std::filesystem::path path, const ChainOptions& options, uint64_t kept_bytes);
+  // `moves`: how caches of layers that leave a node get to the one that has them next; a transfer is cut off
+  // after so many requests, one for each layer.
+  struct Moves {
+    bool sends = false;
+    size_t requests_max = SIZE_MAX;
+    double seconds = 1e-12;  // as predicted, for each byte
+  };
+  MovingChain(std::filesystem::path path, const ChainOptions& options, uint64_t kept_bytes,
+              const Moves& moves);
+  MovingChain(std::filesystem::path path, const ChainOptions& options, uint64_t kept_bytes)
+      : MovingChain(std::move(path), options, kept_bytes, Moves{}) {}
   ~MovingChain();
 
   // `nodes`: of the stages before the coordinator's, in order. `cuts`: as InprocChain's, one for each of
@@ -33,16 +43,19 @@ class MovingChain {
  private:
   struct Node {
     std::shared_ptr<StageCache> cache;
+    std::vector<std::shared_ptr<const StageCache>> parked;  // what left it, newest last
     std::unique_ptr<LoadedPart> part;
     std::unique_ptr<StageRunner> runner;
     std::vector<std::shared_ptr<cluster::Link>> links;
     std::thread thread;
   };
   ChainOptions options_for(size_t node, const model::LayerRange& range);
+  std::shared_ptr<PageSource> source() const;
 
   const std::filesystem::path path_;
   const ChainOptions options_;
   const uint64_t kept_bytes_;
+  const Moves moves_;
   std::unique_ptr<LoadedPart> described_;  // the whole model, for its tokenizer
   ChainInfo info_;
   std::vector<Node> nodes_;
