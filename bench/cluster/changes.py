@@ -2,10 +2,11 @@
 """What a change of plan costs the streams: rows computed again, and the longest pause of each.
 
     changes.py [--butterfly BIN] [--model FILE] [--work FOLDER] [--tokens 160] [--prompt 300] [--rounds 1] [--kept 0,64MiB]
+               [--streams 4] [--context 1024] [--changes join,kill]
 
 A coordinator and nodes that joined it, processes of one thread each on loopback with real TLS. Four streams with prompts of unequal
 length generate; in the middle of it a node joins (two nodes become three), or one is killed (three become two): the one with the first layers,
-or the one behind it. Plans are `uniform`, so every node has a part, and boundaries move. Each for every --kept: the setting --kept-rows of the server; with 0 nothing is kept when plans change. The model has the
+or the one behind it. With `--changes drain` the last of three is drained and used again instead: nobody is lost, and caches can move. Plans are `uniform`, so every node has a part, and boundaries move. Each for every --kept: the setting --kept-rows of the server; with 0 nothing is kept when plans change. The model has the
 shape of a 1.1B Llama with random Q4_0 weights, unless --model names another. Nodes have the weights on disk before anything is timed.
 """
 import argparse
@@ -25,7 +26,6 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "tests" / "cluster"))
 from harness import Process, Server, layers_of, make_model, write_capabilities  # noqa: E402
 
-STREAMS = 4
 SHAPE = ["--type", "q4_0", "--layers", "22", "--dim", "2048", "--hidden", "5632", "--heads", "32", "--kv-heads", "4"]
 
 
@@ -37,7 +37,7 @@ class Cluster:
         made = self.run("a", "init", "--name", "a", "--address", "127.0.0.1", "--json")
         if made.returncode != 0:
             raise SystemExit(made.stderr)
-        self.server = Server(options.butterfly, options.work, ["-m", options.model, "-c", "1024", "-t", "1", "--cluster", "--strategy", "uniform",
+        self.server = Server(options.butterfly, options.work, ["-m", options.model, "-c", str(options.context), "-t", "1", "--cluster", "--strategy", "uniform",
                                                                "--cluster-listen", "127.0.0.1:0", "--kept-rows", kept],
                              name="a", env=self.machine("a"))
         self.address = [n for n in self.server.cluster()["nodes"] if n["name"] == "a"][0]["address"]
@@ -74,7 +74,7 @@ class Cluster:
 
 def change(cluster, options, what):
     """The streams, and `what` when they have a quarter of their tokens: rows, rows times layers, the pause of each stream."""
-    times, errors = [[] for _ in range(STREAMS)], []
+    times, errors = [[] for _ in range(options.streams)], []
 
     def stream(i):
         try:
@@ -84,10 +84,10 @@ def change(cluster, options, what):
             errors.append(error)
 
     before = cluster.again()
-    threads = [threading.Thread(target=stream, args=(i,)) for i in range(STREAMS)]
+    threads = [threading.Thread(target=stream, args=(i,)) for i in range(options.streams)]
     for thread in threads:
         thread.start()
-    while sum(map(len, times)) < STREAMS * options.tokens // 4 and not errors:
+    while sum(map(len, times)) < options.streams * options.tokens // 4 and not errors:
         time.sleep(0.01)
     moment = time.monotonic()
     what()
@@ -112,8 +112,18 @@ def one_round(options, kept):
         cluster.server.wait_serving(3)
         cluster.nodes.pop("c").end()
         cluster.server.wait_serving(2)
-        rows.append(("a node joins", *change(cluster, options, lambda: cluster.join("c"))))
+        if "join" in options.changes:
+            rows.append(("a node joins", *change(cluster, options, lambda: cluster.join("c"))))
+        else:
+            cluster.join("c")
         cluster.server.wait_serving(3)
+        if "drain" in options.changes:
+            for what, order, left in (("a node is drained", "drain", 2), ("it is used again", "resume", 3)):
+                rows.append((what, *change(cluster, options,
+                                           lambda: cluster.run("a", "node", order, "c", "--management", cluster.server.socket))))
+                cluster.server.wait_serving(left)
+        if "kill" not in options.changes:
+            return rows
         for what, which in (("the first is killed", 0), ("the middle one is", 1)):
             state = cluster.server.wait_serving(3)
             layers = {layers_of(n)["begin"]: n["name"] for n in state["nodes"] if layers_of(n)}
@@ -137,6 +147,9 @@ def main():
     parser.add_argument("--prompt", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--kept", default="0,64MiB")
+    parser.add_argument("--streams", type=int, default=4)
+    parser.add_argument("--context", type=int, default=1024)
+    parser.add_argument("--changes", default="join,kill", type=lambda text: text.split(","))
     options = parser.parse_args()
     os.makedirs(options.work, exist_ok=True)
     options.model = options.model or make_model(options.butterfly, f"{options.work}/model.gguf", *SHAPE)
