@@ -106,7 +106,7 @@ std::shared_ptr<const StageCache> ParkedCaches::find(cluster::JobId job, const L
   auto found = parts_.rend();
   changed_.wait_for(lock, kFindMax, [&] {
     found = std::find_if(parts_.rbegin(), parts_.rend(), covers);  // the newest
-    return found != parts_.rend();
+    return found != parts_.rend() || std::ranges::find(expected_, job) == expected_.end();
   });
   return found == parts_.rend() ? nullptr : found->cache;
 }

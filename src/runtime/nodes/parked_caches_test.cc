@@ -70,6 +70,10 @@ TEST_F(ParkedCachesTest, GivesWhatLeftUntilAllHaveTheirs) {
   EXPECT_TRUE(parked.empty()) << "all layers are elsewhere";
 }
 
+TEST_F(ParkedCachesTest, WhereNothingIsExpectedNothingComesAtOnce) {
+  for (size_t i = 0; i < 20; ++i) EXPECT_EQ(fetched(2, 5), 0u);
+}
+
 TEST_F(ParkedCachesTest, AnotherModelOrOtherSettingsGetNothing) {
   parked.put(3, kModel, cache_of(2, 5, true));
   EXPECT_EQ(fetched(2, 5, true, cache_identity({.id = "id", .name = "model", .settings = "others"})), 0u);
