@@ -19,7 +19,7 @@ from harness import Process, Server, layers_of, machine_env, make_model, write_c
 BUTTERFLY, WORK = sys.argv[1], sys.argv[2]
 ARCHITECTURE = sys.argv[3] if len(sys.argv) > 3 else "llama"
 os.makedirs(WORK, exist_ok=True)
-TOKENS = 120
+TOKENS = 800  # so that streams run on while a node joins
 LAYERS = 8
 MODEL = make_model(BUTTERFLY, f"{WORK}/{ARCHITECTURE}.gguf", "--arch", ARCHITECTURE, "--layers", str(LAYERS), "--dim", "256",
                    "--hidden", "512", "--heads", "4")

@@ -17,14 +17,14 @@ using testing::node_id;
 struct DrainTest : testing::CoordinatorDriver {
   Member::Drain drain_of(int node) const { return coordinator.members().at(node_id(node).key).drain; }
   // Node 1 of three is drained: a plan is asked for without it, and taken although it is slower.
-  Epoch drain_and_plan(Epoch served) {
+  Epoch drain_and_plan(Epoch served, const Placement& next = placement({0, 2}, 1)) {
     EXPECT_TRUE(coordinator.drain_node("node-1", now).ok());
     pass(std::chrono::milliseconds(100));
     const PlanQuestion question = all<MakePlan>().back().question;
     EXPECT_EQ(question.nodes.size(), 2u);
     EXPECT_EQ(job().serving_epoch(), served) << "what is served goes on";
     EXPECT_EQ(drain_of(1), Member::Drain::kMoving);
-    coordinator.planned(question.epoch, placement({0, 2}, 1), now);
+    coordinator.planned(question.epoch, next, now);
     EXPECT_EQ(job().change_phase(), ChangePhase::kPreparing);
     return question.epoch;
   }
@@ -64,7 +64,10 @@ TEST_F(DrainTest, OthersHearWhoHadTheirPieces) {
   };
   const Epoch served = serve(3);
   EXPECT_TRUE(holders().empty()) << "nothing was served before";
-  const Epoch next = drain_and_plan(served);
+  Placement without = placement({0, 2, 1}, 1);  // of the same pieces; the second has two of them
+  without.stages.pop_back();
+  without.stages.back().end = 3;
+  const Epoch next = drain_and_plan(served, without);
   clear();
   for (const int node : {0, 2}) say(node, Prepared{next, Errc::kOk, ""});
   coordinator.steps_paused(next, now);
@@ -81,7 +84,10 @@ TEST_F(DrainTest, OthersHearWhoHadTheirPieces) {
   clear();
   coordinator.link_closed(link_of(2), "reset", now);
   pass(std::chrono::milliseconds(100));
-  coordinator.planned(asked(), placement({0}, 1), now);
+  without.stages.pop_back();
+  without.stages.back().end = 3;
+  coordinator.planned(asked(), without, now);
+  EXPECT_EQ(sent<Assign>().size(), 1u);
   for (const auto& [name, list] : holders()) EXPECT_EQ(list.find("node-2"), std::string::npos) << list;
   for (const auto& [link, release] : sent<Release>())
     EXPECT_FALSE(release.cache_wanted) << "node 1 had no part any more";

@@ -47,7 +47,7 @@ TEST(Frame, SizesAboveTheKindsBoundAreRefused) {
 }
 
 TEST(Frame, UnknownKindsAreRefused) {
-  for (const int kind : {0, 12, 255}) {
+  for (const int kind : {0, 13, 255}) {
     MessageHead head = kHead;
     head.kind = static_cast<MessageKind>(kind);
     EXPECT_THAT(decode_frame(encode_frame(head)).status().text(), HasSubstr("does not exist")) << kind;
