@@ -105,12 +105,12 @@ int main(int argc, char** argv) {
               sink = walk(memory);
               std::ranges::fill(mine, static_cast<std::byte>(i));  // the layer's own result is warm
             }
-            const std::span<const std::byte> piece[] = {mine};
+            const MemberLinks::Outgoing piece[] = {{mine}};
             const MemberLinks::Incoming from[] = {{1 - world->rank(), theirs}};
             // Both begin together, so that nobody is timed for the other's reading.
             if (cold) {
               std::byte mark{}, other{};
-              const std::span<const std::byte> marks[] = {{&mark, 1}};
+              const MemberLinks::Outgoing marks[] = {{{&mark, 1}}};
               const MemberLinks::Incoming marks_from[] = {{1 - world->rank(), {&other, 1}}};
               ways[1 - w].links->run(marks, marks_from).or_throw();
             }

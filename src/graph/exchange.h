@@ -17,15 +17,25 @@ struct MemberRange {
 
 inline constexpr size_t kEveryMember = SIZE_MAX;
 
+// Whether each member finishes some rows of a sum for all before everybody gets them (ops/exchange.cc): less
+// is sent, in two rounds instead of one. All members must agree. Never fewer rows than members.
+inline constexpr size_t kMembersToReduce = 3, kRowsToReduce = 8;
+inline bool reduces_first(size_t members, size_t rows) {
+  return members >= kMembersToReduce && rows >= kRowsToReduce && rows >= members;
+}
+
 // One exchange, as one member sees it. Every member knows the sizes of all pieces before they come.
 struct ExchangeRound {
+  struct Outgoing {
+    std::span<const std::byte> bytes;
+    size_t to = kEveryMember;  // all others, or this one
+  };
   struct Incoming {
     size_t member;
     std::span<std::byte> into;
   };
-  std::span<const std::span<const std::byte>> mine;  // goes to the others, piece behind piece
-  std::span<const Incoming> from;                    // pieces of one member in the order in which it sends
-  size_t to = kEveryMember;                          // or to one member alone, who gets all `from` there are
+  std::span<const Outgoing> mine;  // piece behind piece
+  std::span<const Incoming> from;  // pieces of one member in the order in which it sends
 };
 
 // One member's end. All members run the same graph, so their rounds come in the same order. One thread.

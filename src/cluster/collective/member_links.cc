@@ -43,14 +43,18 @@ Status MemberLinks::named(size_t member, const Status& status) const {
 }
 
 // Everybody begins with the member behind it, so that not all send to the first one at first. Who has nothing
-// sends nothing.
-Status MemberLinks::send_all(uint64_t round, std::span<const std::span<const std::byte>> mine, size_t to) {
-  if (std::ranges::all_of(mine, [](const auto& piece) { return piece.empty(); })) return {};
+// for another sends it nothing.
+Status MemberLinks::send_all(uint64_t round, std::span<const Outgoing> mine) {
   const MessageHead head{.kind = MessageKind::kExchange, .epoch = epoch_, .step = round, .bytes = 0};
+  std::vector<std::span<const std::byte>> pieces;
+  pieces.reserve(mine.size());
   for (size_t i = 1; i < links_.size(); ++i) {
     const size_t member = (self_ + i) % links_.size();
-    if (to != kAll && to != member) continue;
-    if (Status status = links_[member]->send(head, mine, options_.timeout); !status)
+    pieces.clear();
+    for (const Outgoing& piece : mine)
+      if ((piece.to == kAll || piece.to == member) && !piece.bytes.empty()) pieces.push_back(piece.bytes);
+    if (pieces.empty()) continue;
+    if (Status status = links_[member]->send(head, pieces, options_.timeout); !status)
       return named(member, status);
   }
   return {};
@@ -112,7 +116,7 @@ MemberLinks::Round* MemberLinks::first_round(bool Round::*done) {
 
 void MemberLinks::send_beside() {
   while (Round* round = first_round(&Round::is_sent)) {
-    Status status = send_all(round->number, round->mine, round->to);
+    Status status = send_all(round->number, round->mine);
     const std::lock_guard lock(mutex_);
     round->sent = std::move(status);
     round->is_sent = true;
@@ -131,12 +135,11 @@ void MemberLinks::receive_beside() {
   }
 }
 
-void MemberLinks::start(std::span<const std::span<const std::byte>> mine, std::span<const Incoming> from,
-                        size_t to) {
+void MemberLinks::start(std::span<const Outgoing> mine, std::span<const Incoming> from) {
   const std::lock_guard lock(mutex_);
   if (!sender_.joinable()) sender_ = std::thread([this] { send_beside(); });
   if (!receiver_.joinable()) receiver_ = std::thread([this] { receive_beside(); });
-  rounds_.push_back({++round_, {mine.begin(), mine.end()}, {from.begin(), from.end()}, to});
+  rounds_.push_back({++round_, {mine.begin(), mine.end()}, {from.begin(), from.end()}});
   changed_.notify_all();
 }
 
@@ -152,13 +155,12 @@ Status MemberLinks::finish() {
   return status;
 }
 
-Status MemberLinks::run(std::span<const std::span<const std::byte>> mine, std::span<const Incoming> from,
-                        size_t to) {
-  size_t bytes = 0;
-  for (const auto& piece : mine) bytes += piece.size();
+Status MemberLinks::run(std::span<const Outgoing> mine, std::span<const Incoming> from) {
+  size_t bytes = 0;  // to one other, at most
+  for (const Outgoing& piece : mine) bytes += piece.bytes.size();
   if (bytes <= options_.safe_bytes || from.empty()) {
     ++round_;
-    if (Status status = send_all(round_, mine, to); !status) return status;
+    if (Status status = send_all(round_, mine); !status) return status;
     waiting_.store(true, std::memory_order_relaxed);
     Status status = receive_all(round_, from, options_.spin);
     waiting_.store(false, std::memory_order_relaxed);
@@ -169,7 +171,7 @@ Status MemberLinks::run(std::span<const std::span<const std::byte>> mine, std::s
     const std::lock_guard lock(mutex_);
     BF_CHECK(rounds_.empty()) << rounds_.size() << " rounds are not finished";
     if (!sender_.joinable()) sender_ = std::thread([this] { send_beside(); });
-    rounds_.push_back({++round_, {mine.begin(), mine.end()}, {}, to, false, true});
+    rounds_.push_back({++round_, {mine.begin(), mine.end()}, {}, false, true});
     changed_.notify_all();
   }
   waiting_.store(true, std::memory_order_relaxed);

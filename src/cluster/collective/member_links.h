@@ -1,9 +1,9 @@
 // Members of a stage, each linked to each, who tell each other their parts of a layer. Knows bytes and order,
 // not models.
 //
-// A round: everybody sends what it has to all others (or to one) as one gathered write for each, and receives
-// theirs where they are wanted. Sizes are known before; anything else that comes is an error that names the
-// member. Steps and bytes: docs/algorithms.md.
+// A round: everybody sends what it has to all others (or pieces of it to one) as one gathered write for each,
+// and receives theirs where they are wanted. Sizes are known before; anything else that comes is an error
+// that names the member. Steps and bytes: docs/algorithms.md.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -32,8 +32,8 @@ struct MemberLinksOptions {
   size_t safe_bytes = 32u << 10;
 };
 
-// One member's end. run(), start() and finish() belong to one thread; close() and waiting() may come from any.
-// After an error the group is over: close it and make another.
+// One member's end. run(), start() and finish() belong to one thread; close() and waiting() may come from
+// any. After an error the group is over: close it and make another.
 class MemberLinks {
  public:
   static constexpr size_t kAll = SIZE_MAX;
@@ -48,20 +48,22 @@ class MemberLinks {
   size_t self() const { return self_; }
   Link& link(size_t member) const { return *links_[member]; }
 
+  struct Outgoing {
+    std::span<const std::byte> bytes;
+    size_t to = kAll;  // or this member alone
+  };
   struct Incoming {
     size_t member;
     std::span<std::byte> into;
   };
-  // `mine` goes to all others, or to member `to` alone; a member's pieces in `from` stand in the order in
-  // which it sends them. Returns when all has come and all is handed over. Rounds are numbered, so that ends
-  // that disagree find out. kPeerLost, kTimeout, kCancelled after close(), or kCorrupt.
-  Status run(std::span<const std::span<const std::byte>> mine, std::span<const Incoming> from,
-             size_t to = kAll);
+  // A member's pieces in `from` stand in the order in which it sends them. Returns when all has come and all
+  // is handed over. Rounds are numbered, so that ends that disagree find out. kPeerLost, kTimeout, kCancelled
+  // after close(), or kCorrupt.
+  Status run(std::span<const Outgoing> mine, std::span<const Incoming> from);
   // The same in two parts: two threads send and receive while the caller computes, and what the pieces point
   // to stays until finish(), which belongs to the first start() that has none yet. All that was started is
   // finished before the next run().
-  void start(std::span<const std::span<const std::byte>> mine, std::span<const Incoming> from,
-             size_t to = kAll);
+  void start(std::span<const Outgoing> mine, std::span<const Incoming> from);
   Status finish();
 
   // Rounds of another epoch count from 1 again.
@@ -74,13 +76,12 @@ class MemberLinks {
   // One that threads beside the caller work on.
   struct Round {
     uint64_t number;
-    std::vector<std::span<const std::byte>> mine;
+    std::vector<Outgoing> mine;
     std::vector<Incoming> from;
-    size_t to;
     bool is_sent = false, is_received = false;
     Status sent = {}, received = {};
   };
-  Status send_all(uint64_t round, std::span<const std::span<const std::byte>> mine, size_t to);
+  Status send_all(uint64_t round, std::span<const Outgoing> mine);
   Status receive_all(uint64_t round, std::span<const Incoming> from, Duration spin);
   Status receive(size_t member, uint64_t round, std::span<const Incoming> from, Duration spin);
   Result<MessageHead> wait_for_head(Link& link, Duration spin);

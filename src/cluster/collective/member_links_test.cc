@@ -88,10 +88,10 @@ TEST_P(MemberLinksTest, EverybodyGetsWhatTheOthersHave) {
         for (size_t round = 0; round < 7; ++round) {
           const size_t pieces = 1 + round % 3;
           std::vector<Bytes> own;
-          std::vector<std::span<const std::byte>> mine;
+          std::vector<MemberLinks::Outgoing> mine;
           for (size_t p = 0; p < pieces; ++p)
             own.push_back(bytes_of(size_of(self, round, p), 100 * self + p));
-          for (const Bytes& piece : own) mine.push_back(piece);
+          for (const Bytes& piece : own) mine.push_back({piece});
           std::vector<Bytes> came;
           std::vector<MemberLinks::Incoming> from;
           for (size_t m = 0; m < members; ++m)
@@ -116,15 +116,51 @@ TEST_P(MemberLinksTest, EverybodyGetsWhatTheOthersHave) {
 TEST_P(MemberLinksTest, OneMayBeTheOnlyOneWhoGetsIt) {
   auto ends = group(3);
   const Bytes a = bytes_of(500'000, 1), c = bytes_of(12, 3);
-  const std::span<const std::byte> of_a[] = {a}, of_c[] = {c};
-  auto first = std::async(std::launch::async, [&] { return ends[0]->run(of_a, {}, 1); });
-  auto last = std::async(std::launch::async, [&] { return ends[2]->run(of_c, {}, 1); });
+  const MemberLinks::Outgoing of_a[] = {{a, 1}}, of_c[] = {{c, 1}};
+  auto first = std::async(std::launch::async, [&] { return ends[0]->run(of_a, {}); });
+  auto last = std::async(std::launch::async, [&] { return ends[2]->run(of_c, {}); });
   Bytes from_a(a.size()), from_c(c.size());
   const MemberLinks::Incoming from[] = {{0, from_a}, {2, from_c}};
-  EXPECT_EQ(ends[1]->run({}, from, 1).text(), "");
+  EXPECT_EQ(ends[1]->run({}, from).text(), "");
   EXPECT_TRUE(first.get() && last.get());
   EXPECT_EQ(from_a, a);
   EXPECT_EQ(from_c, c);
+}
+
+// As slices of a sum go to those who finish them: something else to each, and something to all.
+TEST_P(MemberLinksTest, EachMayGetSomethingElse) {
+  constexpr size_t kMembers = 4, kCommon = 100;
+  auto ends = group(kMembers);
+  const auto size = [](size_t from, size_t to) { return 3000 * from + 50'000 * to; };
+  const auto seed = [](size_t from, size_t to) { return 10 * from + to; };
+  std::vector<std::future<std::string>> done;
+  for (size_t self = 0; self < kMembers; ++self)
+    done.push_back(std::async(std::launch::async, [&, self]() -> std::string {
+      std::vector<Bytes> own(kMembers), theirs(kMembers), common(kMembers);
+      std::vector<MemberLinks::Outgoing> mine;
+      std::vector<MemberLinks::Incoming> from;
+      const Bytes to_all = bytes_of(kCommon, self);
+      for (size_t m = 0; m < kMembers; ++m) {
+        if (m == self) {
+          mine.push_back({to_all});  // between what others get
+          continue;
+        }
+        own[m] = bytes_of(size(self, m), seed(self, m));
+        mine.push_back({own[m], m});
+        theirs[m].resize(size(m, self));
+        common[m].resize(kCommon);
+        const MemberLinks::Incoming slice{m, theirs[m]}, shared{m, common[m]};
+        from.push_back(m < self ? shared : slice);
+        from.push_back(m < self ? slice : shared);
+      }
+      if (Status status = ends[self]->run(mine, from); !status) return status.text();
+      for (size_t m = 0; m < kMembers; ++m)
+        if (m != self &&
+            (theirs[m] != bytes_of(size(m, self), seed(m, self)) || common[m] != bytes_of(kCommon, m)))
+          return "from " + std::to_string(m);
+      return {};
+    }));
+  for (auto& one : done) EXPECT_EQ(one.get(), "");
 }
 
 TEST_P(MemberLinksTest, AnotherSizeKindRoundOrEpochNamesTheMember) {
@@ -140,7 +176,7 @@ TEST_P(MemberLinksTest, AnotherSizeKindRoundOrEpochNamesTheMember) {
     return status.text();
   };
   const Bytes eight = bytes_of(8, 1);
-  const std::span<const std::byte> mine[] = {eight};
+  const MemberLinks::Outgoing mine[] = {{eight}};
   EXPECT_THAT(said([&](MemberLinks& end) { (void)end.run(mine, {}); }, 12),
               HasSubstr("with 8 bytes; expected an exchange of epoch 7, round 1, with 12 bytes"));
   EXPECT_THAT(said([&](MemberLinks& end) {
@@ -163,7 +199,7 @@ TEST_P(MemberLinksTest, AnotherSizeKindRoundOrEpochNamesTheMember) {
 TEST_P(MemberLinksTest, AMemberThatIsLostEndsTheRoundOfAll) {
   auto ends = group(3);
   const Bytes large = bytes_of(2'000'000, 1);
-  const std::span<const std::byte> mine[] = {large};
+  const MemberLinks::Outgoing mine[] = {{large}};
   const auto take_part = [&](size_t self, size_t a, size_t b) {
     Bytes into(large.size()), more(large.size());
     const MemberLinks::Incoming from[] = {{a, into}, {b, more}};
@@ -197,7 +233,7 @@ TEST_P(MemberLinksTest, RoundsGoOnWhileTheCallerComputes) {
         const auto start = [&](Half& half, size_t round, bool at_once) {
           half.own = bytes_of(size_of(self, round, 0), seed(self, round));
           half.came.assign(members, {});
-          const std::span<const std::byte> mine[] = {half.own};
+          const MemberLinks::Outgoing mine[] = {{half.own}};
           std::vector<MemberLinks::Incoming> from;
           for (size_t m = 0; m < members; ++m) {
             if (m == self) continue;
@@ -230,7 +266,7 @@ TEST_P(MemberLinksTest, RoundsGoOnWhileTheCallerComputes) {
 TEST_P(MemberLinksTest, WhatIsUnderWayEndsWithTheMember) {
   auto ends = group(2);
   const Bytes large = bytes_of(3'000'000, 1);
-  const std::span<const std::byte> mine[] = {large};
+  const MemberLinks::Outgoing mine[] = {{large}};
   Bytes into(large.size()), more(large.size());
   const MemberLinks::Incoming first[] = {{1, into}}, second[] = {{1, more}};
   ends[0]->start(mine, first);

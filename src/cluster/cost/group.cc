@@ -65,8 +65,9 @@ GroupWire group_wire(const ClusterSpec& cluster, std::span<const size_t> nodes,
     total += count;
   }
   const auto share = [&](size_t i) { return static_cast<double>(units[i]) / static_cast<double>(total); };
+  double slice = 0;  // a member's results to all others, whole
   for (size_t i = 0; i < nodes.size(); ++i) {
-    double send = 0, receive = 0, send_share = 0, receive_share = 0;
+    double send = 0, receive = 0, send_share = 0, receive_share = 0, send_one = 0, receive_one = 0;
     for (size_t j = 0; j < nodes.size(); ++j) {
       if (i == j) continue;
       const LinkSpec& out = cluster.link(nodes[i], nodes[j]);
@@ -76,7 +77,10 @@ GroupWire group_wire(const ClusterSpec& cluster, std::span<const size_t> nodes,
       receive += in.occupancy_s(parts[j]);
       send_share += out.occupancy_s(share(i));
       receive_share += in.occupancy_s(share(j));
+      send_one += out.occupancy_s(1);
+      receive_one += in.occupancy_s(1);
     }
+    slice = std::max({slice, send_one, receive_one});
     wire.sum_s_per_byte = std::max({wire.sum_s_per_byte, send, receive});
     wire.spread_s_per_byte = std::max({wire.spread_s_per_byte, send_share, receive_share});
     if (i == 0) continue;
@@ -84,6 +88,11 @@ GroupWire group_wire(const ClusterSpec& cluster, std::span<const size_t> nodes,
     wire.gather_latency_s = std::max(wire.gather_latency_s, home.latency_s);
     // The first member's line carries them all.
     wire.gather_s_per_byte += home.occupancy_s(share(i));
+  }
+  wire.long_s_per_byte = wire.sum_s_per_byte;
+  if (nodes.size() >= kMembersToSlice) {
+    wire.long_rounds = 2;
+    wire.long_s_per_byte = (wire.sum_s_per_byte + slice) / static_cast<double>(nodes.size());
   }
   return wire;
 }

@@ -22,22 +22,32 @@ size_t subtree_count(size_t begin, size_t end);
 struct Exchanged {
   double exchanges = 0;
   double sum_bytes = 0;
+  // Of many rows, as prompts have them: finished in slices by three members and more.
+  double long_exchanges = 0;
+  double long_sum_bytes = 0;
   double spread_bytes = 0;
   double gather_bytes = 0;
 };
 
+// From so many members on each finishes a slice of a long sum and sends it to the others: two rounds in which
+// less travels than in the one in which everybody sends everybody what it has (graph/exchange.h).
+inline constexpr size_t kMembersToSlice = 3;
+
 // What an exchange costs. A whole sum of b bytes is with everybody after latency_s + b * sum_s_per_byte:
 // members send side by side, each over its own line, to one after the other.
 struct GroupWire {
-  double latency_s = 0;          // of the two members that are farthest apart
-  double sum_s_per_byte = 0;     // of the member that sends or receives longest
+  double latency_s = 0;       // of the two members that are farthest apart
+  double sum_s_per_byte = 0;  // of the member that sends or receives longest
+  double long_rounds = 1;     // the same of long sums: so often the latency
+  double long_s_per_byte = 0;
   double spread_s_per_byte = 0;  // the same, of outputs of which each member has its share
   // All but the first member hand their part of an output to it.
   double gather_latency_s = 0;
   double gather_s_per_byte = 0;
 
   double seconds(const Exchanged& what) const {
-    return what.exchanges * latency_s + what.sum_bytes * sum_s_per_byte +
+    return (what.exchanges + what.long_exchanges * long_rounds) * latency_s +
+           what.sum_bytes * sum_s_per_byte + what.long_sum_bytes * long_s_per_byte +
            what.spread_bytes * spread_s_per_byte + gather_seconds(what.gather_bytes);
   }
   double gather_seconds(double bytes) const {

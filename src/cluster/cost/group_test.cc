@@ -36,6 +36,12 @@ TEST(Group, WireIsThatOfTheSlowestMember) {
   EXPECT_DOUBLE_EQ(wire.gather_latency_s, 0.5);
   EXPECT_DOUBLE_EQ(wire.gather_s_per_byte, 0.5 / 100 + 0.25 / 100);
   EXPECT_DOUBLE_EQ(wire.seconds({.exchanges = 2, .sum_bytes = 100}), 2 * 2 + 11);
+  // A third of that, then a third of the results, of which b receives as much.
+  EXPECT_DOUBLE_EQ(wire.seconds({.long_exchanges = 2, .long_sum_bytes = 300}), 2 * 2 * 2 + 11 + 11);
+  const size_t two[] = {1, 2}, halves[] = {4, 4};
+  const GroupWire pair = group_wire(three_nodes(), two, halves);
+  EXPECT_DOUBLE_EQ(pair.seconds({.long_exchanges = 2, .long_sum_bytes = 300}),
+                   pair.seconds({.exchanges = 2, .sum_bytes = 300}));
 }
 
 TEST(Group, SharesFollowSpeedAndWholeSubtreesWhereTheWireIsSlow) {

@@ -59,6 +59,8 @@ struct Piece {
   double exchanges = 0;
   double decode_sum_bytes = 0;
   double prefill_sum_bytes = 0;
+  bool decode_is_long =
+      false;  // a step has so many rows that members finish some for each other, as prompts do
   // Outputs that everybody needs: each member sends its share of them to every other one.
   double decode_spread_bytes = 0;
   double prefill_spread_bytes = 0;
@@ -74,10 +76,23 @@ struct Piece {
 
   uint64_t memory_bytes() const { return weight_bytes + kv_bytes; }
   Exchanged decode_exchanged() const {
-    return {exchanges, decode_sum_bytes, decode_spread_bytes, decode_gather_bytes};
+    return exchanged(decode_is_long, decode_sum_bytes, decode_spread_bytes, decode_gather_bytes);
   }
   Exchanged prefill_exchanged() const {
-    return {exchanges, prefill_sum_bytes, prefill_spread_bytes, prefill_gather_bytes};
+    return exchanged(true, prefill_sum_bytes, prefill_spread_bytes, prefill_gather_bytes);
+  }
+
+ private:
+  Exchanged exchanged(bool is_long, double sum_bytes, double spread_bytes, double gather_bytes) const {
+    if (is_long)
+      return {.long_exchanges = exchanges,
+              .long_sum_bytes = sum_bytes,
+              .spread_bytes = spread_bytes,
+              .gather_bytes = gather_bytes};
+    return {.exchanges = exchanges,
+            .sum_bytes = sum_bytes,
+            .spread_bytes = spread_bytes,
+            .gather_bytes = gather_bytes};
   }
 };
 

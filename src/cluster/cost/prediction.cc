@@ -72,6 +72,9 @@ double bytes_between(const PieceList& list, const Piece& piece, const Unit& unit
     subtrees += static_cast<double>(subtree_count(begin, begin + units));
     begin += units;
   }
+  // Of a slice each: sums to who finishes it, and the result to all.
+  if (piece.decode_is_long && unit.nodes.size() >= kMembersToSlice)
+    subtrees = 1 + subtrees / static_cast<double>(unit.nodes.size());
   return (piece.decode_sum_bytes * subtrees + piece.decode_spread_bytes) * others +
          piece.decode_gather_bytes * (1 - unit.shares[0]);
 }

@@ -195,8 +195,10 @@ GroupWork Problem::group_work() const {
       work.prefill_whole_s[node] += w * busy_s(piece.prefill_whole, spec);
     }
     const Exchanged decode = piece.decode_exchanged(), prefill = piece.prefill_exchanged();
-    work.exchanged.exchanges += decode.exchanges + w * prefill.exchanges;
-    work.exchanged.sum_bytes += decode.sum_bytes + w * prefill.sum_bytes;
+    work.exchanged.exchanges += decode.exchanges;
+    work.exchanged.sum_bytes += decode.sum_bytes;
+    work.exchanged.long_exchanges += decode.long_exchanges + w * prefill.long_exchanges;
+    work.exchanged.long_sum_bytes += decode.long_sum_bytes + w * prefill.long_sum_bytes;
     work.exchanged.spread_bytes += decode.spread_bytes + w * prefill.spread_bytes;
     work.exchanged.gather_bytes += decode.gather_bytes + w * prefill.gather_bytes;
   }

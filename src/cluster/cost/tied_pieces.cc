@@ -18,6 +18,7 @@ void join(Piece& to, const Piece& next) {
   to.decode_out_bytes = next.decode_out_bytes;
   to.prefill_out_bytes = next.prefill_out_bytes;
   to.exchanges += next.exchanges;
+  to.decode_is_long |= next.decode_is_long;
   to.decode_sum_bytes += next.decode_sum_bytes;
   to.prefill_sum_bytes += next.prefill_sum_bytes;
   to.decode_spread_bytes += next.decode_spread_bytes;

@@ -49,8 +49,9 @@ class Walk {
       for (size_t end = begin + 1; end <= list.pieces.size(); ++end) {
         const Piece& piece = list.pieces[end - 1];
         stage_s +=
-            seconds(party, piece, piece.decode, piece.decode_sum_bytes, piece.decode_gather_bytes) +
-            w * seconds(party, piece, piece.prefill, piece.prefill_sum_bytes, piece.prefill_gather_bytes);
+            seconds(party, piece, piece.decode, piece.decode_sum_bytes, piece.decode_gather_bytes, false) +
+            w * seconds(party, piece, piece.prefill, piece.prefill_sum_bytes, piece.prefill_gather_bytes,
+                        true);
         bytes += static_cast<double>(piece.weight_bytes + piece.kv_bytes);
         if (!fits(party, bytes)) break;
         plan_.stages.push_back({party.nodes, begin, end, shares(party)});
@@ -98,7 +99,7 @@ class Walk {
   }
 
   double seconds(const Party& party, const Piece& piece, const Work& work, double sum_bytes,
-                 double gather_bytes) const {
+                 double gather_bytes, bool is_long) const {
     const ClusterSpec& cluster = problem_.cluster();
     const std::vector<double> part = shares(party);
     double longest = 0, overhead = 0, latency = 0, wire = 0, home_latency = 0, home = 0;
@@ -113,19 +114,29 @@ class Walk {
                                       subtrees_in(0, problem_.list().share_units, at, at + party.units[i])));
       at += party.units[i];
     }
+    // Long sums of three members and more: an n-th of each goes to everybody, then an n-th of the results.
+    const bool sliced = is_long && part.size() >= 3;
+    double results = 0;
     for (size_t i = 0; i < part.size(); ++i) {
-      double sent = 0, received = 0;
+      double sent = 0, received = 0, sent_result = 0, received_result = 0;
       for (size_t j = 0; j < part.size(); ++j) {
         if (i == j) continue;
         latency = std::max(latency, cluster.link(party.nodes[i], party.nodes[j]).latency_s);
         sent += sends[i] / cluster.link(party.nodes[i], party.nodes[j]).bandwidth;
         received += sends[j] / cluster.link(party.nodes[j], party.nodes[i]).bandwidth;
+        sent_result += sum_bytes / cluster.link(party.nodes[i], party.nodes[j]).bandwidth;
+        received_result += sum_bytes / cluster.link(party.nodes[j], party.nodes[i]).bandwidth;
       }
       wire = std::max({wire, sent, received});
+      results = std::max({results, sent_result, received_result});
       if (i > 0) {
         home_latency = std::max(home_latency, cluster.link(party.nodes[i], party.nodes[0]).latency_s);
         home += gather_bytes * part[i] / cluster.link(party.nodes[i], party.nodes[0]).bandwidth;
       }
+    }
+    if (sliced) {
+      wire = (wire + results) / static_cast<double>(part.size());
+      latency *= 2;
     }
     return longest + overhead + piece.exchanges * latency + wire +
            (gather_bytes > 0 ? home_latency + home : 0);

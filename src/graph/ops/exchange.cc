@@ -3,6 +3,10 @@
 // Everybody sends its part as one run of bytes for each value and gets those of the others, whose sizes
 // follow from the owners. Then each finishes for itself, in an order that does not depend on whose a part is:
 // sums of logical shards by their tree (kernels/tiles/shards.h), rows of experts and columns by place.
+//
+// Among three members and more, sums of several rows take two rounds (reduce-scatter and gather): each member
+// gets what the others have of its rows, finishes those, and tells them all others. A member sends so
+// 2 (n - 1) / n sums instead of n - 1, and nobody adds what another one has added; the bits are the same.
 #include <algorithm>
 #include <cstring>
 
@@ -65,6 +69,16 @@ void expect_owners(const Node& node, const ExchangePart& part, size_t members, s
   expect_equal(node, "units that somebody has", units, next);
 }
 
+// Rows that one member finishes for all.
+MemberRange slice_of(const ExchangePart& part, size_t member) {
+  const size_t members = part.owners.size();
+  return {part.rows * member / members, part.rows * (member + 1) / members};
+}
+
+bool is_reduced(const ExchangePart& part) {
+  return part.kind == ExchangeKind::kShardSums && reduces_first(part.owners.size(), part.rows);
+}
+
 // One result for each part, and behind them room for what comes.
 std::vector<ValueType> infer(const Graph& g, const Node& node) {
   const Attrs& attrs = node.attrs<Attrs>();
@@ -83,8 +97,11 @@ std::vector<ValueType> infer(const Graph& g, const Node& node) {
       expect_equal(node, "experts", part.units + 1, g.type(node.inputs[input++]).rows());
     }
     outputs.push_back(floats(part.rows, part.cols));
-    for (size_t m = 0; m < members_of(attrs); ++m)
-      if (m != attrs.self && part.kind != ExchangeKind::kExpertRows) incoming += floats_of(part, m, nullptr);
+    for (size_t m = 0; m < members_of(attrs); ++m) {
+      if (m == attrs.self || part.kind == ExchangeKind::kExpertRows) continue;
+      const size_t floats = floats_of(part, m, nullptr);
+      incoming += is_reduced(part) ? floats / part.rows * slice_of(part, attrs.self).count() : floats;
+    }
   }
   outputs.push_back(floats(1, std::max<size_t>(1, incoming)));
   return outputs;
@@ -94,97 +111,173 @@ Cost cost(const Graph& g, const Node& node, const CostContext&) {
   return {.activation_bytes = value_bytes(g, node)};
 }
 
-// A part of the run under way: where everybody's floats are.
-struct Gathered {
-  std::vector<const float*> at;  // by member; null: it has none
-  const int32_t* begins = nullptr;
+// Sums of some rows of a part, where they are for the moment.
+struct Sums {
+  std::vector<kernels::SubtreeSums> subtrees = {};
+
+  // Of one member, which has them side by side in rows of `stride`.
+  void add(const MemberRange& shards, const float* rows, size_t cols, size_t stride) {
+    const auto owned = kernels::subtrees(shards.begin, shards.end);
+    for (size_t i = 0; i < owned.size(); ++i) subtrees.push_back({owned[i], rows + i * cols, stride});
+  }
+  void finish(size_t rows, size_t cols, float* out, const RunContext& run) {
+    std::ranges::sort(subtrees, {}, [](const kernels::SubtreeSums& one) { return one.subtree.first; });
+    run.for_rows(rows, cols * subtrees.size(), [&](size_t begin, size_t end) {
+      std::vector<kernels::SubtreeSums> from = subtrees;
+      for (kernels::SubtreeSums& one : from) one.rows += begin * one.stride;
+      kernels::sum_subtrees(from, end - begin, out + begin * cols, cols, 0, cols);
+    });
+  }
 };
 
-void finish_sums(const ExchangePart& part, const Gathered& gathered, float* out, const RunContext& run) {
-  std::vector<kernels::SubtreeSums> sums;
-  for (size_t m = 0; m < part.owners.size(); ++m) {
-    const auto owned = kernels::subtrees(part.owners[m].begin, part.owners[m].end);
-    for (size_t i = 0; i < owned.size(); ++i)
-      sums.push_back({owned[i], gathered.at[m] + i * part.cols, owned.size() * part.cols});
-  }
-  std::ranges::sort(sums, {}, [](const kernels::SubtreeSums& one) { return one.subtree.first; });
-  run.for_rows(part.rows, part.cols * sums.size(), [&](size_t begin, size_t end) {
-    std::vector<kernels::SubtreeSums> from = sums;
-    for (kernels::SubtreeSums& one : from) one.rows += begin * one.stride;
-    kernels::sum_subtrees(from, end - begin, out + begin * part.cols, part.cols, 0, part.cols);
-  });
-}
-
-void place_columns(const ExchangePart& part, const Gathered& gathered, float* out, const RunContext& run) {
+// at[m]: the columns of member m.
+void place_columns(const ExchangePart& part, const std::vector<const float*>& at, float* out,
+                   const RunContext& run) {
   run.for_rows(part.rows, part.cols, [&](size_t begin, size_t end) {
     for (size_t m = 0; m < part.owners.size(); ++m) {
       const MemberRange& owned = part.owners[m];
       for (size_t row = begin; row < end && !owned.empty(); ++row)
-        std::copy_n(gathered.at[m] + row * owned.count(), owned.count(), out + row * part.cols + owned.begin);
+        std::copy_n(at[m] + row * owned.count(), owned.count(), out + row * part.cols + owned.begin);
     }
   });
 }
 
-// A run of the op: what is sent, where the rest comes, and what is made of it.
-struct Running {
-  Running(const Node& of, const RunContext& in);
-  ExchangeRound round() const { return {mine, from}; }
-  // When all has come.
-  void finish();
+std::span<const std::byte> bytes_at(const float* at, size_t count) {
+  return std::as_bytes(std::span(at, count));
+}
+std::span<std::byte> room_at(float* at, size_t count) { return std::as_writable_bytes(std::span(at, count)); }
 
-  const Node& node;
-  const RunContext& run;
-  std::vector<Gathered> gathered;  // by part
-  std::vector<std::span<const std::byte>> mine;
-  std::vector<ExchangeRound::Incoming> from;
+// A run of the op: what is sent, where the rest comes, and what is made of it.
+class Running {
+ public:
+  Running(const Node& node, const RunContext& run);
+  ExchangeRound round() const { return {mine_, from_}; }
+  // When all has come; runs the second round if there is one.
+  void finish();
+  Exchange& exchange() const { return run_.exchange(); }
+
+ private:
+  void add_rows_of_experts(const ExchangePart& part, const float* own, const int32_t* begins, float* out);
+  void add_columns(const ExchangePart& part, const float* own, float* out, float*& room);
+  void add_sums(const ExchangePart& part, const float* own, float* out, float*& room);
+  void add_slices(const ExchangePart& part, const float* own, float* out, float*& room);
+
+  struct Unfinished {
+    const ExchangePart& part;
+    Sums sums;
+    MemberRange rows;
+    float* out;
+  };
+  const RunContext& run_;
+  const size_t self_;
+  struct Columns {
+    const ExchangePart& part;
+    std::vector<const float*> at;  // by member
+    float* out;
+  };
+  std::vector<Unfinished> unfinished_;
+  std::vector<Columns> columns_;
+  std::vector<ExchangeRound::Outgoing> mine_, mine_then_;
+  std::vector<ExchangeRound::Incoming> from_, from_then_;
 };
 
-Running::Running(const Node& of, const RunContext& in) : node(of), run(in) {
+Running::Running(const Node& node, const RunContext& run) : run_(run), self_(node.attrs<Attrs>().self) {
   const Attrs& attrs = node.attrs<Attrs>();
-  gathered.resize(attrs.parts.size());
+  BF_CHECK(exchange().members() == members_of(attrs) && exchange().self() == self_)
+      << "member " << exchange().self() << " of " << exchange().members() << ", the layers are for " << self_
+      << " of " << members_of(attrs);
   size_t input = 0;
   float* room = run.f32(node.outputs.back());
   for (size_t p = 0; p < attrs.parts.size(); ++p) {
     const ExchangePart& part = attrs.parts[p];
-    const bool is_owner = !part.owners[attrs.self].empty();
-    const float* own = is_owner ? run.f32(node.inputs[input++]) : nullptr;
-    Gathered& here = gathered[p];
-    here.at.resize(part.owners.size());
+    const float* own = part.owners[self_].empty() ? nullptr : run.f32(node.inputs[input++]);
     float* out = run.f32(node.outputs[p]);
-    if (part.kind == ExchangeKind::kExpertRows) here.begins = run.i32(node.inputs[input++]);
-    for (size_t m = 0; m < part.owners.size(); ++m) {
-      const size_t count = floats_of(part, m, here.begins);
-      if (part.kind == ExchangeKind::kExpertRows) {
-        // Places stand in the order of experts, so a member's rows stand together, and come where they stay.
-        const size_t first = static_cast<size_t>(here.begins[part.owners[m].begin]) * part.cols;
-        if (m == attrs.self && count > 0) std::copy_n(own + first, count, out + first);
-        here.at[m] = out + first;
-      } else if (m == attrs.self) {
-        here.at[m] = own;
-      } else if (count > 0) {
-        here.at[m] = room;
-        room += count;
-      }
-      if (count == 0) continue;
-      if (m == attrs.self)
-        mine.push_back(std::as_bytes(std::span(here.at[m], count)));
-      else
-        from.push_back({m, std::as_writable_bytes(std::span(const_cast<float*>(here.at[m]), count))});
+    if (part.kind == ExchangeKind::kExpertRows)
+      add_rows_of_experts(part, own, run.i32(node.inputs[input++]), out);
+    else if (part.kind == ExchangeKind::kColumns)
+      add_columns(part, own, out, room);
+    else if (is_reduced(part))
+      add_slices(part, own, out, room);
+    else
+      add_sums(part, own, out, room);
+  }
+}
+
+// Places stand in the order of experts, so a member's rows stand together, and come where they stay.
+void Running::add_rows_of_experts(const ExchangePart& part, const float* own, const int32_t* begins,
+                                  float* out) {
+  for (size_t m = 0; m < part.owners.size(); ++m) {
+    const size_t count = floats_of(part, m, begins);
+    if (count == 0) continue;
+    const size_t first = static_cast<size_t>(begins[part.owners[m].begin]) * part.cols;
+    if (m == self_) {
+      std::copy_n(own + first, count, out + first);
+      mine_.push_back({bytes_at(out + first, count)});
+    } else {
+      from_.push_back({m, room_at(out + first, count)});
     }
   }
-  const Exchange& exchange = run.exchange();
-  BF_CHECK(exchange.members() == members_of(attrs) && exchange.self() == attrs.self)
-      << "member " << exchange.self() << " of " << exchange.members() << ", the layers are for " << attrs.self
-      << " of " << members_of(attrs);
+}
+
+void Running::add_columns(const ExchangePart& part, const float* own, float* out, float*& room) {
+  Columns columns{part, std::vector<const float*>(part.owners.size()), out};
+  for (size_t m = 0; m < part.owners.size(); ++m) {
+    const size_t count = floats_of(part, m, nullptr);
+    if (count == 0) continue;
+    columns.at[m] = m == self_ ? own : room;
+    if (m == self_) {
+      mine_.push_back({bytes_at(own, count)});
+    } else {
+      from_.push_back({m, room_at(room, count)});
+      room += count;
+    }
+  }
+  columns_.push_back(std::move(columns));
+}
+
+void Running::add_sums(const ExchangePart& part, const float* own, float* out, float*& room) {
+  Sums sums;
+  for (size_t m = 0; m < part.owners.size(); ++m) {
+    const size_t count = floats_of(part, m, nullptr), stride = subtrees_of(part.owners[m]) * part.cols;
+    if (count == 0) continue;
+    sums.add(part.owners[m], m == self_ ? own : room, part.cols, stride);
+    if (m == self_) {
+      mine_.push_back({bytes_at(own, count)});
+    } else {
+      from_.push_back({m, room_at(room, count)});
+      room += count;
+    }
+  }
+  unfinished_.push_back({part, std::move(sums), {0, part.rows}, out});
+}
+
+void Running::add_slices(const ExchangePart& part, const float* own, float* out, float*& room) {
+  const MemberRange mine = slice_of(part, self_);
+  const size_t own_stride = subtrees_of(part.owners[self_]) * part.cols;
+  Sums sums;
+  if (own_stride > 0) sums.add(part.owners[self_], own + mine.begin * own_stride, part.cols, own_stride);
+  for (size_t m = 0; m < part.owners.size(); ++m) {
+    if (m == self_) continue;
+    const MemberRange theirs = slice_of(part, m);
+    const size_t stride = subtrees_of(part.owners[m]) * part.cols, coming = mine.count() * stride;
+    if (own_stride > 0)
+      mine_.push_back({bytes_at(own + theirs.begin * own_stride, theirs.count() * own_stride), m});
+    if (coming > 0) {
+      sums.add(part.owners[m], room, part.cols, stride);
+      from_.push_back({m, room_at(room, coming)});
+      room += coming;
+    }
+    from_then_.push_back({m, room_at(out + theirs.begin * part.cols, theirs.count() * part.cols)});
+  }
+  unfinished_.push_back({part, std::move(sums), mine, out});
+  mine_then_.push_back({bytes_at(out + mine.begin * part.cols, mine.count() * part.cols)});
 }
 
 void Running::finish() {
-  const Attrs& attrs = node.attrs<Attrs>();
-  for (size_t p = 0; p < attrs.parts.size(); ++p) {
-    float* out = run.f32(node.outputs[p]);
-    if (attrs.parts[p].kind == ExchangeKind::kShardSums) finish_sums(attrs.parts[p], gathered[p], out, run);
-    if (attrs.parts[p].kind == ExchangeKind::kColumns) place_columns(attrs.parts[p], gathered[p], out, run);
-  }
+  for (auto& [part, sums, rows, out] : unfinished_)
+    sums.finish(rows.count(), part.cols, out + rows.begin * part.cols, run_);
+  for (const auto& [part, at, out] : columns_) place_columns(part, at, out, run_);
+  if (!mine_then_.empty()) exchange().run({mine_then_, from_then_});
 }
 
 void forward(const Node& node, const RunContext& run) {
@@ -196,18 +289,18 @@ void forward(const Node& node, const RunContext& run) {
 class Started final : public StartedOp {
  public:
   Started(const Node& node, const RunContext& run) : running_(node, run) {
-    run.exchange().start(running_.round());
+    running_.exchange().start(running_.round());
   }
   // Nothing may come into memory that is gone.
   ~Started() override {
     if (!is_finished_) try {
-        running_.run.exchange().finish();
+        running_.exchange().finish();
       } catch (const Error&) {  // what ended the run is told already
       }
   }
   void finish() override {
     is_finished_ = true;
-    running_.run.exchange().finish();
+    running_.exchange().finish();
     running_.finish();
   }
 
@@ -220,45 +313,10 @@ std::unique_ptr<StartedOp> start(const Node& node, const RunContext& run) {
   return std::make_unique<Started>(node, run);
 }
 
-// Columns [begin, begin + count) of every row.
-struct ColumnsAttrs {
-  size_t begin, count;
-};
-
-std::vector<ValueType> infer_columns(const Graph& g, const Node& node) {
-  const auto& [begin, count] = node.attrs<ColumnsAttrs>();
-  const ValueType& x = g.type(node.inputs[0]);
-  expect_elem(g, node, node.inputs[0], Elem::kF32);
-  if (begin > x.cols() || count > x.cols() - begin)
-    fail(Errc::kInvalidArgument, "[{}] {}: columns {} to {} of {}", node.op->name, node.name, begin,
-         begin + count, x.cols());
-  return {floats(x.rows(), count)};
-}
-
-Cost cost_columns(const Graph& g, const Node& node, const CostContext&) {
-  return {.activation_bytes = 2 * g.type(node.outputs[0]).bytes()};
-}
-
-void forward_columns(const Node& node, const RunContext& run) {
-  const auto& [begin, count] = node.attrs<ColumnsAttrs>();
-  const ValueType& x = run.type(node.inputs[0]);
-  const float* from = run.f32(node.inputs[0]);
-  float* to = run.f32(node.outputs[0]);
-  for (size_t row = 0; row < x.rows(); ++row)
-    std::copy_n(from + row * x.cols() + begin, count, to + row * count);
-}
-
 }  // namespace
 
-extern const OpType kColumnsOp;
 extern const OpType kExchangeOp;
-const OpType kColumnsOp{"columns", infer_columns, cost_columns, nullptr, -1, forward_columns};
 const OpType kExchangeOp{"exchange", infer, cost, nullptr, -1, forward, nullptr, nullptr, start};
-
-ValueId columns(Graph& g, ValueId x, size_t begin, size_t count, std::string name) {
-  return g.add(kColumnsOp, {x}, std::make_shared<ColumnsAttrs>(ColumnsAttrs{begin, count}),
-               std::move(name))[0];
-}
 
 std::span<const ExchangePart> exchange_parts(const Node& node) {
   if (node.op != &kExchangeOp) return {};

@@ -87,8 +87,8 @@ void send(const Attrs& attrs, const float* own, const int32_t* wanted, size_t ro
       to = std::copy_n(from, owned.count(), to);
     }
   }
-  const std::span<const std::byte> mine[] = {std::as_bytes(std::span(room, to))};
-  exchange.run({std::span(mine, to == room ? 0 : 1), {}, kFirst});
+  const ExchangeRound::Outgoing mine[] = {{std::as_bytes(std::span(room, to)), kFirst}};
+  exchange.run({std::span(mine, to == room ? 0 : 1), {}});
 }
 
 // A member's floats of one row into their columns; where the next ones are.
@@ -121,7 +121,7 @@ void receive(const Node& node, const Attrs& attrs, const float* own, const int32
     from.push_back({m, std::as_writable_bytes(std::span(room, count))});
     room += count;
   }
-  exchange.run({{}, from, kFirst});
+  exchange.run({{}, from});
   for (size_t m = 0; m < attrs.owners.size(); ++m) {
     const MemberRange& owned = attrs.owners[m];
     for (size_t row = 0; row < rows && !owned.empty(); ++row) {

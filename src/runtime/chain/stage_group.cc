@@ -8,25 +8,29 @@ namespace butterfly::runtime {
 
 namespace {
 
-std::vector<cluster::MemberLinks::Incoming> incoming(const graph::ExchangeRound& round) {
+// The same in the words of links.
+struct Pieces {
+  explicit Pieces(const graph::ExchangeRound& round) {
+    mine.reserve(round.mine.size());
+    for (const auto& [bytes, to] : round.mine)
+      mine.push_back({bytes, to == graph::kEveryMember ? cluster::MemberLinks::kAll : to});
+    from.reserve(round.from.size());
+    for (const auto& [member, into] : round.from) from.push_back({member, into});
+  }
+  std::vector<cluster::MemberLinks::Outgoing> mine;
   std::vector<cluster::MemberLinks::Incoming> from;
-  from.reserve(round.from.size());
-  for (const auto& [member, into] : round.from) from.push_back({member, into});
-  return from;
-}
-
-size_t receiver(const graph::ExchangeRound& round) {
-  return round.to == graph::kEveryMember ? cluster::MemberLinks::kAll : round.to;
-}
+};
 
 }  // namespace
 
 void StageGroup::run(const graph::ExchangeRound& round) {
-  links_.run(round.mine, incoming(round), receiver(round)).or_throw();
+  const Pieces pieces(round);
+  links_.run(pieces.mine, pieces.from).or_throw();
 }
 
 void StageGroup::start(const graph::ExchangeRound& round) {
-  links_.start(round.mine, incoming(round), receiver(round));
+  const Pieces pieces(round);
+  links_.start(pieces.mine, pieces.from);
 }
 
 void StageGroup::add_links(std::vector<cluster::Link*>& to, std::vector<cluster::Link*>& from,

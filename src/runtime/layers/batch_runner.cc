@@ -68,7 +68,7 @@ void BatchRunner::run(Built& b, bool embeds, ThreadPool& pool, const Input& inpu
 size_t BatchRunner::first_half(const Input& input, const graph::KvStep& kv) const {
   const size_t rows = kv.rows.size();
   if (exchange_ == nullptr || exchange_->members() < 2 || rows < kRowsInTurns || !kv.state_runs.empty() ||
-      !input.normed.empty())
+      !input.normed.empty() || graph::reduces_first(exchange_->members(), rows))
     return 0;
   size_t half = rows / 2 / 32 * 32;
   if (model_.has_head() && !input.selected.empty())

@@ -191,11 +191,12 @@ std::vector<std::string_view> architecture_names() {
 INSTANTIATE_TEST_SUITE_P(Architectures, SharedArchitecture, ::testing::ValuesIn(architecture_names()),
                          [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
-// Long pieces are computed in two halves, whose exchanges are under way while the other half computes. Rows
-// whose logits are wanted early keep a piece whole.
-class SharedHalves : public ::testing::TestWithParam<std::string_view> {};
+// Two members compute long pieces in two halves, whose exchanges are under way while the other half computes;
+// rows whose logits are wanted early keep a piece whole. More members finish slices of long sums for each
+// other instead.
+class SharedPrompts : public ::testing::TestWithParam<std::string_view> {};
 
-TEST_P(SharedHalves, TakeTurnsAndGiveTheBitsOfOneMachine) {
+TEST_P(SharedPrompts, InHalvesOrSlicesHaveTheBitsOfOneMachine) {
   ModelOnDisk model(GetParam(), DType::kQ8_0);
   const auto tokens = some_tokens(400, 320);
   const auto run = [&](CachedLayers& layers, const std::vector<uint32_t>& wanted_of_first) {
@@ -214,25 +215,32 @@ TEST_P(SharedHalves, TakeTurnsAndGiveTheBitsOfOneMachine) {
   const Case what{.threads = 2, .rows_max = 256};
   Member alone(model.path, {}, 0, what);
   const size_t blocks = alone.model->config.layers;
+  size_t sums = blocks;  // attention's; rows of experts are no sums
+  for (const nn::TransformerBlock& block :
+       dynamic_cast<const model::Decoder&>(*alone.model->network).blocks) {
+    const auto* moe = std::get_if<nn::Moe>(&block.mlp);
+    sums += moe == nullptr || moe->shared;
+  }
   struct Wanted {
     std::vector<uint32_t> rows;
     size_t turns;  // pieces in halves
   };
   for (const Wanted& wanted : {Wanted{{}, 2}, Wanted{{70, 150}, 2}, Wanted{{3}, 1}}) {
     const auto want = run(*std::make_unique<Member>(model.path, GroupShare{}, 0, what)->layers, wanted.rows);
-    for (const auto& cuts : {kCuts[1], kCuts[4]}) {
+    for (const auto& cuts : {kCuts[1], kCuts[3], kCuts[4]}) {
       Group group(model.path, group_of(cuts), what);
       std::vector<std::thread> others;
       for (size_t i = 1; i < group.members.size(); ++i)
         others.emplace_back([&, i] { run(*group.members[i]->layers, wanted.rows); });
       EXPECT_EQ(run(*group.members[0]->layers, wanted.rows), want) << words(cuts);
       for (std::thread& other : others) other.join();
-      EXPECT_EQ(group.exchange.rounds(), 3 * (2 * blocks + 1) + wanted.turns * 2 * blocks);
+      EXPECT_EQ(group.exchange.rounds(),
+                3 * (2 * blocks + 1) + (cuts.size() == 1 ? wanted.turns * 2 * blocks : 2 * sums));
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, SharedHalves,
+INSTANTIATE_TEST_SUITE_P(Kinds, SharedPrompts,
                          ::testing::Values("llama", "gemma3", "qwen3moe", "gpt-oss", "deepseek2"),
                          [](const auto& test) { return butterfly::testing::test_name(test.param); });
 

@@ -104,9 +104,13 @@ std::shared_ptr<ClusterHost> LocalCluster::make(ClusterHostOptions host) {
   write_private(node.capabilities_file, cluster::to_json(host.capabilities));
   // All take part, unless a strategy was asked for, or what is fastest: that is what it is for.
   for (HostedModelOptions& model : host.models) {
-    const GroupChoice& groups = model.placement.groups;
+    GroupChoice& groups = model.placement.groups;
     if (model.placement.strategy == nullptr && (groups.most == 1 || groups.always))
       model.placement.strategy = &cluster::first_strategy(cluster::NodeChoice::kAll);
+    // Members compute at the same time, and the planner takes nodes for machines: more than have CPUs of
+    // their own would gain nothing.
+    if (!groups.always)
+      groups.most = std::min(groups.most, std::max<size_t>(1, allowed_cpus().size() / threads_));
     if (model.placement.written) check_names(*model.placement.written, options_.nodes);
     model.placement.unknown_link = kLocalLink;
   }

@@ -8,6 +8,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "cluster/cost/group.h"
+#include "graph/exchange.h"
 #include "kernels/attention/kv_page.h"
 #include "kernels/tiles/shards.h"
 #include "model/arch/network.h"
@@ -109,6 +111,8 @@ class PieceGraphs {
   graph::Graph one_, many_;
 };
 
+static_assert(cluster::kMembersToSlice == graph::kMembersToReduce, "plans count what is sent");
+
 // What members of a group send each other in a piece, as the graph of one of them for a single row says: sums
 // over the members, and rows of experts, which go from the member that has them to all others.
 void fill_exchanges(Piece& piece, const graph::Graph& member, const PlanWorkload& workload) {
@@ -121,6 +125,7 @@ void fill_exchanges(Piece& piece, const graph::Graph& member, const PlanWorkload
           4 * static_cast<double>(part.rows * part.cols);
   }
   const auto batch = static_cast<double>(workload.batch), prompt = static_cast<double>(workload.prompt);
+  piece.decode_is_long = workload.batch >= graph::kRowsToReduce;
   piece.decode_sum_bytes = sums * batch;
   piece.prefill_sum_bytes = sums * prompt;
   piece.decode_spread_bytes = spread * batch;

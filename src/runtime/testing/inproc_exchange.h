@@ -19,7 +19,7 @@ class InprocGroup {
     for (size_t i = 0; i < members; ++i) ends_.push_back(std::make_unique<End>(*this, i));
   }
   graph::Exchange& end(size_t member) { return *ends_[member]; }
-  // Of one member, in all rounds, to each of those it sent to.
+  // Of one member, in all rounds: what goes to all others is counted once.
   uint64_t bytes_sent(size_t member) const { return ends_[member]->sent; }
   uint64_t rounds() const { return round_ / 2; }
   // Everybody who waits, and who would: kPeerLost.
@@ -62,18 +62,21 @@ class InprocGroup {
 
   void run(End& end, const graph::ExchangeRound& round) {
     mine_[end.member] = &round;
-    for (const auto& piece : round.mine) end.sent += piece.size();
+    for (const auto& piece : round.mine) end.sent += piece.bytes.size();
     meet();
     std::vector<size_t> next(mine_.size());
     std::string wrong;
     for (const auto& [member, into] : round.from) {
       const graph::ExchangeRound& theirs = *mine_[member];
-      const size_t piece = next[member]++;
-      if ((theirs.to != graph::kEveryMember && theirs.to != end.member) || piece >= theirs.mine.size() ||
-          theirs.mine[piece].size() != into.size()) {
+      size_t& piece = next[member];
+      const auto is_for_another = [&] {
+        return theirs.mine[piece].to != graph::kEveryMember && theirs.mine[piece].to != end.member;
+      };
+      while (piece < theirs.mine.size() && is_for_another()) ++piece;
+      if (piece >= theirs.mine.size() || theirs.mine[piece].bytes.size() != into.size()) {
         wrong = "member " + std::to_string(member) + " sends another piece than is expected";
       } else {
-        std::memcpy(into.data(), theirs.mine[piece].data(), into.size());
+        std::memcpy(into.data(), theirs.mine[piece++].bytes.data(), into.size());
       }
     }
     meet();
