@@ -309,7 +309,7 @@ train::StepReport TrainingLeader::step(std::span<const train::MicroBatch> batche
   pump();
   train::StepReport report = train::step_report(shape, reports_);
   report.loss *= merge_scale();
-  if (merge_scale() != 1) report.targets = targets_seen_;
+  if (merge_scale() != 1) report.targets = targets_seen();
   report.grad_norm = norm_;
   report.lr = lr;
   report.seconds = seconds_of(system_now() - start);
@@ -347,7 +347,7 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
       for (size_t i = 0; i < range.size(); ++i)
         reports_[range.begin + i] = {.loss = done->leaves[i].loss, .correct = done->leaves[i].correct};
       compute_seconds_ += done->seconds;
-      targets_seen_ += done->targets;
+      targets_seen_[from] = done->targets;
     }
     {
       const std::lock_guard lock(mutex_);
@@ -486,7 +486,7 @@ void TrainingLeader::perform(const cluster::DealStep& action) {
   reports_.assign(batches.size(), {});
   leaf_targets_.clear();
   for (const train::MicroBatch& batch : batches) leaf_targets_.push_back(train::count_targets(batch));
-  targets_seen_ = 0;
+  targets_seen_.clear();
   squares_.clear();
   compute_seconds_ = 0;
   bool trace = false;
@@ -526,11 +526,18 @@ void TrainingLeader::perform(const cluster::CutShort& action) {
     if (const auto link = links_->of(id)) (void)link->send(cut);
 }
 
+size_t TrainingLeader::targets_seen() const {
+  size_t seen = 0;
+  for (const auto& [member, targets] : targets_seen_) seen += targets;
+  return seen;
+}
+
 double TrainingLeader::merge_scale() const {
   size_t all = 0;
   for (const size_t targets : leaf_targets_) all += targets;
-  const bool whole = lead_.plan().pipelined() || targets_seen_ == 0 || targets_seen_ == all;
-  return whole ? 1 : static_cast<double>(all) / static_cast<double>(targets_seen_);
+  const size_t seen = targets_seen();
+  const bool whole = lead_.plan().pipelined() || seen == 0 || seen == all;
+  return whole ? 1 : static_cast<double>(all) / static_cast<double>(seen);
 }
 
 void TrainingLeader::perform(const cluster::CommitStep& action) {

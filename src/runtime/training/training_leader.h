@@ -107,6 +107,7 @@ class TrainingLeader final : public train::StepDriver {
   void perform(const cluster::DropMember& action);
   void check_sizes();
   std::unique_ptr<MemberWork> make_runner();
+  size_t targets_seen() const;
   // What the sum of a step that was cut short is multiplied by.
   double merge_scale() const;
   void send_stage(TrainLink& link, const cluster::TrainPlan& plan, cluster::TrainMemberId id);
@@ -144,7 +145,7 @@ class TrainingLeader final : public train::StepDriver {
   std::vector<cluster::DealtLeaves> deal_;
   std::vector<train::LeafReport> reports_;
   std::vector<size_t> leaf_targets_;
-  size_t targets_seen_ = 0;  // by those who are done
+  std::map<cluster::TrainMemberId, size_t> targets_seen_;  // of those who are done
   std::map<cluster::TrainMemberId, std::vector<float>> squares_;
   double norm_ = 0;
   double compute_seconds_ = 0;  // of all members in this step
