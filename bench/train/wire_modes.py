@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -149,6 +150,8 @@ def cluster(options, count, mbit, earlier):
                    "forecast": report["wire_forecast"], "forecasts": report.get("forecasts", []), "set": options.set, "run_s": time.monotonic() - began}
             rows.append(row)
             print_row(row)
+            if options.out:
+                Path(options.out).write_text(json.dumps(earlier + rows, indent=1))
         return rows
     finally:
         for process in joined:
@@ -191,11 +194,10 @@ def main():
         return
     if os.geteuid() != 0:
         skip("network namespaces need root")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # nodes and namespaces go with it
     for count in map(int, options.nodes.split(",")):
         for mbit in map(int, options.mbit.split(",")):
             rows += cluster(options, count, mbit, rows)
-            if options.out:
-                Path(options.out).write_text(json.dumps(rows, indent=1))
 
 
 main()
