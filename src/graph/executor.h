@@ -73,8 +73,8 @@ class Executor {
   const MemoryPlan& plan() const { return plan_; }
   // Fill before run(). Valid until another executor of the same arena runs.
   std::byte* input(ValueId value) { return place() + plan_.value_offsets[value.index]; }
-  // Values stand so many bytes behind the begin of the arena, which is large enough for that: for two that run
-  // in turns.
+  // Values stand so many bytes behind the begin of the arena, which is large enough for that: for two that
+  // run in turns.
   void set_place(size_t bytes_before) { bytes_before_ = bytes_before; }
   // Memory of a bound value, borrowed: as large as the value, 64-byte aligned. Needed before the first run.
   void bind(int32_t slot, std::byte* memory) { slots_[static_cast<size_t>(slot)] = memory; }
@@ -110,8 +110,8 @@ class Executor {
   std::vector<uint64_t> node_ns_;
 };
 
-// One run of an executor up to each op that waits for others (OpType::start): while that is under way, another
-// run can compute. Borrows everything; one thread. What is under way when it goes ends first.
+// One run of an executor up to each op that waits for others (OpType::start): while that is under way,
+// another run can compute. Borrows everything; one thread. What is under way when it goes ends first.
 class RunInPieces {
  public:
   RunInPieces(Executor& executor, const KvStep* kv, ThreadPool& pool, Exchange* exchange);

@@ -112,7 +112,8 @@ TEST(Attention, EveryTargetEqualsThePlainLoopsAndBatchingChangesNothing) {
     // Every size of a group, and halves made wide; where a cap or sinks come on top, some of them.
     const bool plain = c.params.soft_cap == 0 && !c.sinks && c.length > 1;
     for_each_target([&](const std::string& target) {
-      for (size_t batch : plain ? std::vector<size_t>{1, 2, 3, 4, 5, 6, 7, 8, 22} : std::vector<size_t>{1, 5, 22})
+      for (size_t batch :
+           plain ? std::vector<size_t>{1, 2, 3, 4, 5, 6, 7, 8, 22} : std::vector<size_t>{1, 5, 22})
         ASSERT_EQ(run(c, cache, positions, batch, attend), want)
             << target << " " << dtype_name(c.dtype) << " dim " << c.head_dim << " length " << c.length
             << " batch " << batch << " latent " << c.latent << " sinks " << c.sinks << " cap "

@@ -35,14 +35,14 @@ PackedMatrix PackedMatrix::sizes_only(DType dtype, size_t rows, size_t cols) {
   // Panels start at whole cache lines.
   packed.panel_bytes_ = packed.format_ != nullptr ? round_up(packed.format_->panel_bytes(cols), 64)
                         : rows == 0               ? 0
-                                                  : kPanelRows * (cols / info.block_values * info.block_bytes);
+                                    : kPanelRows * (cols / info.block_values * info.block_bytes);
   return packed;
 }
 
 PackedMatrix PackedMatrix::uninitialised(const Tensor& weights) {
   BF_CHECK(weights.rank() == 2 && weights.contiguous()) << "weights " << weights.shape().to_string();
-  PackedMatrix packed = sizes_only(weights.dtype(), static_cast<size_t>(weights.size(0)),
-                                   static_cast<size_t>(weights.size(1)));
+  PackedMatrix packed =
+      sizes_only(weights.dtype(), static_cast<size_t>(weights.size(0)), static_cast<size_t>(weights.size(1)));
   if (packed.format_ != nullptr) {
     packed.data_ = allocate_lasting(packed.panels() * packed.panel_bytes_);
   } else {
