@@ -59,8 +59,8 @@ struct Piece {
   double exchanges = 0;
   double decode_sum_bytes = 0;
   double prefill_sum_bytes = 0;
-  bool decode_is_long =
-      false;  // a step has so many rows that members finish some for each other, as prompts do
+  // A step has so many rows that members finish some for each other, as they do with prompts.
+  bool decode_is_long = false;
   // Outputs that everybody needs: each member sends its share of them to every other one.
   double decode_spread_bytes = 0;
   double prefill_spread_bytes = 0;

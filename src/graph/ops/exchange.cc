@@ -158,7 +158,7 @@ class Running {
 
  private:
   void add_rows_of_experts(const ExchangePart& part, const float* own, const int32_t* begins, float* out);
-  void add_columns(const ExchangePart& part, const float* own, float* out, float*& room);
+  std::vector<const float*> gather(const ExchangePart& part, const float* own, float*& room);
   void add_sums(const ExchangePart& part, const float* own, float* out, float*& room);
   void add_slices(const ExchangePart& part, const float* own, float* out, float*& room);
 
@@ -168,13 +168,13 @@ class Running {
     MemberRange rows;
     float* out;
   };
-  const RunContext& run_;
-  const size_t self_;
   struct Columns {
     const ExchangePart& part;
     std::vector<const float*> at;  // by member
     float* out;
   };
+  const RunContext& run_;
+  const size_t self_;
   std::vector<Unfinished> unfinished_;
   std::vector<Columns> columns_;
   std::vector<ExchangeRound::Outgoing> mine_, mine_then_;
@@ -195,7 +195,7 @@ Running::Running(const Node& node, const RunContext& run) : run_(run), self_(nod
     if (part.kind == ExchangeKind::kExpertRows)
       add_rows_of_experts(part, own, run.i32(node.inputs[input++]), out);
     else if (part.kind == ExchangeKind::kColumns)
-      add_columns(part, own, out, room);
+      columns_.push_back({part, gather(part, own, room), out});
     else if (is_reduced(part))
       add_slices(part, own, out, room);
     else
@@ -219,12 +219,13 @@ void Running::add_rows_of_experts(const ExchangePart& part, const float* own, co
   }
 }
 
-void Running::add_columns(const ExchangePart& part, const float* own, float* out, float*& room) {
-  Columns columns{part, std::vector<const float*>(part.owners.size()), out};
+// Everybody's part goes to everybody: where each member's will be; null: it has none.
+std::vector<const float*> Running::gather(const ExchangePart& part, const float* own, float*& room) {
+  std::vector<const float*> at(part.owners.size());
   for (size_t m = 0; m < part.owners.size(); ++m) {
     const size_t count = floats_of(part, m, nullptr);
     if (count == 0) continue;
-    columns.at[m] = m == self_ ? own : room;
+    at[m] = m == self_ ? own : room;
     if (m == self_) {
       mine_.push_back({bytes_at(own, count)});
     } else {
@@ -232,22 +233,14 @@ void Running::add_columns(const ExchangePart& part, const float* own, float* out
       room += count;
     }
   }
-  columns_.push_back(std::move(columns));
+  return at;
 }
 
 void Running::add_sums(const ExchangePart& part, const float* own, float* out, float*& room) {
+  const auto at = gather(part, own, room);
   Sums sums;
-  for (size_t m = 0; m < part.owners.size(); ++m) {
-    const size_t count = floats_of(part, m, nullptr), stride = subtrees_of(part.owners[m]) * part.cols;
-    if (count == 0) continue;
-    sums.add(part.owners[m], m == self_ ? own : room, part.cols, stride);
-    if (m == self_) {
-      mine_.push_back({bytes_at(own, count)});
-    } else {
-      from_.push_back({m, room_at(room, count)});
-      room += count;
-    }
-  }
+  for (size_t m = 0; m < at.size(); ++m)
+    if (at[m] != nullptr) sums.add(part.owners[m], at[m], part.cols, subtrees_of(part.owners[m]) * part.cols);
   unfinished_.push_back({part, std::move(sums), {0, part.rows}, out});
 }
 
