@@ -216,6 +216,47 @@ TEST(ChainEngine, TimesOfEveryStageComeBack) {
   EXPECT_EQ(chain.worker(1).progress(), done.stats.steps);
 }
 
+// A step that began with a token that was not chosen after all: its page is placed, its logits are not
+// computed, and those of the next step are what they are without it.
+TEST(ChainEngine, AStepThatIsSkippedLeavesNothingBehind) {
+  ModelOnDisk model;
+  InprocChain parts(model.path, {2, 5});
+  const auto logits = [&](bool skips) {
+    const auto chain = parts.start();
+    EXPECT_TRUE(chain->reset(1, std::chrono::seconds(5)).ok());
+    const auto tokens = some_tokens(chain->info().page_positions + 3, chain->info().vocab);
+    const auto place = [](uint32_t block) { return KvCommand{KvCommand::Kind::kPlace, 0, block, block}; };
+    const auto position = static_cast<uint32_t>(chain->info().page_positions);
+    StepRequest read{.epoch = 1, .step = 1, .commands = {place(0)}};
+    for (uint32_t i = 0; i < position; ++i)
+      read.rows.push_back({tokens[i], 0, i, i + 1 == position ? RowOutput::kLogits : RowOutput::kNone});
+    const int32_t guess = tokens[position] == 7 ? 8 : 7;
+    const StepRequest ahead{
+        .epoch = 1, .step = 2, .commands = {place(1)}, .rows = {{guess, 0, position, RowOutput::kLogits}}};
+    StepRequest next{.epoch = 1, .step = 3, .rows = {{tokens[position], 0, position, RowOutput::kLogits}}};
+    if (!skips) next.commands = ahead.commands;
+    EXPECT_TRUE(chain->submit(read).ok());
+    if (skips) EXPECT_TRUE(chain->submit(ahead).ok());
+    EXPECT_TRUE(chain->receive(std::chrono::seconds(5)).status.ok());
+    if (skips) {
+      chain->skip();
+      const StepResult skipped = chain->receive(std::chrono::seconds(5));
+      EXPECT_TRUE(skipped.status.ok());
+      EXPECT_EQ(skipped.step, 2u);
+      EXPECT_TRUE(skipped.logits.empty());
+    }
+    EXPECT_TRUE(chain->submit(next).ok());
+    const StepResult result = chain->receive(std::chrono::seconds(5));
+    EXPECT_TRUE(result.status.ok());
+    std::vector<uint32_t> bits;
+    for (const float logit : result.logits) bits.push_back(std::bit_cast<uint32_t>(logit));
+    return bits;
+  };
+  const auto want = logits(false);
+  EXPECT_EQ(want.size(), 320u);
+  EXPECT_EQ(logits(true), want);
+}
+
 TEST(ChainEngine, EmbeddingsHaveTheBitsOfOneMachine) {
   ModelOnDisk model;
   const auto embed = [](Engine& engine) {

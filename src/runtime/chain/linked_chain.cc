@@ -176,6 +176,10 @@ Status LinkedChain::read_rows(const Pending& pending, std::span<const float>& hi
 void LinkedChain::compute(const Pending& pending, std::span<const float> hidden, StepResult& result) {
   const TimePoint began = system_now();
   if (result.status = pass_on(); !result.status) return;
+  if (!pending.wanted) {
+    result.status = layers_.apply_all(pending.request.commands);
+    return;
+  }
   result.status = layers_.prepare(pending.request.commands, pending.request.rows, pending.request.fill);
   if (!result.status) return;
   const auto output = layers_.run(hidden);

@@ -35,6 +35,10 @@ class LinkedChain final : public Chain {
   const ChainInfo& info() const override { return info_; }
   Status submit(const StepRequest& request) override;
   StepResult receive(Duration timeout) override;
+  // Members of a group compute together or not at all: theirs is not skipped.
+  void skip() override {
+    if (!pending_.empty() && group_ == nullptr) pending_.front().wanted = false;
+  }
   // Returns when the reset has passed all stages.
   Status reset(uint64_t epoch, Duration timeout) override;
   Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim> claims,
@@ -50,6 +54,7 @@ class LinkedChain final : public Chain {
     std::vector<std::byte> header;  // as it was sent
     TimePoint submitted;
     Duration send;
+    bool wanted = true;
   };
   struct Message {
     cluster::MessageHead head;

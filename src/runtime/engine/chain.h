@@ -64,6 +64,10 @@ class Chain {
   // statuses: kPeerLost, or what the chain found wrong with the request.
   virtual StepResult receive(Duration timeout) = 0;
 
+  // The result of the oldest step under way is not wanted any more: receive() still says that it has ended,
+  // but need not compute it to its end. What it said of the cache holds.
+  virtual void skip() {}
+
   // Guesses by the model itself, where info().predicts: for each ask so many tokens or fewer. While no step
   // is under way. After an error nothing is known of the cache, as after one of receive().
   virtual Result<std::vector<std::vector<int32_t>>> draft(const DraftRequest&) {

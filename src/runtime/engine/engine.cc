@@ -376,6 +376,10 @@ void Engine::Impl::begin(const StepPlan& plan) {
 }
 
 void Engine::Impl::receive() {
+  {
+    const std::lock_guard lock(mutex);
+    if (scheduler.oldest_is_void()) chain->skip();
+  }
   const StepResult result = chain->receive(kStepTimeout);
   const TimePoint done = clock.now();
   const UnderWay step = std::move(under_way.front());
@@ -429,23 +433,23 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
       std::chrono::steady_clock::now() + (all_late ? std::max(time, kMaskWait) : time / kMaskWaitPart);
   for (size_t i = 0; i < parts.size(); ++i) late[i] = late[i] && is_late(i, patience);
   chain->for_each(parts.size(), [&](size_t i) {
+    outcomes[i].id = parts[i].id;
+    if (step.actives[i] == nullptr || in_vain[i]) return;
     const auto [logit_row, hidden_row] = first_rows[i];
     const auto logits = result.logits.subspan(logit_row * vocab, parts[i].logit_rows * vocab);
     const auto hidden = result.hidden.subspan(hidden_row * dim, parts[i].hidden_rows * dim);
-    if (step.actives[i] != nullptr && !in_vain[i]) {
-      try {
-        Active& request = *step.actives[i];
-        chosen[i] = request.session.take(parts[i], logits, hidden, late[i]);
-        if (late[i]) {
-          const auto row = request.session.choice_rows(parts[i], logits);
-          request.logits.assign(row.begin(), row.end());
-        }
-      } catch (const std::exception& error) {  // this request's own fault: its logits, its constraint
-        const auto* known = dynamic_cast<const Error*>(&error);
-        errors[i] = Status(known != nullptr ? known->code() : Errc::kOutOfMemory, error.what());
-        chosen[i] = {};
-        chosen[i].finish = FinishReason::kError;
+    try {
+      Active& request = *step.actives[i];
+      chosen[i] = request.session.take(parts[i], logits, hidden, late[i]);
+      if (late[i]) {
+        const auto row = request.session.choice_rows(parts[i], logits);
+        request.logits.assign(row.begin(), row.end());
       }
+    } catch (const std::exception& error) {  // this request's own fault: its logits, its constraint
+      const auto* known = dynamic_cast<const Error*>(&error);
+      errors[i] = Status(known != nullptr ? known->code() : Errc::kOutOfMemory, error.what());
+      chosen[i] = {};
+      chosen[i].finish = FinishReason::kError;
     }
     outcomes[i] = {parts[i].id, chosen[i].tokens, chosen[i].finish.has_value(), late[i]};
   });
@@ -695,6 +699,8 @@ EngineStats Engine::stats() const {
   stats.generated_tokens = counted.generated_tokens;
   stats.draft_tokens = counted.draft_tokens;
   stats.draft_accepted = counted.draft_accepted;
+  stats.ahead_steps = counted.ahead_steps;
+  stats.ahead_void = counted.ahead_void;
   stats.preemptions = counted.preemptions;
   stats.chain_resets = counted.resets;
   stats.again_rows = counted.again_rows;

@@ -369,16 +369,21 @@ Status PagedLayers::prepare_states(std::span<const StepRow> rows) {
   return {};
 }
 
+Status PagedLayers::apply_all(std::span<const KvCommand> commands) {
+  end_moves();
+  for (const KvCommand& command : commands)
+    if (Status status = apply(command); !status) return status;
+  return {};
+}
+
 Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const StepRow> rows,
                             LayerSpan fill) {
-  end_moves();
   rows_.clear();
   state_writes_.clear();
   if (rows.empty() || rows.size() > info_.rows_max)
     return {Errc::kInvalidArgument,
             fmt::format("a step of {} rows, expected 1 to {}", rows.size(), info_.rows_max)};
-  for (const KvCommand& command : commands)
-    if (Status status = apply(command); !status) return status;
+  if (Status status = apply_all(commands); !status) return status;
   ++prepared_;
   placed_pages_.clear();
   for (size_t i = 0; i < rows.size(); ++i)

@@ -54,6 +54,8 @@ class PagedLayers {
   // sequence stand together with consecutive positions, tokens are of the vocabulary.
   // A fill may concern these layers or not; see takes_values() and Output::hidden.
   Status prepare(std::span<const KvCommand> commands, std::span<const StepRow> rows, LayerSpan fill = {});
+  // Of a step whose rows are not computed here: the next ones write over their positions.
+  Status apply_all(std::span<const KvCommand> commands);
   // Whether a step brings values from the stage before.
   bool takes_values(LayerSpan fill) const;
 

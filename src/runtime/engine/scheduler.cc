@@ -130,7 +130,7 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
   } else if (done.fill_rows > 0) {
     fill_row_seconds_ = std::chrono::duration<double>(time).count() / static_cast<double>(done.fill_rows);
   } else {
-    times_.add(done.mix, time);
+    if (!done.beside_ahead) times_.add(done.mix, time);
     const double seconds = std::chrono::duration<double>(time).count();
     if (done.turn == Turn::kForeground) background_credit_ += options_.background_share * seconds;
     if (done.turn == Turn::kBackground || (done.turn == Turn::kAlone && others_wait()))
@@ -173,6 +173,7 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
     trim_sides(sequence);
     if (outcome->finished) finish(id);
   }
+  measure_ahead(done, time);
 }
 
 void Scheduler::choose(const PartOutcome& outcome) {
@@ -199,6 +200,8 @@ uint64_t Scheduler::halt() {
   fills_.clear();
   filled_.clear();
   filled_states_.clear();
+  ahead_gain_ = 0;
+  ahead_failed_ = false;
   for (Sequence* sequence : running_) {
     sequence->planned = sequence->computed;
     sequence->state_end = sequence->state_seen;

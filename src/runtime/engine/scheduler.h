@@ -88,6 +88,8 @@ class Scheduler {
   // Of the oldest step under way: whether a part of it began with a token that was not chosen after all.
   // Nothing is chosen from its logits then; its outcome is empty.
   bool is_void(RequestId id) const;
+  // The oldest step under way is in vain altogether.
+  bool oldest_is_void() const;
   // The choice that was deferred. Unknown requests are ignored.
   void choose(const PartOutcome& outcome);
   // The cache's contents are lost: a new epoch, in which every request reads its log again.
@@ -162,6 +164,7 @@ class Scheduler {
     StepMix mix;
     Turn turn = Turn::kAll;
     size_t fill_rows = 0;
+    bool beside_ahead = false;  // a step that was begun before its text was known ran at the same time
     struct Part {
       RequestId id;
       size_t rows;    // with guesses
@@ -226,6 +229,8 @@ class Scheduler {
   // Steps for stages that would be idle: scheduler_ahead.cc.
   bool may_run_ahead(const Sequence& sequence) const;
   void run_ahead(Builder& builder);
+  bool ahead_pays() const;
+  void measure_ahead(const UnderWay& done, Duration time);
   void settle_ahead(Sequence& sequence, const PartOutcome& outcome, size_t drafts);
   void drop_ahead(Sequence& sequence);
   // Pages of the other kinds: scheduler_sides.cc.
@@ -271,6 +276,12 @@ class Scheduler {
   // or they came while its step was under way and waited for it.
   double background_credit_ = 0;
   StepTimes times_;
+  // Whether steps ahead are worth it, as measured: their stages may share a machine, or its memory, with
+  // those that compute what is certain.
+  GuessBudget ahead_budget_;
+  double ahead_gain_ = 0;      // in steps, since it last learned
+  bool ahead_failed_ = false;  // and some of it in vain: not again before it is known what that has cost
+  size_t ahead_unbroken_ = 0;  // steps since one ran without
   SchedulerStats stats_;
   uint64_t epoch_ = 1;
   uint64_t next_step_ = 1;

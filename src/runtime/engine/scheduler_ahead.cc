@@ -6,6 +6,7 @@
 // are dropped, what it wrote lies behind the end of the text, and the next step, which every stage computes
 // after it, writes over that.
 #include <algorithm>
+#include <utility>
 
 #include "runtime/engine/scheduler.h"
 #include "runtime/engine/step_builder.h"
@@ -19,7 +20,44 @@ bool Scheduler::may_run_ahead(const Sequence& sequence) const {
          sequence.remaining() == 0 && !sequence.choice_pending;
 }
 
+// Not before a step without has been measured, and again and again.
+bool Scheduler::ahead_pays() const {
+  constexpr size_t kUnbrokenMax = 128;
+  return !ahead_failed_ && !ahead_budget_.pausing() && ahead_unbroken_ < kUnbrokenMax &&
+         times_.stream_seconds(1).has_value();
+}
+
+// What steps ahead have gained, in steps: all that were made while some were under way, less the time that
+// this has taken. Times of steps add up to the time that passed, so what one step lost to another is in it.
+void Scheduler::measure_ahead(const UnderWay& done, Duration time) {
+  const bool ahead = std::ranges::any_of(done.parts, &UnderWay::Part::ahead);
+  if (!ahead && !done.beside_ahead) {
+    ahead_budget_.begin_step();
+    ahead_unbroken_ = 0;
+    return;
+  }
+  ++ahead_unbroken_;
+  const bool in_vain = std::ranges::all_of(done.parts, &UnderWay::Part::is_void);
+  const size_t streams = std::max<size_t>(1, done.mix.streams);
+  const auto alone = times_.stream_seconds(streams);
+  if (alone && *alone > 0 && done.mix.prompt == 0 && done.fill_rows == 0) {
+    size_t drafts = 0;
+    for (const UnderWay::Part& part : done.parts) drafts += part.drafts;
+    const double made =
+        in_vain ? 0 : 1 + times_.draft_tokens(streams, 0, drafts) / static_cast<double>(streams);
+    ahead_gain_ += made - std::chrono::duration<double>(time).count() / *alone;
+  }
+  const bool more = std::ranges::any_of(under_way_, [](const UnderWay& step) {
+    return step.beside_ahead || std::ranges::any_of(step.parts, &UnderWay::Part::ahead);
+  });
+  if ((ahead && !in_vain && !ahead_failed_) || !more) {
+    ahead_budget_.learn(std::exchange(ahead_gain_, 0));
+    ahead_failed_ = false;
+  }
+}
+
 void Scheduler::run_ahead(Builder& builder) {
+  if (!ahead_pays()) return;
   Sequence* least = nullptr;
   for (Sequence* sequence : running_)
     if (may_run_ahead(*sequence) && (least == nullptr || sequence->ahead < least->ahead)) least = sequence;
@@ -50,6 +88,11 @@ bool Scheduler::is_void(RequestId id) const {
   return false;
 }
 
+bool Scheduler::oldest_is_void() const {
+  return !under_way_.empty() && !under_way_.front().parts.empty() &&
+         std::ranges::all_of(under_way_.front().parts, &UnderWay::Part::is_void);
+}
+
 // These tokens were chosen behind so many guesses: do the steps behind still go on from there? They begin
 // behind all of the guesses, so a choice that stopped among them (for a mask that takes long) is not theirs,
 // right as it is.
@@ -75,7 +118,7 @@ void Scheduler::drop_ahead(Sequence& sequence) {
   for (UnderWay& step : under_way_)
     for (UnderWay::Part& part : step.parts)
       if (part.id == sequence.id() && part.ahead && !part.is_void) {
-        part.is_void = true;
+        part.is_void = ahead_failed_ = true;
         ++stats_.ahead_void;
       }
   sequence.assumed.clear();

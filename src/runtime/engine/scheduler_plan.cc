@@ -442,6 +442,12 @@ std::optional<StepPlan> Scheduler::plan() {
   builder.plan.request.commands = std::exchange(commands_, {});
   ++stats_.steps;
   stats_.rows += builder.rows();
+  const bool ahead = builder.plan.parts.front().ahead;
+  for (UnderWay& step : under_way_) {
+    const bool other_ahead = std::ranges::any_of(step.parts, &UnderWay::Part::ahead);
+    step.beside_ahead = step.beside_ahead || ahead;
+    builder.under_way.beside_ahead = builder.under_way.beside_ahead || other_ahead;
+  }
   under_way_.push_back(std::move(builder.under_way));
   return std::move(builder.plan);
 }

@@ -57,6 +57,8 @@ struct EngineStats {
   uint64_t generated_tokens = 0;
   uint64_t draft_tokens = 0;
   uint64_t draft_accepted = 0;
+  uint64_t ahead_steps = 0;  // begun in a chain before the text in front of them was known,
+  uint64_t ahead_void = 0;   // and in vain
   uint64_t preemptions = 0;
   uint64_t chain_resets = 0;      // the chain was lost and its cache with it
   uint64_t again_rows = 0;        // rows computed again because a chain took the place of another,

@@ -25,6 +25,7 @@ class Owning final : public Chain {
   const ChainInfo& info() const override { return inner_.info(); }
   Status submit(const StepRequest& request) override { return inner_.submit(request); }
   StepResult receive(Duration timeout) override { return inner_.receive(timeout); }
+  void skip() override { inner_.skip(); }
   Status reset(uint64_t epoch, Duration timeout) override { return inner_.reset(epoch, timeout); }
   Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim> claims,
                                             Duration timeout) override {
@@ -61,6 +62,7 @@ class TimedChain final : public Chain {
     if (result.status.ok()) times_->add(step_);
     return result;
   }
+  void skip() override { chain_->skip(); }
   Status reset(uint64_t epoch, Duration timeout) override { return chain_->reset(epoch, timeout); }
   Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim> claims,
                                             Duration timeout) override {

@@ -46,6 +46,7 @@ class GatedChain final : public Chain {
   const ChainInfo& info() const override { return chain_->info(); }
   Status submit(const StepRequest& request) override;
   StepResult receive(Duration timeout) override;
+  void skip() override { chain_->skip(); }
   Status reset(uint64_t epoch, Duration timeout) override;
   Result<std::optional<CacheReport>> resume(uint64_t epoch, std::span<const PageClaim> claims,
                                             Duration timeout) override;

@@ -81,6 +81,11 @@ void metrics(ServerContext& context, ExchangePtr exchange) {
          [](Stats s) { return s.draft_tokens; });
   number("vllm:spec_decode_num_accepted_tokens_total", "counter", "Guesses that were right.",
          [](Stats s) { return s.draft_accepted; });
+  number("butterfly_steps_ahead_total", "counter",
+         "Steps of a chain that began before the text in front of them was known.",
+         [](Stats s) { return s.ahead_steps; });
+  number("butterfly_steps_ahead_void_total", "counter", "Of those: in vain.",
+         [](Stats s) { return s.ahead_void; });
   const auto histogram = [&](std::string_view name, std::string_view help, auto member) {
     each(name, "histogram", help, [&](const std::string& model, Stats stats) {
       out.histogram(name, {{"model_name", model}}, stats.*member);

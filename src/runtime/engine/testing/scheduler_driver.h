@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "runtime/engine/scheduler.h"
 #include "runtime/engine/testing/fake_chain.h"
@@ -80,7 +81,7 @@ class SchedulerDriver {
         text.insert(text.end(), outcome.tokens.begin(), outcome.tokens.end());
         if (outcome.finished) finished.push_back(outcome.id);
       }
-    last_time = base + per_row * static_cast<int64_t>(plan.request.rows.size());
+    last_time = passed.value_or(base + per_row * static_cast<int64_t>(plan.request.rows.size()));
     scheduler.complete(plan.request.step, last_time, outcomes);
     last = plan;
   }
@@ -117,6 +118,7 @@ class SchedulerDriver {
   size_t choices_max = SIZE_MAX;  // of one part: masks of the guesses behind take too long
   StepPlan last;
   Duration last_time{};
+  std::optional<Duration> passed;  // what a step has taken; of itself if not set: `base` and `per_row`
   std::map<RequestId, size_t> limits;
   std::map<RequestId, std::vector<int32_t>> texts;
   std::vector<RequestId> finished;
