@@ -96,6 +96,12 @@ void Drafter::propose(std::span<const int32_t> tokens, std::span<const double> c
   copy(tokens, match.next, past_.best(odds_[kind_].chance(), costs).length, draft);
 }
 
+size_t Drafter::promising(std::span<const int32_t> text, std::span<const double> costs) const {
+  if (past_.pausing()) return 0;
+  const NgramMatch match = find_ngram(text);
+  return match.length < kLengthMin ? 0 : past_.best(odds_[kind_of(match.length)].chance(), costs).length;
+}
+
 void Drafter::copy(std::span<const int32_t> text, size_t from, size_t length, std::vector<int32_t>& guess) {
   for (; guess.size() < length; ++from)
     // Where the earlier place runs into the end of the text, the text repeats itself: so does the guess.

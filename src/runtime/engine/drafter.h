@@ -68,6 +68,8 @@ class Drafter {
   // i + 1 guessed rows together, in tokens. `predicted`: what the model says, goes before all else.
   void propose(std::span<const int32_t> tokens, std::span<const double> costs, std::vector<int32_t>& draft,
                std::span<const int32_t> predicted = {});
+  // How many tokens propose() would guess behind `text` if it were all known.
+  size_t promising(std::span<const int32_t> text, std::span<const double> costs) const;
   // For stages that would be idle: how `text` goes on, of which the last `guessed` tokens are guesses
   // themselves. Writes at most `most` tokens, which are likely together with those; none while guesses do not
   // earn.

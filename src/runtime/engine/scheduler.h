@@ -230,6 +230,7 @@ class Scheduler {
   bool may_run_ahead(const Sequence& sequence) const;
   void run_ahead(Builder& builder);
   bool ahead_pays() const;
+  bool rather_ahead(const Sequence& sequence, size_t rows, std::span<const int32_t> text) const;
   void measure_ahead(const UnderWay& done, Duration time);
   void settle_ahead(Sequence& sequence, const PartOutcome& outcome, size_t drafts);
   void drop_ahead(Sequence& sequence);

@@ -20,11 +20,23 @@ bool Scheduler::may_run_ahead(const Sequence& sequence) const {
          sequence.remaining() == 0 && !sequence.choice_pending;
 }
 
-// Not before a step without has been measured, and again and again.
+// And steps without are measured again and again.
 bool Scheduler::ahead_pays() const {
   constexpr size_t kUnbrokenMax = 128;
-  return !ahead_failed_ && !ahead_budget_.pausing() && ahead_unbroken_ < kUnbrokenMax &&
-         times_.stream_seconds(1).has_value();
+  return !ahead_failed_ && !ahead_budget_.pausing() && ahead_unbroken_ < kUnbrokenMax;
+}
+
+// Guesses in a step cost less than a step ahead for each of them: where many promise something, the text's
+// next step is better one with all of them. Nor is anything known of what a step ahead gains before the one
+// in front of it has been measured alone.
+bool Scheduler::rather_ahead(const Sequence& sequence, size_t rows, std::span<const int32_t> text) const {
+  for (const UnderWay& step : under_way_)
+    for (const UnderWay::Part& part : step.parts)
+      if (part.id == sequence.id() && !part.ahead && !times_.knows(step.mix)) return false;
+  std::vector<double> costs;
+  for (size_t i = 1; i <= guesses_max(sequence, guess_room(1)); ++i)
+    costs.push_back(times_.draft_tokens(1, 0, i));
+  return sequence.drafter.promising(text, costs) < 2 * rows;
 }
 
 // What steps ahead have gained, in steps: all that were made while some were under way, less the time that
@@ -75,6 +87,7 @@ void Scheduler::run_ahead(Builder& builder) {
                                 least->request.tokens_max - std::min(least->request.tokens_max, generated)});
   std::vector<int32_t> text = least->tokens, guess;
   text.insert(text.end(), least->assumed.begin(), least->assumed.end());
+  if (!rather_ahead(*least, in_front, text)) return;
   least->drafter.go_on(text, least->assumed.size(), most, guess);
   while (!guess.empty() && !hold_pages(*least, used + guess.size(), false, guess.size())) guess.pop_back();
   if (guess.empty()) return;

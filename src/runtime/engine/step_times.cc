@@ -68,6 +68,13 @@ std::optional<double> StepTimes::stream_seconds(size_t streams) const {
   return average == nullptr ? std::nullopt : std::optional(average->seconds);
 }
 
+bool StepTimes::knows(const StepMix& mix) const {
+  const auto& averages = mix.drafts == 0 ? streams_ : drafted_;
+  const size_t rows = mix.streams + mix.drafts;
+  return mix.prompt == 0 && rows < averages.size() && averages[rows].step > 0 &&
+         averages[rows].step + kDraftMemory >= steps_;
+}
+
 bool StepTimes::is_stale(size_t streams, uint64_t steps) const {
   const size_t near = 1 + streams / 4;
   for (size_t i = streams > near ? streams - near : 0; i <= streams + near && i < streams_.size(); ++i)

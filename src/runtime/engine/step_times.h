@@ -28,6 +28,8 @@ class StepTimes {
 
   // Seconds of a step of so many streams alone, from the nearest count that was seen; empty: none was.
   std::optional<double> stream_seconds(size_t streams) const;
+  // Whether a step of this very shape was measured lately, nothing being read in.
+  bool knows(const StepMix& mix) const;
   // True if nothing near was measured during the last `steps` steps: time to run one step without extras.
   bool is_stale(size_t streams, uint64_t steps) const;
 
