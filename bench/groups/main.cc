@@ -171,7 +171,7 @@ int run(const Settings& s) {
   const size_t bytes = members[0]->model->config.dim * sizeof(float);
   const auto alone_round = [&](Timed& end, size_t peer) {
     std::vector<std::byte> mine(bytes), theirs(bytes);
-    const std::span<const std::byte> piece[] = {mine};
+    const graph::ExchangeRound::Outgoing piece[] = {{.bytes = mine}};
     const graph::ExchangeRound::Incoming from[] = {{peer, theirs}};
     end.took.clear();
     for (size_t i = 0; i < 5000; ++i) end.run({piece, from});
