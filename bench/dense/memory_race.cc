@@ -30,7 +30,7 @@ void memory_race(const RaceOptions& options) {
   }
   const auto array = [&](size_t i) { return reinterpret_cast<float*>(buffers[i].data()); };
   float *a = array(0), *b = array(1), *c = array(2), *d = array(3);
-  std::vector<float> sums(kCols);
+  std::vector<float> sums(kCols), squares((kCount + kNormBlock - 1) / kNormBlock);
   for (int threads : options.threads) {
     ThreadPool pool(static_cast<size_t>(threads));
     const auto split = [&pool](auto f) {
@@ -54,7 +54,7 @@ void memory_race(const RaceOptions& options) {
         {"relu_backward", 3, split([=](size_t i, size_t n) { relu_backward(a + i, b + i, b + i, n); })},
         {"gelu_backward", 3, split([=](size_t i, size_t n) { gelu_backward(a + i, b + i, b + i, n); })},
         {"column_sums", 1, [&] { column_sums(a, kRows, kCols, kCols, false, sums.data(), pool); }},
-        {"sum_squares_blocks", 1, [&] { sums[0] = static_cast<float>(sum_squares_blocks(a, kCount, pool)); }},
+        {"sum_squares_blocks", 1, [&] { sum_squares_blocks(a, kCount, squares.data(), pool); }},
     };
     std::vector<Runner> runners;
     for (const Row& row : rows) runners.push_back({row.name, row.run});
