@@ -3,9 +3,10 @@
 
     ahead.py BUTTERFLY MODEL WORK_FOLDER [--nodes N] [--rounds N] [--tokens N] [--json]
 
-Sides, in turns: the chain, the chain with --no-speculation, one node, one node with --no-speculation; every node has one thread. Texts, all greedy:
-  misleads  four tokens are made the likeliest (logit_bias): what stood before is found all the time, and is no guide to what comes;
-  repeats   one token is made the likeliest: guesses are right.
+Sides, in turns: the chain, the chain with --no-speculation, one node, one node with --no-speculation; every node has one thread. Texts:
+  misleads  one of 64 tokens is drawn each time (logit_bias, temperature 1): what stood before is found all the time, and is no guide to
+            what comes;
+  repeats   one token is made the likeliest, greedy: guesses are right.
 Tokens/s between the first token and the last, median and range over the rounds; whether all sides said the same; and how many steps
 were begun ahead, and in vain. Nothing is shown where nodes share cores: use as many nodes as the machine has.
 """
@@ -35,12 +36,13 @@ CHAIN = ["--local-nodes", str(options.nodes), "--groups", "off", "--strategy", "
 SIDES = {"chain": CHAIN, "chain, no guesses": [*CHAIN, "--no-speculation"], "one": [], "one, no guesses": ["--no-speculation"]}
 # Token ids, so that a vocabulary of random weights is no matter.
 PROMPT = list(range(300, 320)) * 6
-TEXTS = {"misleads": {"logit_bias": {str(id): 100 for id in range(500, 504)}}, "repeats": {"logit_bias": {"777": 100}}}
+TEXTS = {"misleads": {"logit_bias": {str(id): 100 for id in range(500, 564)}, "temperature": 1, "seed": 7},
+         "repeats": {"logit_bias": {"777": 100}, "temperature": 0}}
 
 
 def tokens_per_second(server, text):
     connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
-    body = {"prompt": PROMPT, "max_tokens": options.tokens, "stream": True, "ignore_eos": True, "temperature": 0, **TEXTS[text]}
+    body = {"prompt": PROMPT, "max_tokens": options.tokens, "stream": True, "ignore_eos": True, **TEXTS[text]}
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     times, said = [], []
     for line in connection.getresponse():
