@@ -65,6 +65,7 @@ void Coordinator::link_closed(LinkNumber link, std::string_view why, TimePoint n
   Member* member = member_of(link);
   if (links_.erase(link) == 0 || member == nullptr) return;
   lose(*member, NodeState::kDead, EventKind::kDead, fmt::format("its link closed: {}", why), now);
+  member->cut_off = true;
 }
 
 void Coordinator::received(LinkNumber link, const ToCoordinator& message, TimePoint now) {
@@ -187,6 +188,10 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
   links_.at(link).joined = true;
   refused_.erase(peer.key);
   Member& member = cluster_.members()[peer.key];
+  // Its process went on: a cable, a damaged frame. Links that break again and again are waited for longer
+  // each time, as all that fails.
+  if (std::exchange(member.cut_off, false) && member.instance == message.instance && now < member.hold.until)
+    member.hold.shorten();
   member.id = peer;
   member.state = NodeState::kUp;
   member.link = link;
@@ -374,6 +379,7 @@ void Coordinator::lose(Member& member, NodeState state, EventKind kind, const st
   if (!member.here()) return;
   const LinkNumber link = std::exchange(member.link, LinkNumber{0});
   member.state = state;
+  member.cut_off = false;
   close(link, why);
   cluster_.stop_survey(member.id);
   Epoch epoch = 0;  // of what it had a part in

@@ -14,7 +14,7 @@ namespace {
 
 // Served for so long, a plan has proved itself, and the next failure is a new one: twice as long as it would
 // be waited for, within these bounds. What breaks as soon as it runs is tried less and less often.
-constexpr Duration kProvedMin = std::chrono::seconds(2), kProvedMax = std::chrono::seconds(10);
+constexpr Duration kProvedMin = std::chrono::milliseconds(500), kProvedMax = std::chrono::seconds(10);
 // A step that takes this many times the longest one before it stands still; but nothing may take for ever.
 constexpr int kStallSteps = 6;
 // After so many attempts without a plan a job takes the memory of later ones, and if that did not help, after

@@ -99,14 +99,17 @@ void Membership::note_broken(const NodeId& from, const NodeId& to, bool unreacha
   if (now - pair.last >= config_.hold_max || worked) pair = {};
   ++pair.times;
   pair.unreachable = pair.unreachable || unreachable;
+  pair.cut = false;
   pair.last = now;
   pair.rests = true;
 }
 
 void Membership::note_cut(const NodeId& from, const NodeId& to, TimePoint now) {
   note_broken(from, to, false, now);
-  if (const auto pair = broken_.find({from.key, to.key}); pair != broken_.end())
+  if (const auto pair = broken_.find({from.key, to.key}); pair != broken_.end()) {
     pair->second.times = std::max(pair->second.times, kBroken);
+    pair->second.cut = true;
+  }
 }
 
 void Membership::blame(const NodeId& reporter, const NodeId& peer, TimePoint now) {
@@ -134,11 +137,19 @@ std::vector<Membership::Pair> Membership::broken_pairs(bool with_held, TimePoint
     if (is_broken(failed, now) && (!with_held || now < rests_until(failed))) pairs.push_back(pair);
   // Who was never reached by anybody is not tried from every single node, one plan after the other.
   for (const auto& [key, member] : members_) {
-    if (!member.here() || !nobody_reaches(key, with_held, now)) continue;
+    const bool avoided = nobody_reaches(key, with_held, now) || (!with_held && is_doubtful(key, now));
+    if (!member.here() || !avoided) continue;
     for (const auto& [from, other] : members_)
       if (from != key && other.here() && !broken_.contains({from, key})) pairs.push_back({from, key});
   }
   return pairs;
+}
+
+bool Membership::is_doubtful(const std::string& key, TimePoint now) const {
+  // Every plan needs the coordinator's node: it is tried.
+  return key != config_.self.key && std::ranges::any_of(broken_, [&](const auto& row) {
+           return row.first.second == key && row.second.cut && now - row.second.last < config_.hold_min;
+         });
 }
 
 bool Membership::nobody_reaches(const std::string& key, bool with_held, TimePoint now) const {
@@ -154,7 +165,8 @@ bool Membership::nobody_reaches(const std::string& key, bool with_held, TimePoin
 
 bool Membership::may_be_mended(TimePoint now) const {
   return std::any_of(broken_.begin(), broken_.end(), [&](const auto& row) {
-    return is_broken(row.second, now) && now >= rests_until(row.second);
+    return (is_broken(row.second, now) && now >= rests_until(row.second)) ||
+           is_doubtful(row.first.second, now);
   });
 }
 

@@ -78,6 +78,9 @@ struct Hold {
   static constexpr int kWorkedTimes = 2;
   void extend(const CoordinatorConfig& config, bool firm, TimePoint now);
   bool allows(bool with_held, TimePoint now) const { return now >= until || (with_held && !firmly); }
+  // It was only a link that broke, and it is back in the same process: a fraction of the time is enough.
+  static constexpr int kLinkShare = 5;
+  void shorten() { released = until = failed_at + (until - failed_at) / kLinkShare; }
   // It failed, and not long ago.
   bool doubted(const CoordinatorConfig& config, TimePoint now) const {
     return failures > 0 && now - failed_at < config.hold_max;
@@ -104,6 +107,7 @@ struct Member {
   TimePoint slowness_at{};
   double clock_ahead_s = 0;  // of the coordinator's, when it joined
   Hold hold = {};            // from all jobs; each job has holds of its own beside it
+  bool cut_off = false;      // it was lost when its link closed, which need not mean that its process ended
   std::string last_failure = {};
   // Its parts are moved away, by the operator's wish or because its process is about to end; until it joins
   // again.
@@ -196,9 +200,12 @@ class Membership {
   // Pairs that plans avoid. Where nothing else fits (`with_held`), one that did not work is tried again after
   // a while.
   std::vector<Pair> broken_pairs(bool with_held, TimePoint now) const;
+  // A way to it was cut a moment ago: whether it is that way or all of them is not known, and to find out by
+  // a plan takes as long as opening a link may. Others may use it again before the next plan relies on it.
+  bool is_doubtful(const std::string& key, TimePoint now) const;
   // The coordinator's node could not, or two others, and nobody ever could.
   bool nobody_reaches(const std::string& key, bool with_held, TimePoint now) const;
-  // There are such that could be tried again now.
+  // There are such that could be tried again now, or that may be whole.
   bool may_be_mended(TimePoint now) const;
   // True once for each pair that was cut and may be used again.
   bool has_rested(TimePoint now);
@@ -233,6 +240,7 @@ class Membership {
     uint32_t times = 0;
     TimePoint last{};
     bool unreachable = false;
+    bool cut = false;    // the last time it passed nothing any more
     bool rests = false;  // until has_rested() says that it is over
   };
   TimePoint rests_until(const BrokenPair& pair) const;
