@@ -192,6 +192,8 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
   // each time, as all that fails.
   if (std::exchange(member.cut_off, false) && member.instance == message.instance && now < member.hold.until)
     member.hold.shorten();
+  if (returned && member.instance != message.instance)
+    for (auto& [id, job] : jobs_) job.node_started(peer);
   member.id = peer;
   member.state = NodeState::kUp;
   member.link = link;

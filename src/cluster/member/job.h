@@ -57,6 +57,8 @@ class Job {
                TimePoint now);
   // The node is gone; `dead`: not on purpose.
   void node_lost(const Member& member, bool dead, const std::string& why, TimePoint now);
+  // It was started again: what its process could not load before says nothing of this one.
+  void node_started(const NodeId& node) { holds_.erase(node.key); }
   // The process of a local node ended: for people.
   void set_last_failure(std::string text) { last_failure_ = std::move(text); }
   // A node that it uses is being drained: another plan is wanted, be it slower or not.

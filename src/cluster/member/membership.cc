@@ -32,7 +32,8 @@ void Hold::extend(const CoordinatorConfig& config, bool firm, TimePoint now) {
   const bool worked = now - released > kWorkedTimes * (released - failed_at);
   if (now - failed_at > config.hold_max || worked) failures = 0;
   failed_at = now;
-  const uint32_t doublings = std::min(failures++, 16u);
+  const uint32_t doublings = std::min(failures - std::min(failures, kBadLuck), 16u);
+  ++failures;
   released = until = now + std::min(config.hold_max, config.hold_min * (int64_t{1} << doublings));
   firmly = firm;
 }

@@ -76,6 +76,8 @@ struct Hold {
   // held back. Somebody who pulls a cable now and then does not wait for minutes; what fails as soon as it is
   // used does.
   static constexpr int kWorkedTimes = 2;
+  // Failures in a row that are taken for bad luck: it waits for longer only after more of them.
+  static constexpr uint32_t kBadLuck = 2;
   void extend(const CoordinatorConfig& config, bool firm, TimePoint now);
   bool allows(bool with_held, TimePoint now) const { return now >= until || (with_held && !firmly); }
   // It was only a link that broke, and it is back in the same process: a fraction of the time is enough.
