@@ -46,7 +46,7 @@ class Cluster:
         self.before = {name: self._before(name) for name in self.names}
         self.journal_disk = self.cache_disk = None
         if "disk" in kinds:
-            self.journal_disk, self.cache_disk = SmallDisk(f"{work}/disk", "16m"), SmallDisk(f"{work}/w0/.cache", "64m")
+            self.journal_disk, self.cache_disk = SmallDisk(f"{work}/disk", "16m"), SmallDisk(f"{work}/w0/.cache", "3g")
         self.journal = f"{work}/disk/journal" if self.journal_disk else f"{work}/journal"
         if os.path.exists(self.journal):
             os.unlink(self.journal)
@@ -235,10 +235,10 @@ class Cluster:
         self.workers["w0"].kill()
         for entry in os.listdir(self.cache_disk.path):
             shutil.rmtree(f"{self.cache_disk.path}/{entry}")
-        self.cache_disk.fill()
+        self.cache_disk.resize("128k")
         self.start_again("w0")
         self.workers["w0"].wait_for(r"disk|space|room|needs")
-        self.cache_disk.empty()
+        self.cache_disk.resize()
 
     def end(self):
         try:

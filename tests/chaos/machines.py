@@ -82,7 +82,7 @@ class SmallDisk:
     """A tmpfs: needs mounts of its own."""
 
     def __init__(self, path, size):
-        self.path = path
+        self.path, self.size = path, size
         os.makedirs(path, exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "none", path], check=True)
 
@@ -98,6 +98,10 @@ class SmallDisk:
 
     def empty(self):
         os.unlink(f"{self.path}/filler")
+
+    def resize(self, size=None):
+        """For disks that are large, and have nothing on them; None: as it was."""
+        subprocess.run(["mount", "-o", f"remount,size={size or self.size}", self.path], check=True)
 
 
 # Takes memory of a control group until somebody in it is ended for it.

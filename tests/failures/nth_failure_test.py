@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The n-th allocation, mmap, write, fsync, rename or send fails, for n = 1, 2, ...: in loading, checkpoints, the journal and serving. Each time there is the right result, or an error in words; nothing dies of a signal, and nothing that was kept is lost.
+"""The n-th allocation, mmap, write, fsync, rename or send fails, for n = 1, 2, ...: in loading, checkpoints, fetching weights, the journal and serving. Each time there is the right result, or an error in words; nothing dies of a signal, and nothing that was kept is lost.
 
     nth_failure_test.py BUTTERFLY WORK_FOLDER [--most N] [--only PART]
 """
 import argparse
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cluster"))
-from harness import PROMPTS, SMALL, Server, machine_env, make_model, skip  # noqa: E402
+from harness import PROMPTS, SMALL, Process, Server, machine_env, make_model, skip, write_capabilities  # noqa: E402
 from resuming import SETTINGS, ResumingClient, check_all, wait_until_reached  # noqa: E402
 
 parser = argparse.ArgumentParser()
@@ -29,6 +30,7 @@ built = subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1",
 if built.returncode != 0:
     skip("no C compiler")
 MODEL = make_model(BUTTERFLY, f"{WORK}/model.gguf", *SMALL)
+FETCH_MAX_S = 120
 counts = {}
 
 
@@ -128,6 +130,53 @@ def checkpoint():
             count("checkpoint", call, done.returncode)
 
 
+def fetch():
+    """A node that joins and fetches its layers: it says what failed and gets its part in the end, or it ends with an error; the cluster serves all the while."""
+    capabilities = write_capabilities(BUTTERFLY, f"{WORK}/capabilities.json")
+    home, env, node_env = f"{WORK}/b", machine_env(WORK, "a", capabilities), machine_env(WORK, "b", capabilities)
+    for name in "ab":
+        shutil.rmtree(f"{WORK}/{name}", ignore_errors=True)
+        os.makedirs(f"{WORK}/{name}")
+    subprocess.run([BUTTERFLY, "init", "--name", "a", "--address", "127.0.0.1", "--json"], env=env, check=True, capture_output=True)
+    server = Server(BUTTERFLY, WORK, ["-m", MODEL, "-c", "512", "-t", "1", "--cluster", "--cluster-listen", "127.0.0.1:0", "--strategy", "uniform"], name="a",
+                    env=env)
+    try:
+        expected = server.stream(PROMPTS[0], 40, temperature=0)
+        address = server.cluster()["nodes"][0]["address"]
+        token = json.loads(subprocess.run([BUTTERFLY, "token", "new", "--address", address, "--json"], env=env, check=True,
+                                          capture_output=True).stdout)["token"]
+        subprocess.run([BUTTERFLY, "join", address, "--token", token, "--name", "b", "--enrol-only"], env=node_env, check=True, capture_output=True)
+        for call, how in (("write", {"path": "/b/.cache"}), ("fsync", {"path": "/b/.cache"}), ("rename", {"path": "/b/.cache"}), ("mmap", {"above": 65536}),
+                          ("send", {})):
+            for at in list(numbers())[:options.most]:
+                shutil.rmtree(f"{home}/.cache", ignore_errors=True)
+                node = Process([BUTTERFLY, "join", "-t", "1"], env=failing(node_env, call, at, **how))
+                try:
+                    until = time.monotonic() + FETCH_MAX_S
+                    while True:
+                        state = server.cluster()
+                        status = node.process.poll()
+                        if status is not None or (state["serving"] and len(state["jobs"][0]["stages"]) == 2):
+                            break
+                        assert time.monotonic() < until, f"fetch, {call} {at}: no end\n{node.text()}\n{server.text()}"
+                        time.sleep(0.02)
+                    assert server.stream(PROMPTS[0], 40, temperature=0) == expected, f"fetch, {call} {at}: other tokens\n{server.text()}"
+                    assert status is None or (status > 0 and node.lines), f"fetch, {call} {at}: ended with {status}\n{node.text()}"
+                    happened = failed()
+                    print(f"fetch, {call} {at}: {'failed' if happened else 'not reached'}, {'ended' if status is not None else 'has its part'}", flush=True)
+                    if happened:
+                        count("fetch", call, status is not None or any("warning" in line or "error" in line for line in node.lines))
+                finally:
+                    if node.process.poll() is None:
+                        node.end()
+                while len(server.cluster()["jobs"][0]["stages"]) != 1:
+                    time.sleep(0.02)
+                if not happened:
+                    break
+    finally:
+        server.end()
+
+
 def stream_and_serve():
     """Streams are right whatever happens to the journal; what it said is kept is there after a kill."""
     plain = Server(BUTTERFLY, WORK, ["-m", MODEL, "-c", "512", "-t", "1"], name="plain")
@@ -203,7 +252,7 @@ def stream_and_serve():
                     server.process.wait()
 
 
-for part in (load, checkpoint, stream_and_serve):
+for part in (load, checkpoint, fetch, stream_and_serve):
     if options.only in part.__name__:
         part()
 for (part, call), (tried, errors) in counts.items():
