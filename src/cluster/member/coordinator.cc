@@ -360,7 +360,7 @@ void Coordinator::check_drains(TimePoint now) {
       has_part = true;
       if (why.empty()) why = job.why_no_other_plan();
     }
-    const auto tell = [&](const std::string& text) {
+    const auto tell = [&, &member = member](const std::string& text) {
       if (member.retires) cluster_.send(member, Retired{config().incarnation, shorten(text)});
     };
     if (has_part) {
@@ -526,7 +526,7 @@ bool Coordinator::make_room(JobId asking, bool claims, const Placement& placemen
   for (auto row = jobs_.rbegin(); row != jobs_.rend(); ++row) {
     auto& [id, job] = *row;
     if (id == asking || !gives_way(id, asking, claims)) continue;
-    const bool in_the_way = std::ranges::any_of(placement.nodes(), [&](const NodeId& node) {
+    const bool in_the_way = std::ranges::any_of(placement.nodes(), [&, &job = job](const NodeId& node) {
       return job.reserved_bytes(node) > 0 && too_much(node);
     });
     if (!in_the_way) continue;
@@ -562,8 +562,8 @@ void Coordinator::set_slowness(JobId id, const std::map<std::string, double>& sl
 void Coordinator::check_slowness(TimePoint now) {
   for (auto& [key, member] : cluster_.members()) {
     if (member.slowness == 1 || now - member.slowness_at < config().slowness_age) continue;
-    const bool works =
-        std::ranges::any_of(jobs_, [&](const auto& row) { return row.second.has_part(member.id); });
+    const bool works = std::ranges::any_of(
+        jobs_, [&member = member](const auto& row) { return row.second.has_part(member.id); });
     if (works) continue;
     member.slowness = 1;
     if (member.here()) want_plans(now);
