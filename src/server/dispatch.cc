@@ -15,7 +15,7 @@
 namespace butterfly::server {
 namespace {
 
-constexpr size_t kHeavyBodyBytes = size_t{64} << 10;  // more takes milliseconds to be read
+constexpr size_t kHeavyBodyBytes = size_t{16} << 10;  // more takes a good part of a millisecond to be read
 
 std::unique_ptr<HttpResponse> refusal(const ApiError& error, const HttpRequest& request,
                                       ErrorShape shape = ErrorShape::kOpenAi) {

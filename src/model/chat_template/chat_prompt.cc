@@ -50,6 +50,7 @@ RenderedChat ChatPrompter::render(const ChatRequest& request) const {
   if (!knows_tools_) spell_out_tools(messages, request.tools);
   ChatTemplateOptions options;
   options.add_generation_prompt = request.add_generation_prompt;
+  options.quick_steps = request.quick_steps;
   if (tokenizer_.bos()) options.bos_token = tokenizer_.token_text(*tokenizer_.bos());
   if (tokenizer_.eos()) options.eos_token = tokenizer_.token_text(*tokenizer_.eos());
   if (request.extra != nullptr) options.extra_json = json_text(*request.extra);

@@ -24,6 +24,7 @@ struct ChatRequest {
   const ChatJson* tools = nullptr;     // an array, or null
   const ChatJson* extra = nullptr;     // an object with more variables (chat_template_kwargs), or null
   bool add_generation_prompt = true;   // false: the conversation is whole
+  uint64_t quick_steps = 0;            // throws RenderingTakesLong after so many steps; 0: never
 };
 
 // One model's way to put a conversation into tokens. Borrows the tokenizer. Immutable: any thread may use it.

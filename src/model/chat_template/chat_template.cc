@@ -103,7 +103,9 @@ bool is_set_by_program(std::string_view variable) {
 
 RenderedChat ChatTemplate::render(std::string_view messages_json, std::string_view tools_json,
                                   const ChatTemplateOptions& options) const {
-  Budget budget(tree_->limits);
+  Limits limits = tree_->limits;
+  limits.quick_steps = options.quick_steps;
+  Budget budget(limits);
   Evaluator evaluator(budget, time_or_now(options.now));
   evaluator.define("messages", with_own_roles(budget, read(budget, "messages", messages_json)));
   evaluator.define("tools", tools_json.empty() ? Value(None()) : read(budget, "tools", tools_json));

@@ -19,6 +19,7 @@ struct ChatTemplateOptions {
   std::string eos_token = {};
   std::string extra_json = "{}";    // an object: more variables (enable_thinking, documents ...)
   std::optional<std::tm> now = {};  // for strftime_now; absent: the local time
+  uint64_t quick_steps = 0;         // throws RenderingTakesLong after so many; 0: never
 };
 
 // A conversation as text.

@@ -150,6 +150,17 @@ TEST(ChatTemplateHostile, StepsAndDepth) {
               HasSubstr("deeper than"));
 }
 
+// A thread that others wait for gives up early; the same rendering without that bound is whole.
+TEST(ChatTemplateHostile, QuickSteps) {
+  const ChatTemplate chat = ChatTemplate::compile("{% for i in range(1000) %}{{ i }}{% endfor %}");
+  EXPECT_THROW(chat.render("[]", "", {.quick_steps = 500}), chat_template::RenderingTakesLong);
+  const std::string whole = chat.render("[]", "").text;
+  EXPECT_EQ(chat.render("[]", "", {.quick_steps = 100'000}).text, whole);
+  // Reading what came with the request counts, too.
+  const std::string long_text = R"([{"role":"user","content":")" + std::string(100'000, 'a') + R"("}])";
+  EXPECT_THROW(chat.render(long_text, "", {.quick_steps = 1000}), chat_template::RenderingTakesLong);
+}
+
 TEST(ChatTemplateHostile, Memory) {
   EXPECT_THAT(error_of("{{ 'a' * 1000000000000 }}"), HasSubstr("bytes of values"));
   EXPECT_THAT(error_of("{{ [1] * 1000000000000 }}"), HasSubstr("bytes of values"));

@@ -10,10 +10,15 @@ namespace butterfly::model::chat_template {
 struct Limits {
   size_t source_bytes = size_t{1} << 20;   // of the template
   uint64_t steps = 5'000'000;              // statements, expressions and elements touched
+  uint64_t quick_steps = 0;                // after so many it is RenderingTakesLong; 0: never
   size_t output_bytes = size_t{16} << 20;  // of the rendering
   size_t value_bytes = size_t{64} << 20;   // of all texts and lists made on the way, together
   int depth = 1000;                        // of nested evaluation: each macro call takes a few levels
 };
+
+// Thrown where a rendering has taken more than the quick steps: whoever asked can ask again without that
+// bound, on a thread that has the time.
+struct RenderingTakesLong {};
 
 // Lists in lists, and operators in one expression; bounds the recursion of everything that walks them.
 inline constexpr int kValueDepthMax = 200;
@@ -27,6 +32,7 @@ class Budget {
 
   void step(uint64_t count = 1) {
     steps_ += count;
+    if (steps_ > limits_.quick_steps && limits_.quick_steps != 0) throw RenderingTakesLong{};
     if (steps_ > limits_.steps) fail(Errc::kInvalidArgument, "more than {} steps", limits_.steps);
   }
   // Called before a value of this size is made. Also a step per 64 bytes: making it takes time.

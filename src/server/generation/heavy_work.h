@@ -1,5 +1,6 @@
 // Work that takes long is not done on the threads that short requests need.
 #pragma once
+#include <cstdint>
 
 namespace butterfly::server {
 
@@ -9,5 +10,9 @@ struct HeavyWork {};
 
 // Set by threads that are for short requests only.
 inline thread_local bool this_thread_is_light = false;
+
+// Steps of a chat template that such a thread takes (about a millisecond); templates of today take some
+// hundreds for a message.
+inline constexpr uint64_t kLightTemplateSteps = 20'000;
 
 }  // namespace butterfly::server

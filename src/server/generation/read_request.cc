@@ -242,6 +242,15 @@ ReasoningRequest read_reasoning(const Fields& fields, Json& extra) {
   return reasoning;
 }
 
+model::RenderedChat render_chat(const model::ChatPrompter& prompter, model::ChatRequest conversation) {
+  conversation.quick_steps = this_thread_is_light ? kLightTemplateSteps : 0;
+  try {
+    return prompter.render(conversation);
+  } catch (const model::chat_template::RenderingTakesLong&) {
+    throw HeavyWork{};
+  }
+}
+
 void set_chat_prompt(const model::ChatRequest& conversation, const ReasoningRequest& reasoning,
                      Generation& generation) {
   const model::ChatPrompter& prompter = generation.model->prompter();
@@ -249,7 +258,7 @@ void set_chat_prompt(const model::ChatRequest& conversation, const ReasoningRequ
   OutputForm& output = generation.output;
   if (output.family == nullptr) output.family = &generation.model->family();
   try {
-    const model::RenderedChat chat = prompter.render(conversation);
+    const model::RenderedChat chat = render_chat(prompter, conversation);
     const ReasoningMarks* marks = generation.model->reasoning_marks();
     if (marks != nullptr && reasoning.split) {
       output.reasoning = marks;
@@ -258,6 +267,9 @@ void set_chat_prompt(const model::ChatRequest& conversation, const ReasoningRequ
     }
     generation.reasoning_tokens_max = reasoning.tokens_max;
     generation.prompts.push_back(prompter.encode(chat));
+  } catch (const HeavyWork&) {
+    if (generation.lease != nullptr) generation.lease->take_back();
+    throw;
   } catch (const model::ChatInputError& error) {
     throw ApiError(400, "invalid_request_error", error.what(), error.field, error.code);
   } catch (const Error& error) {

@@ -43,6 +43,10 @@ struct ReasoningRequest {
 };
 // "reasoning_effort", "reasoning_format" and "reasoning_budget"; what is for the template goes into `extra`.
 ReasoningRequest read_reasoning(const Fields& fields, Json& extra);
+// The conversation as the model's template writes it; on a thread for short requests, only if that is quickly
+// done (else HeavyWork).
+model::RenderedChat render_chat(const model::ChatPrompter& prompter, model::ChatRequest conversation);
+
 // Gives the generation the conversation in tokens of its model, and the form its answer is read by. After
 // set_rules(). Throws ApiError 400: naming the field that is wrong, or with the template's own words when it
 // refuses.

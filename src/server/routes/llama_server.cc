@@ -125,7 +125,7 @@ void llama_slots(ServerContext& context, ExchangePtr exchange) {
 void llama_apply_template(ServerContext& context, ExchangePtr exchange) {
   const Json body = body_of(*exchange);
   const Fields fields(body, kTemplateFields);
-  const ModelPtr model = context.models->ready(fields.string("model"));
+  const ModelPtr model = context.models->ready(fields.string("model"), owner_of(context, *exchange));
   const ToolRequest tools = read_tools(fields.find("tools"), nullptr, true);
   model::ChatRequest conversation;
   conversation.messages = fields.find("messages");
@@ -133,7 +133,7 @@ void llama_apply_template(ServerContext& context, ExchangePtr exchange) {
   conversation.extra = fields.find("chat_template_kwargs");
   conversation.add_generation_prompt = fields.boolean("add_generation_prompt");
   try {
-    respond_json(*exchange, to_text({{"prompt", model->prompter().render(conversation).text}}));
+    respond_json(*exchange, to_text({{"prompt", render_chat(model->prompter(), conversation).text}}));
   } catch (const model::ChatInputError& error) {
     throw ApiError(400, "invalid_request_error", error.what(), error.field, error.code);
   }
