@@ -6,6 +6,7 @@
 
 #include "base/json_text.h"
 #include "base/testing/temp_dir.h"
+#include "model/formats/gguf_writer.h"
 #include "server/api/json.h"
 #include "server/testing/running_server.h"
 
@@ -83,6 +84,54 @@ TEST_F(LlamaServerTest, InfillNeedsAModelThatWasTrainedForIt) {
   const Reply reply = running->post("/infill", R"({"input_prefix":"int ","input_suffix":";","n_predict":4})");
   EXPECT_EQ(reply.status, 501);
   EXPECT_THAT(reply.body, HasSubstr("fim_pre"));
+}
+
+// A copy of the test model that says which of its tokens stand before, behind and between.
+void write_filling_model(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const model::GgufFile file = model::GgufFile::open(from);
+  model::Metadata metadata = file.metadata();
+  metadata.add("tokenizer.ggml.fim_pre_token_id", uint32_t{300});
+  metadata.add("tokenizer.ggml.fim_suf_token_id", uint32_t{301});
+  metadata.add("tokenizer.ggml.fim_mid_token_id", uint32_t{302});
+  model::GgufWriter writer(std::move(metadata));
+  for (const model::GgufTensor& tensor : file.tensors()) writer.add_tensor(tensor.name, file.tensor(tensor));
+  writer.write(to);
+}
+
+TEST(LlamaServerInfill, TheOrderIsPrefixSuffixMiddle) {
+  const butterfly::testing::TempDir folder;
+  testing::write_test_model(folder / "plain.gguf");
+  write_filling_model(folder / "plain.gguf", folder / "filling.gguf");
+  const RunningServer server(
+      [&](Settings& settings) { settings.models = {"filling=" + (folder / "filling.gguf").string()}; });
+  const auto ids = [&](const std::string& text) {
+    return json_of(server.post("/tokenize", to_text({{"content", text}})))["tokens"];
+  };
+  const std::string more = R"("n_predict":8,"seed":7,"temperature":1,"ignore_eos":true)";
+  const Json filled = json_of(server.post(
+      "/infill",
+      R"({"input_extra":[{"text":"// notes"}],"input_prefix":"int x","input_suffix":"; }","prompt":" = ",)" +
+          more + "}"));
+  ASSERT_TRUE(filled.contains("content")) << filled;
+  // The same tokens in that order, given as such. No text of the request becomes one of the three.
+  Json prompt = Json::array();
+  const Json with_bos = json_of(server.post("/tokenize", R"({"content":"","add_special":true})"))["tokens"];
+  for (const Json& id : with_bos) prompt.push_back(id);
+  const auto add = [&](const std::string& text) {
+    for (const Json& id : ids(text)) prompt.push_back(id);
+  };
+  add("// notes\n");
+  prompt.push_back(300);
+  add("int x");
+  prompt.push_back(301);
+  add("; }");
+  prompt.push_back(302);
+  add(" = ");
+  const Json plain =
+      json_of(server.post("/completion", R"({"prompt":)" + to_text(prompt) + "," + more + "}"));
+  EXPECT_EQ(filled["content"], plain["content"]);
+  EXPECT_EQ(filled["tokens_evaluated"], plain["tokens_evaluated"]);
+  EXPECT_EQ(filled["tokens_evaluated"].get<size_t>(), prompt.size());
 }
 
 TEST_F(LlamaServerTest, Rerank) {
