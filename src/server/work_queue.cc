@@ -1,9 +1,6 @@
 #include "server/work_queue.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
+#include "base/thread_priority.h"
 #include "server/generation/heavy_work.h"
 
 namespace butterfly::server {
@@ -20,11 +17,12 @@ WorkQueue::WorkQueue(size_t light_threads, size_t heavy_threads, size_t waiting_
   for (size_t i = 0; i < light_threads; ++i)
     threads_.emplace_back([this] {
       this_thread_is_light = true;
+      wake_soon();
       work(lanes_[static_cast<size_t>(Weight::kLight)]);
     });
   for (size_t i = 0; i < heavy_threads; ++i)
     threads_.emplace_back([this] {
-      ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kHeavyNice);
+      come_after_others(kHeavyNice);
       work(lanes_[static_cast<size_t>(Weight::kHeavy)]);
     });
 }

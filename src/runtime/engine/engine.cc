@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread_priority.h"
 #include "runtime/engine/chain.h"
 #include "runtime/engine/prefix_restore.h"
 #include "runtime/engine/scheduler.h"
@@ -229,6 +230,7 @@ bool Engine::Impl::wait_for_work(std::vector<End>& to_tell, std::optional<StepPl
 }
 
 void Engine::Impl::run() {
+  wake_soon();
   reset_chain(scheduler.epoch());
   for (;;) {
     std::vector<End> to_tell;

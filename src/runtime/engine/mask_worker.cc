@@ -1,10 +1,7 @@
 #include "runtime/engine/mask_worker.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "base/error.h"
+#include "base/thread_priority.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -97,7 +94,7 @@ bool MaskWorker::wait(const RuledText& text, std::chrono::steady_clock::time_poi
 }
 
 void MaskWorker::run(Lane& lane, int nice) {
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), nice);
+  come_after_others(nice);
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || !lane.jobs.empty(); });
