@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """LoRA on the shape of a 1.1 B Llama (random weights): Butterfly on quantised files beside PyTorch in f32, in turns.
 
-  lora_race.py BUTTERFLY FOLDER [--types Q8_0,Q4_0,Q4_K] [--length 256] [--steps 3] [--rounds 2] [--threads 2] [--layers 22]
+  lora_race.py BUTTERFLY FOLDER [--types Q8_0,Q4_0,Q4_K_M] [--length 256] [--steps 3] [--rounds 2] [--threads 2] [--layers 22]
                [--set KEY=VALUE]... [--no-torch]
 
 FOLDER keeps the model files. Prints for each type the file, the peak of resident memory of a run (the bound: file + activations +
@@ -20,7 +20,7 @@ import sys
 parser = argparse.ArgumentParser()
 parser.add_argument("butterfly")
 parser.add_argument("folder")
-parser.add_argument("--types", default="Q8_0,Q4_0,Q4_K")
+parser.add_argument("--types", default="Q8_0,Q4_0,Q4_K_M")
 for name, default in (("length", 256), ("steps", 3), ("rounds", 2), ("threads", 2), ("layers", 22)):
     parser.add_argument("--" + name, type=int, default=default)
 parser.add_argument("--no-torch", action="store_true")
@@ -44,8 +44,14 @@ def model_of(kind):
     path = os.path.join(args.folder, f"llama-{args.layers}-{kind}.gguf")
     if not os.path.exists(path):
         flags = [x for name, value in SHAPE.items() for x in ("--" + name, str(value))]
-        subprocess.run([args.butterfly, "make-model", path, "--hidden", "5632", "--context", "2048", "--type", kind, *flags], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        mixed = kind.endswith(("_S", "_M", "_L"))  # tensors of several types: by quantising a file of halves
+        plain = path + ".F16" if mixed else path
+        quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([args.butterfly, "make-model", plain, "--hidden", "5632", "--context", "2048", "--type", "F16" if mixed else kind, *flags],
+                       **quiet)
+        if mixed:
+            subprocess.run([args.butterfly, "quantize", plain, path, kind], **quiet)
+            os.remove(plain)
     return path
 
 
@@ -83,10 +89,12 @@ peaks, plans = {}, {}
 for _ in range(args.rounds):
     for kind in kinds:
         plans[kind], peak, found = butterfly_run(kind, model_of(kind))
+        print(f"{kind}: {[round(x, 1) for x in found]} tokens/s", flush=True)
         peaks[kind] = max(peaks.get(kind, 0), peak)
         speeds[kind] += found
     if not args.no_torch:
         peaks["torch"], found = torch_run()
+        print(f"torch: {[round(x, 1) for x in found]} tokens/s", flush=True)
         speeds["torch"] += found
 MIB = 1 << 20
 for kind in kinds:

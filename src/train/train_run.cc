@@ -28,11 +28,27 @@ using SteadyClock = std::chrono::steady_clock;
 
 // Keys that do not change what is learned, and may differ when a run goes on.
 bool is_free(std::string_view key) {
-  for (const std::string_view free :
-       {"output_dir", "logging_steps", "eval_steps", "save_steps", "save_total_limit", "export_type",
-        "load_best_model_at_end", "early_stopping_patience", "workers", "threads", "gradient_checkpointing",
-        "update_in_backward", "dataloader_num_workers", "dataloader_prefetch_factor", "test_datasets",
-        "wire_compress", "wire_compress_min_bytes", "wire_bucket_bytes", "pipeline_stages"})
+  for (const std::string_view free : {"output_dir",
+                                      "logging_steps",
+                                      "eval_steps",
+                                      "save_steps",
+                                      "save_total_limit",
+                                      "export_type",
+                                      "load_best_model_at_end",
+                                      "resume_from_checkpoint",
+                                      "early_stopping_patience",
+                                      "dataset_prepared_path",
+                                      "workers",
+                                      "threads",
+                                      "gradient_checkpointing",
+                                      "update_in_backward",
+                                      "dataloader_num_workers",
+                                      "dataloader_prefetch_factor",
+                                      "test_datasets",
+                                      "wire_compress",
+                                      "wire_compress_min_bytes",
+                                      "wire_bucket_bytes",
+                                      "pipeline_stages"})
     if (key == free) return true;
   return false;
 }
@@ -40,6 +56,11 @@ bool is_free(std::string_view key) {
 // Among the settings of a checkpoint.
 constexpr const char* kNumerics = "numerics";
 constexpr const char* kData = "data";
+constexpr const char* kSteps = "steps";
+constexpr const char* kExtended = "extended";  // ends of the run before it was made longer, if it was
+
+// How long a run is: what may become more once it has come to its end.
+bool is_length(std::string_view key) { return key == kSteps || key == "max_steps" || key == "num_epochs"; }
 
 // Of files only the names: a run may go on in another folder. What is in them is told by kData.
 std::string without_folders(std::string_view key, const std::string& value) {
@@ -139,7 +160,8 @@ TrainRun::TrainRun(const TrainConfig& config, RunMode mode, model::PackedWeights
   const uint64_t rows = config_.micro_batch_size * config_.gradient_accumulation_steps;
   steps_ = config_.max_steps;
   if (task_.data != nullptr) {
-    order_ = std::make_unique<BatchOrder>(*task_.data, BatchOrderOptions{.rows = rows, .seed = config_.seed});
+    order_ = std::make_unique<BatchOrder>(
+        *task_.data, BatchOrderOptions{.rows = rows, .seed = config_.seed, .change = task_.change});
     if (steps_ == 0)
       steps_ = static_cast<uint64_t>(
           std::ceil(config_.num_epochs * static_cast<double>(order_->batches_per_epoch())));
@@ -158,7 +180,8 @@ TrainRun::~TrainRun() = default;
 
 std::map<std::string, std::string> TrainRun::settings() const {
   std::map<std::string, std::string> settings = deciding_settings(config_);
-  settings["steps"] = fmt::format("{}", steps_);
+  settings[kSteps] = fmt::format("{}", steps_);
+  if (!extended_.empty()) settings[kExtended] = extended_;
   settings[kData] = fmt::format("{} items, {}", task_.data->size(), fingerprint(*task_.data));
   for (const auto& [name, value] : task_.settings) settings[name] = value;
   // The same run under other rules of arithmetic is another run.
@@ -167,14 +190,40 @@ std::map<std::string, std::string> TrainRun::settings() const {
 }
 
 void TrainRun::load_checkpoint() {
-  auto loaded = checkpoints_->load_latest();
+  std::optional<LoadedCheckpoint> loaded;
+  if (const std::string& wanted = config_.resume_from_checkpoint; wanted.empty()) {
+    loaded = checkpoints_->load_latest();
+  } else if (wanted != "best") {
+    loaded = checkpoints_->load(wanted);
+  } else if (const auto best = checkpoints_->best()) {
+    loaded = checkpoints_->load(checkpoint_name(*best));
+  } else {
+    fail(Errc::kNotFound, "resume_from_checkpoint: {} has no checkpoint of a validation",
+         checkpoints_->folder().string());
+  }
   if (!loaded) return;
   notes_ = loaded->refused;
+  // A run that has come to its end can be made longer: the rates are then those of the longer one, from here
+  // on.
+  const std::map<std::string, std::string>& saved = loaded->state.settings;
+  const auto saved_of = [&](const char* key) {
+    const auto found = saved.find(key);
+    return found == saved.end() ? std::string() : found->second;
+  };
+  extended_ = saved_of(kExtended);
+  const bool longer =
+      saved_of(kSteps) == fmt::format("{}", loaded->state.step) && steps_ > loaded->state.step;
+  if (longer) {
+    notes_.push_back(fmt::format("the run of {} steps had come to its end; it goes on to step {}",
+                                 loaded->state.step, steps_));
+    extended_ += fmt::format("{}{}", extended_.empty() ? "" : ", ", loaded->state.step);
+  }
   // A key that came into the program after the checkpoint had its default then.
   const std::map<std::string, std::string> defaults = deciding_settings(TrainConfig());
   for (const auto& [key, value] : settings()) {
     const auto there = loaded->state.settings.find(key);
     const auto absent = defaults.find(key);
+    if (key == kExtended || (longer && is_length(key))) continue;
     if (key == kNumerics && there == loaded->state.settings.end()) continue;  // of before it was kept
     const std::string before = there != loaded->state.settings.end() ? there->second
                                : absent != defaults.end()            ? absent->second
@@ -182,8 +231,9 @@ void TrainRun::load_checkpoint() {
     const bool same = key == kData ? is_same_data(before, value)
                                    : without_folders(key, before) == without_folders(key, value);
     if (!same)
-      fail(Errc::kInvalidArgument, "{}/{}: was made with {} = {}, now it is {}; choose another output_dir",
-           checkpoints_->folder().string(), loaded->name, key, before, value);
+      fail(Errc::kInvalidArgument, "{}/{}: was made with {} = {}, now it is {}; choose another output_dir{}",
+           checkpoints_->folder().string(), loaded->name, key, before, value,
+           is_length(key) ? ", or let it come to its end first: then it can be made longer" : "");
   }
   for (const StateArray& array : trainer_->state()) checkpoints_->read_part(*loaded, array.name, array.bytes);
   trainer_->set_step_count(loaded->state.step);

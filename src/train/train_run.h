@@ -77,6 +77,8 @@ class TrainRun {
   // data: 0.
   double measure_step();
 
+  // What batches made ahead take at most.
+  uint64_t prefetch_bytes() const { return task_.data == nullptr ? 0 : prefetch_depth() * batch_bytes(); }
   // For dry runs: data, model, memory by class, steps.
   std::string report();
   // Of the memory of one worker's training graph, as SVG.
@@ -97,7 +99,7 @@ class TrainRun {
   uint64_t steps() const { return steps_; }
   const std::vector<std::string>& notes() const {
     return notes_;
-  }  // damaged checkpoints that were passed over
+  }  // damaged checkpoints that were passed over, and a run that is made longer
 
  private:
   void load_checkpoint();
@@ -116,6 +118,7 @@ class TrainRun {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<CheckpointStore> checkpoints_;
   uint64_t steps_ = 0;
+  std::string extended_;  // steps at which the run had ended before it was made longer
   std::optional<double> best_valid_;
   uint64_t best_step_ = 0;
   std::vector<std::string> notes_;

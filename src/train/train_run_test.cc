@@ -14,6 +14,7 @@
 #include "model/formats/gguf_writer.h"
 #include "model/formats/model_file.h"
 #include "train/corpus/corpus.h"
+#include "train/data/token_store.h"
 #include "train/metrics.h"
 #include "train/testing/tiny_runs.h"
 
@@ -394,6 +395,90 @@ TEST_F(TrainRunTest, APartOfTheDataIsKeptForValidation) {
 }
 
 // Batches are made ahead within some memory, however many are asked for.
+// Texts are tokenised once; what is kept is found by all that decides it.
+TEST_F(TrainRunTest, TokensAreKeptForTheNextStart) {
+  TrainConfig c = config("kept");
+  c.dataset_prepared_path = (dir / "prepared").string();
+  const auto files = [&] {
+    size_t count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(dir / "prepared")) ++count;
+    return count;
+  };
+  const std::string before = TrainRun(c).report();
+  EXPECT_EQ(files(), 2u);  // of learning and of validation
+  EXPECT_EQ(TrainRun(c).report(), before);
+  EXPECT_EQ(files(), 2u);
+  // They are read, and not the texts: others in their place are learned.
+  for (const auto& entry : std::filesystem::directory_iterator(dir / "prepared")) {
+    TokenStore other;
+    for (int i = 0; i < 50; ++i) other.add({{1, 2, 3, 4}});
+    other.write(entry.path());
+  }
+  EXPECT_THAT(TrainRun(c).report(), HasSubstr("50 documents"));
+  // Damaged ones are made again.
+  for (const auto& entry : std::filesystem::directory_iterator(dir / "prepared"))
+    std::filesystem::resize_file(entry.path(), 100);
+  EXPECT_EQ(TrainRun(c).report(), before);
+  // Other settings, templates, texts and vocabularies are others.
+  c.train_on_inputs = true;
+  TrainRun questions(c);
+  EXPECT_EQ(files(), 4u);
+  c.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+  TrainRun templated(c);
+  EXPECT_EQ(files(), 6u);
+  std::ofstream(dir / "corpus/train.jsonl", std::ios::app) << "{\"text\": \"one more\"}\n";
+  TrainRun longer(c);
+  EXPECT_EQ(files(), 7u);
+  // Without a folder to write to there is a run all the same.
+  c.dataset_prepared_path = dir.write("a-file", "").string();
+  EXPECT_EQ(TrainRun(c).report(), longer.report());
+}
+
+TEST_F(TrainRunTest, ARunThatHasEndedCanBeMadeLonger) {
+  TrainConfig c = config("longer");
+  train(c, {2});
+  TrainConfig more = c;
+  more.max_steps = 9;
+  const std::string expected = read_text_file(train(more).model);
+  EXPECT_EQ(TrainRun(more).step(), 9u);
+  // Stopped on the way, and once more; and longer still.
+  c.output_dir = (dir / "stopped").string();
+  more.output_dir = c.output_dir;
+  train(c);
+  EXPECT_EQ(read_text_file(train(more, {7, 8}).model), expected);
+  EXPECT_NE(read_text_file(train(config("short")).model), expected);
+  // One that has not ended keeps its length: the rates of its steps depend on it.
+  c.output_dir = (dir / "half").string();
+  TrainRun(c).run([](const RunProgress& p) { return p.step < 3; });
+  more.output_dir = c.output_dir;
+  EXPECT_THAT(error_of([&] { TrainRun run(more); }),
+              AllOf(HasSubstr("max_steps = 6, now it is 9"), HasSubstr("come to its end first")));
+}
+
+TEST_F(TrainRunTest, TheBestCheckpointCanBeGoneOnFromAndExported) {
+  TrainConfig c = adapter_config(config("best"), train(config("base")).model);
+  c.learning_rate = 1;  // so that validation gets worse at once
+  c.eval_steps = 1;
+  c.max_steps = 8;
+  const RunResult last = train(c);
+  ASSERT_TRUE(last.best_valid);
+  const std::string newest = read_text_file(last.model);
+  // Exported from a run that has ended.
+  c.load_best_model_at_end = true;
+  const RunResult best = train(c);
+  EXPECT_EQ(best.step, 8u);
+  ASSERT_LT(best.model_step, 8u);
+  EXPECT_NE(read_text_file(best.model), newest);
+  // Gone on from: the same run, from there.
+  c.load_best_model_at_end = false;
+  c.resume_from_checkpoint = "best";
+  TrainRun again(c);
+  EXPECT_EQ(again.step(), best.model_step);
+  EXPECT_EQ(read_text_file(again.run([](const RunProgress&) { return true; }).model), newest);
+  c.resume_from_checkpoint = "step-0000000999";
+  EXPECT_THAT(error_of([&] { TrainRun run(c); }), HasSubstr("step-0000000999"));
+}
+
 TEST_F(TrainRunTest, BatchesMadeAheadHaveABound) {
   TrainConfig c = config("ahead");
   EXPECT_THAT(TrainRun(c).report(), HasSubstr("batches made ahead: 128 of"));

@@ -38,15 +38,18 @@ struct Needs {
     // An array for each worker, one for the sum.
     learned = memory.weights + memory.optimizer +
               (config.workers + 1) * run.trainer().layout().total() * sizeof(float);
+    ahead = run.prefetch_bytes();
   }
-  uint64_t all() const { return frozen + learned + activations; }
-  uint64_t frozen = 0, learned = 0, activations = 0;
+  uint64_t all() const { return frozen + learned + activations + ahead; }
+  uint64_t frozen = 0, learned = 0, activations = 0, ahead = 0;
 };
 
 void print_needs(train::TrainRun& run, const Needs& needs) {
-  fmt::print("memory   {}: model {}, adapter with gradients and moments {}, activations {}\n",
-             format_bytes(needs.all()), format_bytes(needs.frozen), format_bytes(needs.learned),
-             format_bytes(needs.activations));
+  fmt::print(
+      "memory   {}: model {}, adapter with gradients and moments {}, activations {}, batches made "
+      "ahead {}\n",
+      format_bytes(needs.all()), format_bytes(needs.frozen), format_bytes(needs.learned),
+      format_bytes(needs.activations), format_bytes(needs.ahead));
   const double step = run.measure_step();
   fmt::print("time     {:.2f} s a step, {} in all, without validation\n", step,
              format_duration(std::chrono::nanoseconds(
@@ -73,7 +76,7 @@ int finetune(const FinetuneCommand& command) {
   session.begins = [&](train::TrainRun& run, train::TrainConfig& chosen) {
     const Needs needs(run);
     const uint64_t room = free_memory_bytes();
-    const uint64_t more = needs.learned + needs.activations;  // the model is here already
+    const uint64_t more = needs.learned + needs.activations + needs.ahead;  // the model is here already
     if (more > room && !chosen.gradient_checkpointing && !given.contains("gradient_checkpointing")) {
       fmt::print("         gradient_checkpointing true: {} more are needed, {} are free\n",
                  format_bytes(more), format_bytes(room));

@@ -1,5 +1,6 @@
 // `butterfly train`: a training run from a YAML file. Every key of the file is a flag too.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -101,7 +102,9 @@ class NodesFiles {
 
 train::TrainConfig config_of(const TrainCommand& command) {
   train::TrainConfig config;
-  if (!command.config.empty()) train::read_config_file(command.config, config);
+  if (!command.config.empty())
+    if (const auto idle = train::read_config_file(command.config, config); !idle.empty())
+      fmt::print(stderr, "{}: without effect here: {}\n", command.config, fmt::join(idle, ", "));
   command.keys.apply(config);
   return config;
 }
@@ -235,9 +238,13 @@ int run_training(TrainSession command, train::RunResult& result) {
     opened = std::make_unique<train::TrainRun>(config, mode);
   }
   train::TrainRun& run = *opened;
-  for (const std::string& note : run.notes()) fmt::print(stderr, "passed over: {}\n", note);
+  for (const std::string& note : run.notes()) fmt::print(stderr, "{}\n", note);
   if (command.dry_run) {
     fmt::print("{}", run.report());
+    if (const double step = run.measure_step(); step > 0)
+      fmt::print("time     {:.2f} s a step, {} in all, without validation\n", step,
+                 format_duration(std::chrono::nanoseconds(
+                     static_cast<int64_t>(1e9 * step * static_cast<double>(run.steps() - run.step())))));
     std::filesystem::create_directories(config.output_dir);
     const auto picture = std::filesystem::path(config.output_dir) / "memory.svg";
     std::ofstream(picture, std::ios::binary) << run.memory_picture();

@@ -27,7 +27,10 @@ void BatchOrder::fill(uint64_t index, Batch& batch) const {
   batch.resize(std::min<uint64_t>(options_.rows, data_.size() - begin), data_.shape());
   batch.index = index;
   batch.epoch = index / per_epoch_;
-  for (size_t row = 0; row < batch.rows; ++row) data_.read(item(index, row), batch.row(row));
+  for (size_t row = 0; row < batch.rows; ++row) {
+    data_.read(item(index, row), batch.row(row));
+    if (options_.change) options_.change(index, row, batch.row(row));
+  }
 }
 
 }  // namespace butterfly::train

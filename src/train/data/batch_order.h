@@ -2,6 +2,7 @@
 // by any thread, and again after a restart.
 #pragma once
 #include <cstdint>
+#include <functional>
 
 #include "train/data/dataset.h"
 
@@ -14,6 +15,8 @@ struct BatchOrderOptions {
   // The last batch of an epoch may have fewer rows (for evaluation). Otherwise items that fill no whole batch
   // wait for the next epoch, which shuffles again.
   bool keep_rest = false;
+  // What is done to an item after it was read, every time anew: from any thread, and of (batch, row) alone.
+  std::function<void(uint64_t batch, size_t row, const ItemView& item)> change = {};
 };
 
 // Borrows the data set. Immutable and shared by threads.

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/log.h"
+#include "base/mapped_file.h"
+#include "base/sha256.h"
 #include "train/data/answers.h"
 #include "train/data/csv_rows.h"
 #include "train/data/records.h"
@@ -122,39 +126,81 @@ std::function<void(size_t number, const Error& error)> on_bad_line(const fs::pat
 
 bool has_lines(const fs::path& path) { return path.extension() == ".jsonl" || path.extension() == ".csv"; }
 
-std::vector<Document> read_documents(const fs::path& path, const model::Tokenizer& tokenizer,
-                                     const model::ChatPrompter& chat, const DocumentOptions& options,
-                                     BadLines* bad_lines) {
+namespace {
+
+TokenStore tokenised(const fs::path& path, const model::Tokenizer& tokenizer, const model::ChatPrompter& chat,
+                     DocumentOptions options, bool pairs) {
+  if (pairs) options.train_on_inputs = false;
   const Encoder encoder(tokenizer, chat, options);
-  if (!has_lines(path)) return {encoder.text(read_text(path))};
-  std::vector<Document> documents;
+  TokenStore store;
+  if (!has_lines(path)) {
+    store.add(encoder.text(read_text(path)));
+    return store;
+  }
+  BadLines bad;
   each_line(
-      path, [&](const Json& line) { documents.push_back(encoder.line(line)); },
-      on_bad_line(path, options, bad_lines));
-  return documents;
+      path,
+      [&](const Json& line) {
+        if (!pairs) return store.add(encoder.line(line));
+        const PairDataset::Pair pair = encoder.pair(line);
+        store.add(pair.first);
+        store.add(pair.second);
+      },
+      on_bad_line(path, options, &bad));
+  store.set_notes(bad.words());
+  return store;
 }
 
-std::vector<PairDataset::Pair> read_pairs(const fs::path& path, const model::Tokenizer& tokenizer,
-                                          const model::ChatPrompter& chat, const DocumentOptions& options,
-                                          BadLines* bad_lines) {
-  if (!has_lines(path))
+// All that decides the tokens of a file, as one name.
+std::string cache_name(const fs::path& path, const model::ChatPrompter& chat, const DocumentOptions& options,
+                       bool pairs) {
+  constexpr int kVersion = 1;  // of what becomes of a line
+  const std::shared_ptr<MappedFile> file = MappedFile::open(path);
+  std::string text =
+      fmt::format("{} {} {} {} {} {}\n{}\n", kVersion, path.extension().string(), options.train_on_inputs,
+                  options.skip_bad, pairs, options.vocabulary, sha256_hex(chat.source()));
+  MappedFile::guard([&] { text += sha256_hex(file->bytes()); });
+  return sha256_hex(text).substr(0, 32) + ".tokens";
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenStore> open_tokens(const fs::path& path, const model::Tokenizer& tokenizer,
+                                              const model::ChatPrompter& chat, const DocumentOptions& options,
+                                              bool pairs) {
+  if (pairs && !has_lines(path))
     fail(Errc::kInvalidArgument, "{}: rl: dpo learns from .jsonl or .csv files", path.string());
-  DocumentOptions of_answers = options;
-  of_answers.train_on_inputs = false;
-  const Encoder encoder(tokenizer, chat, of_answers);
-  std::vector<PairDataset::Pair> pairs;
-  each_line(
-      path, [&](const Json& line) { pairs.push_back(encoder.pair(line)); },
-      on_bad_line(path, options, bad_lines));
-  return pairs;
+  if (options.cache.empty())
+    return std::make_shared<TokenStore>(tokenised(path, tokenizer, chat, options, pairs));
+  const fs::path cached = options.cache / cache_name(path, chat, options, pairs);
+  if (auto store = TokenStore::open(cached)) return store;
+  auto store = std::make_shared<TokenStore>(tokenised(path, tokenizer, chat, options, pairs));
+  try {
+    store->write(cached);
+  } catch (const std::exception& error) {  // a full disk, or a folder that is not ours: it is only a cache
+    log_warn("tokens are not kept for the next start: {}", error.what());
+    return store;
+  }
+  if (auto mapped = TokenStore::open(cached)) return mapped;
+  return store;
+}
+
+std::vector<Document> read_documents(const fs::path& path, const model::Tokenizer& tokenizer,
+                                     const model::ChatPrompter& chat, const DocumentOptions& options) {
+  const auto store = open_tokens(path, tokenizer, chat, options);
+  std::vector<Document> documents;
+  for (size_t i = 0; i < store->size(); ++i) {
+    documents.push_back(store->document(i));
+    const auto& learned = documents.back().learned;
+    if (std::find(learned.begin(), learned.end(), false) == learned.end()) documents.back().learned.clear();
+  }
+  return documents;
 }
 
 std::unique_ptr<Dataset> open_pairs(const fs::path& path, size_t length, const model::Tokenizer& tokenizer,
                                     const model::ChatPrompter& chat, const DocumentOptions& options) {
-  BadLines bad;
-  const std::vector<PairDataset::Pair> pairs = read_pairs(path, tokenizer, chat, options, &bad);
-  return std::make_unique<PairDataset>(pairs, length, tokenizer.eos().value_or(0), path.string(),
-                                       bad.words());
+  return std::make_unique<PairDataset>(*open_tokens(path, tokenizer, chat, options, /*pairs=*/true), length,
+                                       tokenizer.eos().value_or(0), path.string());
 }
 
 std::unique_ptr<Dataset> open_dataset(const fs::path& path, size_t length, const model::Tokenizer& tokenizer,
@@ -163,13 +209,13 @@ std::unique_ptr<Dataset> open_dataset(const fs::path& path, size_t length, const
   if (ending == ".u16" || ending == ".u32")
     return TokenDataset::open(path, ending == ".u16" ? TokenWidth::kU16 : TokenWidth::kU32, length,
                               tokenizer.vocab_size());
-  BadLines bad;
-  std::vector<Document> documents = read_documents(path, tokenizer, chat, options, &bad);
+  const auto store = open_tokens(path, tokenizer, chat, options);
   if (has_lines(path))
-    return std::make_unique<DocumentDataset>(documents, length, tokenizer.eos().value_or(0), path.string(),
-                                             options.packed, bad.words());
-  return std::make_unique<TokenDataset>(std::move(documents[0].ids), length, tokenizer.vocab_size(),
-                                        path.string());
+    return std::make_unique<DocumentDataset>(store, length, tokenizer.eos().value_or(0), path.string(),
+                                             options.packed, tokenizer.vocab_size());
+  Document text;
+  MappedFile::guard([&] { text = store->document(0); });
+  return std::make_unique<TokenDataset>(std::move(text.ids), length, tokenizer.vocab_size(), path.string());
 }
 
 void BadLines::add(size_t line, const std::string& reason) {

@@ -16,6 +16,10 @@ struct DocumentOptions {
   bool train_on_inputs = true;  // false: of chats only the answers are learned, all of them
   bool packed = true;           // several documents share a window
   bool skip_bad = false;        // lines that cannot be read are left out and counted
+  // Where tokens are kept from one start to the next, under a hash of all that decides them, and what tells
+  // tokenizers apart. Empty: nowhere.
+  std::filesystem::path cache = {};
+  std::string vocabulary = {};
 };
 
 // Lines that were left out. One thread.
@@ -34,15 +38,17 @@ class BadLines {
 // end with the end-of-text token, chats as the template ends them. Control tokens that are spelled in texts,
 // contents or tools are plain text. Throws Error naming file and line, unless bad ones are left out.
 std::vector<Document> read_documents(const std::filesystem::path& path, const model::Tokenizer& tokenizer,
-                                     const model::ChatPrompter& chat, const DocumentOptions& options,
-                                     BadLines* bad_lines = nullptr);
+                                     const model::ChatPrompter& chat, const DocumentOptions& options);
+// The same with what was left out as notes; `pairs`: two documents for each pair. From the cache where they
+// are in it: the file is read to see whether it is the same, and not tokenised.
+std::shared_ptr<const TokenStore> open_tokens(const std::filesystem::path& path,
+                                              const model::Tokenizer& tokenizer,
+                                              const model::ChatPrompter& chat, const DocumentOptions& options,
+                                              bool pairs = false);
 // Whether the file has a document in each line.
 bool has_lines(const std::filesystem::path& path);
 
 // Pairs of answers (records.h) of a .jsonl or .csv file, of which only the answers are learned.
-std::vector<PairDataset::Pair> read_pairs(const std::filesystem::path& path,
-                                          const model::Tokenizer& tokenizer, const model::ChatPrompter& chat,
-                                          const DocumentOptions& options, BadLines* bad_lines = nullptr);
 std::unique_ptr<Dataset> open_pairs(const std::filesystem::path& path, size_t length,
                                     const model::Tokenizer& tokenizer, const model::ChatPrompter& chat,
                                     const DocumentOptions& options);

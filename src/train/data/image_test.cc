@@ -1,9 +1,12 @@
 // PNG, JPEG and IDX files, folders of images, resizing, and what is refused.
 #include "train/data/image.h"
+#include "train/data/augment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <png.h>
+#include <set>
 
 #include <cstdio>
 
@@ -122,6 +125,30 @@ TEST(Image, FloatsStandPlaneByPlane) {
   image_to_floats(pixels, {3, 1, 2}, false, {.mean = {0.0f, 0.5f, 0.0f}, .deviation = {1.0f, 0.5f, 1.0f}},
                   out);
   EXPECT_THAT(out, ElementsAre(1.0f, 0.0f, -1.0f, 1.0f, 0.2f, 0.4f));
+}
+
+TEST(Augment, MovesAndMirrors) {
+  const ImageShape shape{1, 3, 4};
+  std::vector<float> image(12);
+  for (size_t i = 0; i < 12; ++i) image[i] = static_cast<float>(i);
+  size_t mirrored = 0;
+  std::set<std::vector<float>> seen;
+  for (uint64_t batch = 0; batch < 200; ++batch) {
+    std::vector<float> changed = image;
+    Augment{.flip = true, .crop = 0, .seed = 4}.apply(batch, 2, shape, changed);
+    if (changed != image) {
+      ++mirrored;
+      EXPECT_EQ(changed, (std::vector<float>{3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8}));
+    }
+    changed = image;
+    Augment{.flip = false, .crop = 1, .seed = 4}.apply(batch, 2, shape, changed);
+    seen.insert(changed);
+  }
+  EXPECT_GT(mirrored, 70u);
+  EXPECT_LT(mirrored, 130u);
+  EXPECT_EQ(seen.size(), 9u);  // three places each way
+  EXPECT_TRUE(seen.contains({1, 2, 3, 3, 5, 6, 7, 7, 9, 10, 11, 11}));
+  EXPECT_TRUE(seen.contains({0, 0, 1, 2, 0, 0, 1, 2, 4, 4, 5, 6}));
 }
 
 TEST(ImageFolder, ClassesAreSubFolders) {

@@ -9,10 +9,14 @@
 
 namespace butterfly::train {
 
-PairDataset::PairDataset(std::span<const Pair> pairs, size_t length, int32_t padding, std::string name,
-                         std::string notes)
-    : name_(std::move(name)), notes_(std::move(notes)), length_(length), padding_(padding) {
-  for (const auto& [chosen, rejected] : pairs) {
+PairDataset::PairDataset(const TokenStore& documents, size_t length, int32_t padding, std::string name)
+    : name_(std::move(name)), notes_(documents.notes()), length_(length), padding_(padding) {
+  for (size_t i = 0; i + 1 < documents.size(); i += 2) {
+    Document chosen, rejected;
+    MappedFile::guard([&] {
+      chosen = documents.document(i);
+      rejected = documents.document(i + 1);
+    });
     if (!fits(chosen) || !fits(rejected)) {
       ++left_out_;
       continue;
@@ -24,7 +28,7 @@ PairDataset::PairDataset(std::span<const Pair> pairs, size_t length, int32_t pad
   if (pairs_ == 0)
     fail(Errc::kInvalidArgument,
          "{}: none of {} pairs has answers and fits into {} tokens; a larger sequence_len may help", name_,
-         pairs.size(), length_);
+         documents.size() / 2, length_);
 }
 
 bool PairDataset::fits(const Document& document) const {

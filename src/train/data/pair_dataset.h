@@ -15,10 +15,10 @@ namespace butterfly::train {
 class PairDataset final : public Dataset {
  public:
   using Pair = std::pair<Document, Document>;  // chosen, rejected
+  // Of documents that are chosen and rejected by turns.
   // Pairs of which one is longer than `length`, or has no answer, are left out and counted. Throws Error
-  // kInvalidArgument where none is left. `notes` as for DocumentDataset.
-  PairDataset(std::span<const Pair> pairs, size_t length, int32_t padding, std::string name,
-              std::string notes = {});
+  // kInvalidArgument where none is left.
+  PairDataset(const TokenStore& documents, size_t length, int32_t padding, std::string name);
 
   uint64_t size() const override { return pairs_; }
   ItemShape shape() const override { return {.ids = 2 * length_, .values = 0, .targets = 2 * length_}; }

@@ -81,72 +81,102 @@ void write_token_file(const std::filesystem::path& path, std::span<const int32_t
   if (!out) fail(Errc::kIo, "{}: cannot be written", path.string());
 }
 
+namespace {
+
+std::shared_ptr<const TokenStore> store_of(std::span<const Document> documents) {
+  auto store = std::make_shared<TokenStore>();
+  for (const Document& document : documents) store->add(document);
+  return store;
+}
+
+}  // namespace
+
 DocumentDataset::DocumentDataset(std::span<const Document> documents, size_t length, int32_t padding,
-                                 std::string name, bool packed, std::string notes)
-    : name_(std::move(name)), length_(length), padding_(padding), packed_(packed), notes_(std::move(notes)) {
+                                 std::string name, bool packed)
+    : DocumentDataset(store_of(documents), length, padding, std::move(name), packed) {}
+
+DocumentDataset::DocumentDataset(std::shared_ptr<const TokenStore> documents, size_t length, int32_t padding,
+                                 std::string name, bool packed, size_t vocabulary)
+    : store_(std::move(documents)),
+      name_(std::move(name)),
+      length_(length),
+      padding_(padding),
+      packed_(packed),
+      vocabulary_(vocabulary) {
   if (length == 0) fail(Errc::kInvalidArgument, "{}: windows of 0 tokens", name_);
   used_ = length;  // the first document opens the first window
-  for (const Document& document : documents) {
-    const std::span<const int32_t> ids = document.ids;
-    if (ids.size() < 2) {
-      ++left_out_;
-      continue;
-    }
-    ++documents_;
-    cut_ += ids.size() - 1 > length;
-    std::vector<int32_t> targets(ids.begin() + 1, ids.end());
-    for (size_t i = 0; i < targets.size() && !document.learned.empty(); ++i)
-      if (!document.learned[i + 1]) targets[i] = kIgnoredTarget;
-    // The last id leads to nothing that could be learned, but whatever follows in the window should see it,
-    // as the next turn of a chat sees the end of the last one.
-    if (targets.size() % length != 0) targets.push_back(kIgnoredTarget);
-    for (size_t begin = 0; begin < targets.size(); begin += length) {
-      const size_t count = std::min(length, targets.size() - begin);
-      const std::span<const int32_t> stretch = std::span<const int32_t>(targets).subspan(begin, count);
-      if (std::count(stretch.begin(), stretch.end(), kIgnoredTarget) == std::ssize(stretch)) {
-        ++without_target_;
+  MappedFile::guard([&] {
+    for (size_t d = 0; d < store_->size(); ++d) {
+      const TokenWords words = (*store_)[d];
+      if (words.size() < 2) {
+        ++left_out_;
         continue;
       }
-      put(ids.subspan(begin, count), stretch);
+      ++documents_;
+      cut_ += words.size() - 1 > length;
+      // The last id leads to nothing that could be learned, but whatever follows in the window should see it,
+      // as the next turn of a chat sees the end of the last one.
+      const size_t read = words.size() - 1 + ((words.size() - 1) % length != 0 ? 1 : 0);
+      for (size_t begin = 0; begin < read; begin += length) {
+        const size_t count = std::min(length, read - begin);
+        uint64_t targets = 0;
+        for (size_t i = begin + 1; i < std::min(begin + count + 1, words.size()); ++i)
+          targets += words.learned(i);
+        if (targets == 0) {
+          ++without_target_;
+          continue;
+        }
+        targets_ += targets;
+        put({static_cast<uint32_t>(d), static_cast<uint32_t>(count), begin});
+      }
     }
-  }
-  if (windows_ == 0)
+  });
+  if (windows_.empty())
     fail(Errc::kInvalidArgument,
          "{}: nothing in it can be learned: {} documents of less than two tokens, {} stretches of {} tokens "
          "without an answer; a larger sequence_len may help",
          name_, left_out_, without_target_, length);
-  targets_ = static_cast<uint64_t>(std::count_if(targets_of_.begin(), targets_of_.end(),
-                                                 [](int32_t target) { return target != kIgnoredTarget; }));
 }
 
-void DocumentDataset::put(std::span<const int32_t> ids, std::span<const int32_t> targets) {
-  if (!packed_ || used_ + ids.size() > length_) {
-    ++windows_;
+void DocumentDataset::put(const Stretch& stretch) {
+  if (!packed_ || used_ + stretch.count > length_) {
+    windows_.push_back(stretches_.size());
     used_ = 0;
-    ids_.resize(windows_ * length_, padding_);
-    targets_of_.resize(windows_ * length_, kIgnoredTarget);
   }
-  const auto at = static_cast<ptrdiff_t>((windows_ - 1) * length_ + used_);
-  std::copy(ids.begin(), ids.end(), ids_.begin() + at);
-  ids_[static_cast<size_t>(at)] = document_start(ids[0]);
-  std::copy(targets.begin(), targets.end(), targets_of_.begin() + at);
-  used_ += ids.size();
+  stretches_.push_back(stretch);
+  used_ += stretch.count;
 }
 
 void DocumentDataset::read(uint64_t item, const ItemView& into) const {
-  BF_CHECK(item < windows_ && into.ids.size() == length_ && into.targets.size() == length_) << name_;
-  std::copy_n(ids_.begin() + static_cast<ptrdiff_t>(item * length_), length_, into.ids.begin());
-  std::copy_n(targets_of_.begin() + static_cast<ptrdiff_t>(item * length_), length_, into.targets.begin());
+  BF_CHECK(item < size() && into.ids.size() == length_ && into.targets.size() == length_) << name_;
+  std::fill(into.ids.begin(), into.ids.end(), padding_);
+  std::fill(into.targets.begin(), into.targets.end(), kIgnoredTarget);
+  const uint64_t end = item + 1 < windows_.size() ? windows_[item + 1] : stretches_.size();
+  size_t at = 0;
+  for (uint64_t s = windows_[item]; s < end; ++s) {
+    const auto& [document, count, begin] = stretches_[s];
+    const TokenWords words = (*store_)[document];
+    for (size_t i = 0; i < count; ++i) {
+      const int32_t id = words.id(begin + i);
+      if (static_cast<size_t>(id) >= vocabulary_)
+        fail(Errc::kCorrupt, "{}: document {} has token {}, the vocabulary has {}", name_, document + 1, id,
+             vocabulary_);
+      into.ids[at + i] = i == 0 ? document_start(id) : id;
+      const size_t next = begin + i + 1;
+      if (next < words.size() && words.learned(next)) into.targets[at + i] = words.id(next);
+    }
+    at += count;
+  }
 }
 
 std::string DocumentDataset::describe() const {
   std::string text =
-      fmt::format("{}: {} documents in {} windows of {} tokens, {:.1f} % filled", name_, documents_, windows_,
-                  length_, 100.0 * static_cast<double>(targets_) / static_cast<double>(windows_ * length_));
+      fmt::format("{}: {} documents in {} windows of {} tokens, {:.1f} % filled", name_, documents_, size(),
+                  length_, 100.0 * static_cast<double>(targets_) / static_cast<double>(size() * length_));
   if (cut_ > 0) text += fmt::format(", {} cut", cut_);
   if (left_out_ > 0) text += fmt::format(", {} too short", left_out_);
   if (without_target_ > 0) text += fmt::format(", {} stretches without an answer left out", without_target_);
-  if (!notes_.empty()) text += ", " + notes_;
+  if (!store_->notes().empty()) text += ", " + store_->notes();
   return text;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/mapped_file.h"
 #include "train/data/dataset.h"
+#include "train/data/token_store.h"
 
 namespace butterfly::train {
 
@@ -50,23 +51,22 @@ void write_token_file(const std::filesystem::path& path, std::span<const int32_t
 // Documents of their own, several to a window: a window begins with a document, and only those longer than it
 // are cut. Each begins with document_start(), so none sees another. A document's last id has no target. What
 // is left of a window is filled with `padding`, whose targets do not count.
-struct Document {
-  std::vector<int32_t> ids;
-  std::vector<bool> learned =
-      {};  // for each id; the others are given: they do not count as targets. Empty: all
-};
-
-// Owns the packed windows. Immutable after the constructor: any thread may read.
+//
+// Keeps where the documents of each window are, and shares the documents. Immutable after the constructor:
+// any thread may read.
 class DocumentDataset final : public Dataset {
  public:
   // A document needs two ids to have a target; shorter ones are left out and counted. So are stretches of
   // `length` in which nothing is learned (questions longer than a window): every window has a target.
   // `packed` false: one document, or one stretch of it, a window.
-  // `notes` are shown behind the rest of describe().
+  // The notes of the documents are shown behind the rest of describe().
+  // `vocabulary`: ids from it on are refused when they are read (kCorrupt).
+  DocumentDataset(std::shared_ptr<const TokenStore> documents, size_t length, int32_t padding,
+                  std::string name, bool packed = true, size_t vocabulary = SIZE_MAX);
   DocumentDataset(std::span<const Document> documents, size_t length, int32_t padding, std::string name,
-                  bool packed = true, std::string notes = {});
+                  bool packed = true);
 
-  uint64_t size() const override { return windows_; }
+  uint64_t size() const override { return windows_.size(); }
   ItemShape shape() const override { return {.ids = length_, .values = 0, .targets = length_}; }
   void read(uint64_t item, const ItemView& into) const override;
   std::string describe() const override;
@@ -76,16 +76,23 @@ class DocumentDataset final : public Dataset {
   uint64_t targets() const { return targets_; }  // that count
 
  private:
-  void put(std::span<const int32_t> ids, std::span<const int32_t> targets);
+  // Ids [begin, begin + count) of a document, whose targets are the ids behind them.
+  struct Stretch {
+    uint32_t document = 0;
+    uint32_t count = 0;
+    uint64_t begin = 0;
+  };
+  void put(const Stretch& stretch);
 
+  std::shared_ptr<const TokenStore> store_;
   std::string name_;
   size_t length_;
   int32_t padding_;
   bool packed_;
-  std::string notes_;
-  uint64_t windows_ = 0;
-  size_t used_ = 0;  // of the last window
-  std::vector<int32_t> ids_, targets_of_;
+  size_t vocabulary_;
+  std::vector<Stretch> stretches_;
+  std::vector<uint64_t> windows_;  // the first stretch of each
+  size_t used_ = 0;                // of the last window
   size_t left_out_ = 0, cut_ = 0, without_target_ = 0;
   size_t documents_ = 0;
   uint64_t targets_ = 0;

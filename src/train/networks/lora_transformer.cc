@@ -42,10 +42,11 @@ LoraTransformer::LoraTransformer(const model::ModelFile& base, model::Adapter ad
   }
 }
 
-BuiltNetwork LoraTransformer::build(graph::Graph& graph, size_t items, bool training) const {
+BuiltNetwork LoraTransformer::build_shorter(graph::Graph& graph, size_t items, bool training,
+                                            size_t length) const {
   return build_transformer(*network_, graph,
                            {.sequences = preference_beta_ > 0 ? 2 * items : items,
-                            .length = options_.length,
+                            .length = length,
                             .dropout = training ? options_.dropout : 0,
                             .adapter_dropout = training ? adapter_dropout_ : 0,
                             .gradients = training,

@@ -25,7 +25,13 @@ class LoraTransformer : public TrainableNetwork {
   LoraTransformer(const model::ModelFile& base, model::Adapter adapter, const TransformerOptions& options,
                   float adapter_dropout, float preference_beta = 0, model::PackedWeights* packed = nullptr);
 
-  BuiltNetwork build(graph::Graph& graph, size_t items, bool training) const override;
+  BuiltNetwork build(graph::Graph& graph, size_t items, bool training) const override {
+    return build_shorter(graph, items, training, options_.length);
+  }
+  size_t length_unit() const override {
+    return options_.dropout > 0 || adapter_dropout_ > 0 ? 0 : kLengthUnit;
+  }
+  BuiltNetwork build_shorter(graph::Graph& graph, size_t items, bool training, size_t length) const override;
   // The adapter's alone: "blk.0.attn_q.weight.lora_a".
   const std::map<std::string, Tensor>& weights() const override { return weights_; }
   uint64_t frozen_bytes() const override { return frozen_bytes_; }

@@ -81,7 +81,8 @@ BuiltNetwork build_transformer(const model::Network& network, graph::Graph& grap
           .dropout_key = values.dropout_key,
           .loss = values.loss,
           .shown = values.shown,
-          .length = shape.preference_beta > 0 ? 2 * shape.length : shape.length};
+          .length = shape.preference_beta > 0 ? 2 * shape.length : shape.length,
+          .sequences = shape.preference_beta > 0 ? 2u : 1u};
 }
 
 Transformer::Transformer(const model::ModelFile& file, const TransformerOptions& options)
@@ -97,10 +98,11 @@ Transformer::Transformer(const model::ModelFile& file, const TransformerOptions&
   weights_ = weights.masters();
 }
 
-BuiltNetwork Transformer::build(graph::Graph& graph, size_t items, bool training) const {
+BuiltNetwork Transformer::build_shorter(graph::Graph& graph, size_t items, bool training,
+                                        size_t length) const {
   return build_transformer(*network_, graph,
                            {.sequences = items,
-                            .length = options_.length,
+                            .length = length,
                             .dropout = training ? options_.dropout : 0,
                             .gradients = training});
 }

@@ -27,6 +27,10 @@ struct TransformerOptions {
   std::optional<model::LayerRange> range = {};
 };
 
+// Of sequences that end early: fewer graphs than lengths, and little that is computed in vain. With dropout
+// they are whole, since what is drawn depends on the place in the micro-batch.
+inline constexpr size_t kLengthUnit = 32;
+
 // Throws Error kInvalidArgument naming the model's context for sequences that do not fit it.
 void check_length(const TransformerOptions& options, const model::ModelConfig& config);
 
@@ -42,7 +46,11 @@ class Transformer : public TrainableNetwork {
   // untrained_model() serves one Transformer.
   Transformer(const model::ModelFile& file, const TransformerOptions& options);
 
-  BuiltNetwork build(graph::Graph& graph, size_t items, bool training) const override;
+  BuiltNetwork build(graph::Graph& graph, size_t items, bool training) const override {
+    return build_shorter(graph, items, training, options_.length);
+  }
+  size_t length_unit() const override { return options_.dropout > 0 ? 0 : kLengthUnit; }
+  BuiltNetwork build_shorter(graph::Graph& graph, size_t items, bool training, size_t length) const override;
   const std::map<std::string, Tensor>& weights() const override { return weights_; }
   const model::ModelConfig& config() const { return config_; }
   const model::ModelFile& file() const { return file_; }

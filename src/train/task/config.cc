@@ -62,6 +62,7 @@ std::string template_from_folder(const fs::path& folder, const std::string& text
 struct Reader {
   const fs::path& path;
   TrainConfig& config;
+  std::vector<std::string> passed_over = {};
 
   std::string place(const YAML::Node& node) const {
     return fmt::format("{}:{}", path.string(), node.Mark().line + 1);
@@ -79,7 +80,12 @@ struct Reader {
     return text_of_list(all);
   }
 
-  void read(const std::string& key, const YAML::Node& node) {
+  void read(const std::string& typed, const YAML::Node& node) {
+    if (says_nothing_here(typed)) {
+      passed_over.push_back(typed);
+      return;
+    }
+    const std::string key(own_key(typed));  // paths are known by our names
     if (node.IsMap()) {
       for (const auto& entry : node)
         read(key.empty() ? entry.first.Scalar() : key + "." + entry.first.Scalar(), entry.second);
@@ -112,6 +118,7 @@ constexpr Alias kAliases[] = {
     {"lr", "learning_rate"},
     {"lr_scheduler_type", "lr_scheduler"},
     {"max_length", "sequence_len"},
+    {"max_seq_len", "sequence_len"},
     {"max_seq_length", "sequence_len"},
     {"model_name_or_path", "base_model"},
     {"num_train_epochs", "num_epochs"},
@@ -119,7 +126,71 @@ constexpr Alias kAliases[] = {
     {"packing", "sample_packing"},
     {"per_device_train_batch_size", "micro_batch_size"},
     {"r", "lora_r"},
+    {"rank", "lora_r"},
     {"target_modules", "lora_target_modules"},
+    {"adapter_name_or_path", "lora_model_dir"},
+    {"block_size", "sequence_len"},
+    {"dataset_path", "datasets"},
+    {"eval_dataset", "test_datasets"},
+    {"learning_rate_schedule", "lr_scheduler"},
+    {"train_dataset", "datasets"},
+    {"train_file", "datasets"},
+    {"tokenizer_name_or_path", "tokenizer"},
+    {"validation_file", "test_datasets"},
+    {"warmup_proportion", "warmup_ratio"},
+};
+
+// What they call values of ours. Optimizers: the arithmetic is the same, how it is carried out is not.
+constexpr Alias kValues[] = {
+    {"adamw_torch", "adamw"},
+    {"adamw_torch_fused", "adamw"},
+    {"adamw_hf", "adamw"},
+    {"constant_with_warmup", "constant"},
+    {"cosine_with_min_lr", "cosine"},
+};
+
+// Keys of theirs that say how a machine is to compute, or whom to tell: nothing that is learned depends on
+// them here, and configs have them.
+constexpr std::string_view kNothingHere[] = {
+    "bf16",
+    "fp16",
+    "tf32",
+    "float16",
+    "bfloat16",
+    "load_in_8bit",
+    "load_in_4bit",
+    "flash_attention",
+    "sdp_attention",
+    "xformers_attention",
+    "attn_implementation",
+    "torch_dtype",
+    "device_map",
+    "local_rank",
+    "deepspeed",
+    "fsdp",
+    "fsdp_config",
+    "ddp",
+    "report_to",
+    "push_to_hub",
+    "hub_model_id",
+    "wandb_project",
+    "wandb_entity",
+    "wandb_watch",
+    "wandb_name",
+    "wandb_log_model",
+    "strict",
+    "debug",
+    "model_type",
+    "tokenizer_type",
+    "trust_remote_code",
+    "use_cache",
+    "pad_to_sequence_len",
+    "is_llama_derived_model",
+    "logging_dir",
+    "run_name",
+    "task_type",
+    "inference_mode",
+    "peft_type",
 };
 
 std::string_view own_name(std::string_view key) {
@@ -128,11 +199,19 @@ std::string_view own_name(std::string_view key) {
   return key;
 }
 
+std::string own_value(std::string_view key, const std::string& value) {
+  if (key == "optimizer" || key == "lr_scheduler")
+    for (const Alias& alias : kValues)
+      if (alias.name == value) return std::string(alias.key);
+  return value;
+}
+
 }  // namespace
 
 bool is_path(std::string_view key) {
   return key == "base_model" || key == "tokenizer" || key == "datasets" || key == "test_datasets" ||
-         key == "output_dir" || key == "model.network" || key == "lora_model_dir";
+         key == "output_dir" || key == "model.network" || key == "lora_model_dir" ||
+         key == "dataset_prepared_path";
 }
 
 std::vector<std::string> list_of_text(std::string_view text) {
@@ -160,8 +239,15 @@ std::string text_of_list(std::span<const std::string> parts) {
   return text;
 }
 
-void set_config_value(TrainConfig& config, std::string_view typed, const std::string& value) {
+std::string_view own_key(std::string_view typed) { return own_name(typed); }
+
+bool says_nothing_here(std::string_view key) {
+  return std::find(std::begin(kNothingHere), std::end(kNothingHere), key) != std::end(kNothingHere);
+}
+
+void set_config_value(TrainConfig& config, std::string_view typed, const std::string& given) {
   const std::string_view key = own_name(typed);
+  const std::string value = own_value(key, given);
   bool found = false;
   std::vector<std::string_view> names;
   visit_fields(config, [&](std::string_view name, auto& field, std::string_view) {
@@ -170,10 +256,12 @@ void set_config_value(TrainConfig& config, std::string_view typed, const std::st
     parse(std::string(key), value, field);
     found = true;
   });
-  if (!found) fail(Errc::kInvalidArgument, "unknown key '{}'{}", key, did_you_mean(key, names));
+  if (found) return;
+  for (const Alias& alias : kAliases) names.push_back(alias.name);
+  fail(Errc::kInvalidArgument, "unknown key '{}'{}", key, did_you_mean(key, names));
 }
 
-void read_config_file(const fs::path& path, TrainConfig& config) {
+std::vector<std::string> read_config_file(const fs::path& path, TrainConfig& config) {
   const std::string text = read_text(path);
   YAML::Node root;
   try {
@@ -182,7 +270,9 @@ void read_config_file(const fs::path& path, TrainConfig& config) {
     fail(Errc::kInvalidArgument, "{}:{}: {}", path.string(), error.mark.line + 1, error.msg);
   }
   if (!root.IsMap()) fail(Errc::kInvalidArgument, "{}: expected keys and values", path.string());
-  Reader{path, config}.read("", root);
+  Reader reader{path, config};
+  reader.read("", root);
+  return reader.passed_over;
 }
 
 std::string config_text(const TrainConfig& config) {
@@ -282,6 +372,9 @@ void check_config(const TrainConfig& c) {
   need(c.outer_momentum >= 0 && c.outer_momentum < 1, "outer_momentum", "0 to below 1");
   need(c.pipeline_stages <= 256, "pipeline_stages", "0 to 256");
   need(c.logging_steps > 0, "logging_steps", "1 or more");
+  need(c.resume_from_checkpoint.empty() || c.resume_from_checkpoint == "best" ||
+           c.resume_from_checkpoint.starts_with("step-"),
+       "resume_from_checkpoint", "best, or the name of a checkpoint: step-0000000200");
   need(c.early_stopping_patience == 0 || c.eval_steps > 0, "early_stopping_patience", "eval_steps with it");
   need(c.dataloader_prefetch_factor > 0, "dataloader_prefetch_factor", "1 or more");
 }

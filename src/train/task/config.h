@@ -52,6 +52,7 @@ struct TrainConfig {
   std::vector<std::string> test_datasets;  // for validation
   bool skip_bad = false;                   // lines that cannot be read are left out and counted
   bool train_on_inputs = false;            // true: of chats also the questions are learned
+  std::string dataset_prepared_path;       // where tokens are kept; empty: in output_dir
   double val_set_size =
       0;  // without test_datasets: so much of the data is kept for validation; a part, or items
   uint64_t sequence_len = 256;
@@ -59,6 +60,8 @@ struct TrainConfig {
   std::vector<double> image_mean = {
       0};                               // pixels become (value in 0 to 1 - mean) / std; one for each channel,
   std::vector<double> image_std = {1};  // or one for all
+  bool image_flip = false;              // half of the images, drawn anew each time, are seen in a mirror
+  uint64_t image_crop = 0;              // images are moved by up to so many pixels, drawn anew each time
 
   uint64_t micro_batch_size = 8;
   uint64_t gradient_accumulation_steps = 1;
@@ -109,6 +112,7 @@ struct TrainConfig {
   uint64_t eval_steps = 0;  // 0: at the end only
   uint64_t save_steps = 0;  // 0: at the end only
   uint64_t save_total_limit = 2;
+  std::string resume_from_checkpoint;    // "best" or a checkpoint's name; empty: the newest
   bool load_best_model_at_end = false;   // the file gets the weights of the best validation, not the last
   uint64_t early_stopping_patience = 0;  // validations without a better one that end the run; 0: none do
   std::string export_type = "F16";       // of the GGUF file
@@ -150,6 +154,8 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("datasets", c.datasets,
         "Files to learn from: .jsonl, .txt, .u16, .u32; IDX images, folders of images");
   visit("test_datasets", c.test_datasets, "Files for validation");
+  visit("dataset_prepared_path", c.dataset_prepared_path,
+        "Where tokens of texts are kept for the next start (default: in output_dir)");
   visit("val_set_size", c.val_set_size, "Without test_datasets: a part of the data, or so many items of it");
   visit("skip_bad", c.skip_bad, "Leave out lines that cannot be read, and say which, instead of ending");
   visit("train_on_inputs", c.train_on_inputs, "Learn the questions of chats too, not only the answers");
@@ -157,6 +163,9 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("sample_packing", c.sample_packing, "Several documents share a window");
   visit("image_mean", c.image_mean, "Taken from pixels, which are 0 to 1; one number, or one a channel");
   visit("image_std", c.image_std, "What pixels are divided by then");
+  visit("image_flip", c.image_flip, "Half of the images, drawn anew each time, are seen in a mirror");
+  visit("image_crop", c.image_crop,
+        "Images are moved by up to so many pixels each way, drawn anew each time");
   visit("micro_batch_size", c.micro_batch_size, "Windows or images that run together");
   visit("gradient_accumulation_steps", c.gradient_accumulation_steps, "Micro-batches of a step");
   visit("num_epochs", c.num_epochs, "Passes over the data");
@@ -203,6 +212,8 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("eval_steps", c.eval_steps, "Steps between validations; 0: at the end only");
   visit("save_steps", c.save_steps, "Steps between checkpoints; 0: at the end only");
   visit("save_total_limit", c.save_total_limit, "Checkpoints kept, besides the best");
+  visit("resume_from_checkpoint", c.resume_from_checkpoint,
+        "Go on from the checkpoint of the best validation (best) or a named one, not the newest");
   visit("load_best_model_at_end", c.load_best_model_at_end,
         "Write the weights of the best validation instead of the last");
   visit("early_stopping_patience", c.early_stopping_patience,
@@ -216,11 +227,16 @@ void visit_fields(Config& c, Visit&& visit) {
 
 // Reads a file into `config`; keys that are not there keep their values. Paths in it are taken from the
 // file's folder. Throws Error that names file, line and key: unknown keys, values of the wrong kind, broken
-// YAML.
-void read_config_file(const std::filesystem::path& path, TrainConfig& config);
+// YAML. Returns the keys of other programs that say nothing here.
+std::vector<std::string> read_config_file(const std::filesystem::path& path, TrainConfig& config);
 // One key, as from a flag: lists with commas between their parts. Keys may have the names that other programs
 // give them (num_train_epochs).
 void set_config_value(TrainConfig& config, std::string_view key, const std::string& value);
+// Our name of a key that may be another program's.
+std::string_view own_key(std::string_view typed);
+// Keys of other programs that decide nothing here (bf16, flash_attention, wandb_project ...): files may have
+// them.
+bool says_nothing_here(std::string_view key);
 // The parts of such a list; a comma that belongs to one is written "\\,". And back.
 std::vector<std::string> list_of_text(std::string_view text);
 std::string text_of_list(std::span<const std::string> parts);

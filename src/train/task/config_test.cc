@@ -60,6 +60,20 @@ TEST_F(ConfigTest, NamesOfOtherPrograms) {
   const TrainConfig config = read("train_on_inputs: true\nlr_scheduler_type: linear\nnum_train_epochs: 3\n");
   EXPECT_EQ(config.lr_scheduler, "linear");
   EXPECT_EQ(config.num_epochs, 3);
+  const TrainConfig trl = read(
+      "model_name_or_path: base.gguf\nper_device_train_batch_size: 3\noptim: adamw_torch\n"
+      "lr_scheduler_type: constant_with_warmup\ntrain_file: a.jsonl\nmax_seq_length: 99\n");
+  EXPECT_EQ(trl.base_model, (dir / "base.gguf").string());
+  EXPECT_THAT(trl.datasets, ElementsAre((dir / "a.jsonl").string()));
+  EXPECT_EQ(trl.micro_batch_size, 3u);
+  EXPECT_EQ(trl.optimizer, "adamw");
+  EXPECT_EQ(trl.lr_scheduler, "constant");
+  EXPECT_EQ(trl.sequence_len, 99u);
+  EXPECT_THAT(error_of("per_device_train_batch_sise: 1\n"), HasSubstr("'per_device_train_batch_size'"));
+  TrainConfig of;
+  EXPECT_THAT(read_config_file(dir.write("idle.yml", "bf16: auto\nseed: 3\nwandb_project:\n"), of),
+              ElementsAre("bf16", "wandb_project"));
+  EXPECT_EQ(of.seed, 3u);
 }
 
 TEST_F(ConfigTest, ImageKeys) {

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <span>
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "train/data/augment.h"
 #include "train/data/idx_dataset.h"
 #include "train/data/image_folder.h"
 #include "train/data/joined_dataset.h"
@@ -130,6 +132,17 @@ Task open_image_task(const TrainConfig& config, bool with_values) {
                            network->channels(), network->classes());
   task.details = network->summary();
   task.unit = "images";
+  if (config.image_flip || config.image_crop > 0) {
+    if (2 * config.image_crop >= std::min(network->height(), network->width()))
+      fail(Errc::kInvalidArgument, "image_crop: {} pixels each way, images have {} x {}", config.image_crop,
+           network->height(), network->width());
+    task.change = [augment =
+                       Augment{.flip = config.image_flip, .crop = config.image_crop, .seed = config.seed},
+                   shape = ImageShape{network->channels(), network->height(), network->width()}](
+                      uint64_t batch, size_t row, const ItemView& item) {
+      augment.apply(batch, row, shape, item.values);
+    };
+  }
   task.settings["network"] =
       sha256_hex(std::as_bytes(std::span<const char>(description.data(), description.size())));
   task.write = [learnt = network.get(), description, classes = images.classes()](const fs::path& folder) {

@@ -160,6 +160,26 @@ TEST_F(ImageTask, LearnsAndIsTheSameHoweverItWasMade) {
   EXPECT_NE(read_text(train(other).model), expected);
 }
 
+// Mirrored and moved images are drawn by place, so they are the same for any number of threads.
+TEST_F(ImageTask, ImagesThatAreChangedAreDrawnByPlace) {
+  TrainConfig c = config("changed");
+  c.max_steps = 4;
+  const std::string plain = read_text(train(c).model);
+  c.output_dir = (dir / "mirrored").string();
+  c.image_flip = true;
+  c.image_crop = 1;
+  const std::string expected = read_text(train(c).model);
+  EXPECT_NE(expected, plain);
+  c.output_dir = (dir / "mirrored-again").string();
+  c.workers = 2;
+  c.dataloader_num_workers = 3;
+  EXPECT_FALSE(train(c, 2).finished);
+  EXPECT_EQ(read_text(train(c).model), expected);
+  c.image_crop = 100;
+  c.output_dir = (dir / "too-far").string();
+  EXPECT_THAT(error_of(c), HasSubstr("image_crop: 100 pixels"));
+}
+
 TEST_F(ImageTask, ValuesComputedAgainAreTheSame) {
   TrainConfig c = config("kept");
   c.max_steps = 4;

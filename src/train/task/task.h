@@ -20,10 +20,12 @@ struct Task {
   std::unique_ptr<Dataset> data;       // null: the config names none
   std::unique_ptr<Dataset> test_data;  // the same
   size_t targets = 1;                  // of one item
-  bool counts_items = false;           // the loss is the mean of items, not of targets
-  std::string words;                   // one line for dry runs
-  std::string details;                 // lines behind it, for dry runs
-  std::string_view unit;               // what a target is called: "tokens", "images"
+  // Of images that are changed anew every time they are seen: BatchOrderOptions::change.
+  std::function<void(uint64_t batch, size_t row, const ItemView& item)> change = {};
+  bool counts_items = false;  // the loss is the mean of items, not of targets
+  std::string words;          // one line for dry runs
+  std::string details;        // lines behind it, for dry runs
+  std::string_view unit;      // what a target is called: "tokens", "images"
   // What decides the result besides the config's own keys: checkpoints of other values are refused.
   std::map<std::string, std::string> settings;
   // Writes the weights as they are now into the folder and says under which name.

@@ -21,6 +21,6 @@ struct TextTools {
   std::unique_ptr<const model::ChatPrompter> chat;
 };
 
-DocumentOptions document_options(const TrainConfig& config);
+DocumentOptions document_options(const TrainConfig& config, const TextTools& tools);
 
 }  // namespace butterfly::train

@@ -160,7 +160,7 @@ Task open_text_task(const TrainConfig& config, model::PackedWeights* packed) {
     std::vector<std::unique_ptr<Dataset>> parts;
     for (const std::string& path : paths)
       parts.push_back((config.rl == "dpo" ? open_pairs : open_dataset)(
-          path, config.sequence_len, *tools->tokenizer, *tools->chat, document_options(config)));
+          path, config.sequence_len, *tools->tokenizer, *tools->chat, document_options(config, *tools)));
     return joined(std::move(parts));
   };
   task.data = open_all(config.datasets);

@@ -26,23 +26,13 @@ DataFacts survey_data(const TrainConfig& config) {
   const TextTools tools(config);
   DataFacts facts;
   std::vector<size_t> lengths;
-  const auto add = [&](const Document& document) {
-    lengths.push_back(document.ids.size());
-    facts.tokens += document.ids.size();
-  };
   for (const std::string& path : config.datasets) {
-    if (config.rl != "dpo") {
-      for (const Document& document :
-           read_documents(path, *tools.tokenizer, *tools.chat, document_options(config)))
-        add(document);
-      continue;
-    }
-    for (const auto& [chosen, rejected] :
-         read_pairs(path, *tools.tokenizer, *tools.chat, document_options(config))) {
-      ++facts.pairs;
-      add(chosen);
-      add(rejected);
-    }
+    const bool pairs = config.rl == "dpo";
+    const auto store =
+        open_tokens(path, *tools.tokenizer, *tools.chat, document_options(config, tools), pairs);
+    for (size_t i = 0; i < store->size(); ++i) lengths.push_back((*store)[i].size());
+    facts.tokens += store->token_count();
+    if (pairs) facts.pairs += store->size() / 2;
   }
   facts.documents = lengths.size();
   if (lengths.empty()) return facts;

@@ -30,7 +30,35 @@ void tokens_and_positions(std::span<const int32_t> written, size_t length, Batch
   }
 }
 
+void beginnings(std::span<const int32_t> from, size_t length, size_t shorter, std::vector<int32_t>& to) {
+  to.clear();
+  for (size_t at = 0; at < from.size(); at += length) {
+    const auto begin = from.begin() + static_cast<ptrdiff_t>(at);
+    to.insert(to.end(), begin, begin + static_cast<ptrdiff_t>(shorter));
+  }
+}
+
 }  // namespace
+
+size_t used_length(std::span<const int32_t> targets, size_t length, size_t unit) {
+  size_t used = 1;
+  for (size_t at = 0; at < targets.size(); at += length)
+    for (size_t i = std::min(length, targets.size() - at); i > used; --i)
+      if (targets[at + i - 1] >= 0) {
+        used = i;
+        break;
+      }
+  return std::min(length, (used + unit - 1) / unit * unit);
+}
+
+MicroBatch shortened(const MicroBatch& batch, size_t length, size_t shorter, BatchRoom& room) {
+  beginnings(batch.tokens, length, shorter, room.shorter_tokens);
+  beginnings(batch.targets, length, shorter, room.shorter_targets);
+  return {.tokens = room.shorter_tokens,
+          .pixels = batch.pixels,
+          .targets = room.shorter_targets,
+          .counted = batch.counted};
+}
 
 void fill_inputs(graph::Executor& executor, const BuiltNetwork& built, const MicroBatch& batch,
                  const BatchNumbers& numbers, BatchRoom& room) {

@@ -11,8 +11,14 @@ namespace butterfly::train {
 
 // Room for what is worked out from the tokens; kept from one micro-batch to the next.
 struct BatchRoom {
-  std::vector<int32_t> tokens, positions;
+  std::vector<int32_t> tokens, positions, shorter_tokens, shorter_targets;
 };
+
+// Tokens of a sequence up to the last one that any sequence of `length` in the micro-batch has a target for,
+// as a multiple of `unit`, at most `length`.
+size_t used_length(std::span<const int32_t> targets, size_t length, size_t unit);
+// The micro-batch with the first `shorter` tokens of each sequence of `length`; in `room`.
+MicroBatch shortened(const MicroBatch& batch, size_t length, size_t shorter, BatchRoom& room);
 
 struct BatchNumbers {
   float factor = 1;                        // of the loss: 1 / targets of the step

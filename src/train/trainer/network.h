@@ -32,6 +32,7 @@ struct BuiltNetwork {
   graph::Loss loss;
   graph::ValueId shown = {};  // reported instead of the loss; invalid: that
   size_t length = 1;          // targets per item
+  size_t sequences = 1;       // that an item consists of, one behind the other
 };
 
 // Owns its weights, which the trainer changes in place. Graphs may be built by several threads at once;
@@ -41,6 +42,14 @@ class TrainableNetwork {
   virtual ~TrainableNetwork() = default;
   // `training`: with dropout, batch statistics and room for gradients; else for evaluation.
   virtual BuiltNetwork build(graph::Graph& graph, size_t items, bool training) const = 0;
+  // Items of sequences may be run without the end of each that nothing is learned from, with the same bits:
+  // in steps of so many tokens. 0: items are always whole.
+  virtual size_t length_unit() const { return 0; }
+  // The same graph for sequences of `length`, a multiple of the unit.
+  virtual BuiltNetwork build_shorter(graph::Graph& graph, size_t items, bool training,
+                                     size_t /*length*/) const {
+    return build(graph, items, training);
+  }
   // All weights by name, whole, for checkpoints and export.
   virtual const std::map<std::string, Tensor>& weights() const = 0;
   // Of what is read and never changed (a frozen base), in memory.

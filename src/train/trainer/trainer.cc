@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/cpu.h"
@@ -61,7 +62,8 @@ struct Trainer::Worker {
   explicit Worker(const ThreadPool::Options& threads) : pool(threads) {}
   ThreadPool pool;
   graph::Arena arena;
-  std::map<std::pair<size_t, bool>, Lane> lanes;  // by items and training
+  std::map<std::tuple<size_t, bool, size_t>, Lane> lanes;  // by items, training and length
+  BatchRoom room;
 };
 
 Trainer::Trainer(const TrainableNetwork& network, const TrainerOptions& options)
@@ -79,6 +81,7 @@ Trainer::Trainer(const TrainableNetwork& network, const TrainerOptions& options)
   graph::Graph probe;
   const BuiltNetwork built = network.build(probe, 1, true);
   length_ = built.length;
+  sequences_ = built.sequences;
   std::vector<const graph::Parameter*> parameters;
   for (const auto& gradient : graph::gradients(probe, built.loss.loss).parameters)
     parameters.push_back(gradient.parameter);
@@ -145,11 +148,13 @@ void Trainer::bind_gradients(graph::Graph& graph, const BuiltNetwork& built) {
       }});
 }
 
-Trainer::Lane& Trainer::lane(Worker& worker, size_t items, bool training) {
-  Lane& lane = worker.lanes[{items, training}];
+// `length`: of shorter sequences; 0: they are whole.
+Trainer::Lane& Trainer::lane(Worker& worker, size_t items, bool training, size_t length) {
+  Lane& lane = worker.lanes[{items, training, length}];
   if (lane.executor != nullptr) return lane;
   graph::Graph graph;
-  lane.built = network_.build(graph, items, training);
+  lane.built = length == 0 ? network_.build(graph, items, training)
+                           : network_.build_shorter(graph, items, training, length);
   const size_t forward_nodes = graph.nodes().size();
   if (training) bind_gradients(graph, lane.built);
   if (training && options_.recompute) {
@@ -168,12 +173,21 @@ const graph::Executor& Trainer::executor(size_t items, bool training) {
 
 ThreadPool& Trainer::update_pool() { return update_pool_ == nullptr ? workers_[0]->pool : *update_pool_; }
 
-void Trainer::run_batch(Worker& worker, const MicroBatch& batch, size_t index, float factor, bool training,
+void Trainer::run_batch(Worker& worker, const MicroBatch& whole, size_t index, float factor, bool training,
                         LeafReport& report) {
-  if (batch.targets.empty() || batch.targets.size() % length_ != 0)
+  if (whole.targets.empty() || whole.targets.size() % length_ != 0)
     fail(Errc::kInvalidArgument, "micro-batch: expected items of {} targets, found {} targets", length_,
-         batch.targets.size());
-  Lane& lane = this->lane(worker, batch.targets.size() / length_, training);
+         whole.targets.size());
+  MicroBatch batch = whole;
+  size_t shorter = 0;
+  if (const size_t unit = options_.shorten ? network_.length_unit() : 0; unit > 0) {
+    const size_t length = length_ / sequences_, used = used_length(whole.targets, length, unit);
+    if (used < length && whole.tokens.size() == whole.targets.size()) {
+      shorter = used;
+      batch = shortened(whole, length, used, worker.room);
+    }
+  }
+  Lane& lane = this->lane(worker, whole.targets.size() / length_, training, shorter);
   graph::Executor& executor = *lane.executor;
   const bool keeps = training && !options_.update_in_backward;
   GradientSum gradients;

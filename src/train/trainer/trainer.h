@@ -43,6 +43,9 @@ struct TrainerOptions {
   // Values of the forward pass are computed again in the backward pass where that saves memory
   // (graph/recompute.h). The weights are the same, bit for bit.
   bool recompute = false;
+  // Micro-batches of texts are run up to their last target. The weights are the same, bit for bit; the loss
+  // that is shown is a sum over fewer rows, whose last bits may differ.
+  bool shorten = true;
   // How gradients are coded for other machines, and so on this one too: each of `slots` parts of a step's
   // micro-batches by itself. `exact` has no slots.
   WireMode wire = WireMode::kExact;
@@ -150,7 +153,7 @@ class Trainer {
  private:
   struct Worker;
   struct Lane;
-  Lane& lane(Worker& worker, size_t items, bool training);
+  Lane& lane(Worker& worker, size_t items, bool training, size_t length = 0);
   void bind_gradients(graph::Graph& graph, const BuiltNetwork& built);
   void run_batch(Worker& worker, const MicroBatch& batch, size_t index, float factor, bool training,
                  LeafReport& report);
@@ -176,7 +179,8 @@ class Trainer {
 
   const TrainableNetwork& network_;
   TrainerOptions options_;
-  size_t length_ = 1;  // targets per item
+  size_t length_ = 1;     // targets per item
+  size_t sequences_ = 1;  // that these belong to
   uint64_t step_ = 0;
   double lr_ = 0;  // of the step that runs
   std::unique_ptr<ParameterLayout> layout_;

@@ -92,6 +92,40 @@ TEST(Trainer, PackedDocumentsDoNotSeeEachOther) {
   }
 }
 
+// Micro-batches of texts that end early are run up to their last target: nothing but the time depends on it.
+TEST(Trainer, WhatNothingIsLearnedFromIsNotComputed) {
+  constexpr size_t kLong = 100;
+  for (const char* architecture : {"gpt2", "llama"}) {
+    std::vector<std::vector<std::byte>> weights;
+    std::vector<double> losses;
+    for (const bool shorten : {false, true}) {
+      model::RandomModelOptions sizes = tiny(architecture);
+      sizes.context_length = kLong;
+      Transformer network(untrained_model(sizes, {}, 0.5f), {.length = kLong});
+      Trainer trainer(network, {.workers = 2, .threads_per_worker = 1, .shorten = shorten});
+      std::vector<std::vector<int32_t>> tokens, targets;
+      std::vector<MicroBatch> batches;
+      for (const size_t used : {7, 40, 64, 100}) {  // of the longer of two texts
+        tokens.emplace_back(2 * kLong, 1);
+        targets.emplace_back(2 * kLong, -1);
+        for (size_t i = 0; i < used; ++i) {
+          tokens.back()[i] = static_cast<int32_t>(2 + (i * 7 + used) % 9);
+          targets.back()[i] = static_cast<int32_t>(2 + (i * 5 + used) % 9);
+        }
+        targets.back()[kLong + used / 2] = 3;
+      }
+      for (size_t i = 0; i < tokens.size(); ++i)
+        batches.push_back({.tokens = tokens[i], .pixels = {}, .targets = targets[i]});
+      for (int step = 0; step < 3; ++step) losses.push_back(trainer.step(batches).loss);
+      losses.push_back(trainer.evaluate(batches).loss);
+      weights.push_back(weights_of(network));
+    }
+    EXPECT_EQ(weights[0], weights[1]) << architecture;
+    // What is shown is a sum over fewer rows.
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(losses[i], losses[4 + i], 1e-6 * losses[i]) << architecture;
+  }
+}
+
 TEST(Trainer, TinyTransformersLearnABatchByHeart) {
   for (const char* architecture : {"gpt2", "llama"}) {
     Transformer network(untrained_model(tiny(architecture), {}), {.length = kLength});
