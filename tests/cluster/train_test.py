@@ -3,7 +3,7 @@
 
 train_test.py PROGRAM WORK [--kills N] [--steps S]
 
-Runs with 1, 2, 3 and 5 nodes; one with N workers killed in the middle of steps; one whose leader is killed and started
+Runs with 1, 2, 3 and 5 nodes; some with a node that is much slower than the others; one with N workers killed in the middle of steps; one whose leader is killed and started
 again; one on a cluster of machines that joined, of which one ends and another comes. Each model file has the SHA-256 of the
 run alone.
 """
@@ -13,12 +13,12 @@ import os
 import random
 import signal
 import socket
-import struct
 import subprocess
+import threading
 import time
 
 from harness import Process, machine_env, write_capabilities
-from train_runs import TrainRuns, children, finish
+from train_runs import TrainRuns, children, finish, write_images
 
 parser = argparse.ArgumentParser()
 parser.add_argument("program")
@@ -32,16 +32,6 @@ WORK = runs.work
 random.seed(options.seed)
 
 
-def write_images(count):
-    """Digits in the corners of a picture, as MNIST's files are."""
-    rows = bytearray()
-    for i in range(count):
-        for p in range(64):
-            rows.append((200 if (p // 32) * 2 + (p % 8) // 4 == i % 4 else 20) + (i * 7 + p * 13) % 50)
-    runs.write("some-images-idx3-ubyte", struct.pack(">IIII", 0x803, count, 8, 8) + bytes(rows), "wb")
-    runs.write("some-labels-idx1-ubyte", struct.pack(">II", 0x801, count) + bytes(i % 4 for i in range(count)), "wb")
-
-
 def prepare():
     runs.program("make-corpus", f"{WORK}/corpus", "--items", "300", "--valid", "10", "--questions", "5")
     runs.program("train-tokenizer", "-o", f"{WORK}/t.gguf", "--vocab", "320", f"{WORK}/corpus/train.jsonl")
@@ -49,7 +39,7 @@ def prepare():
           "  intermediate_size: 384\n  num_hidden_layers: 2\n  num_attention_heads: 4\n  max_position_embeddings: 64\n"
           f"sequence_len: 64\nmicro_batch_size: 1\ngradient_accumulation_steps: 10\nmax_steps: {options.steps}\ndropout: 0.1\n"
           "learning_rate: 1e-3\nexport_type: F32\nsave_steps: 10\n")
-    write_images(800)
+    write_images(runs, 800)
     runs.write("net.toml", "input = [8, 8, 1]\n[[layer]]\ntype = 'conv2d'\nout = 8\nkernel = 3\n[[layer]]\ntype = 'batch_norm'\n"
           "[[layer]]\ntype = 'relu'\n[[layer]]\ntype = 'max_pool'\nkernel = 2\n[[layer]]\ntype = 'linear'\nout = 4\n")
     runs.write("cnn.yml", "model:\n  network: net.toml\ndatasets: some-images-idx3-ubyte\nmicro_batch_size: 8\n"
@@ -68,6 +58,34 @@ def same_for_all_counts():
             assert len(status["nodes"]) == nodes and all(node["micro_batches"] > 0 for node in status["nodes"]), status
             assert status["step"] == options.steps and status["nodes_that_differed"] == 0, status
             print(f"{config} on {nodes} nodes: {expected[:16]}")
+
+
+def unequal_speeds():
+    """One worker computes a third of the time: it gets fewer micro-batches, and the file is the same."""
+    for config in ("gpt.yml", "cnn.yml"):
+        for nodes in (2, 3, 5):
+            out, over = f"{config[:3]}-slow-{nodes}", threading.Event()
+            run = runs.start(config, out, "--local-nodes", str(nodes), "--save_steps", "0")
+            while run.process.poll() is None and runs.steps_done(out) < 1:
+                time.sleep(0.01)
+            slow = children(run.pid)[0]
+
+            def hinder():
+                while not over.wait(0.01):
+                    os.kill(slow, signal.SIGSTOP)
+                    time.sleep(0.02)
+                    os.kill(slow, signal.SIGCONT)
+
+            hindering = threading.Thread(target=hinder)
+            hindering.start()
+            while run.process.poll() is None and runs.steps_done(out) < options.steps - 1:
+                time.sleep(0.01)
+            over.set()
+            hindering.join()
+            finish(run)
+            assert runs.sha256(out) == runs.sha256(config[:3]), f"{config} on {nodes} unequal nodes:\n" + run.text()
+            dealt = sorted(node["micro_batches"] for node in runs.status(out)["nodes"])
+            print(f"{config} on {nodes} unequal nodes: the same file; micro-batches {dealt}")
 
 
 def kills():
@@ -89,7 +107,9 @@ def kills():
     finish(run)
     assert killed > options.kills // 2, f"only {killed} were killed in {options.steps} steps"
     assert runs.sha256("kills") == runs.sha256("gpt"), run.text()
-    print(f"{killed} workers killed: the same file; {[line for line in run.lines if 'joined' in line][-1]}")
+    seconds = sorted(row["seconds"] for row in runs.metrics("kills"))
+    print(f"{killed} workers killed: the same file; {[line for line in run.lines if 'joined' in line][-1]}; a step takes "
+          f"{seconds[len(seconds) // 2]:.3f} s (median), the longest with what was lost in it {seconds[-1]:.2f} s")
 
 
 def lossy_modes():
@@ -217,6 +237,7 @@ def joined_cluster():
 
 prepare()
 same_for_all_counts()
+unequal_speeds()
 kills()
 lossy_modes()
 leader_killed()
