@@ -3,13 +3,14 @@
 exact gradients had predicted of it.
 
     wire_modes.py --butterfly BIN [--nodes 2,4] [--mbit 100,1000] [--modes exact,bf16,int8,local-steps,local-steps-int4] [--steps 20] [--set KEY=VALUE ..]
-                  [--threads T] [--work FOLDER] [--out FILE.json] [--show]
+                  [--sweep KEY=VALUE,VALUE ..] [--rounds R] [--threads T] [--work FOLDER] [--out FILE.json] [--show]
 
 A node is a process with a network namespace of its own (`train --cluster` and `join`, so links have TLS); what it sends and what it gets each
 passes a token bucket (tc tbf) of the link's bandwidth. All processes share this machine's CPUs, so with more nodes than cores each computes
 slower; the prediction knows what was measured, and no more. The first three steps are not timed. A prediction is made by the exact run of
 the same cluster from what it has measured (`train status --json`, `forecasts`). Needs root, ip and tc.
---set: further keys of the config, for all modes. An --out file that exists is added to, and predictions of its exact runs hold for modes that
+--set: further keys of the config, for all modes. --sweep: steps with exact gradients for each value of a key, the others as they are by
+default, R times in turns: `--sweep wire_bucket_bytes=1048576,4194304,8388608,16777216 --sweep wire_socket_bytes=0,1048576,4194304,8388608,16777216`. An --out file that exists is added to, and predictions of its exact runs hold for modes that
 are run later, where a machine is quiet for minutes only; with `--show` it is only printed.
 """
 import argparse
@@ -25,45 +26,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "tests" / "cluster"))
+sys.path.insert(0, str(HERE.parent / "cluster"))
 from harness import Process, skip  # noqa: E402
+from limited_network import Network, run  # noqa: E402
 
-TAG = f"bfw{os.getpid() % 10000}"
-FRAME = 1514
 UNTIMED = 3
-
-
-def run(*words):
-    return subprocess.run([str(w) for w in words], check=True, capture_output=True, text=True)
-
-
-class Network:
-    """Namespaces with an address each on one bridge, which has a namespace of its own too."""
-
-    def __init__(self, count, mbit):
-        self.names = [f"{TAG}{i}" for i in range(count)] + [f"{TAG}sw"]
-        switch = self.names[-1]
-        run("ip", "netns", "add", switch)
-        run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
-        run("ip", "-n", switch, "link", "set", "br0", "up")
-        for i, name in enumerate(self.names[:-1]):
-            port = f"port{i}"
-            run("ip", "netns", "add", name)
-            run("ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", switch)
-            run("ip", "-n", name, "addr", "add", f"10.80.0.{i + 1}/24", "dev", "eth0")
-            for end in ("eth0", "lo"):
-                run("ip", "-n", name, "link", "set", end, "up")
-            run("ip", "-n", switch, "link", "set", port, "master", "br0", "up")
-            for where, end in ((name, "eth0"), (switch, port)):
-                # A large frame of the kernel's must fit into the bucket; 1 MB waits at most, as in a plain switch.
-                run("ip", "netns", "exec", where, "tc", "qdisc", "add", "dev", end, "root", "tbf", "rate", f"{mbit}mbit",
-                    "burst", 128 << 10, "limit", 1 << 20)
-
-    def inside(self, i):
-        return ["ip", "netns", "exec", self.names[i]]
-
-    def remove(self):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
 def machine(work, i):
@@ -89,7 +56,7 @@ def write_data(options):
     return f"{data}/gpt.yml"
 
 
-def one_run(options, network, work, config, count, mbit, mode):
+def one_run(options, network, work, config, count, mbit, mode, *more):
     """Seconds of timed steps, and the report of the run."""
     out = f"{work}/{mode}"
     shutil.rmtree(out, ignore_errors=True)
@@ -97,6 +64,7 @@ def one_run(options, network, work, config, count, mbit, mode):
              "--wire_mode", mode, "--max_steps", str(UNTIMED + options.steps), "--gradient_accumulation_steps", str(4 * count)]
     if mode.startswith("local-steps"):
         words += ["--local_steps", "4"]
+    words += more
     leader = Process(words, env=machine(work, 0), before=network.inside(0))
     try:
         leader.process.wait(timeout=900)
@@ -111,6 +79,19 @@ def one_run(options, network, work, config, count, mbit, mode):
     if len(report["nodes"]) != count:
         sys.exit(f"{mode}: {len(report['nodes'])} nodes took part, expected {count}")
     return steps[UNTIMED:UNTIMED + options.steps], report
+
+
+def sweep(options, network, work, config, count, mbit):
+    """Medians of all steps with one key changed at a time, in turns."""
+    cases = [(key, value) for key, values in (pair.split("=", 1) for pair in options.sweep) for value in values.split(",")]
+    steps = {case: [] for case in cases}
+    for _ in range(options.rounds):
+        for key, value in cases:
+            steps[key, value] += one_run(options, network, work, config, count, mbit, "exact", f"--{key}", value)[0]
+    for (key, value), seconds in steps.items():
+        print(f"| {count} | {mbit} Mbit/s | `{key}: {value}` | {statistics.median(seconds):.3f} s | {min(seconds):.3f} to {max(seconds):.3f} | "
+              f"{len(seconds)} steps |", flush=True)
+    return []
 
 
 def cluster(options, count, mbit, earlier):
@@ -134,6 +115,8 @@ def cluster(options, count, mbit, earlier):
         for i in range(1, count):
             joined.append(Process([options.butterfly, "join", "10.80.0.1", "--token", tokens[i - 1], "--name", f"node{i}", "-t", str(options.threads)],
                                   env=machine(work, i), before=network.inside(i)))
+        if options.sweep:
+            return sweep(options, network, work, config, count, mbit)
         for mode in options.modes.split(","):
             began = time.monotonic()
             steps, report = one_run(options, network, work, config, count, mbit, mode)
@@ -180,6 +163,8 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--sweep", action="append", default=[], metavar="KEY=VALUE,VALUE")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--work", default="/tmp/wire_modes")
     parser.add_argument("--out")
     parser.add_argument("--show", action="store_true")
