@@ -13,6 +13,8 @@ namespace {
 constexpr size_t kPipelinedMax = size_t{16}
                                  << 10;  // bytes of next requests that are read while one is answered
 constexpr size_t kWriteBlock = size_t{16} << 10;
+// A longer body is written from where it is: copying megabytes would hold up every other connection.
+constexpr size_t kJoinedMax = size_t{16} << 10;
 constexpr size_t kLingerBytesMax = size_t{64} << 20;
 
 using Timer = boost::asio::steady_timer;
@@ -195,7 +197,11 @@ void Connection::respond(uint64_t serial, HttpResponse response) {
   ending_ = true;
   finish_head(response);
   std::string bytes = response_head(response, {.keep_alive = keep_alive_});
-  if (!head_only_) bytes += response.body;
+  if (!head_only_ && response.body.size() <= kJoinedMax) {
+    bytes += response.body;
+  } else if (!head_only_) {
+    body_ = std::move(response.body);
+  }
   send(bytes);
 }
 
@@ -289,6 +295,8 @@ void Connection::on_written(bool ok, size_t bytes) {
   written_ += bytes;
   if (written_ < writing_.size()) return write_block();
   writing_.clear();
+  if (writing_.capacity() > kJoinedMax) writing_ = {};  // idle connections are many
+  if (queued_.empty()) queued_.swap(body_);
   if (!queued_.empty()) return write_next();
   if (phase_ == Phase::kAnswer && ending_) answered();
 }

@@ -101,6 +101,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string ping_;
   std::string origin_;  // of the page that asks; it was allowed
   std::string writing_, queued_;
+  std::string body_;    // of an answer in one piece, if it is long: comes behind queued_
   size_t written_ = 0;  // of writing_
   size_t lingered_ = 0;
 };

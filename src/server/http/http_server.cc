@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/private_folder.h"
 #include "base/secret.h"
+#include "base/thread_priority.h"
 #include "server/http/connection.h"
 
 namespace butterfly::server {
@@ -222,6 +223,7 @@ uint16_t HttpServer::port() const { return impl_->network ? impl_->network->loca
 const HttpCounters& HttpServer::counters() const { return impl_->shared->counters; }
 
 void HttpServer::run() {
+  wake_soon();
   if (impl_->network) impl_->accept(*impl_->network, Door::kNetwork);
   if (impl_->management) impl_->accept(*impl_->management, Door::kManagement);
   const auto work = asio::make_work_guard(impl_->shared->io);

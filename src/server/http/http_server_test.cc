@@ -1,6 +1,7 @@
 // The network part with a handler of the test's own: limits, deadlines and what clients can do to it.
 #include "server/http/http_server.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -124,6 +125,27 @@ TEST_F(HttpServerTest, AnswersAndKeepsTheConnection) {
   EXPECT_EQ(client.read().body, "four");
   EXPECT_EQ(client.read().body, "five");
   EXPECT_EQ(server->counters().accepted, 1u);
+}
+
+// Long answers are written from where they are, behind their heads.
+TEST_F(HttpServerTest, LongAnswersFollowTheirHeads) {
+  HttpLimits limits = small_limits();
+  limits.body_bytes = size_t{4} << 20;
+  limits.body_time = 60s;
+  start(limits);
+  Client client(port());
+  for (const size_t bytes : {size_t{16} << 10, (size_t{16} << 10) + 1, size_t{3} << 20, size_t{5}}) {
+    std::string body;
+    while (body.size() < bytes) body += fmt::format("{} ", body.size());
+    body.resize(bytes);
+    ASSERT_TRUE(client.send(request_text("POST", "/echo", body) + request_text("POST", "/echo", "next") +
+                            request_text("HEAD", "/echo", "")));
+    const auto reply = client.read();
+    EXPECT_EQ(reply.fields.at("content-length"), std::to_string(bytes));
+    EXPECT_TRUE(reply.body == body) << bytes;
+    EXPECT_EQ(client.read().body, "next");
+    EXPECT_THAT(client.read_until("\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  }
 }
 
 // A stream that is taken up again is begun on the network's thread while its answer is being made: no piece

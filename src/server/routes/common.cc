@@ -8,9 +8,9 @@
 
 namespace butterfly::server {
 
-void respond_json(Exchange& exchange, const std::string& body) {
+void respond_json(Exchange& exchange, std::string body) {
   HttpResponse response;
-  response.body = body;
+  response.body = std::move(body);
   exchange.respond(std::move(response));
 }
 

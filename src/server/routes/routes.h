@@ -33,7 +33,7 @@ RouteFunction resume_stream;
 RouteFunction manage_ps, manage_stop, manage_load, manage_unload;
 
 // What several of them share.
-void respond_json(Exchange& exchange, const std::string& body);
+void respond_json(Exchange& exchange, std::string body);
 // The body as an object; throws ApiError 400 or 415.
 Json body_of(const Exchange& exchange);
 // A value of the query, decoded; empty where there is none.
