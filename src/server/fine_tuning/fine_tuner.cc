@@ -139,7 +139,7 @@ void FineTuner::make_room(uint64_t owner) {
 
 Json FineTuner::create(TuningJob job) {
   const auto base = options_.find_model(job.model);
-  if (!base)
+  if (!base || (base->owner != 0 && base->owner != job.owner))
     throw ApiError(
         400, "invalid_request_error",
         fmt::format("Model {:.100} is not available for fine-tuning or does not exist.", job.model), "model",
@@ -394,6 +394,7 @@ void FineTuner::serve(const TuningJob& job) {
     ModelSpec spec = *base;
     spec.name = name;
     spec.adapters = {{adapter, 1}};
+    spec.owner = job.owner;
     try {
       options_.add_model(std::move(spec));
     } catch (const ApiError& error) {

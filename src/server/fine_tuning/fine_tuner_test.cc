@@ -17,6 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::ask;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Reply;
 using testing::RunningServer;
 

@@ -32,6 +32,10 @@ ApiError cannot_load(const std::string& name, const std::string& why) {
   return error;
 }
 
+bool is_for(const ModelSpec& spec, const ModelReader& who) {
+  return spec.owner == 0 || !who || *who == spec.owner;
+}
+
 }  // namespace
 
 std::string_view model_state_name(ModelState state) {
@@ -57,14 +61,15 @@ ModelPool::ModelPool(std::vector<ModelSpec> specs, Options options) : options_(s
   }
 }
 
-ModelPool::Entry* ModelPool::find(const std::string& name) {
+ModelPool::Entry* ModelPool::find(const std::string& name, ModelReader who) {
   if (name.empty()) return entries_.empty() ? nullptr : &entries_.front();
-  for (Entry& entry : entries_)
-    if (entry.info.spec.name == name) return &entry;
-  const std::string plain = plain_name(name);
-  for (Entry& entry : entries_)
-    if (entry.info.spec.name == plain) return &entry;
-  return nullptr;
+  const auto called = [&](const std::string& text) -> Entry* {
+    for (Entry& entry : entries_)
+      if (entry.info.spec.name == text && is_for(entry.info.spec, who)) return &entry;
+    return nullptr;
+  };
+  Entry* entry = called(name);
+  return entry != nullptr ? entry : called(plain_name(name));
 }
 
 ModelPool::WeightsPtr ModelPool::weights_for(const ModelSpec& spec) const {
@@ -137,18 +142,20 @@ void ModelPool::make_room(const MemoryForecast& needed, const WeightsPtr& held, 
   }
 }
 
-ModelPool::Entry& ModelPool::find_or_throw(const std::string& name) {
-  if (Entry* entry = find(name)) return *entry;
+// To others, a model that somebody had made does not exist: its name may tell what it is for.
+ModelPool::Entry& ModelPool::find_or_throw(const std::string& name, ModelReader who) {
+  if (Entry* entry = find(name, who)) return *entry;
   std::string names;
-  for (const Entry& known : entries_) names += (names.empty() ? "" : ", ") + known.info.spec.name;
+  for (const Entry& known : entries_)
+    if (is_for(known.info.spec, who)) names += (names.empty() ? "" : ", ") + known.info.spec.name;
   throw ApiError(404, "invalid_request_error",
                  fmt::format("the model '{:.200}' does not exist here; there are: {}", name, names), "model",
                  "model_not_found");
 }
 
-ModelPtr ModelPool::ready(const std::string& name) {
+ModelPtr ModelPool::ready(const std::string& name, ModelReader who) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = find_or_throw(name);
+  Entry& entry = find_or_throw(name, who);
   if (entry.info.model == nullptr) throw ModelNotLoaded{entry.info.spec.name};
   entry.info.used = std::chrono::steady_clock::now();
   return entry.info.model;
@@ -301,10 +308,11 @@ bool ModelPool::unload(const std::string& name) {
   return true;
 }
 
-std::vector<ModelInfo> ModelPool::list() const {
+std::vector<ModelInfo> ModelPool::list(ModelReader who) const {
   const std::lock_guard lock(mutex_);
   std::vector<ModelInfo> list;
   for (const Entry& entry : entries_) {
+    if (!is_for(entry.info.spec, who)) continue;
     list.push_back(entry.info);
     list.back().uses =
         entry.info.model == nullptr ? 0 : static_cast<size_t>(entry.info.model.use_count() - 2);
@@ -312,9 +320,9 @@ std::vector<ModelInfo> ModelPool::list() const {
   return list;
 }
 
-bool ModelPool::has(const std::string& name) const {
+bool ModelPool::has(const std::string& name, ModelReader who) const {
   const std::lock_guard lock(mutex_);
-  return const_cast<ModelPool*>(this)->find(name) != nullptr;
+  return const_cast<ModelPool*>(this)->find(name, who) != nullptr;
 }
 
 void ModelPool::clear() {

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,6 +36,10 @@ struct ModelNotLoaded {
   std::string name;  // of the entry
 };
 
+// Who asks: the number of an API key's owner, who sees what is everybody's and what is theirs. Absent: the
+// server itself, which sees all.
+using ModelReader = std::optional<uint64_t>;
+
 // Thread-safe. At most one model loads at a time: on the thread that acquires it, or on the pool's own for
 // those who do not want to wait.
 class ModelPool {
@@ -58,7 +63,7 @@ class ModelPool {
   // cannot be loaded now).
   ModelPtr acquire(const std::string& name);
   // The same for threads that must not wait: throws ModelNotLoaded where acquire() would load or wait.
-  ModelPtr ready(const std::string& name);
+  ModelPtr ready(const std::string& name, ModelReader who = {});
   // Loads it on the pool's own thread, if need be, and calls `then` from there: with the error, or with null
   // when the model is there. False: too many wait already.
   using Then = std::function<void(const ApiError* error)>;
@@ -72,8 +77,8 @@ class ModelPool {
   model::PackedWeights packed_weights(const std::filesystem::path& file);
   // False if it is in use or not loaded. Waits for a model that is being loaded.
   bool unload(const std::string& name);
-  std::vector<ModelInfo> list() const;
-  bool has(const std::string& name) const;
+  std::vector<ModelInfo> list(ModelReader who = {}) const;
+  bool has(const std::string& name, ModelReader who = {}) const;
   void clear();  // unloads all, also those in use: for the end
   ~ModelPool();
 
@@ -81,8 +86,8 @@ class ModelPool {
   struct Entry {
     ModelInfo info;
   };
-  Entry* find(const std::string& name);
-  Entry& find_or_throw(const std::string& name);
+  Entry* find(const std::string& name, ModelReader who = {});
+  Entry& find_or_throw(const std::string& name, ModelReader who = {});
   void run_loader();
   // The weights of a loaded model over the same file; null: none is.
   WeightsPtr weights_for(const ModelSpec& spec) const;

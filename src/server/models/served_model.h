@@ -29,6 +29,7 @@ struct ModelSpec {
   std::filesystem::path tokenizer = {};
   std::vector<model::AdapterSpec> adapters = {};
   std::string parent = {};  // of an adapter: the name of the model it belongs to
+  uint64_t owner = 0;       // the API key's that it was made for; 0: it is everybody's
 };
 
 struct ModelOptions {

@@ -60,8 +60,8 @@ uint64_t owner_of(ServerContext& context, const Exchange& exchange) {
 
 Generation new_generation(ServerContext& context, const Exchange& exchange, const std::string& model) {
   Generation generation;
-  generation.model = context.models->ready(model);
   const uint64_t owner = owner_of(context, exchange);
+  generation.model = context.models->ready(model, owner);
   generation.request.client = owner;
   generation.request.background = context.access.is_background(owner);
   generation.lease = context.quotas->begin(owner, SystemClock::instance().now());

@@ -29,7 +29,8 @@ Json model_json(const ServerContext& context, const ModelInfo& info) {
 
 void list_models(ServerContext& context, ExchangePtr exchange) {
   Json data = Json::array();
-  for (const ModelInfo& info : context.models->list()) data.push_back(model_json(context, info));
+  for (const ModelInfo& info : context.models->list(owner_of(context, *exchange)))
+    data.push_back(model_json(context, info));
   const Json first = data.empty() ? Json() : data.front()["id"],
              last = data.empty() ? Json() : data.back()["id"];
   respond_json(*exchange, to_text({{"object", "list"},
@@ -42,7 +43,7 @@ void list_models(ServerContext& context, ExchangePtr exchange) {
 void show_model(ServerContext& context, ExchangePtr exchange) {
   const RouteMatch match = find_route("GET", exchange->request().path, Door::kNetwork);
   const std::string name = path_parameter(*match.route, exchange->request().path);
-  for (const ModelInfo& info : context.models->list())
+  for (const ModelInfo& info : context.models->list(owner_of(context, *exchange)))
     if (info.spec.name == name) return respond_json(*exchange, to_text(model_json(context, info)));
   throw ApiError(404, "invalid_request_error", "the model '" + name + "' does not exist here", "model",
                  "model_not_found");

@@ -70,7 +70,7 @@ void ollama_version(ServerContext& context, ExchangePtr exchange) {
 
 void ollama_tags(ServerContext& context, ExchangePtr exchange) {
   Json rows = Json::array();
-  for (const ModelInfo& info : context.models->list()) {
+  for (const ModelInfo& info : context.models->list(owner_of(context, *exchange))) {
     Json row = row_of(info);
     row["modified_at"] = modified(info.spec);
     rows.push_back(std::move(row));
@@ -80,7 +80,7 @@ void ollama_tags(ServerContext& context, ExchangePtr exchange) {
 
 void ollama_ps(ServerContext& context, ExchangePtr exchange) {
   Json rows = Json::array();
-  for (const ModelInfo& info : context.models->list()) {
+  for (const ModelInfo& info : context.models->list(owner_of(context, *exchange))) {
     if (info.model == nullptr) continue;
     Json row = row_of(info);
     row["size"] = info.bytes;
@@ -96,7 +96,7 @@ void ollama_show(ServerContext& context, ExchangePtr exchange) {
   const Json body = body_of(*exchange);
   const Fields fields(body, kOllamaShowFields);
   const std::string name = fields.has("model") ? fields.string("model") : fields.string("name");
-  const ModelPtr model = context.models->ready(name);
+  const ModelPtr model = context.models->ready(name, owner_of(context, *exchange));
   ModelInfo info;
   info.spec = model->spec();
   info.model = model;
@@ -127,7 +127,7 @@ void ollama_pull(ServerContext& context, ExchangePtr exchange) {
   const Json body = body_of(*exchange);
   const Fields fields(body, kOllamaNameFields);
   const std::string name = fields.has("model") ? fields.string("model") : fields.string("name");
-  if (name.empty() || !context.models->has(name))
+  if (name.empty() || !context.models->has(name, owner_of(context, *exchange)))
     throw ApiError(
         404, "invalid_request_error",
         fmt::format("the model '{:.200}' is not here, and this server fetches none: start it with -m FILE",

@@ -13,7 +13,7 @@ void tokenize(ServerContext& context, ExchangePtr exchange) {
   const Fields fields(body, kTokenizeFields);
   if (!fields.has("content") && !fields.has("prompt"))
     bad_field("content", "is missing", "missing_required_parameter");
-  const ModelPtr model = context.models->ready(fields.string("model"));
+  const ModelPtr model = context.models->ready(fields.string("model"), owner_of(context, *exchange));
   model::EncodeOptions options;
   options.parse_special = fields.boolean("parse_special");
   if (!fields.boolean("add_special")) options.add_bos = options.add_eos = false;
@@ -37,7 +37,7 @@ void tokenize(ServerContext& context, ExchangePtr exchange) {
 void detokenize(ServerContext& context, ExchangePtr exchange) {
   const Json body = body_of(*exchange);
   const Fields fields(body, kDetokenizeFields);
-  const ModelPtr model = context.models->ready(fields.string("model"));
+  const ModelPtr model = context.models->ready(fields.string("model"), owner_of(context, *exchange));
   const auto vocab = static_cast<int64_t>(model->tokenizer().vocab_size());
   std::vector<int32_t> ids;
   for (const Json& id : *fields.find("tokens")) {
