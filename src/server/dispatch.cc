@@ -59,8 +59,8 @@ void enqueue(ServerContext& context, WorkQueue& queue, const Route& route, const
              WorkQueue::Weight weight);
 
 WorkQueue::Weight weight_of(const Exchange& exchange) {
-  return exchange.request().body.size() > kHeavyBodyBytes ? WorkQueue::Weight::kHeavy
-                                                          : WorkQueue::Weight::kLight;
+  return exchange.request().content().size() > kHeavyBodyBytes ? WorkQueue::Weight::kHeavy
+                                                               : WorkQueue::Weight::kLight;
 }
 
 // The model that a request wants is loaded first, which takes seconds or minutes. Threads that prepare

@@ -30,6 +30,8 @@ namespace {
 
 // Threads that prepare requests: short ones, and what takes long.
 constexpr size_t kLightPreparers = 3, kHeavyPreparers = 2;
+// Of one file to learn from, and what a form has around it.
+constexpr uint64_t kUploadBytesMax = uint64_t{512} << 20, kFormBytes = 4096;
 // Nodes that come to this port instead of the cluster's look for it.
 constexpr std::string_view kClusterPortName =
     cluster::kClusterPortField.substr(0, cluster::kClusterPortField.size() - 2);
@@ -88,6 +90,15 @@ HttpServerOptions http_options(const Settings& settings, const runtime::ClusterH
   options.tls_key = settings.tls_key;
   options.unix_path = settings.management;
   options.limits.connection_count = connection_bound(settings.connections);
+  if (!settings.fine_tuning.empty()) {
+    const LargeBody upload{
+        std::min(kUploadBytesMax, parse_bytes(settings.fine_tuning_bytes).or_throw() + kFormBytes),
+        std::filesystem::absolute(settings.fine_tuning)};
+    options.large_body = [upload](const HttpRequest& head) -> std::optional<LargeBody> {
+      if (head.method != "POST" || head.path != "/v1/files") return std::nullopt;
+      return upload;
+    };
+  }
   std::string cluster_port = cluster == nullptr ? "" : cluster->address();
   cluster_port.erase(0, cluster_port.rfind(':') + 1);
   options.refuse = [cluster_port](int status, const std::string& words) {

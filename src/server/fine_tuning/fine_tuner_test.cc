@@ -109,6 +109,31 @@ TEST_F(FineTuningTest, FromAFileToAModelThatAnswers) {
   EXPECT_NE(answer(model), answer("tiny")) << "it learned something";
   answer(before);
 
+  // To another key it does not exist, by any way in.
+  const std::string named = fmt::format(R"("model":"{}")", model);
+  for (const auto& [path, body] :
+       {std::pair<const char*, std::string>{"/v1/chat/completions",
+                                            R"(,"messages":[{"role":"user","content":"3"}])"},
+        {"/v1/completions", R"(,"prompt":"3")"},
+        {"/tokenize", R"(,"content":"3")"},
+        {"/detokenize", R"(,"tokens":[65])"},
+        {"/apply-template", R"(,"messages":[{"role":"user","content":"3"}])"},
+        {"/api/show", ""},
+        {"/api/pull", ""},
+        {"/v1/embeddings", R"(,"input":"3")"}}) {
+    const Reply reply = running.post(path, "{" + named + body + "}", kOther);
+    EXPECT_EQ(reply.status, 404) << path << " " << reply.body;
+    EXPECT_THAT(reply.body, Not(HasSubstr(before))) << "nor is it named";
+  }
+  for (const char* path : {"/v1/models", "/api/tags", "/api/ps"}) {
+    EXPECT_THAT(running.get(path, kOther).body, Not(HasSubstr("my-count"))) << path;
+    EXPECT_THAT(running.get(path, kKey).body, HasSubstr("my-count")) << path;
+  }
+  EXPECT_EQ(running.get("/v1/models/" + model, kOther).status, 404);
+  EXPECT_EQ(running.get("/v1/models/" + model, kKey).status, 200);
+  const std::string theirs = json_of(upload(chat_lines(24), "fine-tune", kOther))["id"];
+  EXPECT_EQ(create(named + fmt::format(R"(,"training_file":"{}")", theirs), kOther).status, 400);
+
   // The same seed learns the same; a job may go on from another's model.
   const std::string again = json_of(create(fmt::format(
       R"("model":"tiny","training_file":"{}","seed":5,"hyperparameters":{{"n_epochs":8,"batch_size":1}})",
@@ -176,6 +201,33 @@ TEST_F(FineTuningTest, WhatIsWrongIsSaidAsOpenAiDoes) {
       << "nothing of the server's folders";
   EXPECT_EQ(running.get("/v1/fine_tuning/jobs/" + id, kOther).status, 404) << "another key's job";
   EXPECT_EQ(running.post("/v1/fine_tuning/jobs/" + id + "/cancel", "", kKey).status, 400) << "it has ended";
+}
+
+// Longer than any other body may be, through the door, a file and a form.
+TEST(FineTuningUpload, FilesMayBeLargerThanMemoryGivesToBodies) {
+  const butterfly::testing::TempDir dir;
+  const RunningServer running([&](Settings& settings) {
+    settings.fine_tuning = (dir / "tuning").string();
+    settings.fine_tuning_bytes = "12MiB";
+  });
+  const std::string line = R"({"text":")" + std::string(1000, 'a') + "\"}\n";
+  const auto upload = [&](size_t bytes) {
+    std::string content;
+    while (content.size() < bytes) content += line;
+    return ask(running.port(), "POST", "/v1/files",
+               "--b\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nfine-tune\r\n--b\r\n"
+               "Content-Disposition: form-data; name=\"file\"; filename=\"t.jsonl\"\r\n\r\n" +
+                   content + "\r\n--b--\r\n",
+               "Content-Type: multipart/form-data; boundary=b\r\n");
+  };
+  const Reply taken = upload(size_t{10} << 20);
+  ASSERT_EQ(taken.status, 200) << taken.body;
+  const Json file = json_of(taken);
+  EXPECT_GT(file["bytes"].get<size_t>(), size_t{10} << 20);
+  EXPECT_EQ(running.get("/v1/files/" + file["id"].get<std::string>() + "/content").status, 400);
+  EXPECT_EQ(upload(size_t{14} << 20).status, 413) << "more than one key may keep";
+  EXPECT_EQ(ask(running.port(), "POST", "/v1/chat/completions", std::string(size_t{10} << 20, ' ')).status,
+            413);
 }
 
 TEST_F(FineTuningTest, JobsCanBeCancelled) {

@@ -83,7 +83,7 @@ void Connection::wait_for_request() {
   auto& waiting = shared_->waiting;
   waiting.splice(waiting.end(), in_busy_ ? shared_->busy : waiting, place_);
   if (std::exchange(in_busy_, false)) --shared_->unanswered;
-  parser_.emplace(shared_->limits);
+  parser_.emplace(shared_->limits, shared_->large_body);
   arm(shared_->limits.idle_time);
   parse();
 }
@@ -128,8 +128,9 @@ void Connection::parse() {
     const RequestParser::Failure& failure = parser_->failure();
     return refuse(shared_->refuse(failure.status, failure.words));
   }
-  count_body(parser_->request().body.size());
-  if (shared_->bodies_bytes > shared_->limits.bodies_bytes) {
+  count_body(parser_->request().body.size(), parser_->request().body_file != nullptr);
+  if (shared_->bodies_bytes > shared_->limits.bodies_bytes ||
+      shared_->large_bodies > shared_->limits.large_bodies) {
     HttpResponse busy = shared_->refuse(503, "too many large requests are being received; try again soon");
     busy.fields.emplace_back("Retry-After", "1");
     return refuse(std::move(busy));
@@ -322,7 +323,9 @@ void Connection::linger() {
   read();
 }
 
-void Connection::count_body(size_t bytes) {
+void Connection::count_body(size_t bytes, bool large) {
+  shared_->large_bodies += large ? 1 : 0;
+  shared_->large_bodies -= std::exchange(counted_large_, large) ? 1 : 0;
   shared_->bodies_bytes += bytes;
   shared_->bodies_bytes -= counted_body_;
   counted_body_ = bytes;

@@ -26,6 +26,7 @@ struct ConnectionShared {
   // context alone keeps what its own thread posts for later, and what others post meanwhile would come first.
   boost::asio::strand<boost::asio::io_context::executor_type> order{io.get_executor()};
   HttpLimits limits;
+  LargeBodyFor large_body;
   HeadCheck check;
   Refuse refuse;
   Dispatch dispatch;
@@ -33,6 +34,7 @@ struct ConnectionShared {
   ConnectionList waiting;  // without a request that is being answered; the longest without first
   ConnectionList busy;
   size_t bodies_bytes = 0;
+  size_t large_bodies = 0;  // in files
   uint64_t next_id = 1;
   std::string id_prefix;  // of request ids: differs from start to start
   bool draining = false;
@@ -76,7 +78,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void answered();
   void linger();
   void arm_ping();
-  void count_body(size_t bytes);
+  void count_body(size_t bytes, bool large = false);
   bool is_current(uint64_t serial) const { return phase_ == Phase::kAnswer && serial == serial_; }
 
   std::shared_ptr<ConnectionShared> shared_;
@@ -91,7 +93,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool reading_ = false;
   std::string input_;  // read and not yet parsed
   std::optional<RequestParser> parser_;
-  size_t counted_body_ = 0;  // its part of bodies_bytes
+  size_t counted_body_ = 0;     // its part of bodies_bytes
+  bool counted_large_ = false;  // and of large_bodies
 
   std::weak_ptr<ConnectionExchange> exchange_;
   uint64_t serial_ = 0;  // of the request that is answered

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/http/body_file.h"
+
 namespace butterfly::server {
 
 struct HttpRequest {
@@ -15,6 +17,7 @@ struct HttpRequest {
   std::string query;                                        // as it came, without '?'
   std::vector<std::pair<std::string, std::string>> fields;  // names in lower case, in the order they came
   std::string body;
+  std::shared_ptr<BodyFile> body_file;  // instead of `body`, where it was too long for memory
   bool keep_alive = true;
   bool chunks = true;  // the client understands bodies in chunks: HTTP/1.1
   bool expects_continue = false;
@@ -22,6 +25,8 @@ struct HttpRequest {
   // The first field of this name (lower case), or null.
   const std::string* field(std::string_view name) const;
   size_t count(std::string_view name) const;
+  // The body, wherever it is.
+  std::string_view content() const { return body_file != nullptr ? body_file->view() : body; }
   // The head says that a body follows.
   bool promises_body() const;
 };

@@ -192,6 +192,7 @@ HttpServer::HttpServer(HttpServerOptions options, HeadCheck check, Dispatch disp
     : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
   ConnectionShared& shared = *impl_->shared;
+  shared.large_body = impl_->options.large_body;
   shared.limits = impl_->options.limits;
   shared.check = std::move(check);
   shared.refuse = impl_->options.refuse;

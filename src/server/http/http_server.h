@@ -10,6 +10,7 @@
 
 #include "server/http/exchange.h"
 #include "server/http/limits.h"
+#include "server/http/request_parser.h"
 
 namespace butterfly::server {
 
@@ -32,6 +33,7 @@ struct HttpServerOptions {
   std::string tls_certificate;  // PEM files; both or neither
   std::string tls_key;
   HttpLimits limits;
+  LargeBodyFor large_body;  // null: none is
   Refuse refuse = refuse_in_words;
 };
 

@@ -11,6 +11,9 @@ struct HttpLimits {
   size_t field_count = 100;
   size_t chunk_line_bytes = 1024;  // the length of a chunk with its extensions; all trailers together
   size_t body_bytes = size_t{8} << 20;
+  // Of what large_body() lets in, which goes to a file beyond body_bytes; so many at once, more are answered
+  // 503.
+  size_t large_bodies = 4;
   // Bodies that are being received or worked on, of all connections: half-sent bodies cannot fill the memory.
   size_t bodies_bytes = size_t{64} << 20;
 

@@ -4,6 +4,8 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
 
+#include "base/error.h"
+
 namespace butterfly::server {
 namespace {
 
@@ -28,14 +30,16 @@ std::string chunk_line_words(const HttpLimits& limits) {
 // Collects what the library's parser finds.
 class Collector : public http::basic_parser<true> {
  public:
-  explicit Collector(const HttpLimits& limits) : limits_(limits) {
+  Collector(const HttpLimits& limits, const LargeBodyFor& large)
+      : limits_(limits), large_for_(large), body_max_(limits.body_bytes) {
     header_limit(static_cast<uint32_t>(limits.head_bytes));
-    body_limit(limits.body_bytes);
-    eager(false);  // put() comes back at the end of the head
+    body_limit(boost::none);  // ours depends on the head, see body_max()
+    eager(false);             // put() comes back at the end of the head
   }
 
   HttpRequest request;
   std::optional<RequestParser::Failure> failure;
+  uint64_t body_max() const { return body_max_; }
 
   void fail(int status, std::string words, error_code& ec) {
     failure = {status, std::move(words)};
@@ -73,43 +77,75 @@ class Collector : public http::basic_parser<true> {
       if (request.count(once) > 1) return fail(400, std::string("the header has two fields ") + once, ec);
     const std::string* coding = request.field("transfer-encoding");
     if (coding != nullptr && lower(*coding) != "chunked")
-      fail(501, "the only transfer coding is chunked", ec);
+      return fail(501, "the only transfer coding is chunked", ec);
+    if (large_for_) large_ = large_for_(request);
+    if (large_) body_max_ = std::max<uint64_t>(body_max_, large_->bytes_max);
+    if (const auto length = content_length(); length && *length > body_max_) ec = http::error::body_limit;
+  }
+
+  // Into memory as far as that goes.
+  size_t take(string_view bytes, error_code& ec) {
+    if (request.body_file == nullptr && request.body.size() + bytes.size() <= limits_.body_bytes) {
+      request.body.append(bytes.data(), bytes.size());
+      return bytes.size();
+    }
+    try {
+      if (!large_ || body_bytes() + bytes.size() > body_max_) {
+        ec = http::error::body_limit;
+        return 0;
+      }
+      if (request.body_file == nullptr) {
+        request.body_file = std::make_shared<BodyFile>(large_->folder);
+        request.body_file->append(request.body);
+        request.body = {};
+      }
+      request.body_file->append(view(bytes));
+    } catch (const Error& error) {
+      fail(503, error.what(), ec);
+    }
+    return bytes.size();
+  }
+  uint64_t body_bytes() const {
+    return request.body_file != nullptr ? request.body_file->size() : request.body.size();
   }
 
   void on_body_init_impl(const boost::optional<uint64_t>&, error_code&) override {}
 
-  size_t on_body_impl(string_view body, error_code&) override {
-    request.body.append(body.data(), body.size());
-    return body.size();
-  }
+  size_t on_body_impl(string_view body, error_code& ec) override { return take(body, ec); }
 
   void on_chunk_header_impl(uint64_t size, string_view extension, error_code& ec) override {
     if (extension.size() > limits_.chunk_line_bytes) return fail(400, chunk_line_words(limits_), ec);
-    if (size > limits_.body_bytes || request.body.size() + size > limits_.body_bytes)
-      ec = http::error::body_limit;
+    if (size > body_max_ || body_bytes() + size > body_max_) ec = http::error::body_limit;
   }
 
-  size_t on_chunk_body_impl(uint64_t, string_view body, error_code&) override {
-    request.body.append(body.data(), body.size());
-    return body.size();
-  }
+  size_t on_chunk_body_impl(uint64_t, string_view body, error_code& ec) override { return take(body, ec); }
 
-  void on_finish_impl(error_code&) override {}
+  void on_finish_impl(error_code& ec) override {
+    if (request.body_file == nullptr) return;
+    try {
+      request.body_file->finish();
+    } catch (const Error& error) {
+      fail(503, error.what(), ec);
+    }
+  }
   void on_response_impl(int, string_view, int, error_code&) override {}
 
   const HttpLimits limits_;
+  const LargeBodyFor large_for_;
+  std::optional<LargeBody> large_;
+  uint64_t body_max_;
 };
 
 }  // namespace
 
 struct RequestParser::Impl {
-  explicit Impl(const HttpLimits& l) : limits(l), parser(l) {}
+  Impl(const HttpLimits& l, const LargeBodyFor& large) : limits(l), parser(l, large) {}
 
   void failed(const error_code& ec) {
     state = State::kFailed;
     if (parser.failure) return;
     if (ec == http::error::body_limit)
-      parser.failure = {413, "the body is larger than " + std::to_string(limits.body_bytes) + " bytes"};
+      parser.failure = {413, "the body is larger than " + std::to_string(parser.body_max()) + " bytes"};
     else if (ec == http::error::header_limit)
       parser.failure = {431, "the head is larger than " + std::to_string(limits.head_bytes) + " bytes"};
     else
@@ -126,7 +162,8 @@ struct RequestParser::Impl {
   State state = State::kHead;
 };
 
-RequestParser::RequestParser(const HttpLimits& limits) : impl_(std::make_unique<Impl>(limits)) {}
+RequestParser::RequestParser(const HttpLimits& limits, const LargeBodyFor& large)
+    : impl_(std::make_unique<Impl>(limits, large)) {}
 RequestParser::~RequestParser() = default;
 
 RequestParser::State RequestParser::feed(std::string& buffer) {

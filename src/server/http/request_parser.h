@@ -1,6 +1,8 @@
 // Bytes of a connection to requests, with limits. Boost.Beast's parser stands behind it.
 #pragma once
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +12,14 @@
 #include "server/http/limits.h"
 
 namespace butterfly::server {
+
+// Where bodies of a request go that are too long for memory, and how long they may be.
+struct LargeBody {
+  uint64_t bytes_max = 0;
+  std::filesystem::path folder;
+};
+// By the head of a request; nothing: its body stays in memory and within the limits.
+using LargeBodyFor = std::function<std::optional<LargeBody>(const HttpRequest& head)>;
 
 // Reads one request. After a failure the rest of the connection cannot be understood: answer and close it.
 //
@@ -27,7 +37,8 @@ class RequestParser {
     std::string words;
   };
 
-  explicit RequestParser(const HttpLimits& limits);
+  // `large` may be null.
+  explicit RequestParser(const HttpLimits& limits, const LargeBodyFor& large = nullptr);
   ~RequestParser();
 
   // Takes bytes from the front of `buffer`, which keeps what it did not take: the beginning of a line, or of

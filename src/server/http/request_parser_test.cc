@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <rapidcheck/gtest.h>
+#include "base/testing/temp_dir.h"
 
 namespace butterfly::server {
 namespace {
@@ -49,6 +51,66 @@ TEST(RequestParser, StopsAtTheEndOfTheHead) {
   EXPECT_EQ(buffer, "helloGET /");
   EXPECT_EQ(parser.body_length(), 5u);
   EXPECT_EQ(parser.feed(buffer), State::kDone);
+}
+
+// Beyond what memory is given for, into a file, in any framing; and no further than was allowed.
+TEST(RequestParser, LargeBodiesGoToAFile) {
+  const butterfly::testing::TempDir folder;
+  HttpLimits limits;
+  limits.body_bytes = 100;
+  const LargeBodyFor large = [&](const HttpRequest& head) -> std::optional<LargeBody> {
+    if (head.path != "/file") return std::nullopt;
+    return LargeBody{1000, folder.path()};
+  };
+  std::string body;
+  while (body.size() < 1000) body += std::to_string(body.size()) + " ";
+  body.resize(1000);
+  const auto read = [&](std::string_view path, std::string_view content, bool chunked, size_t piece) {
+    std::string text = "POST " + std::string(path) + " HTTP/1.1\r\n";
+    if (chunked) {
+      text += "Transfer-Encoding: chunked\r\n\r\n";
+      for (size_t at = 0; at < content.size(); at += 90) text += chunk(content.substr(at, 90));
+      text += chunk("");
+    } else {
+      text += "Content-Length: " + std::to_string(content.size()) + "\r\n\r\n" + std::string(content);
+    }
+    auto parser = std::make_unique<RequestParser>(limits, large);
+    std::string buffer;
+    for (size_t at = 0; at < text.size() && parser->state() != RequestParser::State::kFailed; at += piece) {
+      buffer += text.substr(at, piece);
+      for (auto before = RequestParser::State::kFailed; before != parser->state();) {
+        before = parser->state();
+        parser->feed(buffer);
+      }
+    }
+    return parser;
+  };
+  for (const bool chunked : {false, true}) {
+    for (const size_t piece : {1, 7, 99, 4096}) {
+      const auto whole = read("/file", body, chunked, piece);
+      ASSERT_EQ(whole->state(), RequestParser::State::kDone) << piece;
+      EXPECT_NE(whole->request().body_file, nullptr);
+      EXPECT_TRUE(whole->request().body.empty());
+      EXPECT_EQ(whole->request().content(), body);
+      const auto small = read("/file", body.substr(0, 100), chunked, piece);
+      EXPECT_EQ(small->request().body_file, nullptr) << "what fits stays in memory";
+      EXPECT_EQ(small->request().content(), body.substr(0, 100));
+      for (const auto& [path, bytes] : {std::pair("/file", body + "x"), {"/other", body.substr(0, 101)}}) {
+        const auto refused = read(path, bytes, chunked, piece);
+        ASSERT_EQ(refused->state(), RequestParser::State::kFailed) << path;
+        EXPECT_EQ(refused->failure().status, 413);
+      }
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "its file has no name";
+  const auto nowhere = [&] {
+    RequestParser parser(limits, [](const HttpRequest&) { return LargeBody{1000, "/nowhere/at/all"}; });
+    std::string buffer = "POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + body;
+    parser.feed(buffer);
+    parser.feed(buffer);
+    return parser.failure();
+  }();
+  EXPECT_EQ(nowhere.status, 503);
 }
 
 TEST(RequestParser, Chunks) {

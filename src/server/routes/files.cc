@@ -7,6 +7,7 @@
 #include "server/api/list_page.h"
 #include "server/fine_tuning/file_store.h"
 #include "server/fine_tuning/multipart.h"
+#include "server/http/limits.h"
 #include "server/routes/route_table.h"
 #include "server/routes/routes.h"
 
@@ -36,7 +37,7 @@ void upload_file(ServerContext& context, ExchangePtr exchange) {
   const std::string* type = exchange->request().field("content-type");
   const FormPart* file = nullptr;
   std::string_view purpose;
-  const std::vector<FormPart> parts = parse_form(type == nullptr ? "" : *type, exchange->request().body);
+  const std::vector<FormPart> parts = parse_form(type == nullptr ? "" : *type, exchange->request().content());
   for (const FormPart& part : parts) {
     if (part.name == "file") file = &part;
     if (part.name == "purpose") purpose = part.content;
@@ -65,6 +66,12 @@ void show_file(ServerContext& context, ExchangePtr exchange) {
   if (content) id.resize(id.size() - kContent.size());
   const StoredFile file = files_of(context).find(owner_of(context, *exchange), id);
   if (!content) return respond_json(*exchange, to_text(file_object(file)));
+  // It is sent from memory, which is everybody's.
+  if (file.bytes > HttpLimits().body_bytes)
+    throw ApiError(400, "invalid_request_error",
+                   fmt::format("the file has {} bytes; more than {} are not sent back", file.bytes,
+                               HttpLimits().body_bytes),
+                   "file_id", "file_too_large");
   HttpResponse response;
   response.content_type = "application/octet-stream";
   response.body = read_text_file(file.path);
