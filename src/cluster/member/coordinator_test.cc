@@ -36,7 +36,7 @@ TEST(Hold, IsForLongerEachTimeUnlessItWorkedInBetween) {
   EXPECT_EQ(fails(seconds(6)), seconds(10)) << "as soon as it was used, again and again";
   EXPECT_EQ(fails(seconds(25)), seconds(20)) << "after 15 s of work";
   EXPECT_EQ(fails(seconds(61)), seconds(5)) << "after 41 s";
-  for (const int hold : {5, 5, 10}) EXPECT_EQ(fails(seconds(6)), seconds(hold));
+  for (const int held : {5, 5, 10}) EXPECT_EQ(fails(seconds(6)), seconds(held));
   EXPECT_EQ(fails(seconds(301)), seconds(5));
 }
 
@@ -338,10 +338,11 @@ TEST_F(CoordinatorTest, AfterAPlanThatWorkedForSecondsTheNextComesAtOnce) {
 TEST_F(CoordinatorTest, ALinkThatBreaksEverySecondIsMadeAgainAtOnce) {
   Epoch epoch = serve(3);
   for (int i = 0; i < 20; ++i) {
-    pass(seconds(1));
+    const bool bad_start = i < 8;  // first some plans that break as soon as they run
+    if (!bad_start) pass(seconds(1));
     clear();
     say(1, Trouble{epoch, {}, "bad record mac"});
-    pass(milliseconds(400));
+    pass(bad_start || i == 8 ? seconds(6) : milliseconds(400));
     ASSERT_EQ(all<MakePlan>().size(), 1u) << i;
     EXPECT_EQ(all<MakePlan>()[0].question.nodes.size(), 3u) << i;
     epoch = all<MakePlan>()[0].question.epoch;

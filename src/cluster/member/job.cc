@@ -13,8 +13,9 @@ namespace butterfly::cluster {
 namespace {
 
 // Served for so long, a plan has proved itself, and the next failure is a new one: twice as long as it would
-// be waited for, within these bounds. What breaks as soon as it runs is tried less and less often.
-constexpr Duration kProvedMin = std::chrono::milliseconds(500), kProvedMax = std::chrono::seconds(10);
+// be waited for, within these bounds. What breaks as soon as it runs is tried less and less often; but a link
+// that breaks every second must not make everybody wait for seconds each time.
+constexpr Duration kProvedMin = std::chrono::milliseconds(500), kProvedMax = std::chrono::seconds(1);
 // A step that takes this many times the longest one before it stands still; but nothing may take for ever.
 constexpr int kStallSteps = 6;
 // After so many attempts without a plan a job takes the memory of later ones, and if that did not help, after
@@ -627,14 +628,18 @@ void Job::trouble(Epoch epoch, const NodeId& reporter, const NodeId& peer, const
   cluster_.blame(reporter, peer, now);
   const std::string text = fmt::format("{} has trouble with {}: {}", reporter.name,
                                        peer.name.empty() ? "the chain" : peer.name, why);
+  Duration wait{};
   if (served) {
+    const Duration worked = connected() ? now - serving_->since : Duration{};
     halt(text, now);
     halted_->heard.insert(reporter.key);
+    wait = std::min(retry_delay(), worked);  // no longer than it worked
   } else {
     give_up_change(text, reporter.name, now);
+    wait = retry_delay();
   }
   // The loss of a node is often seen first by its neighbours.
-  if (!change_) want_plan(now + std::max(cluster_.config().trouble_wait, retry_delay()));
+  if (!change_) want_plan(now + std::max(cluster_.config().trouble_wait, wait));
 }
 
 void Job::node_lost(const Member& member, bool dead, const std::string& why, TimePoint now) {
