@@ -121,6 +121,8 @@ try:
         print(f"{number + 1}: {kind} of {name}: stall {stalls[kind][-1]} s, whole after {wholes[kind][-1]} s", flush=True)
 except AssertionError as error:
     failure = str(error)
+except KeyboardInterrupt:  # what there is until now counts
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 finally:
     for burner in burners:
         burner.kill()
@@ -132,6 +134,8 @@ finally:
     finally:
         with open(f"{WORK}/history.jsonl", "w") as out:
             out.writelines(json.dumps(event) + "\n" for event in clients.history)
+        with open(f"{WORK}/watch.json", "w") as out:
+            json.dump([[name, rows] for (name, _), rows in watch.rows.items()], out)
         with open(f"{WORK}/expected.json", "w") as out:
             json.dump(expected, out)
 wrong = check(clients.history, expected)

@@ -14,6 +14,9 @@ class Watch:
 
     def run(self):
         while not self.ended:
+            if not self.cluster.whole():  # what a node has while others do its work says nothing
+                time.sleep(1)
+                continue
             for name, process in [("a", self.cluster.server), *self.cluster.workers.items()]:
                 try:
                     status = dict(line.split(":", 1) for line in open(f"/proc/{process.pid}/status") if ":" in line)
