@@ -1,10 +1,14 @@
 // allreduce_bench NODES tls|plain REPEATS BYTES...: the collective of a training step between processes on
 // loopback. Everybody sends everybody the part of its gradients that the other owns, owners finish the tree
-// and send the sums to all. Prints a line of JSON for each size.
+// and send the sums to all. Prints a line of JSON for each size. With ALLREDUCE_NETNS=PREFIX process i runs
+// in the network namespace PREFIXi and has the address 10.80.0.(i + 1), as race.py --mbit makes them; with
+// ALLREDUCE_SOCKET_BYTES sockets have buffers of that size.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -84,15 +88,27 @@ void no_delay(int socket) {
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
+// Of process `self`, where there are namespaces: it is in its own from now on.
+std::string enter_namespace(size_t self) {
+  const char* prefix = std::getenv("ALLREDUCE_NETNS");
+  if (prefix == nullptr) return "127.0.0.1";
+  const std::string path = fmt::format("/run/netns/{}{}", prefix, self);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  BF_CHECK(file >= 0 && ::setns(file, CLONE_NEWNET) == 0) << path;
+  ::close(file);
+  return fmt::format("10.80.0.{}", self + 1);
+}
+
 // Of two processes the later one calls, and says who it is.
-Mesh connect_all(size_t self, size_t nodes, const std::shared_ptr<NodeTls>& tls, Shared& shared) {
+Mesh connect_all(const std::string& host, size_t self, size_t nodes, const std::shared_ptr<NodeTls>& tls,
+                 Shared& shared) {
   Mesh mesh;
   mesh.links.resize(nodes);
   std::unique_ptr<Listener> listener;
   std::string address;
   int plain = -1;
   if (tls != nullptr) {
-    listener = tcp_listen(tls, "127.0.0.1:0").or_throw();
+    listener = tcp_listen(tls, host + ":0").or_throw();
     address = listener->address();
   } else {
     plain = listen_plain(address);
@@ -124,6 +140,10 @@ Mesh connect_all(size_t self, size_t nodes, const std::shared_ptr<NodeTls>& tls,
     const auto greeting = decode_peer_greeting(from->receive(kLong).or_throw().body).or_throw();
     mesh.links[greeting.from] = std::move(from);
   }
+  const char* socket_bytes = std::getenv("ALLREDUCE_SOCKET_BYTES");
+  for (auto& link : mesh.links)
+    if (link != nullptr && socket_bytes != nullptr)
+      link->set_socket_bytes(std::strtoull(socket_bytes, nullptr, 10));
   return mesh;
 }
 
@@ -226,7 +246,9 @@ class Node {
 
 void run(size_t self, size_t nodes, const std::shared_ptr<NodeTls>& tls, size_t bytes, size_t repeats,
          Shared& shared) {
-  Node node(self, nodes, connect_all(self, nodes, tls, shared), bytes / sizeof(float));
+  const std::string host = enter_namespace(self);
+  BF_CHECK(tls != nullptr || host == "127.0.0.1") << "plain frames stay on loopback";
+  Node node(self, nodes, connect_all(host, self, nodes, tls, shared), bytes / sizeof(float));
   double cpu = 0;
   for (size_t i = 0; i < repeats + 2; ++i) {
     node.begin();

@@ -48,6 +48,7 @@ bool is_free(std::string_view key) {
                                       "wire_compress",
                                       "wire_compress_min_bytes",
                                       "wire_bucket_bytes",
+                                      "wire_socket_bytes",
                                       "pipeline_stages"})
     if (key == free) return true;
   return false;

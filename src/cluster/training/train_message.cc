@@ -59,6 +59,8 @@ void fields(F& f, Of<F, NewTrainPlan>& m) {
   f.flag(plan.tied);
   f.u32(plan.in_flight);
   f.flag(plan.weights_come);
+  f.u32(plan.weights_from);
+  f.list(plan.weights_to, kTrainMembersMax, 4, [&](auto& member) { f.u32(member); });
   f.flag(plan.moments_come);
 }
 template <typename F>
@@ -112,6 +114,7 @@ void fields(F& f, Of<F, LeavesDone>& m) {
   f.u64(m.targets);
   for (const TrainTimeField& field : kTrainTimeFields) f.real(m.times.*field.seconds);
   f.real(m.times.beside);
+  f.real(m.cpu_seconds);
   for (auto* bytes : {&m.bytes_sent, &m.bytes_received, &m.gradient_bytes, &m.gradient_bytes_sent,
                       &m.weight_bytes, &m.weight_bytes_sent})
     f.u64(*bytes);
@@ -288,7 +291,7 @@ Result<ValuesHead> ValuesHead::decode(std::span<const std::byte> bytes) {
   head.end = in.u32();
   head.mode = in.u8();
   if (head.mode > kTrainModesMax) in.refuse(fmt::format("mode {} is not known here", head.mode));
-  head.packing = in.enumerator(Packing::kNone, Packing::kZstd);
+  head.packing = in.enumerator(Packing::kNone, Packing::kLz4Frame);
   head.planes = in.u8();
   const bool packs =
       head.what == TrainValues::kGradients || (head.what == TrainValues::kWeights && !head.all);

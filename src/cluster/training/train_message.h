@@ -147,6 +147,7 @@ struct LeavesDone {
   // Less than all where it was cut short: so many of them in order of its slots, with so many targets.
   uint64_t made = 0, targets = 0;
   TrainTimes times = {};
+  double cpu_seconds = 0;                       // of its process since the first step, all threads
   uint64_t bytes_sent = 0, bytes_received = 0;  // over the links it has now
   // Gradients that were sent since it began: as floats they would be, and as they were.
   uint64_t gradient_bytes = 0, gradient_bytes_sent = 0;
@@ -200,9 +201,10 @@ enum class TrainValues : uint8_t {
   kModel = 1,      // the file of StartTraining
   kInputs = 2,     // of the receiver's leaves: ids, values, targets of each
   kGradients = 3,  // the sum of a subtree over the receiver's shard
-  kWeights = 4,    // of the sender's shard; from the leader with `all`: of everything
-  kMoments = 5,    // of a shard, one array of the optimizer behind the other; then residuals, by slot. Of a
-                   // stage: its weights first
+  kWeights =
+      4,  // of the sender's shard; with `all`: parts of everything, in order, as the plan says who sends them
+  kMoments = 5,  // of a shard, one array of the optimizer behind the other; then residuals, by slot. Of a
+                 // stage: its weights first
   // Of a pipeline, one micro-batch each (`node.index`):
   kForward = 6,    // rows for the stage behind
   kBackward = 7,   // gradients of those, for the stage before

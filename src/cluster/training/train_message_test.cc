@@ -20,7 +20,9 @@ TrainPlan plan() {
           .members = {{0, {"key0", "node-1"}, "10.0.0.1:1"}, {3, {"key3", "node-2"}, ""}},
           .shards = {{0, 0, 2}, {3, 2, 5}},
           .held = {{0, 0, 1}, {3, 1, 4}},
-          .weights_come = true};
+          .weights_come = true,
+          .weights_from = 2,
+          .weights_to = {4, 5}};
 }
 const DealtStep kDeal{
     .epoch = 7, .step = 12, .targets = 640, .deal = {{0, {0, 4}}, {3, {4, 4}}, {5, {4, 7}}}};

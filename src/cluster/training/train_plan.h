@@ -60,10 +60,12 @@ struct TrainPlan {
   // Where the network is cut into stages instead, in the order of its pieces: every member of a stage has all
   // micro-batches. Empty: every member has the whole network.
   std::vector<PipelineStage> stages = {};
-  bool tied = false;          // of a pipeline: the head shares the embedding's table
-  uint32_t in_flight = 0;     // of a pipeline: micro-batches on their way, at least
-  bool weights_come = false;  // to the member that gets this: all of them, from the leader
-  bool moments_come = false;  // those of its shard, and what it keeps of its slots
+  bool tied = false;                           // of a pipeline: the head shares the embedding's table
+  uint32_t in_flight = 0;                      // of a pipeline: micro-batches on their way, at least
+  bool weights_come = false;                   // to the member that gets this: all of them,
+  TrainMemberId weights_from = kTrainLeader;   // from this one,
+  std::vector<TrainMemberId> weights_to = {};  // and it passes them on to these
+  bool moments_come = false;                   // those of its shard, and what it keeps of its slots
 
   const Member* find(TrainMemberId id) const {
     for (const Member& member : members)

@@ -95,6 +95,9 @@ class Link {
   // bytes crawl is as good as silent, for so long (Pace). From any thread.
   virtual Duration silent() const { return {}; }
 
+  // Room of the system for what is on its way, in each direction. Links without sockets do nothing.
+  virtual void set_socket_bytes(size_t bytes) { (void)bytes; }
+
   // Wakes anyone blocked above, who then gets kCancelled. Safe to call twice, and from any thread.
   virtual void close() = 0;
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "cluster/transport/spin.h"
@@ -231,6 +232,15 @@ Duration TcpLink::unacknowledged() const {
   if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) return {};
   const uint32_t ms = std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv);
   return std::chrono::milliseconds(info.tcpi_retransmits > 0 || info.tcpi_backoff > 0 ? ms : 0);
+}
+
+// Beyond the system's bound (net.core.wmem_max) only where this process may; less than asked for is no error.
+void TcpLink::set_socket_bytes(size_t bytes) {
+  const int size = static_cast<int>(std::min<size_t>(bytes, 1 << 30));
+  for (const auto& [forced, plain] :
+       {std::pair{SO_SNDBUFFORCE, SO_SNDBUF}, std::pair{SO_RCVBUFFORCE, SO_RCVBUF}})
+    if (::setsockopt(fd_, SOL_SOCKET, forced, &size, sizeof size) != 0)
+      (void)::setsockopt(fd_, SOL_SOCKET, plain, &size, sizeof size);
 }
 
 void TcpLink::close() { (void)break_with(Errc::kCancelled, "closed on this side"); }

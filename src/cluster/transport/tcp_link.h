@@ -32,6 +32,7 @@ class TcpLink final : public Link {
   Duration unacknowledged() const override;
   void beat(Duration every) override;
   Duration silent() const override;
+  void set_socket_bytes(size_t bytes) override;
   void close() override;
   LinkCounters counters() const override;
 

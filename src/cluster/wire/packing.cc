@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <lz4.h>
+#include <lz4frame.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -29,6 +30,33 @@ void join_planes(const std::byte* sorted, size_t planes, size_t count, std::byte
     for (size_t i = 0; i < count; ++i) to[i * planes + p] = sorted[p * count + i];
 }
 
+// A frame takes its own bound of room while it is made, so it is made apart where `to` has less.
+size_t compress_frame(std::span<const std::byte> from, std::span<std::byte> to) {
+  LZ4F_preferences_t how = LZ4F_INIT_PREFERENCES;
+  how.frameInfo.contentChecksumFlag = LZ4F_contentChecksumEnabled;
+  PooledArray<std::byte> room(LZ4F_compressFrameBound(from.size(), &how));
+  const size_t size = LZ4F_compressFrame(room.data(), room.size(), from.data(), from.size(), &how);
+  if (LZ4F_isError(size) != 0 || size >= from.size()) return 0;
+  std::memcpy(to.data(), room.data(), size);
+  return size;
+}
+
+bool decompress_frame(std::span<const std::byte> from, std::span<std::byte> to) {
+  LZ4F_dctx* context = nullptr;
+  if (LZ4F_isError(LZ4F_createDecompressionContext(&context, LZ4F_VERSION)) != 0) return false;
+  size_t read = 0, written = 0, wanted = 1;
+  // Every call takes or gives something, or it is over.
+  while (wanted != 0) {
+    size_t in = from.size() - read, out = to.size() - written;
+    wanted = LZ4F_decompress(context, to.data() + written, &out, from.data() + read, &in, nullptr);
+    if (LZ4F_isError(wanted) != 0 || (in == 0 && out == 0)) break;
+    read += in;
+    written += out;
+  }
+  (void)LZ4F_freeDecompressionContext(context);
+  return wanted == 0 && read == from.size() && written == to.size();
+}
+
 // Shorter than `from`, or 0.
 size_t compress(Packing packing, std::span<const std::byte> from, std::span<std::byte> to) {
   const auto* source = reinterpret_cast<const char*>(from.data());
@@ -38,6 +66,7 @@ size_t compress(Packing packing, std::span<const std::byte> from, std::span<std:
                                           static_cast<int>(from.size()) - 1);
     return size <= 0 ? 0 : static_cast<size_t>(size);
   }
+  if (packing == Packing::kLz4Frame) return compress_frame(from, to);
   const size_t size = ZSTD_compress(target, from.size() - 1, source, from.size(), 1);
   return ZSTD_isError(size) != 0 ? 0 : size;
 }
@@ -48,6 +77,7 @@ bool decompress(Packing packing, std::span<const std::byte> from, std::span<std:
   if (packing == Packing::kLz4)
     return LZ4_decompress_safe(source, target, static_cast<int>(from.size()), static_cast<int>(to.size())) ==
            static_cast<int>(to.size());
+  if (packing == Packing::kLz4Frame) return decompress_frame(from, to);
   return ZSTD_decompress(target, to.size(), source, from.size()) == to.size();
 }
 
@@ -87,7 +117,17 @@ size_t total(std::span<const std::span<Byte>> pieces) {
 }  // namespace
 
 std::string_view packing_name(Packing packing) {
-  return packing == Packing::kLz4 ? "lz4" : packing == Packing::kZstd ? "zstd" : "none";
+  switch (packing) {
+    case Packing::kLz4:
+      return "lz4";
+    case Packing::kZstd:
+      return "zstd";
+    case Packing::kLz4Frame:
+      return "lz4-frame";
+    case Packing::kNone:
+      break;
+  }
+  return "none";
 }
 
 size_t packed_bytes_max(size_t bytes, size_t planes) {

@@ -14,8 +14,9 @@
 
 namespace butterfly::cluster {
 
-enum class Packing : uint8_t { kNone, kLz4, kZstd };
-inline constexpr Packing kPackings[] = {Packing::kLz4, Packing::kZstd};
+// kLz4: blocks, whose length the receiver knows; kLz4Frame: LZ4's frames, with a check value of their own.
+enum class Packing : uint8_t { kNone, kLz4, kZstd, kLz4Frame };
+inline constexpr Packing kPackings[] = {Packing::kLz4, Packing::kZstd, Packing::kLz4Frame};
 
 std::string_view packing_name(Packing packing);
 

@@ -20,7 +20,8 @@ PackingOptions::Mode packing_mode_by_name(std::string_view name) {
   if (name == "auto") return Mode::kAuto;
   if (name == "lz4") return Mode::kLz4;
   if (name == "zstd") return Mode::kZstd;
-  fail(Errc::kInvalidArgument, "wire_compress: expected off, auto, lz4 or zstd, found '{}'", name);
+  if (name == "lz4-frame") return Mode::kLz4Frame;
+  fail(Errc::kInvalidArgument, "wire_compress: expected off, auto, lz4, lz4-frame or zstd, found '{}'", name);
 }
 
 bool PackingSwitch::wants_sample(size_t bytes) const {
@@ -47,6 +48,7 @@ Packing PackingSwitch::choose(size_t bytes) {
   if (bytes < options_.bytes_min || options_.mode == Mode::kOff) return Packing::kNone;
   if (options_.mode == Mode::kLz4) return chosen_ = Packing::kLz4;
   if (options_.mode == Mode::kZstd) return chosen_ = Packing::kZstd;
+  if (options_.mode == Mode::kLz4Frame) return chosen_ = Packing::kLz4Frame;
   ++messages_;
   chosen_ = Packing::kNone;
   if (bytes_per_second_ <= 0) return chosen_;

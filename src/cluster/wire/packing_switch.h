@@ -11,11 +11,11 @@
 namespace butterfly::cluster {
 
 struct PackingOptions {
-  enum class Mode : uint8_t { kOff, kAuto, kLz4, kZstd };
+  enum class Mode : uint8_t { kOff, kAuto, kLz4, kZstd, kLz4Frame };
   Mode mode = Mode::kAuto;
   size_t bytes_min = size_t{512} << 10;  // smaller messages go as they are
 };
-// "off", "auto", "lz4", "zstd". Throws Error kInvalidArgument naming the key.
+// "off", "auto", "lz4", "lz4-frame", "zstd". Throws Error kInvalidArgument naming the key.
 PackingOptions::Mode packing_mode_by_name(std::string_view name);
 
 // Of values of one kind that go one behind the other. With kAuto a message is sent packed when

@@ -75,6 +75,7 @@ void LeaderLinks::call(const TrainNode& node, cluster::TrainMemberId id) {
   auto opened = options_.connect(node.address, node.node.key);
   if (!opened) return give_up(opened.status().text(), kCallAgain);
   const auto link = std::make_shared<TrainLink>(std::move(*opened));
+  link->set_socket_bytes(options_.socket_bytes);
   {
     const std::lock_guard lock(mutex_);
     if (ending_) return;

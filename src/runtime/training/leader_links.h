@@ -29,6 +29,7 @@ class LeaderLinks {
     cluster::StartTraining start = {};      // without who it is for
     std::span<const std::byte> model = {};  // the file that members get; borrowed
     std::string agreement = {};             // what they must have made of it
+    size_t socket_bytes = 0;                // of every link; 0: as the system has them
   };
   // From threads of this class, until end() has returned and its links are closed.
   struct Events {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/check.h"
 #include "base/error.h"
 #include "runtime/training/member_network.h"
@@ -80,12 +82,20 @@ void MemberRunner::plan(const cluster::TrainPlan& plan) {
   // New ones: the computing thread may still be inside those of the epoch before.
   sums_ = own == nullptr ? nullptr : std::make_shared<BucketSums>(trainer_.layout(), std::move(buckets));
   sender_.set_epoch(plan.epoch);
+  blocks_came_ = 0;
+  linked_ = false;
+  to_pass_.clear();
   moved();
 }
 
 void MemberRunner::peers_linked(cluster::Epoch epoch) {
   const std::lock_guard lock(mutex_);
   machine_.peers_linked(epoch);
+  if (epoch == machine_.epoch()) {
+    linked_ = true;
+    for (const train::Shard& blocks : std::exchange(to_pass_, {}))
+      jobs_.push_back([this, epoch, blocks] { pass_on(epoch, blocks); });
+  }
   moved();
 }
 
@@ -141,9 +151,10 @@ Status MemberRunner::receive(TrainLink& link, cluster::TrainMemberId from,
     default:
       break;
   }
-  if (from != cluster::kTrainLeader || options_.id == cluster::kTrainLeader)
+  const bool may = incoming.values.what == TrainValues::kWeights || from == cluster::kTrainLeader;
+  if (!may || options_.id == cluster::kTrainLeader)
     return refuse(link, incoming, "only the leader sends such values");
-  return receive_state(link, incoming);
+  return receive_state(link, from, incoming);
 }
 
 Status MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId from,
@@ -214,33 +225,63 @@ Status MemberRunner::receive_weights(TrainLink& link, cluster::TrainMemberId fro
   return status;
 }
 
-Status MemberRunner::receive_state(TrainLink& link, const TrainLink::Incoming& incoming) {
+Status MemberRunner::receive_state(TrainLink& link, cluster::TrainMemberId from,
+                                   const TrainLink::Incoming& incoming) {
   const cluster::MessageHead& head = incoming.head;
   const cluster::ValuesHead& values = incoming.values;
   const bool weights = values.what == TrainValues::kWeights;
+  const train::Shard blocks{values.begin, values.end};
   std::vector<std::span<std::byte>> pieces;
   {
     Lock lock(mutex_);
-    const Arrival arrival = wait_for(lock, [&] { return machine_.state(head.epoch); });
-    if (arrival == Arrival::kRefuse || (!weights && !machine_.plan().keeps_state(options_.id)))
-      return refuse(link, incoming, "nobody expects them");
+    const Arrival arrival = wait_for(lock, [&] {
+      // What an epoch before began may come from another link, and must not end in the middle of this.
+      const Arrival now = machine_.state(head.epoch);
+      return now == Arrival::kTake && loading_ > 0 && loading_epoch_ != head.epoch ? Arrival::kWait : now;
+    });
     if (arrival == Arrival::kDrop) {
       lock.unlock();
       return link.skip_values(incoming);
     }
-    pieces = weights ? weight_pieces(trainer_.layout().all())
-                     : kept_pieces(trainer_, machine_.plan(), options_.id);
+    const cluster::TrainPlan& plan = machine_.plan();
+    const bool expected = weights ? plan.weights_come && plan.weights_from == from &&
+                                        blocks.begin == blocks_came_ && blocks.begin < blocks.end &&
+                                        blocks.end <= trainer_.layout().blocks().size()
+                                  : plan.moments_come && plan.keeps_state(options_.id);
+    if (arrival == Arrival::kRefuse || !expected) return refuse(link, incoming, "nobody expects them");
+    pieces = weights ? weight_pieces(blocks) : kept_pieces(trainer_, plan, options_.id);
+    if (const size_t bytes = bytes_of(pieces); bytes != incoming.value_bytes)
+      return refuse(link, incoming, fmt::format("expected {} bytes", bytes));
+    ++loading_;
+    loading_epoch_ = head.epoch;
   }
-  const size_t bytes = bytes_of(pieces);
-  if (bytes != incoming.value_bytes) return refuse(link, incoming, fmt::format("expected {} bytes", bytes));
-  if (Status status = link.receive_values(incoming, pieces); !status) return status;
+  const Status status = link.receive_values(incoming, pieces);
   const std::lock_guard lock(mutex_);
-  if (weights)
-    machine_.weights_loaded(head.epoch);
-  else
-    machine_.moments_loaded(head.epoch);
+  --loading_;
+  if (status && machine_.epoch() == head.epoch && !weights) machine_.moments_loaded(head.epoch);
+  if (status && machine_.epoch() == head.epoch && weights) {
+    blocks_came_ = blocks.end;
+    if (!machine_.plan().weights_to.empty()) {
+      if (linked_)
+        jobs_.push_back([this, epoch = head.epoch, blocks] { pass_on(epoch, blocks); });
+      else
+        to_pass_.push_back(blocks);
+    }
+    if (blocks_came_ == trainer_.layout().blocks().size()) machine_.weights_loaded(head.epoch);
+  }
   moved();
-  return {};
+  return status;
+}
+
+void MemberRunner::pass_on(cluster::Epoch epoch, const train::Shard& blocks) {
+  const cluster::TrainPlan plan = current_plan();
+  if (plan.epoch != epoch) return;
+  const cluster::ValuesHead head{.what = TrainValues::kWeights,
+                                 .all = true,
+                                 .begin = static_cast<uint32_t>(blocks.begin),
+                                 .end = static_cast<uint32_t>(blocks.end)};
+  for (const cluster::TrainMemberId to : plan.weights_to)
+    options_.calls.send_values(to, epoch, plan.step, head, const_pieces(weight_pieces(blocks)));
 }
 
 void MemberRunner::loaded(const cluster::TrainPlan& plan) {
@@ -345,6 +386,7 @@ void MemberRunner::perform(const cluster::ComputeLeaves& action) {
 void MemberRunner::report_leaves(cluster::LeavesDone done) {
   const ValueSender::Figures sent = sender_.figures();
   done.times = times_.totals(sent.seconds);
+  done.cpu_seconds = process_cpu_seconds() - cpu_before_;
   done.spans = times_.take_spans();
   done.gradient_bytes = gradient_bytes_;
   done.gradient_bytes_sent = sent.sent_bytes;

@@ -96,7 +96,9 @@ class MemberRunner final : public MemberWork {
 
   Status receive_gradients(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
   Status receive_weights(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
-  Status receive_state(TrainLink& link, const TrainLink::Incoming& incoming);
+  Status receive_state(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
+  // The blocks of these weights that came go to those behind in the tree, once there are links to them.
+  void pass_on(cluster::Epoch epoch, const train::Shard& blocks);
 
   std::vector<std::span<std::byte>> weight_pieces(const train::Shard& shard) const {
     return runtime::weight_pieces(trainer_, shard);
@@ -113,6 +115,13 @@ class MemberRunner final : public MemberWork {
   // Of the epoch: those of all shards, and the sums of the own one.
   std::vector<OwnedBucket> buckets_;
   std::shared_ptr<BucketSums> sums_;
+  // Of the epoch's new weights: blocks that are here, and parts that wait for links to be passed on.
+  size_t blocks_came_ = 0;
+  bool linked_ = false;
+  std::vector<train::Shard> to_pass_;
+  // Threads that write state now, and of which epoch: those of the next one wait for them.
+  size_t loading_ = 0;
+  cluster::Epoch loading_epoch_ = 0;
   double norm_ = 0, scale_ = 1;
   std::atomic<bool> cut_ = false;  // the dealt step
 
@@ -121,6 +130,7 @@ class MemberRunner final : public MemberWork {
   std::vector<train::GradientSum> reduced_;
   std::vector<float> squares_;
   ThreadPool adding_{1};
+  const double cpu_before_ = process_cpu_seconds();
   uint64_t gradient_bytes_ = 0;  // of those that were sent, as floats
   ValuePacker weights_;
   ValueSender sender_;  // the last one: its thread uses the others

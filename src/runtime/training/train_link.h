@@ -54,6 +54,10 @@ class TrainLink {
   Status receive_values(const Incoming& incoming, Pieces pieces);
   Status skip_values(const Incoming& incoming);
 
+  // 0: as the system has them.
+  void set_socket_bytes(size_t bytes) {
+    if (bytes > 0) link_->set_socket_bytes(bytes);
+  }
   void close() { link_->close(); }
   cluster::LinkCounters counters() const { return link_->counters(); }
 

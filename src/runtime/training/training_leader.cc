@@ -100,7 +100,8 @@ TrainingLeader::TrainingLeader(Options options)
                                      .values = static_cast<uint32_t>(shape.values),
                                      .targets = static_cast<uint32_t>(shape.targets)},
                            .model = model_,
-                           .agreement = agreement_},
+                           .agreement = agreement_,
+                           .socket_bytes = run_.config().wire_socket_bytes},
       link_events());
   figures_[cluster::kTrainLeader].name = options_.name;
   act();
@@ -355,6 +356,7 @@ void TrainingLeader::handle(cluster::TrainMemberId from, const cluster::ToTrainL
       figures.leaves += done->leaves.size();
       figures.times = done->times;
       tracer_.add(from, figures.name, done->spans);
+      figures.cpu_seconds = done->cpu_seconds;
       figures.bytes_sent = done->bytes_sent;
       figures.bytes_received = done->bytes_received;
       figures.gradient_bytes = done->gradient_bytes;
@@ -396,28 +398,29 @@ void TrainingLeader::perform(const cluster::BeginEpoch& action) {
   if (action.from_snapshot && action.plan.epoch > options_.first_epoch)
     say(fmt::format("goes on from step {}, {} nodes", action.plan.step, action.plan.members.size()));
   // Others first: they may take a while, and nothing here depends on them.
+  const std::vector<cluster::BroadcastRow> tree = tree_of(action);
   for (const cluster::TrainPlan::Member& member : action.plan.members) {
     if (member.id == cluster::kTrainLeader) continue;
     cluster::NewTrainPlan message{action.plan};
     message.plan.weights_come = action.weights_for.contains(member.id);
     message.plan.moments_come = action.moments_for.contains(member.id);
+    for (const cluster::BroadcastRow& row : tree) {
+      if (row.member != member.id) continue;
+      message.plan.weights_from = row.from;
+      message.plan.weights_to = row.to;
+    }
     const auto link = links_->of(member.id);
     if (link == nullptr || !link->send(message)) continue;
-    const cluster::Epoch epoch = action.plan.epoch;
-    if (pipeline_ != nullptr) {
-      if (message.plan.weights_come) send_stage(*link, action.plan, member.id);
-      continue;
-    }
-    if (message.plan.weights_come) {
-      (void)link->send_values(epoch, action.plan.step, {.what = cluster::TrainValues::kWeights, .all = true},
-                              snapshot_.weights());
-    }
-    if (message.plan.moments_come) {
+    if (pipeline_ != nullptr && message.plan.weights_come) send_stage(*link, action.plan, member.id);
+  }
+  if (pipeline_ == nullptr) send_weights(action.plan, tree);
+  for (const cluster::TrainMemberId id : action.moments_for) {
+    if (pipeline_ != nullptr) break;
+    if (const auto link = links_->of(id))
       (void)link->send_values(
-          epoch, action.plan.step, {.what = cluster::TrainValues::kMoments},
-          kept_pieces<std::span<const std::byte>>(trainer_.layout(), action.plan, member.id,
-                                                  snapshot_.moments(), snapshot_.residuals()));
-    }
+          action.plan.epoch, action.plan.step, {.what = cluster::TrainValues::kMoments},
+          kept_pieces<std::span<const std::byte>>(trainer_.layout(), action.plan, id, snapshot_.moments(),
+                                                  snapshot_.residuals()));
   }
   cluster::TrainPlan own = action.plan;
   own.weights_come = action.weights_for.contains(cluster::kTrainLeader);
@@ -428,6 +431,38 @@ void TrainingLeader::perform(const cluster::BeginEpoch& action) {
     runner_->load_state(
         own, [this, own] { pipeline_ != nullptr ? load_own_stage(own) : snapshot_.restore(own, trainer_); });
   runner_->peers_linked(own.epoch);
+}
+
+// With one owner members have links to the leader alone, and the weights are few.
+std::vector<cluster::BroadcastRow> TrainingLeader::tree_of(const cluster::BeginEpoch& action) const {
+  if (pipeline_ != nullptr) return {};
+  if (action.plan.shards.size() > 1) return cluster::broadcast_tree(action.weights_for);
+  std::vector<cluster::BroadcastRow> rows{{.member = cluster::kTrainLeader, .from = cluster::kTrainLeader}};
+  for (const cluster::TrainMemberId id : action.weights_for) {
+    if (id == cluster::kTrainLeader) continue;
+    rows[0].to.push_back(id);
+    rows.push_back({.member = id, .from = cluster::kTrainLeader});
+  }
+  return rows;
+}
+
+// In parts, which members pass on while the next ones come.
+void TrainingLeader::send_weights(const cluster::TrainPlan& plan,
+                                  const std::vector<cluster::BroadcastRow>& tree) {
+  if (tree[0].to.empty()) return;
+  const train::ParameterLayout& layout = trainer_.layout();
+  const TrainSnapshot::Views weights = snapshot_.weights();
+  for (const train::Shard& blocks : cut_buckets(layout, layout.all(), run_.config().wire_bucket_bytes)) {
+    TrainSnapshot::Views pieces;
+    for (const train::NormBlock& run : layout.runs(blocks))
+      pieces.push_back(weights[run.parameter].subspan(run.first * sizeof(float), run.count * sizeof(float)));
+    const cluster::ValuesHead head{.what = cluster::TrainValues::kWeights,
+                                   .all = true,
+                                   .begin = static_cast<uint32_t>(blocks.begin),
+                                   .end = static_cast<uint32_t>(blocks.end)};
+    for (const cluster::TrainMemberId to : tree[0].to)
+      if (const auto link = links_->of(to)) (void)link->send_values(plan.epoch, plan.step, head, pieces);
+  }
 }
 
 // The run's arrays are those of the last snapshot.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/training/broadcast_tree.h"
 #include "cluster/training/train_lead.h"
 #include "runtime/training/leader_links.h"
 #include "runtime/training/member_runner.h"
@@ -25,6 +26,7 @@ struct TrainMemberReport {
   uint64_t leaves = 0;  // micro-batches in all, of steps that count and of those that were done again
   double speed = 0;     // micro-batches per second while it computes
   cluster::TrainTimes times = {};
+  double cpu_seconds = 0;                       // of its process, all threads
   uint64_t bytes_sent = 0, bytes_received = 0;  // over the links it has now
   uint64_t gradient_bytes = 0;                  // as floats, of gradients that it sent,
   uint64_t gradient_bytes_sent = 0;             // and as they were sent
@@ -110,6 +112,8 @@ class TrainingLeader final : public train::StepDriver {
   size_t targets_seen() const;
   // What the sum of a step that was cut short is multiplied by.
   double merge_scale() const;
+  std::vector<cluster::BroadcastRow> tree_of(const cluster::BeginEpoch& action) const;
+  void send_weights(const cluster::TrainPlan& plan, const std::vector<cluster::BroadcastRow>& tree);
   void send_stage(TrainLink& link, const cluster::TrainPlan& plan, cluster::TrainMemberId id);
   void load_own_stage(const cluster::TrainPlan& plan);
   void keep_stages(const cluster::KeepSnapshot& action);

@@ -85,6 +85,7 @@ std::string TrainingSession::open_job() {
       .send_values = [this](auto to, auto epoch, auto step, const auto& head,
                             ConstPieces pieces) { send_values(to, epoch, step, head, pieces); },
       .on_complete = nullptr};
+  options_.leader->set_socket_bytes(config.wire_socket_bytes);
   std::unique_ptr<MemberWork> runner;
   std::string agreement;
   if (config.pipeline_stages > 0) {
@@ -109,6 +110,7 @@ std::string TrainingSession::open_job() {
   if (options_.occupied) options_.occupied(true);
   const std::lock_guard lock(mutex_);
   runner_ = std::move(runner);
+  socket_bytes_ = config.wire_socket_bytes;
   if (ending_) runner_->stop();
   return agreement;
 }
@@ -240,8 +242,11 @@ void TrainingSession::fail(const std::string& why) {
 bool TrainingSession::needs_link(const cluster::TrainPlan& plan, cluster::TrainMemberId other) const {
   const cluster::TrainMemberId own = options_.start.you;
   if (plan.pipelined()) return other != cluster::kTrainLeader && plan.neighbours(own, other);
-  return other != own && other != cluster::kTrainLeader &&
-         (plan.shard_of(other) != nullptr || plan.shard_of(own) != nullptr);
+  if (other == own || other == cluster::kTrainLeader) return false;
+  if (plan.weights_come &&
+      (plan.weights_from == other || std::ranges::find(plan.weights_to, other) != plan.weights_to.end()))
+    return true;
+  return (plan.shard_of(other) != nullptr || plan.shard_of(own) != nullptr);
 }
 
 void TrainingSession::on_plan(const cluster::TrainPlan& plan) {
@@ -285,6 +290,7 @@ void TrainingSession::keep_linked() {
       std::shared_ptr<TrainLink> link;
       if (opened) {
         link = std::make_shared<TrainLink>(std::move(*opened));
+        link->set_socket_bytes(socket_bytes_);
         if (!link->send(cluster::PeerGreeting{options_.start.run, options_.start.you, member.id}))
           link.reset();
       } else {
@@ -329,6 +335,7 @@ void TrainingSession::serve_peer(const cluster::PeerGreeting& greeting, std::sha
       log_warn("training: {} calls itself member {}, which it is not", link->peer().name, greeting.from);
       return;
     }
+    link->set_socket_bytes(socket_bytes_);
     peers_[greeting.from] = link;
     ++serving_;
     changed_.notify_all();

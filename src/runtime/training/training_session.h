@@ -67,6 +67,7 @@ class TrainingSession {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;
+  size_t socket_bytes_ = 0;  // of links to peers
   cluster::TrainPlan plan_;
   std::map<cluster::TrainMemberId, std::shared_ptr<TrainLink>> peers_;
   std::optional<TimePoint> broken_at_;  // a link of this epoch ended

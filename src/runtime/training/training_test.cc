@@ -242,7 +242,7 @@ TEST_F(TrainingTest, CompressedValuesAreTheSame) {
       return c;
     };
     const std::string expected = alone(config("off"));
-    for (const char* compress : {"lz4", "zstd", "auto"}) {
+    for (const char* compress : {"lz4", "lz4-frame", "zstd", "auto"}) {
       EXPECT_TRUE(together(config(compress), 2, kManyOwners) == expected) << mode << " " << compress;
       uint64_t plain = 0, sent = 0;
       for (const TrainMemberReport& member : report.members) {

@@ -1,5 +1,7 @@
 #include "runtime/training/work_times.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 
 namespace butterfly::runtime {
@@ -56,6 +58,15 @@ cluster::TrainTimes WorkTimes::totals(const SendingSeconds& sent) const {
     if (field.seconds != &cluster::TrainTimes::other) times.other -= times.*field.seconds;
   times.other = std::max(times.other, 0.0);
   return times;
+}
+
+double process_cpu_seconds() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 }  // namespace butterfly::runtime

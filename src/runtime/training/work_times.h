@@ -58,4 +58,7 @@ class WorkTimes {
   std::vector<cluster::TrainSpan> spans_, done_;
 };
 
+// Of all threads of this process since it began.
+double process_cpu_seconds();
+
 }  // namespace butterfly::runtime

@@ -360,8 +360,11 @@ void check_config(const TrainConfig& c) {
   need(wire_mode_by_name(c.wire_mode) == WireMode::kExact || !c.update_in_backward, "update_in_backward",
        "wire_mode exact: others are of whole gradients");
   const auto& compress = c.wire_compress;
-  need(compress == "off" || compress == "auto" || compress == "lz4" || compress == "zstd", "wire_compress",
-       "off, auto, lz4 or zstd");
+  need(compress == "off" || compress == "auto" || compress == "lz4" || compress == "lz4-frame" ||
+           compress == "zstd",
+       "wire_compress", "off, auto, lz4, lz4-frame or zstd");
+  need(c.wire_socket_bytes == 0 || (c.wire_socket_bytes >= 4096 && c.wire_socket_bytes <= (1u << 30)),
+       "wire_socket_bytes", "0, or from 4096 to 1 GiB");
   need(c.wire_bucket_bytes >= 4096, "wire_bucket_bytes", "4096 or more");
   need(c.local_steps > 0, "local_steps", "1 or more");
   need(c.merge_quorum > 0 && c.merge_quorum <= 1, "merge_quorum", "more than 0, at most 1");

@@ -102,6 +102,7 @@ struct TrainConfig {
   uint64_t wire_compress_min_bytes = 512 << 10;  // of a message
   // Gradients go out in buckets of so many bytes (as floats), each as soon as the backward pass has made it.
   uint64_t wire_bucket_bytes = 4 << 20;
+  uint64_t wire_socket_bytes = 0;  // of a socket's buffers, each way; 0: the system finds them
 
   // Over several nodes: the layers are cut into so many stages at most, each on a node of its own, instead of
   // every node having all of them. 0: every node has all. The weights do not depend on it.
@@ -201,10 +202,13 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("merge_grace", c.merge_grace, "With merge_quorum: seconds between the two");
   visit("wire_slots", c.wire_slots,
         "Parts of a step that other modes than exact code by themselves; 0: one a node");
-  visit("wire_compress", c.wire_compress, "Lossless compression between machines: off, auto, lz4 or zstd");
+  visit("wire_compress", c.wire_compress,
+        "Lossless compression between machines: off, auto, lz4, lz4-frame or zstd");
   visit("wire_compress_min_bytes", c.wire_compress_min_bytes, "Smaller messages are not compressed");
   visit("wire_bucket_bytes", c.wire_bucket_bytes,
         "Gradients go between machines in buckets of so many bytes, while the backward pass goes on");
+  visit("wire_socket_bytes", c.wire_socket_bytes,
+        "Buffers of the sockets between machines, each way; 0: as the system finds them");
   visit("pipeline_stages", c.pipeline_stages,
         "Cut the layers over so many nodes, for what fits no single one; 0: every node has all layers");
   visit("output_dir", c.output_dir, "Where checkpoints, metrics, plot and model go");
