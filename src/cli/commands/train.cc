@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file_text.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/train_session.h"
@@ -37,8 +38,16 @@ struct TrainCommand {
   std::string config;
   TrainKeys keys;
   bool dry_run = false, json = false, metrics = false, watch = false;
+  std::string log = "normal";
   TrainNodes nodes;
 };
+
+TrainLog train_log_by_name(const std::string& name) {
+  if (name == "quiet") return TrainLog::kQuiet;
+  if (name == "normal") return TrainLog::kNormal;
+  if (name == "verbose") return TrainLog::kVerbose;
+  fail(Errc::kInvalidArgument, "--log: expected quiet, normal or verbose, found '{}'", name);
+}
 
 std::string folder_of(const TrainCommand& command) {
   const auto& given = command.keys.values().at("output_dir");
@@ -126,14 +135,17 @@ std::string validation_of(const train::RunProgress& p) {
 }
 
 // For a person one line that is written over and over, at most twenty times a second, and a lasting one for
-// each validation; plain lines, about a hundred in all, for a file.
+// each validation; plain lines, about a hundred in all, for a file. Quiet: none of them; verbose: a plain
+// line for every step.
 class LiveLine {
  public:
-  LiveLine() : live_(is_terminal(STDERR_FILENO)) {}
+  explicit LiveLine(TrainLog log)
+      : log_(log), live_(is_terminal(STDERR_FILENO) && log == TrainLog::kNormal) {}
   ~LiveLine() {
     if (live_ && drawn_) write("\n");
   }
   void show(const train::RunProgress& progress) {
+    if (log_ == TrainLog::kQuiet) return;
     if (live_) {
       if (progress.valid)
         draw(fmt::format("step {}/{}  loss {:.4f}  {}", progress.step, progress.steps, progress.report.loss,
@@ -148,7 +160,7 @@ class LiveLine {
       line.resize(std::min(line.size(), terminal_width(STDERR_FILENO) - 1));
       draw(line);
       drawn_ = true;
-    } else if (progress.valid || progress.step == progress.steps ||
+    } else if (log_ == TrainLog::kVerbose || progress.valid || progress.step == progress.steps ||
                progress.step % std::max<uint64_t>(1, progress.steps / 100) == 0) {
       write(line_of(progress) + (progress.valid ? "  " + validation_of(progress) : std::string()) + "\n");
     }
@@ -173,6 +185,7 @@ class LiveLine {
     std::fwrite(text.data(), 1, text.size(), stderr);
     std::fflush(stderr);
   }
+  const TrainLog log_;
   bool live_;
   bool drawn_ = false;
   std::chrono::steady_clock::time_point drawn_at_;
@@ -224,6 +237,8 @@ int run_training(TrainSession command, train::RunResult& result) {
            "or --wire_slots",
            config.wire_mode);
   }
+  if (command.log == TrainLog::kQuiet) set_log_level(LogLevel::kWarn);
+  if (command.log == TrainLog::kVerbose) set_log_level(LogLevel::kDebug);
   std::optional<RunControl> control;
   if (!command.dry_run) control.emplace(config.output_dir);
   std::unique_ptr<TrainCluster> cluster;  // before the trainer, whose threads it binds
@@ -260,7 +275,7 @@ int run_training(TrainSession command, train::RunResult& result) {
                                   : config.model.name);
   NodesFiles nodes(config.output_dir, run.steps());
   {
-    LiveLine line;
+    LiveLine line(command.log);
     ThreadPool sample_pool({.threads = config.threads, .pin = false});
     result = run.run(
         [&](const train::RunProgress& progress) {
@@ -275,7 +290,10 @@ int run_training(TrainSession command, train::RunResult& result) {
         },
         leader.get());
   }
-  if (leader != nullptr) fmt::print(stderr, "{}", training_report_text(nodes.finish(*leader)));
+  if (leader != nullptr) {
+    const std::string report = nodes.finish(*leader);
+    if (command.log != TrainLog::kQuiet) fmt::print(stderr, "{}", training_report_text(report));
+  }
   announce_interrupt(nullptr);
   if (!result.finished) {
     fmt::print(stderr, "stopped at step {}, saved in {}; the same command goes on from there\n", result.step,
@@ -291,6 +309,7 @@ namespace {
 int train_model(const TrainCommand& command, std::shared_ptr<runtime::ClusterStart> start = nullptr) {
   train::RunResult result;
   return run_training({.config = config_of(command),
+                       .log = train_log_by_name(command.log),
                        .dry_run = command.dry_run,
                        .nodes = command.nodes,
                        .start = std::move(start)},
@@ -339,6 +358,10 @@ CommandBody setup_train(CLI::App& app) {
   set_footer(app,
              "Ctrl-C (or SIGTERM) saves a checkpoint and ends. Started again with the same output_dir, a run "
              "goes on from its newest checkpoint and ends with the same bytes, on however many nodes.");
+  add_option(
+      app, "--log", command->log,
+      "What is printed on the way: quiet (what goes wrong), normal, verbose (every step, and what nodes say)")
+      .type_name("LEVEL");
   add_flag(app, "--json", command->json, "With status: JSON for programs");
   add_flag(app, "--metrics", command->metrics, "With status: as Prometheus reads it");
   add_flag(app, "--watch", command->watch, "With status: again every second");

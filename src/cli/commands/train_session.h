@@ -15,8 +15,12 @@ class App;
 
 namespace butterfly::cli {
 
+// What is printed on the way.
+enum class TrainLog { kQuiet, kNormal, kVerbose };
+
 struct TrainSession {
   train::TrainConfig config;
+  TrainLog log = TrainLog::kNormal;
   bool dry_run = false;
   TrainNodes nodes = {};
   std::shared_ptr<runtime::ClusterStart> start = nullptr;  // of nodes that are there already

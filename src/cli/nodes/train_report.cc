@@ -134,6 +134,9 @@ std::string training_report_json(const runtime::TrainingReport& report, uint64_t
          {"blocks", member.shard_end - member.shard_begin},
          {"seconds", seconds},
          {"seconds_beside", member.times.beside},
+         {"cpu_seconds", member.cpu_seconds},
+         {"cpu_seconds_per_gb",
+          member.bytes_sent > 0 ? member.cpu_seconds / (1e-9 * static_cast<double>(member.bytes_sent)) : 0.0},
          {"gradient_bytes", member.gradient_bytes},
          {"gradient_bytes_sent", member.gradient_bytes_sent},
          {"weight_bytes", member.weight_bytes},
@@ -223,6 +226,11 @@ std::string training_report_metrics(std::string_view text) {
       lines += fmt::format("butterfly_train_seconds_beside_total{{node=\"{}\",member=\"{}\"}} {:.6f}\n",
                            label(node.at("name").get<std::string>()), node.at("number").get<uint64_t>(),
                            node.value("seconds_beside", 0.0));
+    metric("cpu_seconds_total", "counter", "CPU seconds of the node's process, all threads, computing too.");
+    for (const Json& node : json.at("nodes"))
+      lines += fmt::format("butterfly_train_cpu_seconds_total{{node=\"{}\",member=\"{}\"}} {:.6f}\n",
+                           label(node.at("name").get<std::string>()), node.at("number").get<uint64_t>(),
+                           node.value("cpu_seconds", 0.0));
     return lines;
   });
 }
