@@ -11,7 +11,7 @@ namespace butterfly::train {
 namespace {
 
 TEST(Workers, EveryItemRunsOnceAndIsFinishedWhenRunReturns) {
-  for (const size_t count : {1u, 2u, 4u}) {
+  for (const size_t count : {1u, 2u, 4u, 16u, 64u}) {
     Workers workers(count);
     for (const size_t items : {0u, 1u, 3u, 256u, 1000u}) {
       std::vector<int> times(items, 0);  // plain ints: the sanitizer would see a run() that returns too early
