@@ -97,9 +97,10 @@ MoveChoice choose_move(const CacheReport& report, std::span<const PageClaim> cla
 }
 
 Duration move_limit(const MoveChoice& choice) {
-  const double seconds = std::clamp(2 * choice.send_s, 0.0, 3600.0);
-  const auto twice = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-  return std::min(kMoveLeast + twice, kMoveMost);
+  const double worth = (choice.read_s - choice.rest_s) / 2;
+  const double seconds = std::clamp(std::max(2 * choice.send_s, worth), 0.0, 3600.0);
+  return std::min(kMoveLeast + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)),
+                  kMoveMost);
 }
 
 std::vector<PageClaim> claims_in_use(std::span<const PageClaim> claims) {

@@ -24,7 +24,8 @@ struct MoveChoice {
 // transfers are added up, for they may share a link.
 MoveChoice choose_move(const CacheReport& report, std::span<const PageClaim> claims, double row_layer_s);
 
-// How long sending may take before the rest is computed.
+// How long sending may take before the rest is computed: a second, and twice what was predicted or half of
+// what it saves. A machine that is busy sends slower than was measured, and computes slower too.
 Duration move_limit(const MoveChoice& choice);
 // The claims that are worth sending.
 std::vector<PageClaim> claims_in_use(std::span<const PageClaim> claims);

@@ -83,6 +83,8 @@ TEST_F(MoveChoiceTest, TheLimitGrowsWithThePredictionAndIsBounded) {
   EXPECT_EQ(move_limit(choice), std::chrono::seconds(1));
   choice.send_s = 2;
   EXPECT_EQ(move_limit(choice), std::chrono::seconds(5));
+  choice.rest_s = 1, choice.read_s = 13;  // so much is worth some waiting
+  EXPECT_EQ(move_limit(choice), std::chrono::seconds(7));
   choice.send_s = 1e300;
   EXPECT_EQ(move_limit(choice), std::chrono::seconds(30));
 }
