@@ -9,6 +9,8 @@
 #include "kernels/norm/norm_backward.h"
 #include "kernels/optim/optimizer_update.h"
 #include "kernels/pool2d/pool2d.h"
+#include "kernels/recurrent/gated_delta_backward.h"
+#include "kernels/recurrent/selective_state_backward.h"
 #include "kernels/rows/cross_entropy.h"
 
 namespace butterfly::kernels {
@@ -171,6 +173,30 @@ void digest_loss_and_optimizer(Digest& digest) {
   float squares = 0;  // of one block
   sum_squares_blocks(p.data(), p.size(), &squares, pool());
   digest.add(static_cast<double>(squares));
+}
+
+void digest_recurrent_backward(Digest& digest) {
+  for (const size_t inner : {1, 17, 128}) {
+    const DeltaShape delta{.key_dim = inner, .value_dim = 80, .scale = 0.25f};
+    const SelectiveShape selective{.state_dim = inner, .head_dim = 80, .skip = 0.3f};
+    const Floats state = random_floats(delta.state_floats(), 3), dout = random_floats(80, 4);
+    Floats slopes[2] = {random_floats(delta.state_floats(), 5), random_floats(delta.state_floats(), 5)};
+    Floats spare(delta_spare_floats(delta));
+    for (size_t n = 0; n < 3; ++n) {
+      const Floats q = random_floats(inner, 10 + n), k = random_floats(inner, 20 + n, 0.1f),
+                   v = random_floats(80, 30 + n);
+      Floats first(inner), second(inner), third(80);
+      DeltaGradient a{dout.data(), first.data(), second.data(), third.data(), 0, 0};
+      gated_delta_backward(delta, state.data(), {q.data(), k.data(), v.data(), nullptr, 0.9f, 0.5f},
+                           slopes[0].data(), a, spare.data());
+      for (const Floats& part : {first, second, third, Floats{a.ddecay, a.dbeta}}) digest.add(part);
+      SelectiveGradient b{dout.data(), first.data(), second.data(), third.data(), 0, 0};
+      selective_state_backward(selective, state.data(), {q.data(), k.data(), v.data(), nullptr, 0.9f, 0.5f},
+                               slopes[1].data(), b, spare.data());
+      for (const Floats& part : {first, second, third, Floats{b.ddecay, b.ddt}}) digest.add(part);
+    }
+    for (const Floats& slope : slopes) digest.add(slope);
+  }
 }
 
 }  // namespace butterfly::kernels

@@ -10,5 +10,6 @@ void digest_pool2d(Digest& digest);
 void digest_activation_backward(Digest& digest);
 void digest_norm_backward(Digest& digest);
 void digest_loss_and_optimizer(Digest& digest);
+void digest_recurrent_backward(Digest& digest);
 
 }  // namespace butterfly::kernels
