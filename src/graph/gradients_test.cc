@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "graph/executor.h"
+#include "graph/expert_linear.h"
 #include "graph/head_loss.h"
 #include "graph/ops/grad_ops.h"
 #include "graph/testing/gradient_check.h"
@@ -177,6 +178,45 @@ TEST(Gradients, HeadOfAnyKind) {
         return head_loss(g, x[0], head, x[1], x[2], {.cap = cap}, "loss").loss;
       });
     }
+}
+
+// An adapter beside one that is frozen.
+TEST(Gradients, HeadWithAnAdapter) {
+  for (const bool packed : {false, true})
+    for (const float cap : {0.0f, 1.5f}) {
+      GradientCheck c;
+      c.input({4, 6}, 2);
+      c.ids({5, 0, kNoTarget, 2});
+      c.input({1}, 0, 0.5f);
+      GradientCheck other;
+      const Parameter &values = other.parameter({37, 6}, 1), &a = c.parameter({3, 6}),
+                      &b = c.parameter({37, 3});
+      const Parameter frozen{
+          .name = "head",
+          .value = packed ? Tensor() : values.value,
+          .packed = packed ? kernels::PackedMatrix(values.value) : kernels::PackedMatrix()};
+      const auto build = [&](Graph& g, const Inputs& x) {
+        const ValueId low = linear(g, x[0], a, {}, "a");
+        return head_loss(g, x[0], frozen, x[1], x[2], {.cap = cap, .low = low, .b = &b, .scale = 1.5f},
+                         "loss")
+            .loss;
+      };
+      c.check_loss(build);
+    }
+}
+
+// Plain matrices of experts learn, beside packed ones or alone.
+TEST(Gradients, MatricesOfExperts) {
+  GradientCheck c(3);
+  c.input({5, 8}, 1);
+  const Parameter &router = c.parameter({6, 8}, 1), &a = c.parameter({6, 3, 8}), &b = c.parameter({6, 7, 3});
+  const auto build = [&](Graph& g, const Inputs& x) {
+    const MoeRoute to = moe_route(g, linear(g, x[0], router, {}, "router"), {.used = 2}, {}, {}, "route");
+    const ValueId low = expert_linear(g, gather_slots(g, x[0], to, "slots"), to, a, 0, "a");
+    return moe_combine(g, expert_linear(g, low, to, b, 0, "b"), to, "combine");
+  };
+  c.check(build, 0.002f);
+  EXPECT_EQ(c.gradients_of(build, 1), c.gradients_of(build, 3));
 }
 
 ExpertParameter experts_of(size_t count, size_t rows, size_t cols, float phase) {
@@ -362,15 +402,14 @@ TEST(Gradients, ErrorsAreInWords) {
   const ValueId loss = mse(g, x, x, factor, "loss");
   EXPECT_THROW(gradients(g, loss), Error);  // nothing to train
   Graph h;
-  const ValueId y = h.input("y", {Elem::kF32, {2, 4}}), half = h.input("half", {Elem::kF32, {2, 2}}),
-                one = h.input("factor", {Elem::kF32, {1}});
+  const ValueId y = h.input("y", {Elem::kF32, {2, 4}}), one = h.input("factor", {Elem::kF32, {1}});
   const auto logits = linear(h, y, w, {}, "logits");
-  const ValueId out = mse(h, halves(h, logits, 1, "halves").first, half, one, "loss");
+  const ValueId out = mse(h, causal_conv(h, logits, w, {}, {}, false, "conv"), y, one, "loss");
   try {
     gradients(h, out);
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "[halves] halves: this operation has no gradient");
+    EXPECT_STREQ(error.what(), "[causal_conv] conv: this operation has no gradient");
   }
 }
 

@@ -105,6 +105,8 @@ ValueId moe_combine(Graph& g, ValueId y, const MoeRoute& route, std::string name
 
 // Columns [begin, begin + count) of every row.
 ValueId columns(Graph& g, ValueId x, size_t begin, size_t count, std::string name);
+// Several ranges, one behind the other.
+ValueId columns(Graph& g, ValueId x, std::span<const MemberRange> ranges, std::string name);
 // Groups of columns: `first` of a, then `second` of b; and the other way round.
 ValueId join_columns(Graph& g, ValueId a, ValueId b, size_t first, size_t second, std::string name);
 std::pair<ValueId, ValueId> split_columns(Graph& g, ValueId x, size_t first, size_t second, std::string name);
@@ -232,6 +234,15 @@ struct SelectiveStateShape {
 // head_dim for each head.
 ValueId selective_state(Graph& g, ValueId rows, ValueId steps, const SelectiveStateShape& shape,
                         std::string name);
+// The recurrent ones (causal_conv, gated_delta, selective_state) without a cache, as causal_attention(): rows
+// are sequences of `length`, and documents of them begin where `positions` are 0. The places of states are
+// not read; weights and numbers of heads are frozen.
+ValueId sequence_conv(Graph& g, ValueId x, const Parameter& weight, const Parameter& bias, bool silu,
+                      size_t length, std::string name, ValueId positions = {});
+ValueId sequence_delta(Graph& g, ValueId qkv, ValueId alpha, ValueId beta, const GatedDeltaShape& shape,
+                       size_t length, std::string name, ValueId positions = {});
+ValueId sequence_state(Graph& g, ValueId rows, ValueId steps, const SelectiveStateShape& shape, size_t length,
+                       std::string name, ValueId positions = {});
 // x * sigmoid(by): [n, cols], or [n, 1] for whole rows.
 ValueId gate(Graph& g, ValueId x, ValueId by, std::string name);
 // Columns come in groups of 2 * half: the first halves of all groups, and the second ones.

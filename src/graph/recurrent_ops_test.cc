@@ -38,6 +38,66 @@ struct Recurrence {
   Parameter a = vector("a", {kValueHeads}, 2, -0.3f, 0.05f), dt = vector("dt", {kValueHeads}, 3, 0, 0.5f);
   Parameter bias = vector("bias", {kChannels}, 4, 0, 0.5f), skip = vector("d", {kValueHeads}, 5, 1, 0.5f);
 
+  // `length` 0: over the cache; else as a sequence of a training batch.
+  ValueId build(Graph& g, ValueId x, ValueId alpha, ValueId beta, Kind kind, size_t length) const {
+    const StatePlace place{0, kConvFloats, kChannels};
+    const bool selective = kind == Kind::kSelective;
+    const Parameter none, &conv_bias = selective ? bias : none;
+    ValueId y = length == 0 ? causal_conv(g, x, conv, conv_bias, {0, 0, 0}, true, "conv")
+                            : sequence_conv(g, x, conv, conv_bias, true, length, "conv");
+    if (selective) {
+      const SelectiveStateShape shape{.place = place,
+                                      .heads = kValueHeads,
+                                      .head_dim = kDim,
+                                      .groups = kKeyHeads,
+                                      .state_dim = kDim,
+                                      .a = &a,
+                                      .dt = &dt,
+                                      .skip = &skip};
+      return length == 0 ? selective_state(g, y, alpha, shape, "state")
+                         : sequence_state(g, y, alpha, shape, length, "state");
+    }
+    y = l2_norm(g, y, 2 * kKeyHeads, kDim, 1e-6f, "norm");
+    const GatedDeltaShape shape{.place = place,
+                                .key_heads = kKeyHeads,
+                                .value_heads = kValueHeads,
+                                .key_dim = kDim,
+                                .value_dim = kDim,
+                                .tiled = kind == Kind::kDelta,
+                                .scale = 0.25f,
+                                .a = &a,
+                                .dt = &dt};
+    return length == 0 ? gated_delta(g, y, alpha, beta, shape, "delta")
+                       : sequence_delta(g, y, alpha, beta, shape, length, "delta");
+  }
+
+  // The same rows as a sequence of a training batch.
+  std::vector<uint32_t> train(size_t rows, size_t threads, Kind kind) const {
+    ThreadPool pool(threads);
+    Arena arena;
+    Graph g;
+    const auto n = static_cast<int64_t>(rows);
+    const ValueId x = g.input("x", {Elem::kF32, {n, kChannels}}),
+                  alpha = g.input("alpha", {Elem::kF32, {n, kValueHeads}}),
+                  beta = g.input("beta", {Elem::kF32, {n, kValueHeads}});
+    const ValueId y = build(g, x, alpha, beta, kind, rows);
+    g.mark_output(y);
+    Executor run(std::move(g), arena, pool);
+    const auto fill = [&](ValueId value, size_t cols, uint64_t seed) {
+      auto* to = reinterpret_cast<float*>(run.input(value));
+      for (size_t r = 0; r < rows; ++r)
+        for (size_t c = 0; c < cols; ++c) to[r * cols + c] = random_normal(seed, r, c);
+    };
+    fill(x, kChannels, 11);
+    fill(alpha, kValueHeads, 12);
+    fill(beta, kValueHeads, 13);
+    run.run(nullptr);
+    std::vector<uint32_t> bits;
+    for (size_t i = 0; i < rows * kValueHeads * kDim; ++i)
+      bits.push_back(std::bit_cast<uint32_t>(run.output(y)[i]));
+    return bits;
+  }
+
   // Outputs of all certain rows. `pages`: of each block; kNoPage: the state is not kept there.
   std::vector<uint32_t> run(const std::vector<Step>& steps, size_t threads, std::vector<uint32_t> pages,
                             Kind kind = Kind::kDelta) {
@@ -60,35 +120,7 @@ struct Recurrence {
       const ValueId x = g.input("x", {Elem::kF32, {n, kChannels}});
       const ValueId alpha = g.input("alpha", {Elem::kF32, {n, kValueHeads}}),
                     beta = g.input("beta", {Elem::kF32, {n, kValueHeads}});
-      const StatePlace place{0, kConvFloats, kChannels};
-      ValueId y;
-      if (kind == Kind::kSelective) {
-        y = causal_conv(g, x, conv, bias, {0, 0, 0}, true, "conv");
-        y = selective_state(g, y, alpha,
-                            {.place = place,
-                             .heads = kValueHeads,
-                             .head_dim = kDim,
-                             .groups = kKeyHeads,
-                             .state_dim = kDim,
-                             .a = &a,
-                             .dt = &dt,
-                             .skip = &skip},
-                            "state");
-      } else {
-        y = causal_conv(g, x, conv, {}, {0, 0, 0}, true, "conv");
-        y = l2_norm(g, y, 2 * kKeyHeads, kDim, 1e-6f, "norm");
-        y = gated_delta(g, y, alpha, beta,
-                        {.place = place,
-                         .key_heads = kKeyHeads,
-                         .value_heads = kValueHeads,
-                         .key_dim = kDim,
-                         .value_dim = kDim,
-                         .tiled = kind == Kind::kDelta,
-                         .scale = 0.25f,
-                         .a = &a,
-                         .dt = &dt},
-                        "delta");
-      }
+      const ValueId y = build(g, x, alpha, beta, kind, 0);
       g.mark_output(y);
       Executor run(std::move(g), arena, pool);
       const auto fill = [&](ValueId value, size_t cols, uint64_t seed) {
@@ -138,6 +170,8 @@ TEST_P(RecurrentKinds, PiecesPagesThreadsAndGuessesChangeNothing) {
   ASSERT_EQ(want.size(), 70 * kValueHeads * kDim);
   for (const uint32_t bits : want) ASSERT_TRUE(std::isfinite(std::bit_cast<float>(bits)));
   EXPECT_EQ(run({{70}}, 1, all), want);
+  EXPECT_EQ(recurrence.train(70, 1, GetParam()), want) << "training sees what a run sees";
+  EXPECT_EQ(recurrence.train(70, 3, GetParam()), want);
   EXPECT_EQ(run({{70}}, 3, all), want);
   EXPECT_EQ(run({{1}, {2}, {33}, {7}, {27}}, 2, all), want);
   EXPECT_EQ(run({{70}}, 2, {kNoPage, kNoPage, 5}), want) << "only the last state is kept";

@@ -1,4 +1,5 @@
 // Backward of functions of single values and of gated activations.
+#include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/activation_backward.h"
 
 #include <algorithm>
@@ -68,6 +69,30 @@ void forward_gated(const Node& node, const RunContext& run) {
   });
 }
 
+// With g = min(gate, limit), u = up within the limits and s = sigmoid(slope g): out = g s (u + 1). Beyond a
+// limit the slope is 0. A NaN stays one.
+void swiglu_clamped_backward(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
+                             size_t count) {
+  constexpr size_t kPiece = 256;
+  constexpr float kLimit = kernels::kSwigluLimit, kSlope = kernels::kSwigluSlope;
+  float g[kPiece], s[kPiece];
+  for (size_t at = 0; at < count; at += kPiece) {
+    const size_t n = std::min(kPiece, count - at);
+    for (size_t i = 0; i < n; ++i) {
+      g[i] = gate[at + i] > kLimit ? kLimit : gate[at + i];
+      s[i] = kSlope * g[i];
+    }
+    kernels::sigmoid(s, s, n);
+    for (size_t i = 0; i < n; ++i) {
+      const float x = gate[at + i], y = up[at + i], slope = dy[at + i];  // which may be where results go
+      const float u = y > kLimit ? kLimit : y < -kLimit ? -kLimit : y;
+      const float of_gate = s[i] + kSlope * g[i] * (s[i] * (1.0f - s[i]));
+      dgate[at + i] = x > kLimit ? 0.0f : slope * (u + 1.0f) * of_gate;
+      dup[at + i] = y > kLimit || y < -kLimit ? 0.0f : slope * (g[i] * s[i]);
+    }
+  }
+}
+
 }  // namespace
 
 extern const OpType kReluGradOp;
@@ -76,6 +101,7 @@ extern const OpType kGeluGradOp;
 extern const OpType kSoftCapGradOp;
 extern const OpType kSwigluGradOp;
 extern const OpType kGegluGradOp;
+extern const OpType kSwigluClampedGradOp;
 // In place of the gradient, which usually dies here; x may be needed once more.
 const OpType kReluGradOp{"relu_grad", infer, cost_compare, nullptr, 1, forward<kernels::relu_backward>};
 const OpType kSiluGradOp{"silu_grad", infer, cost_function, nullptr, 1, forward<kernels::silu_backward>};
@@ -85,6 +111,8 @@ const OpType kSwigluGradOp{"swiglu_grad", infer_gated, cost_function,
                            nullptr,       2,           forward_gated<kernels::swiglu_backward>};
 const OpType kGegluGradOp{"geglu_grad", infer_gated, cost_function,
                           nullptr,      2,           forward_gated<kernels::geglu_backward>};
+const OpType kSwigluClampedGradOp{
+    "swiglu_clamped_grad", infer_gated, cost_function, nullptr, 2, forward_gated<swiglu_clamped_backward>};
 
 void soft_cap_backward(const float* y, const float* dy, float cap, float* dx, size_t count) {
   constexpr size_t kPiece = 512;
@@ -96,6 +124,11 @@ void soft_cap_backward(const float* y, const float* dy, float cap, float* dx, si
     kernels::mul(part, dy + at, part, n);
     kernels::sub(dy + at, part, dx + at, n);
   }
+}
+
+GatedGradients swiglu_clamped_grad(Graph& g, ValueId gate, ValueId up, ValueId dy, std::string name) {
+  const auto out = g.add(kSwigluClampedGradOp, {gate, up, dy}, nullptr, std::move(name));
+  return {out[0], out[1]};
 }
 
 ValueId relu_grad(Graph& g, ValueId y, ValueId dy, std::string name) {

@@ -6,9 +6,12 @@
 // scratch, so a training step sees the bits that a run with an F32 cache sees. Nothing of size
 // [length, length] is kept: the backward pass computes scores again, a block of queries at a time.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
+#include "graph/ops/documents.h"
 #include "graph/ops/grad_ops.h"
 #include "kernels/elementwise/activation_backward.h"
 #include "kernels/elementwise/elementwise.h"
@@ -26,7 +29,10 @@ struct Attrs {
   AttentionShape shape;
   size_t length;  // rows per sequence
   size_t group() const { return shape.heads / shape.kv_heads; }
-  KvLayout layout() const { return {DType::kF32, shape.head_dim}; }
+  bool latent() const { return shape.latent_dim > 0; }
+  // Queries, keys and, but for latents, values.
+  size_t rows() const { return latent() ? 2 : 3; }
+  KvLayout layout() const { return {DType::kF32, shape.head_dim, shape.latent_dim, latent()}; }
   size_t pages() const { return (length + kernels::kKvPage - 1) / kernels::kKvPage; }
   // First position that a query at `position` sees.
   size_t first_seen(size_t position) const {
@@ -40,7 +46,10 @@ void check_shapes(const Graph& g, const Node& node) {
   const AttentionShape& shape = attrs.shape;
   expect_equal(node, "query columns", shape.heads * shape.head_dim, g.type(node.inputs[0]).cols());
   expect_equal(node, "key columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[1]).cols());
-  expect_equal(node, "value columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[2]).cols());
+  if (!attrs.latent())
+    expect_equal(node, "value columns", shape.kv_heads * shape.head_dim, g.type(node.inputs[2]).cols());
+  if (shape.sinks != nullptr)
+    expect_equal(node, "sinks", shape.heads, static_cast<size_t>(shape.sinks->value.count()));
   expect_equal(node, "heads beyond whole groups", 0, shape.kv_heads == 0 ? 1 : shape.heads % shape.kv_heads);
   expect_equal(node, "rows beyond whole sequences", 0,
                attrs.length == 0 ? 1 : g.type(node.inputs[0]).rows() % attrs.length);
@@ -56,12 +65,15 @@ uint64_t pairs(const Graph& g, const Node& node) {
 
 std::vector<ValueType> infer(const Graph& g, const Node& node) {
   check_shapes(g, node);
-  return same_as_first(g, node);
+  const AttentionShape& shape = node.attrs<Attrs>().shape;
+  expect_elem(g, node, node.inputs[0], Elem::kF32);
+  return {floats(g.type(node.inputs[0]).rows(), shape.heads * shape.value_dim())};
 }
 
 // Both products.
 Cost cost(const Graph& g, const Node& node, const CostContext&) {
-  return {.flops = 4 * pairs(g, node) * node.attrs<Attrs>().shape.head_dim,
+  const AttentionShape& shape = node.attrs<Attrs>().shape;
+  return {.flops = 2 * pairs(g, node) * (shape.head_dim + shape.value_dim()),
           .activation_bytes = value_bytes(g, node)};
 }
 
@@ -73,21 +85,14 @@ size_t scratch(const Graph&, const Node& node) {
          kernels::attention_scratch_bytes(attrs.layout());
 }
 
-// One sequence and one KV head of a run, seen from its first row: rows `stride` floats apart.
-struct Part {
-  size_t row, length, kv_head;
+// One document and one KV head.
+struct Part : Document {
+  size_t kv_head;
 };
 
-// Calls fn(part) for every document of the window that begins at `row`. `positions` may be null: one
-// document.
-template <typename F>
-void each_document(const Attrs& attrs, const int32_t* positions, size_t row, size_t kv_head, F&& fn) {
-  size_t begin = 0;
-  for (size_t i = 1; i <= attrs.length; ++i) {
-    if (i < attrs.length && (positions == nullptr || positions[row + i] != 0)) continue;
-    fn(Part{row + begin, i - begin, kv_head});
-    begin = i;
-  }
+float sink_of(const AttentionShape& shape, size_t head) {
+  return shape.sinks == nullptr ? -std::numeric_limits<float>::infinity()
+                                : shape.sinks->value.data<float>()[head];
 }
 
 void attend_part(const Node& node, const RunContext& run, const Part& part, std::byte* memory) {
@@ -106,7 +111,7 @@ void attend_part(const Node& node, const RunContext& run, const Part& part, std:
   for (size_t i = 0; i < part.length; ++i)
     kernels::kv_store(layout, pages + i / kernels::kKvPage * layout.page_bytes(), i % kernels::kKvPage,
                       run.f32(node.inputs[1]) + kv_at + i * kv_cols,
-                      run.f32(node.inputs[2]) + kv_at + i * kv_cols);
+                      attrs.latent() ? nullptr : run.f32(node.inputs[2]) + kv_at + i * kv_cols);
   const kernels::KvPages all{pages, layout.page_bytes(), ids};
   kernels::AttentionQuery queries[kernels::kQueriesMax];
   size_t count = 0;
@@ -114,7 +119,9 @@ void attend_part(const Node& node, const RunContext& run, const Part& part, std:
   for (size_t n = 0; n < total; ++n) {
     const size_t i = n / attrs.group(), head = part.kv_head * attrs.group() + n % attrs.group();
     const size_t at = (part.row + i) * cols + head * shape.head_dim;
-    queries[count++] = {run.f32(node.inputs[0]) + at, run.f32(node.outputs[0]) + at, i};
+    const size_t out = ((part.row + i) * shape.heads + head) * shape.value_dim();
+    queries[count++] = {run.f32(node.inputs[0]) + at, run.f32(node.outputs[0]) + out, i,
+                        sink_of(shape, head)};
     if (count < kernels::kQueriesMax && n + 1 < total) continue;
     kernels::attend(layout, shape.params, all, queries, count, work);
     count = 0;
@@ -131,44 +138,66 @@ void each_part(const Node& node, const RunContext& run, size_t positions_input, 
   const size_t workers = std::min(run.pool().size(), units);
   run.pool().run([&](size_t worker) {
     for (size_t unit = worker; worker < workers && unit < units; unit += workers)
-      each_document(attrs, positions, unit / attrs.shape.kv_heads * attrs.length, unit % attrs.shape.kv_heads,
-                    [&](const Part& part) { fn(part, run.scratch(node, worker)); });
+      each_document(attrs.length, positions, unit / attrs.shape.kv_heads * attrs.length,
+                    [&](const Document& document) {
+                      fn(Part{document, unit % attrs.shape.kv_heads}, run.scratch(node, worker));
+                    });
   });
 }
 
 void forward(const Node& node, const RunContext& run) {
-  each_part(node, run, 3, [&](const Part& part, std::byte* memory) { attend_part(node, run, part, memory); });
+  each_part(node, run, node.attrs<Attrs>().rows(),
+            [&](const Part& part, std::byte* memory) { attend_part(node, run, part, memory); });
 }
 
-// q, k, v, gradient of the result.
+// Queries, keys, values if they are apart, gradient of the result.
 std::vector<ValueType> infer_grad(const Graph& g, const Node& node) {
   check_shapes(g, node);
-  return {g.type(node.inputs[0]), g.type(node.inputs[1]), g.type(node.inputs[2])};
+  std::vector<ValueType> outputs;
+  for (size_t i = 0; i < node.attrs<Attrs>().rows(); ++i) outputs.push_back(g.type(node.inputs[i]));
+  return outputs;
 }
 
 // Scores again, and four more products.
 Cost cost_grad(const Graph& g, const Node& node, const CostContext&) {
-  return {.flops = 10 * pairs(g, node) * node.attrs<Attrs>().shape.head_dim,
+  const AttentionShape& shape = node.attrs<Attrs>().shape;
+  return {.flops = 2 * pairs(g, node) * (3 * shape.head_dim + 2 * shape.value_dim()),
           .activation_bytes = value_bytes(g, node)};
 }
 
 size_t scratch_grad(const Graph&, const Node& node) {
   const Attrs& attrs = node.attrs<Attrs>();
-  return (2 * std::min(kQueryBlock, attrs.length) + 1) * attrs.length * sizeof(float);
+  return (2 * std::min(kQueryBlock, attrs.length) * attrs.length + 3 * (attrs.length + 1)) * sizeof(float);
+}
+
+// A row of scores becomes probabilities p, and the gradients of those become the scores' own in dp. A sink is
+// one more score, of a value of zeros; `spare` has room for both rows with it.
+void softmax_gradients(float sink, float* p, float* dp, size_t count, float* spare) {
+  if (std::isinf(sink)) {
+    kernels::softmax(p, count);
+    return kernels::softmax_backward(p, dp, dp, count);
+  }
+  float *all = spare, *slopes = spare + count + 1;
+  std::memcpy(all, p, count * sizeof(float));
+  all[count] = sink;
+  kernels::softmax(all, count + 1);
+  std::memcpy(slopes, dp, count * sizeof(float));
+  slopes[count] = 0;
+  kernels::softmax_backward(all, slopes, slopes, count + 1);
+  std::memcpy(p, all, count * sizeof(float));
+  std::memcpy(dp, slopes, count * sizeof(float));
 }
 
 // Scores [seen] of one query become probabilities, and dp the gradient of the scores. Columns the query does
-// not see become zeros in both.
-void score_gradients(const kernels::AttentionParams& params, size_t begin, size_t end, size_t cols, float* p,
-                     float* dp, float* capped) {
+// not see become zeros in both. `spare`: 3 * (end - begin + 1) floats.
+void score_gradients(const kernels::AttentionParams& params, float sink, size_t begin, size_t end,
+                     size_t cols, float* p, float* dp, float* spare) {
   const size_t n = end - begin;
   kernels::scale(p + begin, params.scale, p + begin, n);
-  if (params.soft_cap > 0) {
-    kernels::soft_cap(p + begin, params.soft_cap, n);
-    std::memcpy(capped, p + begin, n * sizeof(float));
-  }
-  kernels::softmax(p + begin, n);
-  kernels::softmax_backward(p + begin, dp + begin, dp + begin, n);
+  if (params.soft_cap > 0) kernels::soft_cap(p + begin, params.soft_cap, n);
+  float* capped = spare + 2 * (n + 1);
+  if (params.soft_cap > 0) std::memcpy(capped, p + begin, n * sizeof(float));
+  softmax_gradients(sink, p + begin, dp + begin, n, spare);
   if (params.soft_cap > 0) soft_cap_backward(capped, dp + begin, params.soft_cap, dp + begin, n);
   kernels::scale(dp + begin, params.scale, dp + begin, n);
   for (float* row : {p, dp}) {
@@ -180,33 +209,35 @@ void score_gradients(const kernels::AttentionParams& params, size_t begin, size_
 void grad_part(const Node& node, const RunContext& run, const Part& part, std::byte* memory) {
   const Attrs& attrs = node.attrs<Attrs>();
   const AttentionShape& shape = attrs.shape;
-  const size_t dim = shape.head_dim, length = part.length;
-  const size_t kv_cols = shape.kv_heads * dim, cols = shape.heads * dim;
-  const size_t kv_at = part.row * kv_cols + part.kv_head * dim;
+  const size_t dim = shape.head_dim, value = shape.value_dim(), length = part.length;
+  const size_t kv_cols = shape.kv_heads * dim, cols = shape.heads * dim, out_cols = shape.heads * value;
+  const size_t kv_at = part.row * kv_cols + part.kv_head * dim, last_input = attrs.rows();
+  // Values of latents are the beginnings of the keys, and so are their gradients.
+  const size_t values = attrs.latent() ? 1 : 2;
   const float* k = run.f32(node.inputs[1]) + kv_at;
-  const float* v = run.f32(node.inputs[2]) + kv_at;
+  const float* v = run.f32(node.inputs[values]) + kv_at;
   float* dk = run.f32(node.outputs[1]) + kv_at;
-  float* dv = run.f32(node.outputs[2]) + kv_at;
+  float* dv = run.f32(node.outputs[values]) + kv_at;
   auto* p = reinterpret_cast<float*>(memory);
   float* dp = p + std::min(kQueryBlock, length) * length;
-  float* capped = dp + std::min(kQueryBlock, length) * length;
+  float* spare = dp + std::min(kQueryBlock, length) * length;
   for (float* rows : {dk, dv})
     for (size_t i = 0; i < length; ++i) std::memset(rows + i * kv_cols, 0, dim * sizeof(float));
 
   for (size_t head = part.kv_head * attrs.group(); head < (part.kv_head + 1) * attrs.group(); ++head) {
-    const size_t at = part.row * cols + head * dim;
+    const size_t at = part.row * cols + head * dim, out_at = part.row * out_cols + head * value;
     for (size_t first = 0; first < length; first += kQueryBlock) {
       const size_t last = std::min(length, first + kQueryBlock), count = last - first;
       const float* q = run.f32(node.inputs[0]) + at + first * cols;
-      const float* dout = run.f32(node.inputs[3]) + at + first * cols;
+      const float* dout = run.f32(node.inputs[last_input]) + out_at + first * out_cols;
       float* dq = run.f32(node.outputs[0]) + at + first * cols;
       // Scores of `count` queries with the keys up to the last query, and the gradients of the weights.
       kernels::gemm({count, last, dim, {q, cols}, {k, kv_cols, true}, p, last});
-      kernels::gemm({count, last, dim, {dout, cols}, {v, kv_cols, true}, dp, last});
+      kernels::gemm({count, last, value, {dout, out_cols}, {v, kv_cols, true}, dp, last});
       for (size_t i = 0; i < count; ++i)
-        score_gradients(shape.params, attrs.first_seen(first + i), first + i + 1, last, p + i * last,
-                        dp + i * last, capped);
-      kernels::gemm({last, dim, count, {p, last, true}, {dout, cols}, dv, kv_cols, true});
+        score_gradients(shape.params, sink_of(shape, head), attrs.first_seen(first + i), first + i + 1, last,
+                        p + i * last, dp + i * last, spare);
+      kernels::gemm({last, value, count, {p, last, true}, {dout, out_cols}, dv, kv_cols, true});
       kernels::gemm({count, dim, last, {dp, last}, {k, kv_cols}, dq, cols});
       kernels::gemm({last, dim, count, {dp, last, true}, {q, cols}, dk, kv_cols, true});
     }
@@ -214,7 +245,8 @@ void grad_part(const Node& node, const RunContext& run, const Part& part, std::b
 }
 
 void forward_grad(const Node& node, const RunContext& run) {
-  each_part(node, run, 4, [&](const Part& part, std::byte* memory) { grad_part(node, run, part, memory); });
+  each_part(node, run, node.attrs<Attrs>().rows() + 1,
+            [&](const Part& part, std::byte* memory) { grad_part(node, run, part, memory); });
 }
 
 void backward(GradientBuilder& b, const Node& node);
@@ -230,17 +262,20 @@ const OpType kCausalAttentionGradOp{
 namespace {
 
 void backward(GradientBuilder& b, const Node& node) {
-  std::vector<ValueId> inputs{node.inputs[0], node.inputs[1], node.inputs[2], b.of(node.outputs[0])};
-  if (node.inputs.size() > 3) inputs.push_back(node.inputs[3]);
+  const size_t rows = node.attrs<Attrs>().rows();
+  std::vector<ValueId> inputs(node.inputs.begin(), node.inputs.begin() + static_cast<ptrdiff_t>(rows));
+  inputs.push_back(b.of(node.outputs[0]));
+  if (node.inputs.size() > rows) inputs.push_back(node.inputs[rows]);
   const auto out = b.graph().add(kCausalAttentionGradOp, inputs, node.attributes, node.name + ".grad");
-  for (size_t i = 0; i < 3; ++i) b.add(node.inputs[i], out[i]);
+  for (size_t i = 0; i < rows; ++i) b.add(node.inputs[i], out[i]);
 }
 
 }  // namespace
 
 ValueId causal_attention(Graph& g, ValueId q, ValueId k, ValueId v, const AttentionShape& shape,
                          size_t length, std::string name, ValueId positions) {
-  std::vector<ValueId> inputs{q, k, v};
+  std::vector<ValueId> inputs{q, k};
+  if (shape.latent_dim == 0) inputs.push_back(v);
   if (positions.valid()) inputs.push_back(positions);
   return g.add(kCausalAttentionOp, inputs, std::make_shared<Attrs>(Attrs{shape, length}), std::move(name))[0];
 }

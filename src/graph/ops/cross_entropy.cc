@@ -72,6 +72,10 @@ struct HeadAttrs {
   const Parameter* weight;
   bool with_gradients;
   float cap;  // of the logits; 0: none
+  bool has_slopes;
+  const Parameter* b = nullptr;  // of an adapter, whose rows are the last input; null: none
+  float scale = 1;               // of what it adds
+  size_t rank() const { return b->cols(); }
 };
 
 // Logits at once: a few dozen megabytes, and enough rows for the products.
@@ -84,15 +88,22 @@ size_t chunk_rows(size_t rows, size_t vocab) {
   return std::min(rows, (even + 15) / 16 * 16);
 }
 
-// Outputs: loss, correct rows, losses of rows, a chunk of logits; with gradients dx, the same chunk once more
-// if logits are capped, and dw if it is trained.
+// Outputs: loss, correct rows, losses of rows, a chunk of logits, with an adapter the same chunk of what it
+// adds; with gradients dx, the same chunk once more if logits are capped, and dw if it is trained; of an
+// adapter those of its rows and of B.
 struct HeadOutputs {
-  explicit HeadOutputs(const HeadAttrs& attrs) : dx(attrs.with_gradients ? 4 : 0) {
-    size_t next = 5;
-    if (attrs.with_gradients && attrs.cap > 0) capped = next++;
-    if (attrs.with_gradients && attrs.weight->trainable) dw = next;
+  explicit HeadOutputs(const HeadAttrs& attrs) {
+    size_t next = 4;
+    if (attrs.b != nullptr) added = next++;
+    if (!attrs.with_gradients) return;
+    dx = next++;
+    if (attrs.cap > 0) capped = next++;
+    if (attrs.weight->trainable) dw = next++;
+    if (attrs.b == nullptr) return;
+    dlow = next++;
+    if (attrs.b->trainable) db = next++;
   }
-  size_t dx = 0, capped = 0, dw = 0;  // 0: there is none
+  size_t added = 0, dx = 0, capped = 0, dw = 0, dlow = 0, db = 0;  // 0: there is none
 };
 
 void expect_head(const Graph& g, const Node& node, const Parameter& weight) {
@@ -117,9 +128,16 @@ std::vector<ValueType> infer_head(const Graph& g, const Node& node) {
   std::vector<ValueType> outputs = {vector_type(1), vector_type(x.rows(), Elem::kI32), vector_type(x.rows()),
                                     chunk};
   const HeadOutputs has(attrs);
+  if (attrs.b != nullptr) {
+    expect_equal(node, "rows of B", vocab, attrs.b->rows());
+    expect_equal(node, "columns of A x", attrs.rank(), g.type(node.inputs.back()).cols());
+    outputs.push_back(chunk);
+  }
   if (has.dx > 0) outputs.push_back(floats(x.rows(), x.cols()));
   if (has.capped > 0) outputs.push_back(chunk);
   if (has.dw > 0) outputs.push_back(floats(vocab, x.cols()));
+  if (has.dlow > 0) outputs.push_back(floats(x.rows(), attrs.rank()));
+  if (has.db > 0) outputs.push_back(floats(vocab, attrs.rank()));
   return outputs;
 }
 
@@ -171,6 +189,49 @@ void head_dx(const Parameter& weight, const float* dlogits, size_t rows, float* 
                 pool);
 }
 
+// What an adapter adds to a chunk of logits, rounded as where the model runs.
+void add_adapter(const HeadAttrs& attrs, const float* low, size_t rows, float* added, float* logits,
+                 const RunContext& run) {
+  const size_t vocab = attrs.weight->rows(), rank = attrs.rank();
+  kernels::gemm({.m = rows,
+                 .n = vocab,
+                 .k = rank,
+                 .a = {low, rank},
+                 .b = {attrs.b->value.data<float>(), rank, true},
+                 .c = added,
+                 .c_stride = vocab},
+                run.pool());
+  run.for_rows(rows, vocab, [&](size_t begin, size_t end) {
+    kernels::add_scaled(logits + begin * vocab, added + begin * vocab, attrs.scale, logits + begin * vocab,
+                        (end - begin) * vocab);
+  });
+}
+
+// The gradients of the adapter's rows, and B's, to which those of the chunk are added.
+void adapter_gradients(const HeadAttrs& attrs, const float* dlogits, const float* low, size_t rows,
+                       float* dlow, float* db, bool first, ThreadPool& pool) {
+  const size_t vocab = attrs.weight->rows(), rank = attrs.rank();
+  kernels::gemm({.m = rows,
+                 .n = rank,
+                 .k = vocab,
+                 .a = {dlogits, vocab},
+                 .b = {attrs.b->value.data<float>(), rank},
+                 .c = dlow,
+                 .c_stride = rank},
+                pool);
+  kernels::scale(dlow, attrs.scale, dlow, rows * rank);
+  if (db != nullptr)
+    kernels::gemm({.m = vocab,
+                   .n = rank,
+                   .k = rows,
+                   .a = {dlogits, vocab, true},
+                   .b = {low, rank},
+                   .c = db,
+                   .c_stride = rank,
+                   .accumulate = !first},
+                  pool);
+}
+
 // Rows that count more or less, or the other way.
 void scale_rows(float* gradients, size_t rows, size_t cols, const float* slopes, float* losses,
                 const RunContext& run) {
@@ -191,12 +252,16 @@ void forward_head(const Node& node, const RunContext& run) {
   const float factor = run.f32(node.inputs[2])[0];
   float* losses = run.f32(node.outputs[2]);
   float* logits = run.f32(node.outputs[3]);
-  const float* slopes = node.inputs.size() > 3 ? run.f32(node.inputs[3]) : nullptr;
+  const float* slopes = attrs.has_slopes ? run.f32(node.inputs[3]) : nullptr;
+  const float* low = attrs.b != nullptr ? run.f32(node.inputs.back()) : nullptr;
+  float* db = has.db > 0 ? run.f32(node.outputs[has.db]) : nullptr;
   float* capped = has.capped > 0 ? run.f32(node.outputs[has.capped]) : nullptr;
   for (size_t row = 0; row < type.rows(); row += chunk) {
     const size_t rows = std::min(chunk, type.rows() - row);
     const std::byte* x = run.raw(node.inputs[0]) + row * type.row_bytes();
     head_logits(*attrs.weight, x, type.row_bytes(), rows, logits, run.pool());
+    const float* low_rows = attrs.b != nullptr ? low + row * attrs.rank() : nullptr;
+    if (attrs.b != nullptr) add_adapter(attrs, low_rows, rows, run.f32(node.outputs[has.added]), logits, run);
     const auto each_row = [&](auto&& fn) {
       run.for_rows(rows, vocab, [&](size_t begin, size_t end) { fn(begin * vocab, (end - begin) * vocab); });
     };
@@ -214,6 +279,9 @@ void forward_head(const Node& node, const RunContext& run) {
         soft_cap_backward(capped + at, logits + at, attrs.cap, logits + at, count);
       });
     head_dx(*attrs.weight, logits, rows, run.f32(node.outputs[has.dx]) + row * dim, run.pool());
+    if (has.dlow > 0)
+      adapter_gradients(attrs, logits, low_rows, rows, run.f32(node.outputs[has.dlow]) + row * attrs.rank(),
+                        db, row == 0, run.pool());
     if (has.dw > 0)
       kernels::gemm({.m = vocab,
                      .n = dim,
@@ -225,10 +293,15 @@ void forward_head(const Node& node, const RunContext& run) {
                      .accumulate = row > 0},
                     run.pool());
   }
+  if (db != nullptr) kernels::scale(db, attrs.scale, db, vocab * attrs.rank());
   run.f32(node.outputs[0])[0] = kernels::sum(losses, type.rows()) * factor;
 }
 
-std::vector<const Parameter*> head_weight(const Node& node) { return {node.attrs<HeadAttrs>().weight}; }
+std::vector<const Parameter*> head_weight(const Node& node) {
+  const HeadAttrs& attrs = node.attrs<HeadAttrs>();
+  if (attrs.b == nullptr) return {attrs.weight};
+  return {attrs.weight, attrs.b};
+}
 
 void backward_head(GradientBuilder& b, const Node& node) {
   const HeadAttrs& attrs = node.attrs<HeadAttrs>();
@@ -238,6 +311,8 @@ void backward_head(GradientBuilder& b, const Node& node) {
   const HeadOutputs has(attrs);
   b.add(node.inputs[0], node.outputs[has.dx]);
   if (has.dw > 0) b.add(*attrs.weight, node.outputs[has.dw]);
+  if (has.dlow > 0) b.add(node.inputs.back(), node.outputs[has.dlow]);
+  if (has.db > 0) b.add(*attrs.b, node.outputs[has.db]);
 }
 
 Loss loss_of(const std::vector<ValueId>& outputs) { return {outputs[0], outputs[1], outputs[2]}; }
@@ -263,9 +338,11 @@ Loss head_loss(Graph& g, ValueId x, const Parameter& weight, ValueId targets, Va
                const HeadLoss& options, std::string name) {
   std::vector<ValueId> inputs = {x, targets, factor};
   if (options.slopes.valid()) inputs.push_back(options.slopes);
-  return loss_of(g.add(kLinearCrossEntropyOp, std::move(inputs),
-                       std::make_shared<HeadAttrs>(HeadAttrs{&weight, options.with_gradients, options.cap}),
-                       std::move(name)));
+  if (options.b != nullptr) inputs.push_back(options.low);
+  const HeadAttrs attrs{&weight,   options.with_gradients, options.cap, options.slopes.valid(),
+                        options.b, options.scale};
+  return loss_of(
+      g.add(kLinearCrossEntropyOp, std::move(inputs), std::make_shared<HeadAttrs>(attrs), std::move(name)));
 }
 
 }  // namespace butterfly::graph

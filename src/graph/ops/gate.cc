@@ -85,6 +85,7 @@ void forward_gate_grad(const Node& node, const RunContext& run) {
 }
 
 void backward_gate(GradientBuilder& b, const Node& node);
+void backward_halves(GradientBuilder& b, const Node& node);
 
 struct HalvesAttrs {
   size_t half;  // columns
@@ -123,7 +124,8 @@ extern const OpType kGateGradOp;
 extern const OpType kHalvesOp;
 const OpType kGateOp{"gate", infer_gate, cost_gate, nullptr, 0, forward_gate, nullptr, backward_gate};
 const OpType kGateGradOp{"gate_grad", infer_gate_grad, cost_gate_grad, nullptr, -1, forward_gate_grad};
-const OpType kHalvesOp{"halves", infer_halves, cost_halves, nullptr, -1, forward_halves};
+const OpType kHalvesOp{"halves", infer_halves,   cost_halves, nullptr,
+                       -1,       forward_halves, nullptr,     backward_halves};
 
 namespace {
 
@@ -132,6 +134,15 @@ void backward_gate(GradientBuilder& b, const Node& node) {
                                  nullptr, node.name + ".grad");
   b.add(node.inputs[0], out[0]);
   b.add(node.inputs[1], out[1]);
+}
+
+// A half that nothing depends on has a gradient of zeros.
+void backward_halves(GradientBuilder& b, const Node& node) {
+  const size_t half = node.attrs<HalvesAttrs>().half;
+  ValueId parts[] = {b.of(node.outputs[0]), b.of(node.outputs[1])};
+  for (size_t i = 0; i < 2; ++i)
+    if (!parts[i].valid()) parts[i] = scale(b.graph(), node.outputs[i], 0, node.name + ".zeros");
+  b.add(node.inputs[0], join_columns(b.graph(), parts[0], parts[1], half, half, node.name + ".grad"));
 }
 
 }  // namespace

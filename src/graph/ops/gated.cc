@@ -48,8 +48,14 @@ const OpType kSwigluOp{
 const OpType kGegluOp{
     "geglu", infer, cost_geglu, nullptr, 0, forward<kernels::geglu>, nullptr, backward<geglu_grad>};
 
-const OpType kSwigluClampedOp{"swiglu_clamped", infer, cost_swiglu,
-                              nullptr,          0,     forward<kernels::swiglu_clamped>};
+const OpType kSwigluClampedOp{"swiglu_clamped",
+                              infer,
+                              cost_swiglu,
+                              nullptr,
+                              0,
+                              forward<kernels::swiglu_clamped>,
+                              nullptr,
+                              backward<swiglu_clamped_grad>};
 
 ValueId swiglu(Graph& g, ValueId gate, ValueId up, std::string name) {
   return g.add(kSwigluOp, {gate, up}, nullptr, std::move(name))[0];

@@ -1,14 +1,11 @@
 // The gated delta rule over the rows of each sequence: kernels/recurrent/gated_delta.h has the recurrence.
 //
-// Gates of a head: decay = exp(a * softplus(alpha + dt)), beta = sigmoid(b). The state of a sequence is one
-// matrix for each value head.
+// recurrent_rows.h has the gates of a head. The state of a sequence is one matrix for each value head.
 #include <algorithm>
 #include <cstring>
 
-#include "graph/ops/op_util.h"
+#include "graph/ops/recurrent_rows.h"
 #include "graph/ops/state_walk.h"
-#include "kernels/math/math.h"
-#include "kernels/recurrent/gated_delta.h"
 
 namespace butterfly::graph {
 namespace {
@@ -16,20 +13,7 @@ namespace {
 using kernels::DeltaToken;
 
 std::vector<ValueType> infer(const Graph& g, const Node& node) {
-  const auto& shape = node.attrs<GatedDeltaShape>();
-  expect_elem(g, node, node.inputs[0], Elem::kF32);
-  expect_equal(node, "columns of queries, keys and values",
-               2 * shape.key_heads * shape.key_dim + shape.value_heads * shape.value_dim,
-               g.type(node.inputs[0]).cols());
-  expect_equal(node, "columns of alpha", shape.value_heads, g.type(node.inputs[1]).cols());
-  expect_equal(node, "columns of beta", shape.value_heads, g.type(node.inputs[2]).cols());
-  if (shape.key_heads == 0 || shape.key_heads > shape.value_heads)
-    fail(Errc::kInvalidArgument, "[{}] {}: {} key heads for {} value heads", node.op->name, node.name,
-         shape.key_heads, shape.value_heads);
-  if (!shape.tiled)
-    expect_equal(node, "key heads", shape.key_head_of(shape.value_heads - 1) + 1, shape.key_heads);
-  expect_equal(node, "values of a head beyond whole panels", 0, shape.value_dim % kernels::kDeltaPanel);
-  return {floats(g.type(node.inputs[0]).rows(), shape.value_heads * shape.value_dim)};
+  return {delta_type(g, node, node.attrs<GatedDeltaShape>())};
 }
 
 // Four products of a matrix and a vector, and the fading.
@@ -54,7 +38,8 @@ class HeadWalk {
       : shape_(node.attrs<GatedDeltaShape>()),
         walk_(walk),
         head_(head),
-        matrix_{.key_dim = shape_.key_dim, .value_dim = shape_.value_dim, .scale = shape_.scale},
+        of_(shape_, head),
+        matrix_(of_.matrix()),
         qkv_(run.f32(node.inputs[0])),
         alpha_(run.f32(node.inputs[1])),
         beta_(run.f32(node.inputs[2])),
@@ -87,21 +72,9 @@ class HeadWalk {
     if (index < replayed) {
       const float* kept = guess(index);  // key, value, alpha, beta
       const float* gates = kept + shape_.key_dim + shape_.value_dim;
-      return gated(kept, kept, kept + shape_.key_dim, nullptr, gates[0], gates[1]);
+      return of_.gated(kept, kept, kept + shape_.key_dim, nullptr, gates[0], gates[1]);
     }
-    const size_t row = walk_.run().first_row + index - replayed;
-    const size_t keys = shape_.key_heads * shape_.key_dim, values = shape_.value_heads * shape_.value_dim;
-    const float* qkv = qkv_ + row * (2 * keys + values);
-    const float* q = qkv + shape_.key_head_of(head_) * shape_.key_dim;
-    return gated(q, q + keys, qkv + 2 * keys + head_ * shape_.value_dim,
-                 out_ + row * values + head_ * shape_.value_dim, alpha_[row * shape_.value_heads + head_],
-                 beta_[row * shape_.value_heads + head_]);
-  }
-  DeltaToken gated(const float* q, const float* k, const float* v, float* out, float alpha,
-                   float beta) const {
-    const float a = shape_.a->value.data<float>()[head_], dt = shape_.dt->value.data<float>()[head_];
-    return {
-        q, k, v, out, kernels::exp_f32(a * kernels::softplus_f32(alpha + dt)), kernels::sigmoid_f32(beta)};
+    return of_.token(qkv_, alpha_, beta_, out_, walk_.run().first_row + index - replayed);
   }
 
   // What token() will want of new row `index`, a guess, when it was right.
@@ -119,6 +92,7 @@ class HeadWalk {
   const GatedDeltaShape& shape_;
   const StateWalk& walk_;
   const size_t head_;
+  const DeltaHead of_;
   const kernels::DeltaShape matrix_;
   const float *qkv_, *alpha_, *beta_;
   float* out_;

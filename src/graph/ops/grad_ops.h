@@ -22,7 +22,7 @@ struct CombineGradients {
 CombineGradients moe_combine_grad(Graph& g, ValueId dout, ValueId y, ValueId weights, ValueId places,
                                   std::string name);
 ValueId moe_route_grad(Graph& g, ValueId logits, ValueId dweights, ValueId places, ValueId begins,
-                       const RouteOptions& options, std::string name);
+                       const RouteOptions& options, const Parameter* expert_scale, std::string name);
 // Sums over the rows: [cols].
 ValueId column_sum(Graph& g, ValueId x, std::string name);
 // [rows, cols] with row i of x added to row ids[i]; starts from `sum`, or from zeros.
@@ -48,6 +48,7 @@ struct GatedGradients {
   ValueId dgate, dup;
 };
 GatedGradients swiglu_grad(Graph& g, ValueId gate, ValueId up, ValueId dy, std::string name);
+GatedGradients swiglu_clamped_grad(Graph& g, ValueId gate, ValueId up, ValueId dy, std::string name);
 GatedGradients geglu_grad(Graph& g, ValueId gate, ValueId up, ValueId dy, std::string name);
 
 // dx = dy * (1 - (y / cap)^2), in pieces that stay in the first cache. dx may be dy.

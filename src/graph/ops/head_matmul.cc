@@ -3,7 +3,9 @@
 // Rows are quantised where the matrix wants that, each head's columns alone: so a head does not see the
 // others, and any part of them can be computed elsewhere.
 #include "base/checked.h"
+#include "graph/gradients.h"
 #include "graph/ops/op_util.h"
+#include "kernels/gemm/matmul_dx.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/tiles/activation_rows.h"
 
@@ -74,10 +76,41 @@ void forward(const Node& node, const RunContext& run) {
   });
 }
 
+std::vector<ValueType> infer_dx(const Graph& g, const Node& node) {
+  const auto& attrs = node.attrs<Attrs>();
+  const ValueType& dy = g.type(node.inputs[0]);
+  expect_equal(node, "columns", attrs.count() * attrs.matrix(0).rows(), dy.cols());
+  return {floats(dy.rows(), attrs.count() * attrs.matrix(0).cols())};
+}
+
+// dX = dY W, head by head.
+void forward_dx(const Node& node, const RunContext& run) {
+  const auto& attrs = node.attrs<Attrs>();
+  const size_t heads = attrs.count(), in = attrs.matrix(0).cols(), out = attrs.matrix(0).rows();
+  for (size_t head = 0; head < heads; ++head)
+    kernels::matmul_dx(attrs.matrix(head), run.f32(node.inputs[0]) + head * out, heads * out,
+                       run.type(node.inputs[0]).rows(), run.f32(node.outputs[0]) + head * in, heads * in,
+                       false, run.pool());
+}
+
+void backward(GradientBuilder& b, const Node& node);
+
 }  // namespace
 
 extern const OpType kHeadMatmulOp;
-const OpType kHeadMatmulOp{"head_matmul", infer, cost, scratch, -1, forward};
+extern const OpType kHeadMatmulDxOp;
+const OpType kHeadMatmulOp{"head_matmul", infer, cost, scratch, -1, forward, nullptr, backward};
+const OpType kHeadMatmulDxOp{"head_matmul_dx", infer_dx, cost, nullptr, -1, forward_dx};
+
+namespace {
+
+// Packed weights are frozen: only the rows get a gradient.
+void backward(GradientBuilder& b, const Node& node) {
+  b.add(node.inputs[0],
+        b.graph().add(kHeadMatmulDxOp, {b.of(node.outputs[0])}, node.attributes, node.name + ".dx")[0]);
+}
+
+}  // namespace
 
 ValueId head_matmul(Graph& g, ValueId x, const ExpertParameter& heads, std::string name) {
   return g.add(kHeadMatmulOp, {x}, std::make_shared<Attrs>(Attrs{&heads}), std::move(name))[0];

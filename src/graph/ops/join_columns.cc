@@ -2,6 +2,7 @@
 // apart, and what passes between stages where layers read more than the residual stream.
 #include <algorithm>
 
+#include "graph/gradients.h"
 #include "graph/ops/op_util.h"
 
 namespace butterfly::graph {
@@ -62,12 +63,30 @@ void forward_split(const Node& node, const RunContext& run) {
              });
 }
 
+void backward_join(GradientBuilder& b, const Node& node) {
+  const auto& [first, second] = node.attrs<Attrs>();
+  const auto parts = split_columns(b.graph(), b.of(node.outputs[0]), first, second, node.name + ".grad");
+  b.add(node.inputs[0], parts.first);
+  b.add(node.inputs[1], parts.second);
+}
+
+// A part that nothing depends on has a gradient of zeros.
+void backward_split(GradientBuilder& b, const Node& node) {
+  const auto& [first, second] = node.attrs<Attrs>();
+  ValueId parts[] = {b.of(node.outputs[0]), b.of(node.outputs[1])};
+  for (size_t i = 0; i < 2; ++i)
+    if (!parts[i].valid()) parts[i] = scale(b.graph(), node.outputs[i], 0, node.name + ".zeros");
+  b.add(node.inputs[0], join_columns(b.graph(), parts[0], parts[1], first, second, node.name + ".grad"));
+}
+
 }  // namespace
 
 extern const OpType kJoinColumnsOp;
 extern const OpType kSplitColumnsOp;
-const OpType kJoinColumnsOp{"join_columns", infer_join, cost, nullptr, -1, forward_join};
-const OpType kSplitColumnsOp{"split_columns", infer_split, cost, nullptr, -1, forward_split};
+const OpType kJoinColumnsOp{"join_columns", infer_join, cost,         nullptr, -1,
+                            forward_join,   nullptr,    backward_join};
+const OpType kSplitColumnsOp{"split_columns", infer_split, cost,          nullptr, -1,
+                             forward_split,   nullptr,     backward_split};
 
 ValueId join_columns(Graph& g, ValueId a, ValueId b, size_t first, size_t second, std::string name) {
   return g.add(kJoinColumnsOp, {a, b}, std::make_shared<Attrs>(Attrs{first, second}), std::move(name))[0];

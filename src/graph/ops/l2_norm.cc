@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "graph/gradients.h"
 #include "graph/ops/op_util.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/rows/reduce.h"
@@ -44,10 +45,46 @@ void forward(const Node& node, const RunContext& run) {
   });
 }
 
+// Inputs: x, dy. With y = x / n: dx = (dy - y (y . dy)) / n; below eps n is no function of x.
+void forward_grad(const Node& node, const RunContext& run) {
+  const auto& attrs = node.attrs<Attrs>();
+  const ValueType& type = run.type(node.outputs[0]);
+  const size_t cols = type.cols(), dim = attrs.head_dim, normed = attrs.heads * dim;
+  run.for_rows(type.rows(), cols, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const float* x = run.f32(node.inputs[0]) + row * cols;
+      const float* dy = run.f32(node.inputs[1]) + row * cols;
+      float* dx = run.f32(node.outputs[0]) + row * cols;
+      for (size_t at = 0; at < normed; at += dim) {
+        const float length = std::sqrt(kernels::sum_squares(x + at, dim));
+        const float inverse = 1.0f / std::max(length, attrs.eps);
+        // The sum is read before dx, which may be dy, is written.
+        const float along = length > attrs.eps ? kernels::dot(x + at, dy + at, dim) * inverse * inverse : 0;
+        kernels::add_scaled(dy + at, x + at, -along, dx + at, dim);
+        kernels::scale(dx + at, inverse, dx + at, dim);
+      }
+      if (dx != dy) std::copy(dy + normed, dy + cols, dx + normed);
+    }
+  });
+}
+
+void backward(GradientBuilder& b, const Node& node);
+
 }  // namespace
 
 extern const OpType kL2NormOp;
-const OpType kL2NormOp{"l2_norm", infer, cost, nullptr, 0, forward};
+extern const OpType kL2NormGradOp;
+const OpType kL2NormOp{"l2_norm", infer, cost, nullptr, 0, forward, nullptr, backward};
+const OpType kL2NormGradOp{"l2_norm_grad", infer, cost, nullptr, 1, forward_grad};
+
+namespace {
+
+void backward(GradientBuilder& b, const Node& node) {
+  b.add(node.inputs[0], b.graph().add(kL2NormGradOp, {node.inputs[0], b.of(node.outputs[0])}, node.attributes,
+                                      node.name + ".grad")[0]);
+}
+
+}  // namespace
 
 ValueId l2_norm(Graph& g, ValueId x, size_t heads, size_t head_dim, float eps, std::string name) {
   return g.add(kL2NormOp, {x}, std::make_shared<Attrs>(Attrs{heads, head_dim, eps}), std::move(name))[0];

@@ -121,6 +121,7 @@ void forward_combine(const Node& node, const RunContext& run) {
 
 struct RouteAttrs {
   RouteOptions options;
+  const Parameter* scale;  // of each expert; null: none
 };
 
 // Inputs: logits, the gradient of the weights, the place of each slot, the experts' first places.
@@ -132,7 +133,7 @@ Cost cost_route(const Graph& g, const Node& node, const CostContext&) {
 
 size_t scratch_route(const Graph& g, const Node& node) {
   const size_t used = node.attrs<RouteAttrs>().options.used;
-  return (g.type(node.inputs[0]).cols() + 3 * used) * sizeof(float);
+  return (g.type(node.inputs[0]).cols() + 4 * used) * sizeof(float);
 }
 
 // What a probability gets: weights are probabilities, divided by their sum or not, times a scale.
@@ -199,12 +200,16 @@ void forward_route(const Node& node, const RunContext& run) {
   auto* probabilities = reinterpret_cast<float*>(run.scratch(node, 0));
   float* chosen = probabilities + experts;
   auto* ids = reinterpret_cast<int32_t*>(chosen + 2 * used);
+  auto* slopes = reinterpret_cast<float*>(ids + used);
+  const Parameter* scale = node.attrs<RouteAttrs>().scale;
   for (size_t row = 0; row < type.rows(); ++row) {
     for (size_t s = 0; s < used; ++s)
       ids[s] = static_cast<int32_t>(std::upper_bound(begins, begins + experts + 1, places[row * used + s]) -
                                     begins - 1);
-    route_row_grad(options, logits + row * experts, dweights + row * used, ids, experts, probabilities,
-                   chosen, run.f32(node.outputs[0]) + row * experts);
+    for (size_t s = 0; s < used; ++s)
+      slopes[s] = dweights[row * used + s] * (scale == nullptr ? 1.0f : scale->value.data<float>()[ids[s]]);
+    route_row_grad(options, logits + row * experts, slopes, ids, experts, probabilities, chosen,
+                   run.f32(node.outputs[0]) + row * experts);
   }
 }
 
@@ -241,9 +246,9 @@ CombineGradients moe_combine_grad(Graph& g, ValueId dout, ValueId y, ValueId wei
 }
 
 ValueId moe_route_grad(Graph& g, ValueId logits, ValueId dweights, ValueId places, ValueId begins,
-                       const RouteOptions& options, std::string name) {
+                       const RouteOptions& options, const Parameter* expert_scale, std::string name) {
   return g.add(kMoeRouteGradOp, {logits, dweights, places, begins},
-               std::make_shared<RouteAttrs>(RouteAttrs{options}), std::move(name))[0];
+               std::make_shared<RouteAttrs>(RouteAttrs{options, expert_scale}), std::move(name))[0];
 }
 
 }  // namespace butterfly::graph

@@ -155,12 +155,9 @@ void forward_route(const Node& node, const RunContext& run) {
 }
 
 void backward_route(GradientBuilder& b, const Node& node) {
-  if (node.attrs<RouteAttrs>().scale != nullptr)
-    fail(Errc::kUnsupported, "[moe_route] {}: routes with a scale of each expert have no gradient",
-         node.name);
-  b.add(node.inputs[0],
-        moe_route_grad(b.graph(), node.inputs[0], b.of(node.outputs[0]), node.outputs[1], node.outputs[3],
-                       node.attrs<RouteAttrs>().options, node.name + ".grad"));
+  b.add(node.inputs[0], moe_route_grad(b.graph(), node.inputs[0], b.of(node.outputs[0]), node.outputs[1],
+                                       node.outputs[3], node.attrs<RouteAttrs>().options,
+                                       node.attrs<RouteAttrs>().scale, node.name + ".grad"));
 }
 
 std::vector<ValueType> infer_combine(const Graph& g, const Node& node) {

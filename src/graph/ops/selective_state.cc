@@ -1,13 +1,10 @@
 // Mamba-2's recurrence over the rows of each sequence: kernels/recurrent/selective_state.h has it.
 //
-// Of a head: step = softplus(dt + bias), decay = exp(step * a). The state of a sequence is one matrix for
-// each head.
+// recurrent_rows.h has the steps of a head. The state of a sequence is one matrix for each head.
 #include <algorithm>
 
-#include "graph/ops/op_util.h"
+#include "graph/ops/recurrent_rows.h"
 #include "graph/ops/state_walk.h"
-#include "kernels/math/math.h"
-#include "kernels/recurrent/selective_state.h"
 
 namespace butterfly::graph {
 namespace {
@@ -15,16 +12,7 @@ namespace {
 using kernels::SelectiveToken;
 
 std::vector<ValueType> infer(const Graph& g, const Node& node) {
-  const auto& shape = node.attrs<SelectiveStateShape>();
-  expect_elem(g, node, node.inputs[0], Elem::kF32);
-  expect_equal(node, "columns of inputs and groups", shape.columns(), g.type(node.inputs[0]).cols());
-  expect_equal(node, "columns of steps", shape.heads, g.type(node.inputs[1]).cols());
-  if (shape.groups == 0 || shape.groups > shape.heads)
-    fail(Errc::kInvalidArgument, "[{}] {}: {} groups of {} heads", node.op->name, node.name, shape.groups,
-         shape.heads);
-  expect_equal(node, "groups", shape.group_of(shape.heads - 1) + 1, shape.groups);
-  expect_equal(node, "values of a head beyond whole panels", 0, shape.head_dim % kernels::kSelectivePanel);
-  return {floats(g.type(node.inputs[0]).rows(), shape.heads * shape.head_dim)};
+  return {selective_type(g, node, node.attrs<SelectiveStateShape>())};
 }
 
 // Fading, an outer product and a product of a matrix and a vector.
@@ -48,9 +36,8 @@ class HeadWalk {
       : shape_(node.attrs<SelectiveStateShape>()),
         walk_(walk),
         head_(head),
-        matrix_{.state_dim = shape_.state_dim,
-                .head_dim = shape_.head_dim,
-                .skip = shape_.skip->value.data<float>()[head]},
+        of_(shape_, head),
+        matrix_(of_.matrix()),
         rows_(run.f32(node.inputs[0])),
         steps_(run.f32(node.inputs[1])),
         out_(run.f32(node.outputs[0])) {}
@@ -81,19 +68,10 @@ class HeadWalk {
     const size_t replayed = walk_.run().replayed;
     if (index < replayed) {
       const float* kept = guess(index);  // b, x, step
-      return stepped(kept, kept, kept + shape_.state_dim, nullptr, kept[shape_.state_dim + shape_.head_dim]);
+      return of_.stepped(kept, kept, kept + shape_.state_dim, nullptr,
+                         kept[shape_.state_dim + shape_.head_dim]);
     }
-    const size_t row = walk_.run().first_row + index - replayed;
-    const size_t inner = shape_.heads * shape_.head_dim;
-    const float* x = rows_ + row * shape_.columns();
-    const float* b = x + inner + shape_.group_of(head_) * shape_.state_dim;
-    return stepped(b, b + shape_.groups * shape_.state_dim, x + head_ * shape_.head_dim,
-                   out_ + row * inner + head_ * shape_.head_dim, steps_[row * shape_.heads + head_]);
-  }
-  SelectiveToken stepped(const float* b, const float* c, const float* x, float* out, float step) const {
-    const float a = shape_.a->value.data<float>()[head_], bias = shape_.dt->value.data<float>()[head_];
-    const float dt = kernels::softplus_f32(step + bias);
-    return {b, c, x, out, kernels::exp_f32(dt * a), dt};
+    return of_.token(rows_, steps_, out_, walk_.run().first_row + index - replayed);
   }
 
   // What token() will want of new row `index`, a guess, when it was right.
@@ -109,6 +87,7 @@ class HeadWalk {
   const SelectiveStateShape& shape_;
   const StateWalk& walk_;
   const size_t head_;
+  const SelectiveHead of_;
   const kernels::SelectiveShape matrix_;
   const float *rows_, *steps_;
   float* out_;
