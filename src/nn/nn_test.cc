@@ -266,6 +266,8 @@ TEST(TransformerBlock, RowsDoNotDependOnBatchOrThreads) {
     EXPECT_EQ(run.outputs({70}, 1), one_by_one) << dtype_name(dtype);
     EXPECT_EQ(run.outputs({70}, 2), one_by_one) << dtype_name(dtype);
     EXPECT_EQ(run.outputs({1, 2, 7, 60}, 3), one_by_one) << dtype_name(dtype);
+    // More threads than KV heads, and than query heads.
+    EXPECT_EQ(run.outputs(std::vector<size_t>(70, 1), 5), one_by_one) << dtype_name(dtype);
     for (uint32_t bits : one_by_one) ASSERT_TRUE(std::isfinite(std::bit_cast<float>(bits)));
   }
 }

@@ -22,6 +22,7 @@ struct MakeModelOptions {
   model::RandomModelOptions model;
   std::string type = "Q8_0";
   std::string vocabulary_type;  // empty: as `type`
+  std::string expert_type;      // the same
   std::optional<uint32_t> kv_heads;
 };
 
@@ -38,6 +39,7 @@ int make_model(const MakeModelOptions& options) {
   wanted.vocabulary_type = options.vocabulary_type.empty()
                                ? wanted.matrix_type
                                : type_named("--vocab-type", options.vocabulary_type);
+  if (!options.expert_type.empty()) wanted.expert_type = type_named("--expert-type", options.expert_type);
   wanted.head_count_kv = options.kv_heads.value_or(wanted.head_count);
 
   std::optional<Progress> bar;
@@ -67,6 +69,8 @@ CommandBody setup_make_model(CLI::App& app) {
   add_option(app, "--vocab-type", options->vocabulary_type,
              "Element type of embedding and output (default: --type)")
       .type_name("TYPE");
+  add_option(app, "--expert-type", options->expert_type, "Element type of routed experts (default: --type)")
+      .type_name("TYPE");
   const auto size = [&](const char* name, uint32_t& value, const char* words) {
     add_option(app, name, value, words).type_name("N").show_default();
   };
@@ -79,6 +83,12 @@ CommandBody setup_make_model(CLI::App& app) {
   size("--window", model.sliding_window, "Positions that local layers see, where an architecture has such");
   size("--experts", model.expert_count, "Experts of a layer, where an architecture has them");
   size("--experts-used", model.expert_used_count, "Experts per token");
+  size("--state-size", model.state_length, "Values of a head of linear attention (qwen35); 0: as attention");
+  size("--state-heads", model.state_head_count, "Its value heads; 0: --heads");
+  size("--state-kv-heads", model.state_head_count_kv, "Its key heads; 0: --kv-heads");
+  size("--window-period", model.window_period, "gemma4: every so many layers one sees all positions");
+  size("--layer-input", model.layer_input_length, "gemma4: values of a layer's own input; 0: a block of the type");
+  size("--shared-kv", model.shared_kv_layers, "gemma4: layers that read earlier ones' keys; 0: as few as can be");
   size("--predicting-blocks", model.predicting_blocks,
        "1: a block that predicts ahead (multi-token prediction), where an architecture has one");
   size("--vocab", model.vocabulary_size, "Tokens in the made-up vocabulary");

@@ -82,12 +82,18 @@ std::vector<RowRun> runs_of(const KvStep& kv, size_t group) {
   return runs;
 }
 
-// All queries of one run of rows and one KV head, kQueriesMax at a time.
+// Part `part` of `parts` of the heads that share a KV head.
+MemberRange heads_of_part(const AttentionShape& shape, size_t kv_head, size_t part, size_t parts) {
+  const MemberRange heads = shape.heads_of(kv_head);
+  const size_t count = heads.end - heads.begin;
+  return {heads.begin + count * part / parts, heads.begin + count * (part + 1) / parts};
+}
+
+// All queries of one run of rows and of `heads`, which share a KV head, kQueriesMax at a time.
 void attend_run(const Node& node, const RunContext& run, const RowRun& rows, size_t kv_head,
-                std::byte* scratch_bytes) {
+                const MemberRange& heads, std::byte* scratch_bytes) {
   const auto& shape = node.attrs<AttentionShape>();
   const KvStep& kv = run.kv();
-  const MemberRange heads = shape.heads_of(kv_head);
   const size_t cols = shape.heads * shape.head_dim;
   const float* q = run.f32(node.inputs[0]);
   float* out = run.f32(node.outputs[0]);
@@ -141,13 +147,18 @@ void forward(const Node& node, const RunContext& run) {
 
   // Later rows see more keys, so units are taken from a shared counter, longest first.
   const std::vector<RowRun> runs = runs_of(kv, shape.group_size());
-  const size_t units = runs.size() * shape.kv_heads;
+  // One token of a model with fewer KV heads than threads: they share the heads of a group too. Each reads the
+  // pages, but with several queries per key what bounds is arithmetic.
+  const size_t pairs = runs.size() * shape.kv_heads, threads = run.pool().size();
+  const size_t parts =
+      std::clamp<size_t>(pairs == 0 ? 1 : (threads + pairs - 1) / pairs, 1, std::max<size_t>(1, shape.group_size()));
+  const size_t units = pairs * parts;
   std::atomic<size_t> next{0};
   run.pool().run([&](size_t worker) {
     for (size_t unit = next.fetch_add(1); unit < units; unit = next.fetch_add(1)) {
-      const size_t reversed = units - 1 - unit;
-      attend_run(node, run, runs[reversed / shape.kv_heads], reversed % shape.kv_heads,
-                 run.scratch(node, worker));
+      const size_t pair = pairs - 1 - unit / parts, kv_head = pair % shape.kv_heads;
+      attend_run(node, run, runs[pair / shape.kv_heads], kv_head,
+                 heads_of_part(shape, kv_head, unit % parts, parts), run.scratch(node, worker));
     }
   });
 }

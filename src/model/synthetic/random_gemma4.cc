@@ -1,7 +1,8 @@
-// The layouts of gemma4 for random models: windows in every second layer, keys of earlier layers behind, and
+// The layouts of gemma4 for random models: windows in all but every n-th layer, keys of earlier layers behind, and
 // inputs of layers; or without either, with experts beside the dense part.
 #include <algorithm>
 
+#include "base/error.h"
 #include "model/synthetic/random_layouts.h"
 
 namespace butterfly::model {
@@ -9,22 +10,31 @@ namespace {
 
 constexpr float kPostNorm = 1.5f;  // see random_gemma.cc
 
-bool has_window(uint32_t layer) { return layer % 2 == 0; }
-// Layers with keys: an even number, so that the last two serve windows and whole texts; one or two layers
-// read them.
+bool has_window(const RandomModelOptions& o, uint32_t layer) { return (layer + 1) % o.window_period != 0; }
+// Layers with keys: whole periods, so that the last two serve windows and whole texts. Unless asked for more,
+// as few layers as can be read them.
 uint32_t own_layers(const RandomModelOptions& o) {
-  return o.block_count < 3 ? o.block_count : (o.block_count - 1) / 2 * 2;
+  if (o.shared_kv_layers == 0)
+    return o.block_count <= o.window_period ? o.block_count
+                                            : (o.block_count - 1) / o.window_period * o.window_period;
+  if (o.shared_kv_layers >= o.block_count || (o.block_count - o.shared_kv_layers) % o.window_period != 0)
+    fail(Errc::kInvalidArgument, "{} of {} layers read earlier keys, expected to leave a multiple of {}",
+         o.shared_kv_layers, o.block_count, o.window_period);
+  return o.block_count - o.shared_kv_layers;
 }
 // Of a layer's input: whole blocks of every type.
 int64_t input_cols(const RandomModelOptions& o) {
+  if (o.layer_input_length != 0) return o.layer_input_length;
   return std::max<int64_t>(
       {32, dtype_info(o.matrix_type).block_values, dtype_info(o.vocabulary_type).block_values});
 }
 uint32_t kv_heads(const RandomModelOptions& o, uint32_t layer, bool experts) {
-  return experts && !has_window(layer) ? std::max(1u, o.head_count_kv / 2) : o.head_count_kv;
+  return experts && !has_window(o, layer) ? std::max(1u, o.head_count_kv / 2) : o.head_count_kv;
 }
 
 void add_metadata(const RandomModelOptions& o, bool experts, Metadata& metadata) {
+  if (o.window_period < 2)
+    fail(Errc::kInvalidArgument, "window period {}: expected at least 2", o.window_period);
   add_rms_metadata(o, "gemma4", metadata);
   const auto near = static_cast<uint32_t>(RandomSizes(o).head_dim);
   for (const char* name : {"attention.key_length", "attention.value_length", "rope.dimension_count"}) {
@@ -34,7 +44,7 @@ void add_metadata(const RandomModelOptions& o, bool experts, Metadata& metadata)
   std::vector<uint8_t> windows;
   std::vector<int32_t> heads, widths;
   for (uint32_t layer = 0; layer < o.block_count; ++layer) {
-    windows.push_back(has_window(layer) ? 1 : 0);
+    windows.push_back(has_window(o, layer) ? 1 : 0);
     heads.push_back(static_cast<int32_t>(kv_heads(o, layer, experts)));
     const bool wide = !experts && layer >= own_layers(o);
     widths.push_back(static_cast<int32_t>(wide ? 2 * o.feed_forward_length : o.feed_forward_length));
@@ -54,16 +64,17 @@ void add_metadata(const RandomModelOptions& o, bool experts, Metadata& metadata)
 }
 
 void attention(LayoutBuilder& to, const std::string& block, uint32_t layer, bool experts) {
-  const int64_t dim = to.size.dim, head = has_window(layer) ? to.size.head_dim : 2 * to.size.head_dim;
-  const int64_t queries = head * to.options.head_count, keys = head * kv_heads(to.options, layer, experts);
-  const bool own = experts || layer < own_layers(to.options);
+  const RandomModelOptions& o = to.options;
+  const int64_t dim = to.size.dim, head = has_window(o, layer) ? to.size.head_dim : 2 * to.size.head_dim;
+  const int64_t queries = head * o.head_count, keys = head * kv_heads(o, layer, experts);
+  const bool own = experts || layer < own_layers(o);
   to.norm(block + "attn_norm.weight", dim);
   to.matrix(block + "attn_q.weight", queries, dim, to.size.from_dim);
   to.norm(block + "attn_q_norm.weight", head, 0.5f);
   if (own) {
     to.matrix(block + "attn_k.weight", keys, dim, to.size.from_dim);
     to.norm(block + "attn_k_norm.weight", head, 0.5f);
-    if (!experts || has_window(layer)) to.matrix(block + "attn_v.weight", keys, dim, to.size.from_dim);
+    if (!experts || has_window(o, layer)) to.matrix(block + "attn_v.weight", keys, dim, to.size.from_dim);
   }
   to.matrix(block + "attn_output.weight", dim, queries, to.size.residual * to.size.from_q);
   to.norm(block + "post_attention_norm.weight", dim, kPostNorm);

@@ -31,8 +31,8 @@ class LayoutBuilder {
     plan.push_back({std::move(name), Shape{rows, columns}, options.matrix_type, 0.0f, deviation});
   }
   void experts(std::string name, int64_t rows, int64_t columns, float deviation) {
-    plan.push_back(
-        {std::move(name), Shape{options.expert_count, rows, columns}, options.matrix_type, 0.0f, deviation});
+    plan.push_back({std::move(name), Shape{options.expert_count, rows, columns},
+                    options.expert_type.value_or(options.matrix_type), 0.0f, deviation});
   }
   // As Llama's are: larger where it is also the head.
   void embedding_as_head() { embedding(options.tied ? 2 * size.from_dim : 1.0f); }

@@ -112,6 +112,45 @@ TEST_F(RandomModel, TiedModelsHaveNoOutputMatrix) {
   EXPECT_FALSE(open_model(path_).has("output.weight"));
 }
 
+TEST_F(RandomModel, LinearAttentionMayHaveHeadsOfItsOwn) {
+  options_.architecture = "qwen35";
+  options_.block_count = 4;
+  options_.state_length = 32;
+  options_.state_head_count = 6;
+  options_.state_head_count_kv = 3;
+  write_random_model(path_, options_);
+  const ModelFile file = open_model(path_);
+  EXPECT_EQ(file.metadata().u32("qwen35.ssm.inner_size"), 192u);
+  EXPECT_EQ(file.metadata().u32("qwen35.ssm.group_count"), 3u);
+  EXPECT_EQ(file.tensor("blk.0.ssm_a").shape(), (Shape{6}));
+  EXPECT_EQ(file.tensor("blk.0.attn_qkv.weight").shape(), (Shape{2 * 96 + 192, 64}));
+  EXPECT_EQ(file.tensor("blk.3.attn_k.weight").shape(), (Shape{32, 64}));
+}
+
+TEST_F(RandomModel, Gemma4HasWindowsByPeriodAndSharesTheKeysAskedFor) {
+  options_.architecture = "gemma4";
+  options_.block_count = 7;
+  options_.window_period = 3;
+  options_.shared_kv_layers = 4;
+  options_.layer_input_length = 64;
+  write_random_model(path_, options_);
+  const ModelFile file = open_model(path_);
+  EXPECT_EQ(file.tensor("blk.1.attn_k_norm.weight").shape(), (Shape{16}));
+  EXPECT_EQ(file.tensor("blk.2.attn_k_norm.weight").shape(), (Shape{32}));
+  EXPECT_FALSE(file.has("blk.3.attn_k.weight"));
+  EXPECT_EQ(file.tensor("blk.0.inp_gate.weight").shape(), (Shape{64, 64}));
+  EXPECT_EQ(file.tensor("per_layer_token_embd.weight").shape(), (Shape{600, 7 * 64}));
+}
+
+TEST_F(RandomModel, ExpertsMayHaveATypeOfTheirOwn) {
+  options_.architecture = "gpt-oss";
+  options_.expert_type = DType::kMXFP4;
+  write_random_model(path_, options_);
+  const ModelFile file = open_model(path_);
+  EXPECT_EQ(file.tensor("blk.0.ffn_down_exps.weight").dtype(), DType::kMXFP4);
+  EXPECT_EQ(file.tensor("blk.0.attn_q.weight").dtype(), DType::kQ8_0);
+}
+
 TEST_F(RandomModel, RefusesWhatDoesNotFitAndLeavesNoFile) {
   const auto refused = [&](auto change) {
     RandomModelOptions changed = options_;
@@ -134,6 +173,20 @@ TEST_F(RandomModel, RefusesWhatDoesNotFitAndLeavesNoFile) {
   EXPECT_THAT(refused([](O& o) { o.matrix_type = DType::kI32; }), ::testing::HasSubstr("I32"));
   EXPECT_THAT(refused([](O& o) { o.architecture = "mamba"; }), ::testing::HasSubstr("expected one of llama"));
   EXPECT_THAT(refused([](O& o) { o.vocabulary_size = 100; }), ::testing::HasSubstr("vocabulary of 100"));
+  const auto refused_as = [&](const char* name, auto change) {
+    return refused([&](O& o) {
+      o.architecture = name;
+      o.block_count = 7;
+      change(o);
+    });
+  };
+  EXPECT_THAT(refused_as("qwen35", [](O& o) { o.state_length = 24; }),
+              ::testing::HasSubstr("24 is not a multiple of 16"));
+  EXPECT_THAT(refused_as("qwen35", [](O& o) { o.state_head_count_kv = 3; }),
+              ::testing::HasSubstr("4 state heads is not a multiple of 3"));
+  EXPECT_THAT(refused_as("gemma4", [](O& o) { o.window_period = 1; }), ::testing::HasSubstr("period 1"));
+  EXPECT_THAT(refused_as("gemma4", [](O& o) { o.shared_kv_layers = 2; }),
+              ::testing::HasSubstr("leave a multiple of 2"));
 }
 
 TEST_F(RandomModel, ProgressEndsAtTheTotalAndMayStopTheWork) {

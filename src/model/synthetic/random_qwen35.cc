@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "model/synthetic/random_layouts.h"
 
 namespace butterfly::model {
@@ -11,14 +12,23 @@ namespace {
 constexpr uint32_t kInterval = 4;  // every fourth layer attends
 constexpr uint32_t kTaps = 4;
 
-// Linear attention has as many heads as attention, whose sizes are multiples of 16.
+uint32_t or_default(uint32_t asked, uint32_t otherwise) { return asked != 0 ? asked : otherwise; }
+
+// Heads of linear attention have a multiple of 16 values.
 struct DeltaSizes {
   explicit DeltaSizes(const RandomModelOptions& o)
-      : dim(static_cast<int64_t>(round_up(static_cast<uint64_t>(RandomSizes(o).head_dim), 16))),
-        key_heads(o.head_count_kv),
-        value_heads(o.head_count),
+      : dim(o.state_length != 0
+                ? int64_t{o.state_length}
+                : static_cast<int64_t>(round_up(static_cast<uint64_t>(RandomSizes(o).head_dim), 16))),
+        key_heads(or_default(o.state_head_count_kv, o.head_count_kv)),
+        value_heads(or_default(o.state_head_count, o.head_count)),
         keys(dim * key_heads),
-        values(dim * value_heads) {}
+        values(dim * value_heads) {
+    if (dim % 16 != 0)
+      fail(Errc::kInvalidArgument, "state length {} is not a multiple of 16", dim);
+    if (value_heads % key_heads != 0)
+      fail(Errc::kInvalidArgument, "{} state heads is not a multiple of {} key heads", value_heads, key_heads);
+  }
   int64_t dim, key_heads, value_heads, keys, values;
 };
 
