@@ -87,8 +87,10 @@ CommandBody setup_make_model(CLI::App& app) {
   size("--state-heads", model.state_head_count, "Its value heads; 0: --heads");
   size("--state-kv-heads", model.state_head_count_kv, "Its key heads; 0: --kv-heads");
   size("--window-period", model.window_period, "gemma4: every so many layers one sees all positions");
-  size("--layer-input", model.layer_input_length, "gemma4: values of a layer's own input; 0: a block of the type");
-  size("--shared-kv", model.shared_kv_layers, "gemma4: layers that read earlier ones' keys; 0: as few as can be");
+  size("--layer-input", model.layer_input_length,
+       "gemma4: values of a layer's own input; 0: a block of the type");
+  size("--shared-kv", model.shared_kv_layers,
+       "gemma4: layers that read earlier ones' keys; 0: as few as can be");
   size("--predicting-blocks", model.predicting_blocks,
        "1: a block that predicts ahead (multi-token prediction), where an architecture has one");
   size("--vocab", model.vocabulary_size, "Tokens in the made-up vocabulary");

@@ -147,11 +147,11 @@ void forward(const Node& node, const RunContext& run) {
 
   // Later rows see more keys, so units are taken from a shared counter, longest first.
   const std::vector<RowRun> runs = runs_of(kv, shape.group_size());
-  // One token of a model with fewer KV heads than threads: they share the heads of a group too. Each reads the
-  // pages, but with several queries per key what bounds is arithmetic.
+  // One token of a model with fewer KV heads than threads: they share the heads of a group too. Each reads
+  // the pages, but with several queries per key what bounds is arithmetic.
   const size_t pairs = runs.size() * shape.kv_heads, threads = run.pool().size();
-  const size_t parts =
-      std::clamp<size_t>(pairs == 0 ? 1 : (threads + pairs - 1) / pairs, 1, std::max<size_t>(1, shape.group_size()));
+  const size_t parts = std::clamp<size_t>(pairs == 0 ? 1 : (threads + pairs - 1) / pairs, 1,
+                                          std::max<size_t>(1, shape.group_size()));
   const size_t units = pairs * parts;
   std::atomic<size_t> next{0};
   run.pool().run([&](size_t worker) {

@@ -1,5 +1,5 @@
-// The layouts of gemma4 for random models: windows in all but every n-th layer, keys of earlier layers behind, and
-// inputs of layers; or without either, with experts beside the dense part.
+// The layouts of gemma4 for random models: windows in all but every n-th layer, keys of earlier layers
+// behind, and inputs of layers; or without either, with experts beside the dense part.
 #include <algorithm>
 
 #include "base/error.h"

@@ -31,13 +31,13 @@ struct RandomModelOptions {
   uint32_t expert_count = 8;     // of architectures with experts
   uint32_t expert_used_count = 2;
   uint32_t predicting_blocks =
-      0;  // 1: behind the others one that predicts further ahead, where files have one
-  uint32_t state_length = 0;           // of gated delta nets' heads; 0: a head's, rounded up to 16
-  uint32_t state_head_count = 0;       // their value heads; 0: as attention
-  uint32_t state_head_count_kv = 0;    // their key heads; 0: as attention
-  uint32_t window_period = 2;          // gemma4: every so many layers one sees all positions
-  uint32_t layer_input_length = 0;     // gemma4: of the inputs that layers have; 0: a block of the type
-  uint32_t shared_kv_layers = 0;       // gemma4: so many read the keys of earlier ones; 0: the last one or two
+      0;                      // 1: behind the others one that predicts further ahead, where files have one
+  uint32_t state_length = 0;  // of gated delta nets' heads; 0: a head's, rounded up to 16
+  uint32_t state_head_count = 0;     // their value heads; 0: as attention
+  uint32_t state_head_count_kv = 0;  // their key heads; 0: as attention
+  uint32_t window_period = 2;        // gemma4: every so many layers one sees all positions
+  uint32_t layer_input_length = 0;   // gemma4: of the inputs that layers have; 0: a block of the type
+  uint32_t shared_kv_layers = 0;     // gemma4: so many read the keys of earlier ones; 0: the last one or two
   float rope_freq_base = 10000.0f;
   DType matrix_type = DType::kQ8_0;
   DType vocabulary_type = DType::kQ8_0;  // token_embd and output

@@ -24,10 +24,10 @@ struct DeltaSizes {
         value_heads(or_default(o.state_head_count, o.head_count)),
         keys(dim * key_heads),
         values(dim * value_heads) {
-    if (dim % 16 != 0)
-      fail(Errc::kInvalidArgument, "state length {} is not a multiple of 16", dim);
+    if (dim % 16 != 0) fail(Errc::kInvalidArgument, "state length {} is not a multiple of 16", dim);
     if (value_heads % key_heads != 0)
-      fail(Errc::kInvalidArgument, "{} state heads is not a multiple of {} key heads", value_heads, key_heads);
+      fail(Errc::kInvalidArgument, "{} state heads is not a multiple of {} key heads", value_heads,
+           key_heads);
   }
   int64_t dim, key_heads, value_heads, keys, values;
 };
