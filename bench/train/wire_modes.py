@@ -12,8 +12,10 @@ the same cluster from what it has measured (`train status --json`, `forecasts`).
 --set: further keys of the config, for all modes. --sweep: steps with exact gradients for each value of a key, the others as they are by
 default, R times in turns: `--sweep wire_bucket_bytes=1048576,4194304,8388608,16777216 --sweep wire_socket_bytes=0,1048576,4194304,8388608,16777216`. An --out file that exists is added to, and predictions of its exact runs hold for modes that
 are run later, where a machine is quiet for minutes only; with `--show` it is only printed.
+--alone: after a run with exact gradients the same in one process, without a network: all losses and the model file must have the same bits.
 """
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -56,25 +58,44 @@ def write_data(options):
     return f"{data}/gpt.yml"
 
 
+def metrics(out):
+    return [row for row in map(json.loads, open(f"{out}/metrics.jsonl")) if "loss" in row and "seconds" in row]
+
+
+def train_words(options, config, out, count, mode):
+    shutil.rmtree(out, ignore_errors=True)
+    return [options.butterfly, "train", config, "--output_dir", out, "--threads", str(options.threads), "--wire_mode", mode, "--max_steps",
+            str(UNTIMED + options.steps), "--gradient_accumulation_steps", str(4 * count)]
+
+
+def compare_alone(options, work, config, count):
+    """One process against what the cluster has made with exact gradients."""
+    out, made = f"{work}/alone", f"{work}/exact"
+    run(*train_words(options, config, out, count, "exact"))
+    losses, expected = ([row["loss"] for row in metrics(each)] for each in (made, out))
+    files = [hashlib.sha256(Path(f"{each}/model.gguf").read_bytes()).hexdigest() for each in (made, out)]
+    if losses != expected or files[0] != files[1]:
+        sys.exit(f"{count} nodes are not one: {losses} and {expected}, model files {files}")
+    print(f"{count} nodes, exact: all {len(losses)} losses ({losses[0]:.4f} to {losses[-1]:.4f}) and the model file are those of one process: {files[0]}",
+          flush=True)
+
+
 def one_run(options, network, work, config, count, mbit, mode, *more):
     """Seconds of timed steps, and the report of the run."""
     out = f"{work}/{mode}"
-    shutil.rmtree(out, ignore_errors=True)
-    words = [options.butterfly, "train", config, "--output_dir", out, "--threads", str(options.threads), "--cluster", "--nodes", str(count),
-             "--wire_mode", mode, "--max_steps", str(UNTIMED + options.steps), "--gradient_accumulation_steps", str(4 * count)]
+    words = [*train_words(options, config, out, count, mode), "--cluster", "--nodes", str(count)]
     if mode.startswith("local-steps"):
         words += ["--local_steps", "4"]
     words += more
     leader = Process(words, env=machine(work, 0), before=network.inside(0))
     try:
-        leader.process.wait(timeout=900)
+        leader.process.wait(timeout=1800)
     finally:
         if leader.process.poll() is None:
             leader.end()
     if leader.process.returncode != 0:
         sys.exit(f"{mode}: {leader.text()[-3000:]}")
-    lines = [json.loads(line) for line in open(f"{out}/metrics.jsonl")]
-    steps = [line["seconds"] for line in lines if "loss" in line and "seconds" in line]
+    steps = [row["seconds"] for row in metrics(out)]
     report = json.loads(run(options.butterfly, "train", "status", "--json", "--output_dir", out).stdout)
     if len(report["nodes"]) != count:
         sys.exit(f"{mode}: {len(report['nodes'])} nodes took part, expected {count}")
@@ -135,6 +156,8 @@ def cluster(options, count, mbit, earlier):
             print_row(row)
             if options.out:
                 Path(options.out).write_text(json.dumps(earlier + rows, indent=1))
+            if options.alone and mode == "exact":
+                compare_alone(options, work, config, count)
         return rows
     finally:
         for process in joined:
@@ -167,6 +190,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--work", default="/tmp/wire_modes")
     parser.add_argument("--out")
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     options.butterfly = os.path.abspath(options.butterfly)
