@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -16,18 +15,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "allreduce/plain_link.h"
 #include "base/check.h"
 #include "cluster/testing/test_identity.h"
 #include "cluster/transport/tcp.h"
+#include "runtime/training/link_readers.h"
 #include "runtime/training/train_link.h"
 #include "train/trainer/gradient_tree.h"
 
@@ -39,9 +41,25 @@ namespace {
 constexpr size_t kNodesMax = 16, kRepeatsMax = 1000;
 constexpr Duration kLong = std::chrono::minutes(5);
 
+// Without sleeping, as MPI's own: what a process needs to wake up is not of the collective that follows.
+class Barrier {
+ public:
+  void wait(size_t processes) {
+    const uint32_t round = round_;
+    if (++here_ == processes) {
+      here_ = 0;
+      ++round_;
+    }
+    while (round_ == round) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<uint32_t> here_{0}, round_{0};
+};
+
 // Between the processes.
 struct Shared {
-  pthread_barrier_t barrier;
+  Barrier barrier;
   char address[kNodesMax][64];
   double seconds[kNodesMax][kRepeatsMax];
   double cpu_seconds[kNodesMax];
@@ -114,7 +132,7 @@ Mesh connect_all(const std::string& host, size_t self, size_t nodes, const std::
     plain = listen_plain(address);
   }
   std::snprintf(shared.address[self], sizeof(shared.address[self]), "%s", address.c_str());
-  pthread_barrier_wait(&shared.barrier);
+  shared.barrier.wait(nodes);
   for (size_t other = 0; other < self; ++other) {
     std::unique_ptr<Link> link;
     if (tls != nullptr) {
@@ -147,7 +165,8 @@ Mesh connect_all(const std::string& host, size_t self, size_t nodes, const std::
   return mesh;
 }
 
-// One process's part: readers put what comes where it belongs, as in a step.
+// One process's part: links are read as those of a member are (LinkReaders), and what comes is put where it
+// belongs, as in a step.
 class Node {
  public:
   Node(size_t self, size_t nodes, Mesh mesh, size_t floats)
@@ -160,16 +179,16 @@ class Node {
     for (size_t i = 0; i < floats; ++i)
       gradients_[i] = static_cast<float>(self + 1) + static_cast<float>(i % 7);
     for (size_t other = 0; other < nodes; ++other)
-      if (other != self) readers_.emplace_back([this, other] { read(other); });
+      if (other != self) threads_.emplace_back([this, other] { read(other); });
   }
   ~Node() {
+    readers_.stop();
     for (auto& link : mesh_.links)
       if (link != nullptr) link->close();
-    for (std::thread& reader : readers_) reader.join();
+    for (std::thread& thread : threads_) thread.join();
   }
 
   void begin() {
-    const std::lock_guard lock(mutex_);
     tree_->begin(nodes_);
     shards_ = 0;
   }
@@ -180,17 +199,13 @@ class Node {
     }
     train::GradientSum own = tree_->take();
     std::memcpy(own.values, gradients_.data() + cuts_[self_], tree_->floats() * sizeof(float));
-    finish(self_, std::move(own));
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return tree_->complete(); });
-    }
+    tree_->finish(self_, std::move(own), adding_);
+    wait([&] { return tree_->complete(); });
     const train::GradientSum sum = tree_->result();
     std::memcpy(result_.data() + cuts_[self_], sum.values, tree_->floats() * sizeof(float));
     for (size_t i = 1; i < nodes_; ++i)
       send((self_ + i) % nodes_, TrainValues::kWeights, sum.values, tree_->floats());
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return shards_ == nodes_ - 1; });
+    wait([&] { return shards_ == nodes_ - 1; });
   }
   void check() const {
     const auto nodes = static_cast<float>(nodes_);
@@ -205,31 +220,45 @@ class Node {
     const std::span<const std::byte> piece(reinterpret_cast<const std::byte*>(values), count * sizeof(float));
     mesh_.links[to]->send_values(1, 1, {.what = what}, {&piece, 1}).or_throw();
   }
-  void finish(size_t leaf, train::GradientSum sum) {
-    ThreadPool adding(1);
-    tree_->finish(leaf, std::move(sum), adding);
-    const std::lock_guard lock(mutex_);
-    changed_.notify_all();
+  // Sums are added up here, whoever reads them.
+  void wait(FunctionRef<bool()> enough) {
+    for (;;) {
+      std::vector<std::pair<size_t, train::GradientSum>> came;
+      {
+        const std::lock_guard lock(mutex_);
+        came.swap(came_);
+      }
+      for (auto& [from, sum] : came) tree_->finish(from, std::move(sum), adding_);
+      if (enough()) return;
+      readers_.wait(system_now() + kLong, [&] {
+        const std::lock_guard lock(mutex_);
+        return !came_.empty() || enough();
+      });
+    }
   }
   void read(size_t from) {
-    for (;;) {
-      const auto incoming = mesh_.links[from]->receive(kLong);
-      if (!incoming) return;
-      if (incoming->values.what == TrainValues::kGradients) {
+    runtime::TrainLink& link = *mesh_.links[from];
+    const runtime::LinkReaders::Take take = [&](const auto& incoming, bool) -> Result<bool> {
+      if (incoming.values.what == TrainValues::kGradients) {
         train::GradientSum sum = tree_->take();
         const std::span<std::byte> piece(reinterpret_cast<std::byte*>(sum.values),
                                          tree_->floats() * sizeof(float));
-        mesh_.links[from]->receive_values(*incoming, {&piece, 1}).or_throw();
-        finish(from, std::move(sum));
+        link.receive_values(incoming, {&piece, 1}).or_throw();
+        {
+          const std::lock_guard lock(mutex_);
+          came_.emplace_back(from, std::move(sum));
+        }
+        readers_.wake();
       } else {
         const std::span<std::byte> piece(reinterpret_cast<std::byte*>(result_.data() + cuts_[from]),
                                          (cuts_[from + 1] - cuts_[from]) * sizeof(float));
-        mesh_.links[from]->receive_values(*incoming, {&piece, 1}).or_throw();
-        const std::lock_guard lock(mutex_);
+        link.receive_values(incoming, {&piece, 1}).or_throw();
         ++shards_;
-        changed_.notify_all();
+        readers_.wake();
       }
-    }
+      return true;
+    };
+    (void)readers_.read(link, take);
   }
 
   const size_t self_, nodes_;
@@ -238,10 +267,12 @@ class Node {
   std::vector<size_t> cuts_;
   std::unique_ptr<train::GradientTree> tree_;
   std::vector<float> gradients_, result_;
+  ThreadPool adding_{1};
   std::mutex mutex_;
-  std::condition_variable changed_;
-  size_t shards_ = 0;
-  std::vector<std::thread> readers_;
+  std::vector<std::pair<size_t, train::GradientSum>> came_;  // with the lock
+  std::atomic<size_t> shards_ = 0;
+  runtime::LinkReaders readers_;
+  std::vector<std::thread> threads_;
 };
 
 void run(size_t self, size_t nodes, const std::shared_ptr<NodeTls>& tls, size_t bytes, size_t repeats,
@@ -252,16 +283,16 @@ void run(size_t self, size_t nodes, const std::shared_ptr<NodeTls>& tls, size_t 
   double cpu = 0;
   for (size_t i = 0; i < repeats + 2; ++i) {
     node.begin();
-    pthread_barrier_wait(&shared.barrier);
+    shared.barrier.wait(nodes);
     if (i == 2) cpu = cpu_seconds();  // the first two bring memory and windows up
     const TimePoint start = system_now();
     node.all_reduce();
     if (i >= 2) shared.seconds[self][i - 2] = seconds_of(system_now() - start);
     if (i == 0) node.check();
-    pthread_barrier_wait(&shared.barrier);
+    shared.barrier.wait(nodes);
   }
   shared.cpu_seconds[self] = cpu_seconds() - cpu;
-  pthread_barrier_wait(&shared.barrier);
+  shared.barrier.wait(nodes);
 }
 
 }  // namespace
@@ -279,10 +310,7 @@ int main(int argc, char** argv) {
     auto* shared = static_cast<Shared*>(
         ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     BF_CHECK(shared != MAP_FAILED);
-    pthread_barrierattr_t attributes;
-    pthread_barrierattr_init(&attributes);
-    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&shared->barrier, &attributes, static_cast<unsigned>(nodes));
+    new (shared) Shared;
     const cluster::testing::TestIdentity identity;
     std::vector<std::shared_ptr<NodeTls>> tls(nodes);
     for (size_t n = 0; with_tls && n < nodes; ++n) tls[n] = identity.node("n" + std::to_string(n));

@@ -4,13 +4,16 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "cluster/transport/frame.h"
+#include "cluster/transport/spin.h"
 
 namespace butterfly::bench {
 namespace {
@@ -50,12 +53,35 @@ class PlainLink final : public cluster::Link {
     }
     return {};
   }
-  Result<MessageHead> receive_head(Duration) override {
+  Result<MessageHead> receive_head(Duration timeout) override {
+    while (have_ - taken_ < cluster::kFrameBytes) {
+      if (taken_ == have_) taken_ = have_ = 0;
+      const auto room = std::span(ahead_).subspan(have_);
+      const bool looks = timeout <= Duration(0);
+      if (!looks) (void)cluster::spin_until_readable(socket_, std::chrono::microseconds(50));
+      const ssize_t count = ::recv(socket_, room.data(), room.size(), looks ? MSG_DONTWAIT : 0);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EAGAIN) return Status(Errc::kTimeout, "nothing came");
+      if (count <= 0) return lost();
+      have_ += static_cast<size_t>(count);
+    }
     cluster::FrameBytes frame;
-    if (Status status = read(frame); !status) return status;
+    std::memcpy(frame.data(), ahead_.data() + taken_, frame.size());
+    taken_ += frame.size();
     return cluster::decode_frame(frame);
   }
-  Status receive_body(std::span<std::byte> into, Duration) override { return read(into); }
+  Status receive_body(std::span<std::byte> into, Duration) override {
+    const size_t here = std::min(into.size(), have_ - taken_);
+    if (here > 0) std::memcpy(into.data(), ahead_.data() + taken_, here);
+    taken_ += here;
+    // What is small comes with what follows it.
+    if (taken_ + cluster::kFrameBytes > ahead_.size()) {
+      std::memmove(ahead_.data(), ahead_.data() + taken_, have_ - taken_);
+      have_ -= std::exchange(taken_, 0);
+    }
+    return read(into.subspan(here));
+  }
+  int poll_fd() const override { return socket_; }
   void close() override { ::shutdown(socket_, SHUT_RDWR); }
   cluster::LinkCounters counters() const override { return {}; }
 
@@ -74,6 +100,8 @@ class PlainLink final : public cluster::Link {
   const int socket_;
   const cluster::NodeId peer_;
   std::mutex sending_;
+  std::array<std::byte, 4096> ahead_;  // taken from the system, from taken_ to have_ not by the caller
+  size_t taken_ = 0, have_ = 0;
 };
 
 }  // namespace

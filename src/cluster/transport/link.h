@@ -79,6 +79,11 @@ class Link {
   // any thread: for those who watch over the one that should take it.
   virtual bool waiting() const { return false; }
 
+  // For those who wait for several links: readable once receive_head() would find something, or an end. What
+  // the link has taken from the system already does not show in it, so a link is read until kTimeout first.
+  // -1: there is none.
+  virtual int poll_fd() const { return -1; }
+
   // How long the other machine has acknowledged nothing while something was on its way to it; zero when all
   // is acknowledged, or when the link cannot tell. A program that stands still is not the same: its machine
   // acknowledges. From any thread.

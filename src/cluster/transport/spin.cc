@@ -12,28 +12,20 @@ namespace {
 
 std::atomic<int> spinning{0};
 
-// One of the places; there are as many as CPUs less one.
-class Place {
- public:
-  Place() : have_(spinning.fetch_add(1, std::memory_order_relaxed) + 1 < cpus()) {}
-  ~Place() { spinning.fetch_sub(1, std::memory_order_relaxed); }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  bool have() const { return have_; }
-
- private:
-  static int cpus() {
-    static const int count = static_cast<int>(default_thread_count());
-    return count;
-  }
-  const bool have_;
-};
+int cpus() {
+  static const int count = static_cast<int>(default_thread_count());
+  return count;
+}
 
 }  // namespace
 
+SpinPlace::SpinPlace() : have_(spinning.fetch_add(1, std::memory_order_relaxed) + 1 < cpus()) {}
+
+SpinPlace::~SpinPlace() { spinning.fetch_sub(1, std::memory_order_relaxed); }
+
 bool spin_until_readable(int fd, Duration limit) {
   if (limit <= Duration::zero()) return false;
-  const Place place;
+  const SpinPlace place;
   if (!place.have()) return false;
   const TimePoint end = SystemClock::instance().now() + limit;
   do {

@@ -11,6 +11,21 @@ namespace butterfly::cluster {
 // others: whoever computes goes first. With one CPU nobody spins.
 bool spin_until_readable(int fd, Duration limit);
 
+// Held while a thread spins, however it looks: one of the places of this process, of which there are as many
+// as CPUs less one.
+class SpinPlace {
+ public:
+  SpinPlace();
+  ~SpinPlace();
+  SpinPlace(const SpinPlace&) = delete;
+  SpinPlace& operator=(const SpinPlace&) = delete;
+  // False: all are taken, and the thread should sleep.
+  bool have() const { return have_; }
+
+ private:
+  const bool have_;
+};
+
 // How many threads spin at this moment.
 int spinning_threads();
 

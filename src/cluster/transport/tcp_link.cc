@@ -182,6 +182,8 @@ Status TcpLink::read_into(std::span<std::byte> into, size_t& done, const Deadlin
 Status TcpLink::wait(Step step, const Deadline& deadline, std::atomic<int64_t>& waited) {
   const TimePoint start = SystemClock::instance().now();
   const bool reading = step == Step::kWantRead;
+  if (reading && deadline.when() <= start)  // it only looked
+    return working_.load(std::memory_order_acquire) ? nothing_came() : why_not();
   const bool ready = (reading && spin_until_readable(fd_, std::min(options_.spin, deadline.remaining()))) ||
                      wait_ready(fd_, reading ? POLLIN : POLLOUT, deadline);
   waited.fetch_add((SystemClock::instance().now() - start).count(), std::memory_order_relaxed);

@@ -29,6 +29,7 @@ class TcpLink final : public Link {
   Status receive_body(std::span<std::byte> into, Duration timeout) override;
   Status receive_part(std::span<std::byte> into, Duration timeout) override;
   bool waiting() const override;
+  int poll_fd() const override { return fd_; }
   Duration unacknowledged() const override;
   void beat(Duration every) override;
   Duration silent() const override;

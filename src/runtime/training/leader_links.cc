@@ -141,19 +141,14 @@ std::optional<std::string> LeaderLinks::remove(cluster::TrainMemberId id, Durati
 }
 
 void LeaderLinks::read(cluster::TrainMemberId id, const std::shared_ptr<TrainLink>& link) {
-  Status status;
-  while (status.ok()) {
-    auto incoming = link->receive(TrainLink::kNextMax);
-    if (!incoming) {
-      status = incoming.status();
-    } else if (incoming->is_values) {
-      status = events_.values(*link, id, *incoming);
-    } else if (auto message = cluster::decode_to_train_lead(incoming->body)) {
-      events_.message(id, std::move(*message));
-    } else {
-      status = message.status();
-    }
-  }
+  const LinkReaders::Take take = [&](const TrainLink::Incoming& incoming, bool patient) -> Result<bool> {
+    if (incoming.is_values) return events_.values(*link, id, incoming, patient);
+    auto message = cluster::decode_to_train_lead(incoming.body);
+    if (!message) return message.status();
+    events_.message(id, std::move(*message));
+    return true;
+  };
+  const Status status = options_.readers->read(*link, take);
   link->close();
   events_.ended(id, status.text());
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cluster/training/train_message.h"
+#include "runtime/training/link_readers.h"
 #include "runtime/training/train_link.h"
 #include "runtime/training/train_node.h"
 
@@ -30,15 +31,18 @@ class LeaderLinks {
     std::span<const std::byte> model = {};  // the file that members get; borrowed
     std::string agreement = {};             // what they must have made of it
     size_t socket_bytes = 0;                // of every link; 0: as the system has them
+    LinkReaders* readers = nullptr;         // of what members send; borrowed
   };
-  // From threads of this class, until end() has returned and its links are closed.
+  // From threads of this class, and of who waits on the readers, until end() has returned and its links are
+  // closed.
   struct Events {
     std::function<void(cluster::TrainPlan::Member row, std::shared_ptr<TrainLink> link,
                        uint64_t memory_bytes)>
         agreed;
     std::function<void(cluster::TrainMemberId from, cluster::ToTrainLead message)> message;
-    // Receives or skips them.
-    std::function<Status(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming)>
+    // As LinkReaders::Take.
+    std::function<Result<bool>(TrainLink& link, cluster::TrainMemberId from,
+                               const TrainLink::Incoming& incoming, bool patient)>
         values;
     std::function<void(cluster::TrainMemberId from, std::string why)> ended;
   };

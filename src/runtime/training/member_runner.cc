@@ -58,7 +58,7 @@ void MemberRunner::moved() {
   for (cluster::TrainMemberAction& action : machine_.take_actions())
     jobs_.push_back(
         [this, action = std::move(action)] { std::visit([this](const auto& it) { perform(it); }, action); });
-  changed_.notify_all();
+  notify();
 }
 
 void MemberRunner::plan(const cluster::TrainPlan& plan) {
@@ -140,25 +140,25 @@ void MemberRunner::gather(const cluster::GatherTrainState& gather) {
 
 // ---- Values that arrive ----
 
-Status MemberRunner::receive(TrainLink& link, cluster::TrainMemberId from,
-                             const TrainLink::Incoming& incoming) {
+Result<bool> MemberRunner::receive(TrainLink& link, cluster::TrainMemberId from,
+                                   const TrainLink::Incoming& incoming, bool patient) {
   switch (incoming.values.what) {
     case TrainValues::kGradients:
-      return receive_gradients(link, from, incoming);
+      return receive_gradients(link, from, incoming, patient);
     case TrainValues::kWeights:
       if (incoming.values.all) break;
-      return receive_weights(link, from, incoming);
+      return receive_weights(link, from, incoming, patient);
     default:
       break;
   }
   const bool may = incoming.values.what == TrainValues::kWeights || from == cluster::kTrainLeader;
   if (!may || options_.id == cluster::kTrainLeader)
     return refuse(link, incoming, "only the leader sends such values");
-  return receive_state(link, from, incoming);
+  return receive_state(link, from, incoming, patient);
 }
 
-Status MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId from,
-                                       const TrainLink::Incoming& incoming) {
+Result<bool> MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId from,
+                                             const TrainLink::Incoming& incoming, bool patient) {
   const cluster::MessageHead& head = incoming.head;
   const cluster::ValuesHead& values = incoming.values;
   const train::GradientWire& wire = trainer_.wire();
@@ -169,10 +169,11 @@ Status MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId f
   {
     Lock lock(mutex_);
     // Which buckets there are is known with the epoch.
-    const Arrival arrival = wait_for(lock, [&] {
+    const Arrival arrival = wait_for(lock, patient, [&] {
       bucket = sums_ == nullptr ? 0 : sums_->find(shard);
       return machine_.gradients(from, head.epoch, head.step, values.node, bucket);
     });
+    if (arrival == Arrival::kWait) return false;
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
     if (arrival == Arrival::kTake) {
       const size_t floats = sums_->tree(bucket).floats();
@@ -184,7 +185,7 @@ Status MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId f
       sum = sums_->tree(bucket).take();
     }
   }
-  if (sum.values == nullptr) return link.skip_values(incoming);
+  if (sum.values == nullptr) return taken(link.skip_values(incoming));
   PooledArray<std::byte> code(coded ? wire.bytes(shard) : 0);
   const std::span<std::byte> piece = coded ? std::span(code.data(), code.size())
                                            : std::span(reinterpret_cast<std::byte*>(sum.values),
@@ -193,23 +194,25 @@ Status MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId f
   if (coded) wire.decode(shard, code.data(), sum.values);
   post([this, from, epoch = head.epoch, step = head.step, node = values.node, bucket,
         sum = std::move(sum)]() mutable { add_piece(from, epoch, step, node, bucket, std::move(sum)); });
-  return {};
+  return true;
 }
 
-Status MemberRunner::receive_weights(TrainLink& link, cluster::TrainMemberId from,
-                                     const TrainLink::Incoming& incoming) {
+Result<bool> MemberRunner::receive_weights(TrainLink& link, cluster::TrainMemberId from,
+                                           const TrainLink::Incoming& incoming, bool patient) {
   const cluster::MessageHead& head = incoming.head;
   const cluster::ValuesHead& values = incoming.values;
   const train::Shard shard{values.begin, values.end};
   {
     Lock lock(mutex_);
     if (shard.end > trainer_.layout().blocks().size()) return refuse(link, incoming, "no such blocks");
-    const Arrival arrival = wait_for(
-        lock, [&] { return machine_.weights(from, head.epoch, head.step, values.begin, values.end); });
+    const Arrival arrival = wait_for(lock, patient, [&] {
+      return machine_.weights(from, head.epoch, head.step, values.begin, values.end);
+    });
+    if (arrival == Arrival::kWait) return false;
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
     if (arrival == Arrival::kDrop) {
       lock.unlock();
-      return link.skip_values(incoming);
+      return taken(link.skip_values(incoming));
     }
   }
   const std::vector<std::span<std::byte>> pieces = weight_pieces(shard);
@@ -222,11 +225,11 @@ Status MemberRunner::receive_weights(TrainLink& link, cluster::TrainMemberId fro
   else
     machine_.weights_lost(from, head.epoch, head.step);
   moved();
-  return status;
+  return taken(status);
 }
 
-Status MemberRunner::receive_state(TrainLink& link, cluster::TrainMemberId from,
-                                   const TrainLink::Incoming& incoming) {
+Result<bool> MemberRunner::receive_state(TrainLink& link, cluster::TrainMemberId from,
+                                         const TrainLink::Incoming& incoming, bool patient) {
   const cluster::MessageHead& head = incoming.head;
   const cluster::ValuesHead& values = incoming.values;
   const bool weights = values.what == TrainValues::kWeights;
@@ -234,14 +237,14 @@ Status MemberRunner::receive_state(TrainLink& link, cluster::TrainMemberId from,
   std::vector<std::span<std::byte>> pieces;
   {
     Lock lock(mutex_);
-    const Arrival arrival = wait_for(lock, [&] {
+    const Arrival arrival = wait_for(lock, patient, [&] {
       // What an epoch before began may come from another link, and must not end in the middle of this.
       const Arrival now = machine_.state(head.epoch);
       return now == Arrival::kTake && loading_ > 0 && loading_epoch_ != head.epoch ? Arrival::kWait : now;
     });
     if (arrival == Arrival::kDrop) {
       lock.unlock();
-      return link.skip_values(incoming);
+      return taken(link.skip_values(incoming));
     }
     const cluster::TrainPlan& plan = machine_.plan();
     const bool expected = weights ? plan.weights_come && plan.weights_from == from &&
@@ -270,7 +273,7 @@ Status MemberRunner::receive_state(TrainLink& link, cluster::TrainMemberId from,
     if (blocks_came_ == trainer_.layout().blocks().size()) machine_.weights_loaded(head.epoch);
   }
   moved();
-  return status;
+  return taken(status);
 }
 
 void MemberRunner::pass_on(cluster::Epoch epoch, const train::Shard& blocks) {

@@ -64,7 +64,8 @@ class MemberRunner final : public MemberWork {
   void commit(const cluster::CommitDealtStep& commit) override;
   void gather(const cluster::GatherTrainState& gather) override;
   void cut(const cluster::CutDealtStep& cut) override;
-  Status receive(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming) override;
+  Result<bool> receive(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming,
+                       bool patient) override;
   uint64_t step() const override;
   cluster::TrainPlan current_plan() const override;
   void stop() override;
@@ -94,9 +95,12 @@ class MemberRunner final : public MemberWork {
                  size_t bucket, train::GradientSum sum);
   void report_leaves(cluster::LeavesDone done);
 
-  Status receive_gradients(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
-  Status receive_weights(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
-  Status receive_state(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
+  Result<bool> receive_gradients(TrainLink& link, cluster::TrainMemberId from,
+                                 const TrainLink::Incoming& incoming, bool patient);
+  Result<bool> receive_weights(TrainLink& link, cluster::TrainMemberId from,
+                               const TrainLink::Incoming& incoming, bool patient);
+  Result<bool> receive_state(TrainLink& link, cluster::TrainMemberId from,
+                             const TrainLink::Incoming& incoming, bool patient);
   // The blocks of these weights that came go to those behind in the tree, once there are links to them.
   void pass_on(cluster::Epoch epoch, const train::Shard& blocks);
 

@@ -42,19 +42,30 @@ void MemberWork::load_state(const cluster::TrainPlan& plan, std::function<void()
 void MemberWork::post(std::function<void()> job) {
   const std::lock_guard lock(mutex_);
   jobs_.push_back(std::move(job));
+  notify();
+}
+
+void MemberWork::notify() {
   changed_.notify_all();
+  readers_.wake();
 }
 
 bool MemberWork::run_one(Duration timeout) {
   std::function<void()> job;
   {
     Lock lock(mutex_);
-    const TimePoint start = system_now();
-    const SendingSeconds before = sending();
-    const bool there =
-        changed_.wait_until(lock, start + timeout, [&] { return stopped_ || !jobs_.empty(); }) && !stopped_;
-    times_.add_wait(start, system_now(), sending().since(before));
-    if (!there) return false;
+    if (!stopped_ && jobs_.empty()) {
+      const TimePoint start = system_now();
+      const SendingSeconds before = sending();
+      lock.unlock();
+      readers_.wait(start + timeout, [this] {
+        const std::lock_guard looking(mutex_);
+        return stopped_ || !jobs_.empty();
+      });
+      lock.lock();
+      times_.add_wait(start, system_now(), sending().since(before));
+    }
+    if (stopped_ || jobs_.empty()) return false;
     job = std::move(jobs_.front());
     jobs_.pop_front();
   }
@@ -63,9 +74,12 @@ bool MemberWork::run_one(Duration timeout) {
 }
 
 void MemberWork::stop() {
-  const std::lock_guard lock(mutex_);
-  stopped_ = true;
-  changed_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    notify();
+  }
+  readers_.stop();
 }
 
 bool MemberWork::stopped() const {

@@ -11,6 +11,7 @@
 
 #include "cluster/training/train_member.h"
 #include "cluster/training/train_message.h"
+#include "runtime/training/link_readers.h"
 #include "runtime/training/train_link.h"
 #include "runtime/training/work_times.h"
 #include "train/trainer/network.h"
@@ -35,8 +36,9 @@ struct MemberCalls {
 };
 
 // One thread computes: it calls run_one() again and again, and everything that takes long or changes weights
-// happens there, but for values that arrive, which readers of links put where they belong (receive()). Orders
-// come from any thread and are decided at once. Jobs of others on the same thread go through post().
+// happens there, but for values that arrive, which who reads a link puts where they belong (receive()): its
+// own thread, or the computing one while it waits (readers()). Orders come from any thread and are decided at
+// once. Jobs of others on the same thread go through post().
 class MemberWork {
  public:
   virtual ~MemberWork() = default;
@@ -54,9 +56,12 @@ class MemberWork {
   virtual void cut(const cluster::CutDealtStep&) {}
 
   // ---- Values, on the thread that reads their link ----
-  // Waits while the machine says so. Errors end the link: kCorrupt for what no rule allows.
-  virtual Status receive(TrainLink& link, cluster::TrainMemberId from,
-                         const TrainLink::Incoming& incoming) = 0;
+  // All links of the member are read through this.
+  LinkReaders& readers() { return readers_; }
+  // Waits while the machine says so; who is not `patient` gets false instead. Errors end the link: kCorrupt
+  // for what no rule allows.
+  virtual Result<bool> receive(TrainLink& link, cluster::TrainMemberId from,
+                               const TrainLink::Incoming& incoming, bool patient) = 0;
   // The leader's own state from its snapshot: `copy` is called on the computing thread once nobody uses what
   // it replaces, unless another plan came meanwhile.
   void load_state(const cluster::TrainPlan& plan, std::function<void()> copy);
@@ -77,12 +82,22 @@ class MemberWork {
 
  protected:
   using Lock = std::unique_lock<std::mutex>;
-  // The machine's answer once it is not kWait any more; kDrop when all is over.
+  // The machine's answer, of those who are patient once it is not kWait any more; kDrop when all is over.
   template <typename Ask>
-  cluster::Arrival wait_for(Lock& lock, Ask ask) {
+  cluster::Arrival wait_for(Lock& lock, bool patient, Ask ask) {
     cluster::Arrival arrival = cluster::Arrival::kWait;
-    changed_.wait(lock, [&] { return stopped_ || (arrival = ask()) != cluster::Arrival::kWait; });
+    const auto decided = [&] { return stopped_ || (arrival = ask()) != cluster::Arrival::kWait; };
+    if (patient)
+      changed_.wait(lock, decided);
+    else
+      (void)decided();
     return stopped_ ? cluster::Arrival::kDrop : arrival;
+  }
+  // Wakes all who wait, the computing thread too. With the lock.
+  void notify();
+  static Result<bool> taken(const Status& status) {
+    if (!status) return status;
+    return true;
   }
   static Status refuse(TrainLink& link, const TrainLink::Incoming& incoming, const std::string& why);
   // What other threads have sent for the computing one. With the lock.
@@ -96,6 +111,7 @@ class MemberWork {
   bool stopped_ = false;
   std::deque<std::function<void()>> jobs_;  // at most what a step has: pieces of members and a few actions
   WorkTimes times_;                         // of the computing thread
+  LinkReaders readers_;
 };
 
 }  // namespace butterfly::runtime

@@ -34,7 +34,7 @@ void PipelineRunner::moved() {
   for (cluster::PipelineAction& action : machine_.take_actions())
     jobs_.push_back(
         [this, action = std::move(action)] { std::visit([this](const auto& it) { perform(it); }, action); });
-  changed_.notify_all();
+  notify();
 }
 
 // ---- Orders ----
@@ -98,19 +98,19 @@ void PipelineRunner::loaded(const cluster::TrainPlan& plan) {
 
 // ---- Values that arrive ----
 
-Status PipelineRunner::receive(TrainLink& link, cluster::TrainMemberId from,
-                               const TrainLink::Incoming& incoming) {
+Result<bool> PipelineRunner::receive(TrainLink& link, cluster::TrainMemberId from,
+                                     const TrainLink::Incoming& incoming, bool patient) {
   switch (incoming.values.what) {
     case TrainValues::kForward:
     case TrainValues::kBackward:
     case TrainValues::kTableRows:
-      return receive_rows(link, from, incoming);
+      return receive_rows(link, from, incoming, patient);
     case TrainValues::kTable:
-      return receive_table(link, from, incoming);
+      return receive_table(link, from, incoming, patient);
     case TrainValues::kWeights:
     case TrainValues::kMoments:
       if (from == cluster::kTrainLeader && options_.id != cluster::kTrainLeader)
-        return receive_state(link, incoming);
+        return receive_state(link, incoming, patient);
       break;
     default:
       break;
@@ -118,19 +118,21 @@ Status PipelineRunner::receive(TrainLink& link, cluster::TrainMemberId from,
   return refuse(link, incoming, "no such values in a pipeline");
 }
 
-Status PipelineRunner::receive_rows(TrainLink& link, cluster::TrainMemberId from,
-                                    const TrainLink::Incoming& incoming) {
+Result<bool> PipelineRunner::receive_rows(TrainLink& link, cluster::TrainMemberId from,
+                                          const TrainLink::Incoming& incoming, bool patient) {
   const cluster::MessageHead& head = incoming.head;
   const size_t index = incoming.values.node.index;
   size_t bytes = 0;
   {
     Lock lock(mutex_);
-    const Arrival arrival = wait_for(
-        lock, [&] { return machine_.rows(incoming.values.what, from, head.epoch, head.step, index); });
+    const Arrival arrival = wait_for(lock, patient, [&] {
+      return machine_.rows(incoming.values.what, from, head.epoch, head.step, index);
+    });
+    if (arrival == Arrival::kWait) return false;
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
     if (arrival == Arrival::kDrop) {
       lock.unlock();
-      return link.skip_values(incoming);
+      return taken(link.skip_values(incoming));
     }
     bytes = row_bytes_;
   }
@@ -143,20 +145,22 @@ Status PipelineRunner::receive_rows(TrainLink& link, cluster::TrainMemberId from
     rows_.insert_or_assign({incoming.values.what, index}, std::move(rows));
   machine_.rows_taken(incoming.values.what, head.epoch, head.step, index);
   moved();
-  return {};
+  return true;
 }
 
-Status PipelineRunner::receive_table(TrainLink& link, cluster::TrainMemberId from,
-                                     const TrainLink::Incoming& incoming) {
+Result<bool> PipelineRunner::receive_table(TrainLink& link, cluster::TrainMemberId from,
+                                           const TrainLink::Incoming& incoming, bool patient) {
   const cluster::MessageHead& head = incoming.head;
   BytePieces pieces;
   {
     Lock lock(mutex_);
-    const Arrival arrival = wait_for(lock, [&] { return machine_.table(from, head.epoch, head.step); });
+    const Arrival arrival =
+        wait_for(lock, patient, [&] { return machine_.table(from, head.epoch, head.step); });
+    if (arrival == Arrival::kWait) return false;
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
     if (arrival == Arrival::kDrop) {
       lock.unlock();
-      return link.skip_values(incoming);
+      return taken(link.skip_values(incoming));
     }
     pieces = table_;
   }
@@ -166,20 +170,22 @@ Status PipelineRunner::receive_table(TrainLink& link, cluster::TrainMemberId fro
   const std::lock_guard lock(mutex_);
   machine_.table_ended(head.epoch, head.step, status.ok());
   moved();
-  return status;
+  return taken(status);
 }
 
-Status PipelineRunner::receive_state(TrainLink& link, const TrainLink::Incoming& incoming) {
+Result<bool> PipelineRunner::receive_state(TrainLink& link, const TrainLink::Incoming& incoming,
+                                           bool patient) {
   const cluster::MessageHead& head = incoming.head;
   const bool weights = incoming.values.what == TrainValues::kWeights;
   BytePieces pieces;
   {
     Lock lock(mutex_);
-    const Arrival arrival = wait_for(lock, [&] { return machine_.state(head.epoch); });
+    const Arrival arrival = wait_for(lock, patient, [&] { return machine_.state(head.epoch); });
+    if (arrival == Arrival::kWait) return false;
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
     if (arrival == Arrival::kDrop) {
       lock.unlock();
-      return link.skip_values(incoming);
+      return taken(link.skip_values(incoming));
     }
     pieces = weights ? weights_ : moments_;
   }
@@ -192,7 +198,7 @@ Status PipelineRunner::receive_state(TrainLink& link, const TrainLink::Incoming&
   else
     machine_.moments_loaded(head.epoch);
   moved();
-  return {};
+  return true;
 }
 
 // ---- The computing thread ----

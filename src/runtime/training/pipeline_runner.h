@@ -28,7 +28,8 @@ class PipelineRunner final : public MemberWork {
   void deal(const cluster::DealtStep& step, MemberInputs inputs) override;
   void commit(const cluster::CommitDealtStep& commit) override;
   void gather(const cluster::GatherTrainState& gather) override;
-  Status receive(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming) override;
+  Result<bool> receive(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming,
+                       bool patient) override;
   uint64_t step() const override;
   cluster::TrainPlan current_plan() const override;
 
@@ -69,9 +70,11 @@ class PipelineRunner final : public MemberWork {
   void send_rows(cluster::TrainMemberId to, cluster::TrainValues what, cluster::Epoch epoch, uint64_t step,
                  size_t index, std::span<const float> rows);
   void report_leaves(cluster::Epoch epoch, uint64_t step);
-  Status receive_rows(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
-  Status receive_table(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming);
-  Status receive_state(TrainLink& link, const TrainLink::Incoming& incoming);
+  Result<bool> receive_rows(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming,
+                            bool patient);
+  Result<bool> receive_table(TrainLink& link, cluster::TrainMemberId from,
+                             const TrainLink::Incoming& incoming, bool patient);
+  Result<bool> receive_state(TrainLink& link, const TrainLink::Incoming& incoming, bool patient);
   template <typename Work>
   void timed(Work work);
 

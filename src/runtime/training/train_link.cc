@@ -27,6 +27,11 @@ Status TrainLink::send_values(cluster::Epoch epoch, uint64_t step, const cluster
   return link_->send({.kind = MessageKind::kTrainValues, .epoch = epoch, .step = step}, all, kSendMax);
 }
 
+Status TrainLink::receive_part(std::span<std::byte> into) {
+  Status status = link_->receive_part(into, part_max_);
+  return status.code() == Errc::kTimeout ? Status(Errc::kPeerLost, status.text()) : status;
+}
+
 Result<TrainLink::Incoming> TrainLink::receive(Duration timeout) {
   const auto head = link_->receive_head(timeout);
   if (!head) return head.status();
@@ -34,7 +39,7 @@ Result<TrainLink::Incoming> TrainLink::receive(Duration timeout) {
   incoming.head = *head;
   if (head->kind == MessageKind::kTraining) {
     incoming.body = PooledArray<std::byte>(head->bytes);
-    if (Status status = link_->receive_body(incoming.body, kPartMax); !status) return status;
+    if (Status status = receive_part(incoming.body); !status) return status;
     return incoming;
   }
   if (head->kind != MessageKind::kTrainValues || head->bytes < cluster::ValuesHead::kBytes) {
@@ -44,7 +49,7 @@ Result<TrainLink::Incoming> TrainLink::receive(Duration timeout) {
                         static_cast<int>(head->kind), head->bytes)};
   }
   std::array<std::byte, cluster::ValuesHead::kBytes> front;
-  if (Status status = link_->receive_part(front, kPartMax); !status) return status;
+  if (Status status = receive_part(front); !status) return status;
   const auto values = cluster::ValuesHead::decode(front);
   if (!values) {
     link_->close();
@@ -62,13 +67,13 @@ Status TrainLink::receive_values(const Incoming& incoming, Pieces pieces) {
   BF_CHECK(incoming.fits(bytes)) << bytes << " bytes in " << incoming.value_bytes;
   if (incoming.values.packing != cluster::Packing::kNone) {
     PooledArray<std::byte> code(incoming.value_bytes);
-    if (Status status = link_->receive_part(code, kPartMax); !status) return status;
+    if (Status status = receive_part(code); !status) return status;
     Status status = cluster::unpack(incoming.values.packing, incoming.values.planes, code, pieces);
     if (!status) link_->close();
     return status;
   }
   for (const auto& piece : pieces)
-    if (Status status = link_->receive_part(piece, kPartMax); !status) return status;
+    if (Status status = receive_part(piece); !status) return status;
   return {};
 }
 
@@ -76,7 +81,7 @@ Status TrainLink::skip_values(const Incoming& incoming) {
   std::array<std::byte, 4096> ignored;
   for (size_t left = incoming.value_bytes; left > 0;) {
     const size_t part = std::min(left, ignored.size());
-    if (Status status = link_->receive_part(std::span(ignored).first(part), kPartMax); !status) return status;
+    if (Status status = receive_part(std::span(ignored).first(part)); !status) return status;
     left -= part;
   }
   return {};

@@ -49,11 +49,17 @@ class TrainLink {
                  : value_bytes <= cluster::packed_bytes_max(bytes, values.planes);
     }
   };
+  // kTimeout: nothing has come, and the link is as it was.
   Result<Incoming> receive(Duration timeout);
   // BF_CHECKs that they fit into the pieces. kCorrupt for packed values that are not exactly those bytes.
   Status receive_values(const Incoming& incoming, Pieces pieces);
   Status skip_values(const Incoming& incoming);
 
+  // Of the receiving thread: for each piece of what has begun to come; kPartMax at first.
+  void set_part_max(Duration part_max) { part_max_ = part_max; }
+  // Readable once receive() has something to take, or an end to see; but it does not show what the link has
+  // taken from the system already: receive until nothing comes first. -1: there is none.
+  int poll_fd() const { return link_->poll_fd(); }
   // 0: as the system has them.
   void set_socket_bytes(size_t bytes) {
     if (bytes > 0) link_->set_socket_bytes(bytes);
@@ -63,7 +69,10 @@ class TrainLink {
 
  private:
   Status send_body(std::vector<std::byte> body);
+  // Status of a message that has begun: the link is over, whatever the reason.
+  Status receive_part(std::span<std::byte> into);
   const std::unique_ptr<cluster::Link> link_;
+  Duration part_max_ = kPartMax;
 };
 
 }  // namespace butterfly::runtime

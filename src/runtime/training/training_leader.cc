@@ -101,7 +101,8 @@ TrainingLeader::TrainingLeader(Options options)
                                      .targets = static_cast<uint32_t>(shape.targets)},
                            .model = model_,
                            .agreement = agreement_,
-                           .socket_bytes = run_.config().wire_socket_bytes},
+                           .socket_bytes = run_.config().wire_socket_bytes,
+                           .readers = &runner_->readers()},
       link_events());
   figures_[cluster::kTrainLeader].name = options_.name;
   act();
@@ -184,10 +185,10 @@ LeaderLinks::Events TrainingLeader::link_events() {
             runner_->post([this, from, report = std::move(message)] { handle(from, report); });
           },
       .values =
-          [this](TrainLink& link, auto from, const auto& incoming) {
+          [this](TrainLink& link, auto from, const auto& incoming, bool patient) {
             return incoming.values.what == cluster::TrainValues::kMoments
                        ? receive_moments(link, from, incoming)
-                       : runner_->receive(link, from, incoming);
+                       : runner_->receive(link, from, incoming, patient);
           },
       .ended = [this](auto from,
                       auto why) { runner_->post([this, from, why = std::move(why)] { lost(from, why); }); }};
@@ -214,10 +215,13 @@ void TrainingLeader::lost(cluster::TrainMemberId id, const std::string& why, Dur
 }
 
 // Not in place: the optimizer's arrays of this process may be in use by then.
-Status TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemberId from,
-                                       const TrainLink::Incoming& incoming) {
+Result<bool> TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemberId from,
+                                             const TrainLink::Incoming& incoming) {
   const cluster::TrainPlan plan = runner_->current_plan();
-  if (plan.epoch > incoming.head.epoch) return link.skip_values(incoming);
+  if (plan.epoch > incoming.head.epoch) {
+    if (Status status = link.skip_values(incoming); !status) return status;
+    return true;
+  }
   size_t bytes = 0;
   if (plan.epoch == incoming.head.epoch && pipeline_ != nullptr)
     bytes =
@@ -225,8 +229,8 @@ Status TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemberId f
   else if (plan.epoch == incoming.head.epoch)
     bytes = bytes_of(kept_pieces(trainer_, plan, from));
   if (bytes == 0 || bytes != incoming.value_bytes)
-    return {Errc::kCorrupt, fmt::format("[training] {}: moments of {} bytes, expected {}", link.peer().name,
-                                        incoming.value_bytes, bytes)};
+    return Status(Errc::kCorrupt, fmt::format("[training] {}: moments of {} bytes, expected {}",
+                                              link.peer().name, incoming.value_bytes, bytes));
   // A pipeline's run is larger than this node: what comes from other stages lies in a file.
   Buffer moments = pipeline_ != nullptr ? allocate_in_file(run_.state_folder(), incoming.value_bytes)
                                         : Buffer::allocate(incoming.value_bytes);
@@ -235,7 +239,7 @@ Status TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemberId f
   runner_->post([this, from, epoch = incoming.head.epoch, moments = std::move(moments)]() mutable {
     if (lead_.epoch() == epoch) gathered_[from] = std::move(moments);
   });
-  return {};
+  return true;
 }
 
 // ---- Steps ----

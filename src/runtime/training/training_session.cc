@@ -153,32 +153,33 @@ void TrainingSession::free_memory() {
 }
 
 std::string TrainingSession::obey() {
-  for (;;) {
-    auto incoming = options_.leader->receive(TrainLink::kNextMax);
-    if (!incoming) return incoming.status().text();
-    if (incoming->is_values) {
-      if (Status status = runner_->receive(*options_.leader, cluster::kTrainLeader, *incoming); !status)
-        return status.text();
-      continue;
-    }
-    const auto message = cluster::decode_to_train_member(incoming->body);
-    if (!message) return message.status().text();
-    if (const auto* plan = std::get_if<cluster::NewTrainPlan>(&*message)) {
-      on_plan(plan->plan);
-    } else if (const auto* dealt = std::get_if<cluster::DealtStep>(&*message)) {
-      if (Status status = on_deal(*dealt); !status) return status.text();
-    } else if (const auto* commit = std::get_if<cluster::CommitDealtStep>(&*message)) {
-      runner_->commit(*commit);
-    } else if (const auto* gather = std::get_if<cluster::GatherTrainState>(&*message)) {
-      runner_->gather(*gather);
-    } else if (const auto* cut = std::get_if<cluster::CutDealtStep>(&*message)) {
-      runner_->cut(*cut);
-    } else if (const auto* end = std::get_if<cluster::EndTraining>(&*message)) {
-      return end->why;
-    } else {
-      return "the leader began a second job on one link";
-    }
+  const LinkReaders::Take take = [this](const TrainLink::Incoming& incoming, bool patient) {
+    return obey_one(incoming, patient);
+  };
+  return runner_->readers().read(*options_.leader, take).text();
+}
+
+// On whichever thread reads the leader's link.
+Result<bool> TrainingSession::obey_one(const TrainLink::Incoming& incoming, bool patient) {
+  if (incoming.is_values) return runner_->receive(*options_.leader, cluster::kTrainLeader, incoming, patient);
+  const auto message = cluster::decode_to_train_member(incoming.body);
+  if (!message) return message.status();
+  if (const auto* dealt = std::get_if<cluster::DealtStep>(&*message)) {
+    if (Status status = on_deal(*dealt); !status) return status;
+  } else if (const auto* commit = std::get_if<cluster::CommitDealtStep>(&*message)) {
+    runner_->commit(*commit);
+  } else if (const auto* cut = std::get_if<cluster::CutDealtStep>(&*message)) {
+    runner_->cut(*cut);
+  } else if (const auto* plan = std::get_if<cluster::NewTrainPlan>(&*message)) {
+    on_plan(plan->plan);
+  } else if (const auto* gather = std::get_if<cluster::GatherTrainState>(&*message)) {
+    runner_->gather(*gather);
+  } else if (const auto* end = std::get_if<cluster::EndTraining>(&*message)) {
+    return Status(Errc::kCancelled, end->why);
+  } else {
+    return Status(Errc::kCorrupt, "the leader began a second job on one link");
   }
+  return true;
 }
 
 // Inputs lie one micro-batch behind the other: ids, values, targets of each.
@@ -347,17 +348,12 @@ void TrainingSession::serve_peer(const cluster::PeerGreeting& greeting, std::sha
 }
 
 void TrainingSession::read_peer(cluster::TrainMemberId from, const std::shared_ptr<TrainLink>& link) {
-  Status status;
-  while (status.ok()) {
-    const auto incoming = link->receive(TrainLink::kNextMax);
-    if (!incoming) {
-      status = incoming.status();
-    } else if (!incoming->is_values) {
-      status = {Errc::kCorrupt, fmt::format("{} sent a message where only values go", link->peer().name)};
-    } else {
-      status = runner_->receive(*link, from, *incoming);
-    }
-  }
+  const LinkReaders::Take take = [&](const TrainLink::Incoming& incoming, bool patient) -> Result<bool> {
+    if (!incoming.is_values)
+      return Status(Errc::kCorrupt, fmt::format("{} sent a message where only values go", link->peer().name));
+    return runner_->receive(*link, from, incoming, patient);
+  };
+  const Status status = runner_->readers().read(*link, take);
   link->close();
   if (status.code() == Errc::kCorrupt) log_warn("training: {}", status.text());
   const std::lock_guard lock(mutex_);

@@ -16,7 +16,8 @@
 namespace butterfly::runtime {
 
 // run() is called on the thread that reads the leader's link; a thread of its own computes, one more links to
-// peers, and each peer's link is read by the thread that calls serve_peer() or was started for it.
+// peers, and each peer's link is read by the thread that calls serve_peer() or was started for it. What is
+// small the computing thread reads from all of them while it waits (LinkReaders).
 class TrainingSession {
  public:
   struct Options {
@@ -49,6 +50,7 @@ class TrainingSession {
   // The network, or what is needed for stages of it. Returns what it agrees to.
   std::string open_job();
   std::string obey();  // the leader's orders, until the last
+  Result<bool> obey_one(const TrainLink::Incoming& incoming, bool patient);
   void on_plan(const cluster::TrainPlan& plan);
   Status on_deal(const cluster::DealtStep& dealt);
   void compute();

@@ -1,5 +1,5 @@
-// Training runs of several members in one process, over links in memory: the model file of one machine,
-// whoever shared the work, was lost in the middle of it or came later.
+// Training runs of several members in one process, over links in memory and over TCP: the model file of one
+// machine, whoever shared the work, was lost in the middle of it or came later.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +19,7 @@ using train::TrainConfig;
 using train::TrainRun;
 
 struct TrainingTest : ::testing::Test {
+  explicit TrainingTest(bool tcp = false) : nodes(tcp) {}
   // A transformer on texts.
   TrainConfig text_config(const std::string& out) {
     train::testing::write_tiny_texts(dir);
@@ -78,7 +79,14 @@ struct TrainingTest : ::testing::Test {
 
 constexpr uint64_t kOneOwner = 1 << 30, kManyOwners = 256;
 
-TEST_F(TrainingTest, TheModelFileIsThatOfOneMachine) {
+// Over TCP the computing thread reads small messages itself.
+struct TrainingOver : TrainingTest, ::testing::WithParamInterface<const char*> {
+  TrainingOver() : TrainingTest(GetParam() == std::string("tcp")) {}
+};
+INSTANTIATE_TEST_SUITE_P(Links, TrainingOver, ::testing::Values("memory", "tcp"),
+                         [](const auto& it) { return std::string(it.param); });
+
+TEST_P(TrainingOver, TheModelFileIsThatOfOneMachine) {
   for (const bool text : {true, false}) {
     const auto config = [&](const std::string& out) {
       return text ? text_config("text-" + out) : image_config("image-" + out);
@@ -101,7 +109,7 @@ TEST_F(TrainingTest, TheModelFileIsThatOfOneMachine) {
   }
 }
 
-TEST_F(TrainingTest, NodesThatEndAndOthersThatComeDoNotShow) {
+TEST_P(TrainingOver, NodesThatEndAndOthersThatComeDoNotShow) {
   const std::string expected = alone(text_config("alone"));
   for (const uint64_t shard_bytes : {kOneOwner, kManyOwners}) {
     for (const char* name : {"a", "b", "c"}) nodes.start(name);
