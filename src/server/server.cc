@@ -1,15 +1,16 @@
 #include "server/server.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <future>
 #include <thread>
 
 #include "base/error.h"
+#include "base/heap.h"
 #include "base/log.h"
 #include "base/private_folder.h"
 #include "base/units.h"
@@ -46,16 +47,6 @@ void raise_descriptor_limit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-// What was large goes back to the system when it is free. By itself the library raises these bounds with what
-// it sees, and keeps up to 64 MiB for each thread that prepared something large once.
-void return_large_memory() {
-#ifdef __GLIBC__
-  constexpr int kLarge = 4 << 20;
-  mallopt(M_MMAP_THRESHOLD, kLarge);
-  mallopt(M_TRIM_THRESHOLD, 2 * kLarge);
-#endif
 }
 
 size_t connection_bound(size_t wanted) {
@@ -180,6 +171,13 @@ void open_fine_tuning(ServerContext& context) {
   context.fine_tuner = std::make_unique<FineTuner>(std::move(options), *context.files);
 }
 
+bool nobody_waits(const ModelPool& models) {
+  const auto list = models.list();
+  return std::ranges::none_of(list, [](const ModelInfo& info) {
+    return info.model != nullptr && info.model->engine().stats().waiting > 0;
+  });
+}
+
 }  // namespace
 
 struct Server::Impl {
@@ -218,6 +216,7 @@ struct Server::Impl {
 };
 
 Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
+  bound_heap();
   ServerContext& context = impl_->context;
   context.settings = std::move(options.settings);
   context.version = options.version;
@@ -298,7 +297,6 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
     context.streams = std::make_unique<StreamTable>(std::move(table));
   }
   raise_descriptor_limit();
-  return_large_memory();
   ::signal(SIGPIPE, SIG_IGN);
   impl_->queue = std::make_unique<WorkQueue>(kLightPreparers, kHeavyPreparers, HttpLimits().prepare_queue);
   starting.reset();
@@ -325,7 +323,9 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
     log_info("{} streams of before can be gone on with", left);
     impl_->again = std::thread([this, &context] {
       while (!impl_->stopping) {
-        auto stream = context.streams->next_left(kAgainLook);
+        // Who waits goes before answers that nobody may come for: else these would have all places.
+        const bool idle = nobody_waits(*context.models);
+        auto stream = context.streams->next_left(idle ? kAgainLook : kAgainWait, idle);
         if (stream == nullptr || answer_again(context, stream)) continue;
         context.streams->put_back(std::move(stream));
         std::this_thread::sleep_for(kAgainWait);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/heap.h"
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/units.h"
@@ -190,6 +191,7 @@ void retire(runtime::ClusterNode& running, const JoinOptions& options) {
 
 int join(const JoinOptions& options) {
   install_end_signals();
+  bound_heap();
   const cluster::StateFolder folder = cluster::StateFolder::make(state_path(options.state));
   const std::string address = coordinator_address(folder, enrol(folder, options));
   if (options.enrol_only) return kExitOk;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/heap.h"
 #include "runtime/chain/group_chain.h"
 #include "runtime/chain/linked_chain.h"
 #include "runtime/engine/local_chain.h"
@@ -110,6 +111,7 @@ Result<uint64_t> CoordinatorBackend::load(const cluster::Assignment& work,
     const StageSettings settings = RangeLoader::settings_of(work).or_throw();
     cache_.shrink(work, cancelled);
     auto model = loader_.load(work, cancelled, cache_.bytes());
+    return_free_heap();  // else every other plan leaves some of its size behind
     const std::lock_guard lock(mutex_);
     model_ = std::move(model);
     settings_ = settings;

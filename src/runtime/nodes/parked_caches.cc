@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/heap.h"
 #include "base/log.h"
 #include "base/units.h"
 
@@ -31,7 +32,7 @@ class ParkedCaches::OfJob final : public PageStore {
   const cluster::JobId job_;
 };
 
-ParkedCaches::ParkedCaches(Clock& clock) : clock_(clock), loop_([this] { (void)empty(); }, kExpiryLook) {
+ParkedCaches::ParkedCaches(Clock& clock) : clock_(clock), loop_([this] { sweep(); }, kExpiryLook) {
   loop_.start();
 }
 
@@ -80,6 +81,17 @@ void ParkedCaches::expire(std::list<Part>& gone) {
       gone.splice(gone.end(), parts_, it);
     it = next;
   }
+}
+
+void ParkedCaches::sweep() {
+  std::list<Part> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    expire(gone);
+  }
+  if (gone.empty()) return;
+  gone.clear();
+  return_free_heap();
 }
 
 bool ParkedCaches::empty() {

@@ -55,6 +55,7 @@ class ParkedCaches {
   void done(cluster::JobId job, const LayersOf& layers);
   // With the lock: what is too old goes to `gone`, to be freed without it.
   void expire(std::list<Part>& gone);
+  void sweep();  // what is too old goes, and its memory to the system
 
   Clock& clock_;
   mutable std::mutex mutex_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 
+#include "base/heap.h"
 #include "base/log.h"
 #include "runtime/nodes/cache_fetch.h"
 #include "runtime/nodes/node_door.h"
@@ -58,6 +59,7 @@ Result<uint64_t> WorkerBackend::load(const cluster::Assignment& work, const std:
     auto runner = std::make_shared<StageRunner>(*model_, *options_.compute, work.stage, options);
     epoch_ = work.epoch;
     const uint64_t bytes = model_->resident_bytes + runner->cache_bytes();
+    return_free_heap();  // else every other plan leaves some of its size behind
     const std::lock_guard lock(mutex_);
     runner_ = std::move(runner);
     return bytes;
@@ -164,6 +166,7 @@ void WorkerBackend::free_weights() {
   cache_.free();
   loader_.free();
   epoch_ = 0;
+  return_free_heap();
 }
 
 cluster::WorkerProgress WorkerBackend::progress() const {

@@ -63,6 +63,7 @@ void ResumableStream::begin(HttpResponse head, std::string ping) {
 }
 
 void ResumableStream::write(std::string piece) {
+  piece.shrink_to_fit();  // it is kept for long, and may have been put together with room for twice as much
   const std::lock_guard lock(mutex_);
   bytes_ += piece.size();
   pieces_.push_back(std::move(piece));

@@ -110,13 +110,13 @@ size_t StreamTable::take_left() {
   return left_.size();
 }
 
-std::shared_ptr<ResumableStream> StreamTable::next_left(Duration wait) {
+std::shared_ptr<ResumableStream> StreamTable::next_left(Duration wait, bool without_client) {
   std::unique_lock lock(mutex_);
   auto next = left_.end();
   asked_for_.wait_for(lock, wait, [&] {
     std::erase_if(left_, [](const Left& row) { return row.stream->gone(); });
     next = std::ranges::find_if(left_, [](const Left& row) { return !row.stream->view().alone_since; });
-    if (next == left_.end()) next = std::ranges::find(left_, false, &Left::sent);
+    if (next == left_.end() && without_client) next = std::ranges::find(left_, false, &Left::sent);
     return next != left_.end();
   });
   if (next == left_.end()) return nullptr;

@@ -44,9 +44,9 @@ class StreamTable {
   // forgotten. Once, before clients come. How many there are.
   size_t take_left();
   // The next of them that has to be answered again, once each: those that somebody waits for first, then
-  // those whose answers were not sent whole. Answers that were are made again only when somebody asks for
-  // them. Waits, `wait` at most; null: nothing came.
-  std::shared_ptr<ResumableStream> next_left(Duration wait);
+  // those whose answers were not sent whole, unless only the first are wanted. Answers that were are made
+  // again only when somebody asks for them. Waits, `wait` at most; null: nothing came.
+  std::shared_ptr<ResumableStream> next_left(Duration wait, bool without_client = true);
   // It could not be begun now: it comes again.
   void put_back(std::shared_ptr<ResumableStream> stream);
   size_t size() const;

@@ -1,6 +1,7 @@
 // Streams that outlive their connections, and the journal they outlive their process by.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <fstream>
@@ -16,6 +17,12 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// Writers put text together with room for more.
+std::string roomy(std::string piece) {
+  piece.reserve(4096);
+  return piece;
+}
 
 // A client's end: what it was sent, and whether it has gone.
 class FakeClient final : public Exchange {
@@ -97,6 +104,15 @@ TEST(ResumableStream, WhoComesBackGetsWhatItMissedAndNothingTwice) {
   EXPECT_TRUE(third->got.empty());
   EXPECT_TRUE(third->ended);
 }
+
+#ifdef __GLIBC__
+TEST(ResumableStream, WhatIsKeptTakesNoMoreThanItHas) {
+  const auto stream = std::make_shared<ResumableStream>("s", 7, HttpRequest{}, nullptr);
+  const size_t before = ::mallinfo2().uordblks;
+  for (int i = 0; i < 1000; ++i) stream->write(roomy("data: thirty-two bytes or so of it\n\n"));
+  EXPECT_LT(::mallinfo2().uordblks - before, size_t{1} << 20);
+}
+#endif
 
 // The answer is made again after a restart and has not come as far yet as the client had it.
 TEST(ResumableStream, AnAnswerThatIsMadeAgainIsSkippedUpToWhereItWas) {
@@ -380,6 +396,7 @@ TEST_F(TableTest, WhatWasSentIsMadeAgainOnlyForWhoAsks) {
   EXPECT_EQ(next.take_left(), 4u);
   ASSERT_TRUE(next.attach("c-runs", "o", std::make_shared<FakeClient>(), 3).ok());
   EXPECT_EQ(next.next_left(Duration(0))->stream_id(), "c-runs") << "somebody waits for it";
+  EXPECT_EQ(next.next_left(Duration(0), false), nullptr) << "nobody waits for the others";
   EXPECT_EQ(next.next_left(Duration(0))->stream_id(), "b-runs");
   EXPECT_EQ(next.next_left(Duration(0)), nullptr);
   ASSERT_TRUE(next.attach("d-sent", "o", std::make_shared<FakeClient>(), 3).ok());
