@@ -32,10 +32,14 @@ TEST(Hold, IsForLongerEachTimeUnlessItWorkedInBetween) {
   using std::chrono::seconds;
   EXPECT_EQ(fails(seconds(0)), seconds(5));
   EXPECT_EQ(fails(seconds(6)), seconds(5)) << "bad luck";
-  EXPECT_EQ(fails(seconds(6)), seconds(5)) << "bad luck";
+  EXPECT_EQ(fails(seconds(14)), seconds(5)) << "after 9 s of work";
   EXPECT_EQ(fails(seconds(6)), seconds(10)) << "as soon as it was used, again and again";
-  EXPECT_EQ(fails(seconds(25)), seconds(20)) << "after 15 s of work";
-  EXPECT_EQ(fails(seconds(61)), seconds(5)) << "after 41 s";
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(fails(seconds(15)), seconds(10)) << "whoever ends it again and again sees it back soon";
+  EXPECT_EQ(fails(seconds(15)), seconds(20)) << "the tenth time";
+  EXPECT_EQ(fails(seconds(21)), seconds(40));
+  EXPECT_EQ(fails(seconds(79)), seconds(80)) << "after 39 s of work";
+  EXPECT_EQ(fails(seconds(161)), seconds(5)) << "after 81 s";
   for (const int held : {5, 5, 10}) EXPECT_EQ(fails(seconds(6)), seconds(held));
   EXPECT_EQ(fails(seconds(301)), seconds(5));
 }

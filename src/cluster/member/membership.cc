@@ -29,11 +29,12 @@ std::string_view node_state_name(NodeState state) {
 }
 
 void Hold::extend(const CoordinatorConfig& config, bool firm, TimePoint now) {
-  const bool worked = now - released > kWorkedTimes * (released - failed_at);
+  const bool worked = now - released > std::max(kWorkedTimes * config.hold_min, released - failed_at);
   if (now - failed_at > config.hold_max || worked) failures = 0;
   failed_at = now;
-  const uint32_t doublings = std::min(failures - std::min(failures, kBadLuck), 16u);
   ++failures;
+  uint32_t doublings = failures > kBadLuck ? 1 : 0;
+  if (failures > kWorseLuck) doublings = std::min(1 + failures - kWorseLuck, 16u);
   released = until = now + std::min(config.hold_max, config.hold_min * (int64_t{1} << doublings));
   firmly = firm;
 }

@@ -72,12 +72,13 @@ struct Hold {
   TimePoint released{};  // when the last one ended, or will
   bool firmly = false;   // also when the model does not fit without it
 
-  // One more failure: for longer than the last time, unless it had worked for kWorkedTimes as long as it was
-  // held back. Somebody who pulls a cable now and then does not wait for minutes; what fails as soon as it is
+  // One more failure in a row, unless it had worked for as long as it was held back, and for kWorkedTimes
+  // hold_min. Somebody who pulls a cable now and then does not wait for minutes; what fails as soon as it is
   // used does.
   static constexpr int kWorkedTimes = 2;
-  // Failures in a row that are taken for bad luck: it waits for longer only after more of them.
-  static constexpr uint32_t kBadLuck = 2;
+  // So many in a row are bad luck: hold_min each time. Then twice as long each, so that a process that
+  // somebody ends again and again is used soon after it is back; beyond kWorseLuck doubling.
+  static constexpr uint32_t kBadLuck = 3, kWorseLuck = 9;
   void extend(const CoordinatorConfig& config, bool firm, TimePoint now);
   bool allows(bool with_held, TimePoint now) const { return now >= until || (with_held && !firmly); }
   // It was only a link that broke, and it is back in the same process: a fraction of the time is enough.
