@@ -41,14 +41,14 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
 from chaos_clients import SETTINGS, Clients  # noqa: E402
 from chaos_cluster import ANYWHERE, CABLED, PROXIED, Cluster  # noqa: E402
-from chaos_watch import Watch  # noqa: E402
+from chaos_watch import Pauses, Watch  # noqa: E402
 from check_history import check  # noqa: E402
 from check_history import test as test_checker  # noqa: E402
 from harness import PROMPTS, START_MAX_S, Server, make_model, skip, write_capabilities  # noqa: E402
 
 DEFAULT = ["kill", "stop", "freeze", "term", "cut", "blackhole", "blackhole_in", "blackhole_out", "link", "link_in", "link_out", "trickle",
            "drip", "delay", "flip", "coordinator"]
-LONG_S = 5
+LONG_S, LONG_WHOLE_S = 2, 15
 parser = argparse.ArgumentParser()
 parser.add_argument("butterfly")
 parser.add_argument("work")
@@ -92,33 +92,42 @@ try:
 except OSError as error:
     skip(str(error))
 burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.burn)]
-clients = cluster.clients = Clients(cluster, options.streams, options.tokens, options.aborts, options.pause)
-watch = Watch(cluster)
+pauses = Pauses()
+clients = cluster.clients = Clients(cluster, pauses, options.streams, options.tokens, options.aborts, options.pause)
+watch, paused = Watch(cluster), 0
 faults, stalls, wholes = collections.Counter(), collections.defaultdict(list), collections.defaultdict(list)
 failure = None
 try:
     for number in range(options.faults):
         kind = KINDS[number % len(KINDS)] if options.faults >= len(KINDS) else random.choice(KINDS)
         time.sleep(random.uniform(0.5, 2))
-        while options.every and time.monotonic() - clients.began < options.every * number:
+        while options.every and pauses.awake < options.every * number:
             time.sleep(0.1)
-        if time.monotonic() - clients.began > options.minutes * 60:
+        if pauses.awake > options.minutes * 60:
             break
         began = time.monotonic() - clients.began
         name = cluster.fault(kind)
-        limit = time.monotonic() + START_MAX_S
-        back = time.monotonic()
+        limit, back = pauses.awake + START_MAX_S, time.monotonic()
         while not cluster.whole():
-            assert time.monotonic() < limit, f"{kind} of {name}: not whole again: {json.dumps(cluster.server.cluster())[:3000]}\n{cluster.server.text()}"
+            assert pauses.awake < limit, f"{kind} of {name}: not whole again: {json.dumps(cluster.server.cluster())[:3000]}\n{cluster.server.text()}"
             time.sleep(0.1)
-        wholes[kind].append(round(time.monotonic() - back, 2))
+        whole = round(time.monotonic() - back, 2)
         time.sleep(0.5)
-        stalls[kind].append(round(clients.stall(began, time.monotonic() - clients.began), 2))
-        if stalls[kind][-1] > LONG_S:  # why it took so long, as the coordinator that runs now saw it
+        now = time.monotonic()
+        stall = round(clients.stall(began, now - clients.began), 2)
+        faults[kind] += 1
+        found, cluster.found = cluster.found, []
+        if pauses.within(clients.began + began, now):  # times say nothing then, tokens do
+            paused += 1
+            print(f"{number + 1}: {kind} of {name}: this machine stood still meanwhile", *[e["text"] for e in found], flush=True)
+            continue
+        cluster.alarms += found
+        stalls[kind].append(stall)
+        wholes[kind].append(whole)
+        if stall > LONG_S or whole > LONG_WHOLE_S:  # why it took so long, as the coordinator that runs now saw it
             with open(f"{WORK}/events-{options.seed}-{number + 1}-{kind}.json", "w") as out:
                 json.dump(cluster.server.cluster()["events"][-60:], out)
-        faults[kind] += 1
-        print(f"{number + 1}: {kind} of {name}: stall {stalls[kind][-1]} s, whole after {wholes[kind][-1]} s", flush=True)
+        print(f"{number + 1}: {kind} of {name}: stall {stall} s, whole after {whole} s, load {os.getloadavg()[0]:.0f}", flush=True)
 except AssertionError as error:
     failure = str(error)
 except KeyboardInterrupt:  # what there is until now counts
@@ -128,7 +137,7 @@ finally:
         burner.kill()
         burner.wait()
     clients.end()
-    watch.ended = True
+    watch.ended = pauses.ended = True
     try:
         cluster.end()
     finally:
@@ -142,7 +151,7 @@ wrong = check(clients.history, expected)
 done = sum(e["event"] == "done" for e in clients.history)
 left = sum(e["event"] == "left" for e in clients.history)
 resumed = len({e["stream"] for e in clients.history if e["event"] == "resume"})
-seconds = round(time.monotonic() - clients.began)
+seconds = round(pauses.awake)
 figures = {}
 if os.path.exists(f"{WORK}/figures.json"):
     figures = json.load(open(f"{WORK}/figures.json"))
@@ -153,13 +162,15 @@ for kind in faults:
     row["whole"] += wholes[kind]
 total = figures.setdefault("total", {})
 for key, count in {"runs": 1, "streams": done, "left": left, "resumed": resumed, "wrong": len(wrong), "aborts": len(cluster.aborts), "flipped": cluster.flipped,
-                   "alarms": len(cluster.alarms), "failed": failure is not None, "seconds": seconds}.items():
+                   "alarms": len(cluster.alarms), "failed": failure is not None, "paused": paused, "seconds": seconds}.items():
     total[key] = total.get(key, 0) + count
-total["linked"] = total.get("linked", []) + cluster.linked
+LINK_TIMES = {"noticed": cluster.noticed, "linked": cluster.linked, "served": cluster.served}
+for key, times in LINK_TIMES.items():
+    total[key] = total.get(key, []) + times
 with open(f"{WORK}/figures.json", "w") as out:
     json.dump(figures, out)
 print(f"seed {options.seed}: {sum(faults.values())} faults in {seconds} s, {done} streams of {options.tokens} tokens, {left} left by their clients, {resumed} resumed; "
-      f"{len(wrong)} wrong, {len(cluster.aborts)} aborts, {len(cluster.alarms)} false alarms; so far {json.dumps({k: v for k, v in total.items() if k != 'linked'})}")
+      f"{len(wrong)} wrong, {len(cluster.aborts)} aborts, {len(cluster.alarms)} false alarms; so far {json.dumps({k: v for k, v in total.items() if k not in LINK_TIMES})}")
 
 
 def part(ordered, share):
@@ -172,10 +183,11 @@ def words_of(times):
 
 
 for kind, row in figures.items():
-    if kind != "total":
+    if kind != "total" and row["stalls"]:
         print(f"  {kind}: {row['faults']} so far, stall {words_of(row['stalls'])}; whole again after {words_of(row['whole'])}")
 if total["linked"]:
-    print(f"  {len(total['linked'])} damaged frames so far: all linked and served again after {words_of(total['linked'])}")
+    print(f"  {len(total['linked'])} damaged frames so far: noticed after {words_of(total['noticed'])}; another link after {words_of(total['linked'])}; "
+          f"served again after {words_of(total['served'])}")
 if options.every:
     print("\n".join(watch.words()))
 assert failure is None, failure

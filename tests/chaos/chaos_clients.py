@@ -10,15 +10,17 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
 from harness import PROMPTS, START_MAX_S  # noqa: E402
 
+GAP_S = 0.02  # shorter times without a token are no stall
 SETTINGS = [{"temperature": 0}, {"temperature": 0.9, "seed": 11}]
 
 
 class Clients:
     """Streams without a pause, each resumed where its connection ends early. Writes the history."""
 
-    def __init__(self, cluster, streams, tokens, aborts, pause):
+    def __init__(self, cluster, pauses, streams, tokens, aborts, pause):
         self.tokens, self.aborts, self.pause, self.open = tokens, aborts, pause, set()
-        self.cluster, self.history, self.lock, self.ended, self.count = cluster, [], threading.Lock(), False, 0
+        self.cluster, self.pauses, self.history, self.lock, self.ended, self.count = cluster, pauses, [], threading.Lock(), False, 0
+        self.last, self.gaps = {}, []  # of streams that are open: when something came; (from, to) of long times in which nothing did
         self.began = time.monotonic()
         self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(streams)]
         for thread in self.threads:
@@ -26,7 +28,15 @@ class Clients:
 
     def note(self, stream, prompt, event, **more):
         with self.lock:
-            self.history.append({"stream": stream, "prompt": prompt, "t": round(time.monotonic() - self.began, 4), "event": event, **more})
+            now = round(time.monotonic() - self.began, 4)
+            self.history.append({"stream": stream, "prompt": prompt, "t": now, "event": event, **more})
+            before = self.last.get(stream, now)
+            if now - before > GAP_S:
+                self.gaps.append((before, now))
+            if event in ("done", "error", "left"):
+                self.last.pop(stream, None)
+            elif event in ("token", "begin"):
+                self.last[stream] = now
 
     def run(self, index):
         while not self.ended:
@@ -37,13 +47,13 @@ class Clients:
             prompt = (stream + index) % 4
             self.note(stream, prompt, "begin")
             state = {"last": None, "done": False, "leaves": random.randint(1, self.tokens) if random.random() < self.aborts else None}
-            limit = time.monotonic() + START_MAX_S
+            limit = self.pauses.awake + START_MAX_S
             while not state["done"]:
                 try:
                     self.read(stream, prompt, state)
                 except (OSError, http.client.HTTPException):
                     time.sleep(0.05)
-                if time.monotonic() > limit and not state["done"]:
+                if self.pauses.awake > limit and not state["done"]:
                     self.note(stream, prompt, "error", text=f"no end after {START_MAX_S} s, at {state['last']}")
                     break
             with self.lock:
@@ -72,6 +82,10 @@ class Clients:
         if answer.status in (429, 503) and state["last"] is None:
             answer.read()
             time.sleep(0.1)
+            return
+        if answer.status == 404 and self.pauses.within(self.began + self.last[stream], time.monotonic()):
+            self.note(stream, prompt, "left")  # this client stood still for longer than a server waits for one
+            state["done"] = True
             return
         if answer.status != 200:
             self.note(stream, prompt, "error", text=f"{answer.status}: {answer.read().decode()}")
@@ -117,16 +131,5 @@ class Clients:
 
     def stall(self, since, until):
         """The longest time without a token of a stream that was open, in this while."""
-        worst, last = 0.0, {}
         with self.lock:
-            events = list(self.history)
-        for event in events:
-            at = event["t"]
-            before = last.get(event["stream"])
-            if before is not None and at >= since and before <= until:
-                worst = max(worst, at - before)
-            if event["event"] in ("done", "error", "left"):
-                last.pop(event["stream"], None)
-            elif event["event"] in ("token", "begin"):
-                last[event["stream"]] = at
-        return worst
+            return max((end - begin for begin, end in self.gaps if end >= since and begin <= until), default=0.0)

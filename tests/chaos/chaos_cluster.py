@@ -54,7 +54,9 @@ class Cluster:
         host = self.network.address["a"] if self.network else "127.0.0.1"
         self.address = f"{host}:{free_port(host)}"
         subprocess.run([butterfly, "init", "--name", "a", "--address", host], env=self.machine("a"), check=True, capture_output=True)
-        self.aborts, self.flipped, self.linked, self.alarms = [], 0, [], []
+        self.aborts, self.alarms, self.found = [], [], []
+        # Damaged frames, and for each the seconds until its connection ended, until there was another one, and until a plan was served again.
+        self.flipped, self.noticed, self.linked, self.served = 0, [], [], []
         self.server = self.serve()
         token = json.loads(subprocess.run([butterfly, "token", "new", "--uses", "99", "--address", self.address, "--json"],
                                           env=self.machine("a"), check=True, capture_output=True).stdout)["token"]
@@ -121,10 +123,14 @@ class Cluster:
         state = self.state()
         return bool(state) and state["serving"] and len(state["jobs"][0]["stages"]) == len(self.names) + 1
 
-    def linked_again(self):
-        """Everybody is here, and something is served."""
+    def linked_again(self, plan):
+        """Everybody is here, and served by a later plan."""
         state = self.state()
-        return bool(state) and state["serving"] and sum(n["state"] == "up" for n in state["nodes"]) == len(self.names) + 1
+        return bool(state) and state["serving"] and state["jobs"][0]["plan"] > plan and sum(n["state"] == "up" for n in state["nodes"]) == len(self.names) + 1
+
+    def served_at(self, plan):
+        """When the first plan after this one began to serve: seconds since 1970. None: that is too long ago."""
+        return next((e["unix_ms"] / 1000 for e in self.server.cluster()["events"] if e["kind"] == "serving" and e["plan"] > plan), None)
 
     def alarm_events(self):
         return [e for e in self.server.cluster()["events"] if e["kind"] in ("dead", "halted")]
@@ -138,7 +144,7 @@ class Cluster:
     def _none(self, name, kind):
         before = len(self.alarm_events())
         time.sleep(10)
-        self.alarms += self.alarm_events()[before:]
+        self.found = self.alarm_events()[before:]
 
     def _kill(self, name, kind):
         self.workers[name].kill()
@@ -172,16 +178,17 @@ class Cluster:
         """One after the other, at any workers; each once the one before has been got over."""
         for _ in range(FLIPS):
             proxy = random.choice(list(self.proxies.values()))
+            plan = (self.state() or {"jobs": [{"plan": 0}]})["jobs"][0]["plan"]
             proxy.flip()
             limit = time.monotonic() + START_MAX_S
-            while proxy.flips > 0 and time.monotonic() < limit:  # until something passes
-                time.sleep(0.01)
-            self.flipped += proxy.flips == 0
-            time.sleep(0.1)
-            began = time.monotonic()
-            while not self.linked_again() and time.monotonic() < limit:
+            while time.monotonic() < limit and not (proxy.linked_at and self.linked_again(plan)):
                 time.sleep(0.02)
-            self.linked.append(round(0.1 + time.monotonic() - began, 2))
+            self.flipped += proxy.flipped_at is not None
+            served_at = self.served_at(plan)
+            if proxy.linked_at and served_at:
+                self.noticed.append(round(proxy.broken_at - proxy.flipped_at, 3))
+                self.linked.append(round(proxy.linked_at - proxy.flipped_at, 3))
+                self.served.append(round(served_at - proxy.flipped_at, 3))
             time.sleep(random.uniform(0, 0.5))
 
     def _silent_link(self, name, kind):

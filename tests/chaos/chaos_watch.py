@@ -4,6 +4,38 @@ import threading
 import time
 
 
+PAUSE_S = 3
+LEAST_S = 180
+
+
+def slope(rows):
+    """Of a line through (seconds, KiB, ...): MiB an hour."""
+    mean_t, mean_kib = (sum(column) / len(rows) for column in list(zip(*rows))[:2])
+    return sum((t - mean_t) * (kib - mean_kib) for t, kib, *_ in rows) / max(1, sum((t - mean_t) ** 2 for t, *_ in rows)) * 3600 / 1024
+
+
+class Pauses:
+    """Times in which this runner itself stood still, as on a machine that slept: nobody is to blame for a stall then. `awake`: seconds without them."""
+
+    def __init__(self):
+        self.rows, self.ended, self.awake = [], False, 0.0
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        before = time.monotonic()
+        while not self.ended:
+            time.sleep(0.1)
+            now = time.monotonic()
+            if now - before > PAUSE_S:
+                self.rows.append((before, now))
+            else:
+                self.awake += now - before
+            before = now
+
+    def within(self, since, until):
+        return any(begin < until and end > since for begin, end in self.rows)
+
+
 class Watch:
     """Memory, descriptors and threads of the processes while they live, every few seconds."""
 
@@ -28,16 +60,19 @@ class Watch:
             time.sleep(2)
 
     def words(self):
-        """Of every process that lived long enough: a line through the second half of its time."""
+        """Of every process that lived long enough: lines through what it had after a third of its time, all of it, and the least of every few
+        minutes. The caches of layers that left stay for up to two minutes; a leak raises the least, too."""
         out = []
         for (name, _), rows in sorted(self.rows.items()):
-            rows = [row for row in rows if row[0] >= (rows[0][0] + rows[-1][0]) / 2]
-            if len(rows) < 60:
+            rows = [row for row in rows if row[0] >= (2 * rows[0][0] + rows[-1][0]) / 3]
+            least = {}
+            for row in rows:
+                part = int((row[0] - rows[0][0]) / LEAST_S)
+                least[part] = min(least.get(part, row), row, key=lambda r: r[1])
+            if len(least) < 3:
                 continue
-            mean_t, mean_kib = (sum(column) / len(rows) for column in list(zip(*rows))[:2])
-            slope = sum((t - mean_t) * (kib - mean_kib) for t, kib, _, _ in rows) / sum((t - mean_t) ** 2 for t, *_ in rows)
             half = len(rows) // 2
-            out.append(f"{name}: {rows[-1][1] / 1024:.1f} MiB, slope {slope * 3600 / 1024:+.2f} MiB/h over {(rows[-1][0] - rows[0][0]) / 60:.0f} min; descriptors "
-                       f"{max(r[2] for r in rows[:half])} then {max(r[2] for r in rows[half:])} at most, threads {max(r[3] for r in rows[:half])} then "
-                       f"{max(r[3] for r in rows[half:])}")
+            out.append(f"{name}: {rows[-1][1] / 1024:.1f} MiB, over {(rows[-1][0] - rows[0][0]) / 60:.0f} min {slope(rows):+.2f} MiB/h, the least of every {LEAST_S // 60} min "
+                       f"{slope(list(least.values())):+.2f} MiB/h; descriptors {max(r[2] for r in rows[:half])} then {max(r[2] for r in rows[half:])} at most, threads "
+                       f"{max(r[3] for r in rows[:half])} then {max(r[3] for r in rows[half:])}")
         return out

@@ -8,12 +8,20 @@ MODES = ("pass", "blackhole", "blackhole_in", "blackhole_out", "trickle", "drip"
 PACE_S = {"trickle": 0.002, "drip": 1.0}  # for each byte
 
 
+class Greeting:
+    """Of one connection: it is over when the client says something after the server has answered."""
+
+    def __init__(self):
+        self.began, self.answered, self.over = time.time(), False, False
+
+
 class FaultyProxy:
     """Listens on a port of its own and passes bytes to `target` ("host:port"), as `mode` says.
 
     pass: as they come. blackhole: none, in both directions (_in: towards the target, _out: from it); connections stay open,
     as behind a pulled cable. trickle: a byte at a time, 500 in a second; drip: one in a second. delay: 50 ms late. cut() closes
-    what is open; flip() changes one bit of the next bytes that pass; silence() stops one connection of those that are open, one
+    what is open; flip() changes one bit of the next bytes that pass, and flipped_at, broken_at and linked_at say when that was, when the
+    connection that carried them ended, and when the first one that was opened afterwards was set up; silence() stops one connection of those that are open, one
     way or both, as between two machines that cannot reach each other any more while others can.
     """
 
@@ -25,6 +33,8 @@ class FaultyProxy:
         self.lock = threading.Lock()
         self.open = set()
         self.silent = set()  # (source, sink) of connections that pass nothing
+        self.hit = None  # the pair that carried the last changed bit, until it ends
+        self.flipped_at = self.broken_at = self.linked_at = None
         self.listener = socket.socket()
         self.listener.bind(("127.0.0.1", 0))
         self.listener.listen(128)
@@ -59,6 +69,7 @@ class FaultyProxy:
     def flip(self):
         with self.lock:
             self.flips += 1
+            self.flipped_at = self.broken_at = self.linked_at = None
 
     def end(self):
         self.ended = True
@@ -94,16 +105,26 @@ class FaultyProxy:
             end.settimeout(0.2)
         with self.lock:
             self.open.add(pair)
-        threads = [threading.Thread(target=self._pump, args=(client, server, "in"), daemon=True),
-                   threading.Thread(target=self._pump, args=(server, client, "out"), daemon=True)]
+        greeting = Greeting()
+        threads = [threading.Thread(target=self._pump, args=(client, server, "in", pair, greeting), daemon=True),
+                   threading.Thread(target=self._pump, args=(server, client, "out", pair, greeting), daemon=True)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         with self.lock:
             self.open.discard(pair)
+            if pair is self.hit:
+                self.hit, self.broken_at = None, time.time()
         for end in pair:
             self._close(end)
+
+    def _set_up(self, greeting):
+        """A connection has got past its greeting."""
+        greeting.over = True
+        with self.lock:
+            if self.broken_at and greeting.began >= self.broken_at and not self.linked_at:
+                self.linked_at = time.time()
 
     def _pass(self, sink, data):
         """All of it, however slowly the other end takes it. False: it is gone."""
@@ -117,7 +138,7 @@ class FaultyProxy:
                 return False
         return True
 
-    def _pump(self, source, sink, direction):
+    def _pump(self, source, sink, direction, pair, greeting):
         """Until one of the two is closed."""
         while not self.ended:
             if self.mode in ("blackhole", f"blackhole_{direction}") or (source, sink) in self.silent:
@@ -131,9 +152,15 @@ class FaultyProxy:
                 break
             if not data:
                 break
+            if direction == "out":
+                greeting.answered = True
+            elif greeting.answered and not greeting.over:
+                self._set_up(greeting)
             with self.lock:
                 flip = self.flips > 0
                 self.flips -= flip
+                if flip:
+                    self.flipped_at, self.hit = time.time(), pair
             if flip:
                 bit = self.random.randrange(8 * len(data))
                 changed = bytearray(data)
