@@ -468,6 +468,10 @@ TEST_F(ServerTest, Ollama) {
   EXPECT_TRUE(generated["response"].is_string());
   EXPECT_EQ(
       json_of(running->post("/api/embed", R"({"model":"tiny","input":["a","b"]})"))["embeddings"].size(), 2u);
+  const Reply unsupported =
+      running->post("/api/generate", R"({"model":"tiny","prompt":"Hi","template":"{{ .Prompt }}"})");
+  EXPECT_EQ(unsupported.status, 400);
+  EXPECT_THAT(unsupported.body, HasSubstr("template: not supported"));
   const Reply error = running->post("/api/chat", R"({"model":"none","messages":[]})");
   EXPECT_EQ(error.status, 404);
   EXPECT_TRUE(json_of(error)["error"].is_string());

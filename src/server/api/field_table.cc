@@ -89,8 +89,8 @@ constexpr FieldRow kEmbedding[] = {
 constexpr FieldRow kResponse[] = {
     {"model", kString, 0, kName, "", "absent: the first of the server"},
     {"input", kAny, 0, 0, "required",
-     "a string, or items: messages with text parts, function_call, function_call_output, reasoning; nothing: "
-     "answered with "
+     "a string, or items: messages with text parts, reasoning, calls (function_call, custom_tool_call, "
+     "local_shell_call) and their outputs; those of OpenAI's own tools are left out; nothing: answered with "
      "nothing"},
     {"instructions", kString, 0, kText, "", "a system message in front"},
     {"max_output_tokens", kInteger, 1, 1 << 24, "", "tokens to generate"},
@@ -100,6 +100,9 @@ constexpr FieldRow kResponse[] = {
     {"parallel_tool_calls", kBoolean, 0, 0, "true", "false: at most one call"},
     {"previous_response_id", kString, 0, 512, "",
      "refused, with its own words: nothing is kept between requests"},
+    {"conversation", kAny, 0, 0, "", "the same"},
+    {"prompt", kAny, 0, 0, "", "the same"},
+    {"background", kBoolean, 0, 0, "false", "refused: the answer comes on the connection that asked for it"},
     {"reasoning", kObject, 0, 16, "",
      "`effort`: handed to the template; `none` or `minimal`: it is asked not to reason"},
     {"store", kBoolean, 0, 0, "false", "accepted; nothing is kept"},
@@ -154,6 +157,9 @@ constexpr FieldRow kLlamaCompletion[] = {
     {"prompt", kAny, 0, 0, "required", "a string or token ids"},
     {"n_predict", kInteger, -1, 1 << 24, "", "tokens to generate; -1: until the text or the context ends"},
     {"parse_special", kBoolean, 0, 0, "true", "control tokens written in the prompt become their ids"},
+    {"n_probs", kInteger, 0, 20, "0",
+     "log probabilities of the tokens, and of so many likeliest, in `completion_probabilities`"},
+    {"return_tokens", kBoolean, 0, 0, "false", "the ids of the tokens, too"},
     {"cache_prompt", kBoolean, 0, 0, "true", "accepted: it always is"},
 };
 
@@ -164,6 +170,8 @@ constexpr FieldRow kInfill[] = {
     {"prompt", kString, 0, kText, "\"\"", "what the middle begins with"},
     {"input_extra", kArray, 0, 1000, "", "other files: `text`"},
     {"n_predict", kInteger, -1, 1 << 24, "", "tokens to generate; -1: until the text or the context ends"},
+    {"n_probs", kInteger, 0, 20, "0", "as for /completion"},
+    {"return_tokens", kBoolean, 0, 0, "false", "as for /completion"},
 };
 
 constexpr FieldRow kRerank[] = {

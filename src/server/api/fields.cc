@@ -151,6 +151,7 @@ void Fields::check(const FieldRow& row, const Json& value) const {
   }
   if (!(measure >= row.min && measure <= row.max)) {
     const bool sized = row.type >= FieldType::kString;
+    if (sized && row.max == 0) bad_field(name, std::string(row.help), "unsupported_value");
     bad_field(name,
               fmt::format("expected {}{}, found {}", sized ? "a size of " : "", bound_words(row),
                           sized ? fmt::format("{:.0f}", measure) : shown(value)),

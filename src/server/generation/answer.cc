@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/secret.h"
@@ -154,21 +156,37 @@ void Answer::tokens(size_t index, std::vector<runtime::TokenEvent> events) {
   if (ended_) return;
   Choice& choice = choices_[index];
   if (generation_.identity) {
-    for (const runtime::TokenEvent& event : events) give(choice, event.text, false, {event});
+    for (const runtime::TokenEvent& event : events) {
+      const std::vector<runtime::TokenEvent> one = {event};
+      give(choice, &one);
+    }
   } else {
-    std::string text;
-    for (const runtime::TokenEvent& event : events) text += event.text;
-    give(choice, text, false, events);
+    give(choice, &events);
   }
   if (keeps_tokens()) std::move(events.begin(), events.end(), std::back_inserter(choice.tokens));
 }
 
-void Answer::give(Choice& choice, std::string_view text, bool last,
-                  const std::vector<runtime::TokenEvent>& events) {
-  ParsedText delta = choice.parser->push(text);
-  const FinishReason reason = choice.finish.reason;
-  if (last)
-    delta.append(choice.parser->flush(reason == FinishReason::kLength || reason == FinishReason::kContext));
+// Token by token, so that counts are the same whatever came together.
+void Answer::give(Choice& choice, const std::vector<runtime::TokenEvent>* events) {
+  ParsedText delta;
+  const auto take = [&](ParsedText part) {
+    if (!part.text.empty() || !part.calls.empty()) {
+      choice.tokens_open = 0;
+    } else if (!part.reasoning.empty()) {
+      choice.reasoning_tokens += std::exchange(choice.tokens_open, 0);
+    }
+    delta.append(std::move(part));
+  };
+  if (events != nullptr) {
+    for (const runtime::TokenEvent& event : *events) {
+      ++choice.tokens_open;
+      take(choice.parser->push(event.text));
+    }
+  } else {
+    const FinishReason reason = choice.finish.reason;
+    take(choice.parser->push(choice.finish.text));
+    take(choice.parser->flush(reason == FinishReason::kLength || reason == FinishReason::kContext));
+  }
   // Made again, an answer has the same calls.
   if (generation_.identity)
     for (size_t i = 0; i < delta.calls.size(); ++i)
@@ -176,7 +194,9 @@ void Answer::give(Choice& choice, std::string_view text, bool last,
   choice.reasoning += delta.reasoning;
   choice.text += delta.text;
   choice.calls.insert(choice.calls.end(), delta.calls.begin(), delta.calls.end());
-  if (!delta.empty() || (keeps_tokens() && !events.empty())) on_delta(choice, delta, events);
+  static const std::vector<runtime::TokenEvent> kNone;
+  if (!delta.empty() || (keeps_tokens() && events != nullptr && !events->empty()))
+    on_delta(choice, delta, events != nullptr ? *events : kNone);
 }
 
 void Answer::finish(size_t index, runtime::FinishEvent event) {
@@ -201,7 +221,7 @@ void Answer::finish(size_t index, runtime::FinishEvent event) {
       break;
   }
   // What was held back: for a stop string, an unfinished character, or what might have become a call.
-  give(choice, choice.finish.text, true, {});
+  give(choice, nullptr);
   on_choice_end(choice);
   if (const auto error = submit_more()) return fail_with(*error);
   if (open_ > 0) return;
@@ -221,6 +241,12 @@ void Answer::fail_with(const ApiError& error) {
 }
 
 void Answer::on_failure(const ApiError& error) { exchange_->respond(error_response(error, shape_)); }
+
+size_t Answer::reasoning_tokens() const {
+  size_t sum = 0;
+  for (const Choice& choice : choices_) sum += choice.reasoning_tokens;
+  return sum;
+}
 
 runtime::Usage Answer::usage() const {
   runtime::Usage sum;

@@ -43,6 +43,8 @@ struct Choice {
   bool finished = false;
   std::string reasoning, text;  // without calls
   std::vector<ToolCall> calls;
+  size_t reasoning_tokens = 0;  // with the mark in front of it
+  size_t tokens_open = 0;       // the last ones, of which it is not certain what they belong to
   std::vector<runtime::TokenEvent> prompt_tokens, tokens;  // kept only if log probabilities were asked for
   runtime::FinishEvent finish;
   OutputParserPtr parser;
@@ -80,7 +82,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
   ServedModel& model() const { return *generation_.model; }
   std::vector<Choice>& choices() { return choices_; }
   ErrorShape shape() const { return shape_; }
-  runtime::Usage usage() const;  // of all choices: each prompt counts once
+  runtime::Usage usage() const;     // of all choices: each prompt counts once
+  size_t reasoning_tokens() const;  // of all choices
   bool keeps_tokens() const { return generation_.request.logprobs || generation_.request.prompt_logprobs; }
 
   const int64_t created_;  // seconds since 1970
@@ -93,7 +96,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void progress(size_t index, size_t read, size_t prompt);
   void prompt(size_t index, std::vector<runtime::TokenEvent> events);
   void finish(size_t index, runtime::FinishEvent event);
-  void give(Choice& choice, std::string_view text, bool last, const std::vector<runtime::TokenEvent>& events);
+  // Nothing: the end.
+  void give(Choice& choice, const std::vector<runtime::TokenEvent>* events);
   void cancel_all();
   void fail_with(const ApiError& error);
 

@@ -55,11 +55,12 @@ std::string sse_event(std::string_view name, const Json& json) {
   return fmt::format("event: {}\ndata: {}\n\n", name, to_text(json));
 }
 
-Json usage_json(const runtime::Usage& usage) {
+Json usage_json(const runtime::Usage& usage, size_t reasoning_tokens) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.generated_tokens},
           {"total_tokens", usage.prompt_tokens + usage.generated_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+          {"completion_tokens_details", {{"reasoning_tokens", reasoning_tokens}}}};
 }
 
 Json chat_logprobs(const model::Tokenizer& tokenizer, const std::vector<runtime::TokenEvent>& tokens) {

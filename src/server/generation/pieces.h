@@ -15,8 +15,8 @@ HttpResponse ndjson_head();
 std::string sse_piece(const Json& json);
 std::string sse_event(std::string_view name, const Json& json);
 
-// OpenAI's usage object.
-Json usage_json(const runtime::Usage& usage);
+// OpenAI's usage object; `reasoning_tokens` are among those generated.
+Json usage_json(const runtime::Usage& usage, size_t reasoning_tokens);
 // {"content": [...], "refusal": null} of chat, of these tokens.
 Json chat_logprobs(const model::Tokenizer& tokenizer, const std::vector<runtime::TokenEvent>& tokens);
 

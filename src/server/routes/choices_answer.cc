@@ -64,7 +64,7 @@ void ChoicesAnswer::send(const Choice& choice, Json keys, Json logprobs, Json fi
 void ChoicesAnswer::on_complete() {
   Json last = base(options_.stream ? form_.chunk_object : form_.object);
   last["choices"] = Json::array();
-  last["usage"] = usage_json(usage());
+  last["usage"] = usage_json(usage(), reasoning_tokens());
   if (!options_.stream) {
     for (const Choice& choice : choices()) last["choices"].push_back(whole_choice(choice));
     return respond_json(exchange(), to_text(last));

@@ -11,55 +11,91 @@
 namespace butterfly::server {
 namespace {
 
+struct ContinuationForm {
+  bool stream = false;
+  bool ids = false;            // with the tokens' ids
+  bool probabilities = false;  // and those of others
+};
+
+// As chat has them, with ids.
+Json probabilities_of(const model::Tokenizer& tokenizer, const std::vector<runtime::TokenEvent>& tokens) {
+  Json list = chat_logprobs(tokenizer, tokens)["content"];
+  for (size_t i = 0; i < list.size(); ++i) {
+    list[i]["id"] = tokens[i].token;
+    Json& top = list[i]["top_logprobs"];
+    for (size_t j = 0; j < top.size(); ++j) top[j]["id"] = tokens[i].top[j].token;
+  }
+  return list;
+}
+
 // The text that goes on, whole or in pieces, with the counts that its clients show.
 class ContinuationAnswer final : public Answer {
  public:
-  ContinuationAnswer(ExchangePtr exchange, Generation generation, bool stream)
-      : Answer(std::move(exchange), std::move(generation), ErrorShape::kOpenAi), stream_(stream) {}
+  ContinuationAnswer(ExchangePtr exchange, Generation generation, const ContinuationForm& form)
+      : Answer(std::move(exchange), std::move(generation), ErrorShape::kOpenAi), form_(form) {}
 
  private:
   void on_begin() override {
-    if (stream_) exchange().begin(sse_head(), std::string(kPing));
+    if (form_.stream) exchange().begin(sse_head(), std::string(kPing));
   }
-  void on_delta(Choice& choice, const ParsedText& delta, const std::vector<runtime::TokenEvent>&) override {
-    if (stream_)
-      exchange().write(sse_piece(
-          {{"index", choice.index}, {"content", delta.text}, {"tokens", Json::array()}, {"stop", false}}));
+  void on_delta(Choice& choice, const ParsedText& delta,
+                const std::vector<runtime::TokenEvent>& tokens) override {
+    if (!form_.stream) return;
+    Json piece = {{"index", choice.index}, {"content", delta.text}};
+    add_tokens(piece, tokens);
+    piece["stop"] = false;
+    exchange().write(sse_piece(piece));
   }
   void on_complete() override {
     const Choice& choice = choices()[0];
     const runtime::FinishEvent& f = choice.finish;
     const bool cut = choice.finish_reason() == "length";
-    const auto ms = [](Duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
-    const Json last = {{"index", 0},
-                       {"content", stream_ ? "" : choice.text},
-                       {"tokens", Json::array()},
-                       {"stop", true},
-                       {"model", model().name()},
-                       {"tokens_predicted", f.usage.generated_tokens},
-                       {"tokens_evaluated", f.usage.prompt_tokens},
-                       {"tokens_cached", f.usage.cached_tokens},
-                       {"truncated", false},
-                       {"stop_type", cut                                              ? "limit"
-                                     : f.reason == runtime::FinishReason::kStopString ? "word"
-                                                                                      : "eos"},
-                       {"stopping_word", f.stop},
-                       {"timings",
-                        {{"prompt_n", f.usage.prompt_tokens - f.usage.cached_tokens},
-                         {"prompt_ms", ms(f.timings.first_token - f.timings.queued)},
-                         {"predicted_n", f.usage.generated_tokens},
-                         {"predicted_ms", ms(f.timings.total - f.timings.first_token)}}}};
-    if (!stream_) return respond_json(exchange(), to_text(last));
+    Json last = {{"index", 0}, {"content", form_.stream ? "" : choice.text}};
+    add_tokens(last, form_.stream ? std::vector<runtime::TokenEvent>() : choice.tokens);
+    last["stop"] = true;
+    last["model"] = model().name();
+    last["tokens_predicted"] = f.usage.generated_tokens;
+    last["tokens_evaluated"] = f.usage.prompt_tokens;
+    last["tokens_cached"] = f.usage.cached_tokens;
+    last["truncated"] = false;
+    last["stop_type"] = cut ? "limit" : f.reason == runtime::FinishReason::kStopString ? "word" : "eos";
+    last["stopping_word"] = f.stop;
+    last["timings"] = timings(f);
+    if (!form_.stream) return respond_json(exchange(), to_text(last));
     exchange().write(sse_piece(last));
     exchange().end();
   }
   void on_failure(const ApiError& error) override {
-    if (!stream_) return Answer::on_failure(error);
+    if (!form_.stream) return Answer::on_failure(error);
     exchange().write("data: " + error_body(error) + "\n\n");
     exchange().end();
   }
 
-  const bool stream_;
+  void add_tokens(Json& piece, const std::vector<runtime::TokenEvent>& tokens) const {
+    Json ids = Json::array();
+    if (form_.ids)
+      for (const runtime::TokenEvent& event : tokens) ids.push_back(event.token);
+    piece["tokens"] = std::move(ids);
+    if (form_.probabilities)
+      piece["completion_probabilities"] = probabilities_of(model().tokenizer(), tokens);
+  }
+
+  static Json timings(const runtime::FinishEvent& f) {
+    const auto ms = [](Duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
+    Json all = Json::object();
+    const auto add = [&](const std::string& name, size_t count, double time) {
+      all[name + "_n"] = count;
+      all[name + "_ms"] = time;
+      all[name + "_per_token_ms"] = count > 0 ? time / static_cast<double>(count) : 0;
+      all[name + "_per_second"] = time > 0 ? 1e3 * static_cast<double>(count) / time : 0;
+    };
+    add("prompt", f.usage.prompt_tokens - f.usage.cached_tokens,
+        ms(f.timings.first_token - f.timings.queued));
+    add("predicted", f.usage.generated_tokens, ms(f.timings.total - f.timings.first_token));
+    return all;
+  }
+
+  const ContinuationForm form_;
 };
 
 Generation continuation(ServerContext& context, const Exchange& exchange, const Fields& fields) {
@@ -70,7 +106,17 @@ Generation continuation(ServerContext& context, const Exchange& exchange, const 
     generation.request.tokens_max = static_cast<size_t>(*count);
   set_rules(read_rules(fields, nullptr, ""), {}, generation);
   generation.output = {};  // the text as it is
+  generation.request.top_logprobs = static_cast<size_t>(fields.integer("n_probs"));
+  generation.request.logprobs = generation.request.top_logprobs > 0 || fields.boolean("return_tokens");
   return generation;
+}
+
+// To be called once the prompt is there.
+void start_continuation(ExchangePtr exchange, Generation generation, const Fields& fields) {
+  const ContinuationForm form = {.stream = fields.boolean("stream"),
+                                 .ids = fields.boolean("return_tokens"),
+                                 .probabilities = generation.request.top_logprobs > 0};
+  std::make_shared<ContinuationAnswer>(std::move(exchange), std::move(generation), form)->start();
 }
 
 // The control tokens between which a model fills in, by the names that files and vocabularies have for them.
@@ -145,8 +191,7 @@ void llama_completion(ServerContext& context, ExchangePtr exchange) {
   Generation generation = continuation(context, *exchange, fields);
   generation.prompts = read_prompts(*fields.find("prompt"), "prompt", 1, generation.model->tokenizer(),
                                     fields.boolean("parse_special"));
-  std::make_shared<ContinuationAnswer>(std::move(exchange), std::move(generation), fields.boolean("stream"))
-      ->start();
+  start_continuation(std::move(exchange), std::move(generation), fields);
 }
 
 // Prefix, suffix, middle: the order that models of this kind were trained on. Files around it come first, as
@@ -175,8 +220,7 @@ void llama_infill(ServerContext& context, ExchangePtr exchange) {
   prompt.push_back(fill_token(model, "fim_mid", {"<|fim_middle|>", "<fim_middle>", "<MID>", "▁<MID>"}));
   add_text(fields.string("prompt"));
   generation.prompts.push_back(std::move(prompt));
-  std::make_shared<ContinuationAnswer>(std::move(exchange), std::move(generation), fields.boolean("stream"))
-      ->start();
+  start_continuation(std::move(exchange), std::move(generation), fields);
 }
 
 }  // namespace butterfly::server

@@ -80,6 +80,34 @@ TEST_F(LlamaServerTest, Completion) {
   EXPECT_EQ(held["content"].get<std::string>().size(), 3u) << held;
 }
 
+TEST_F(LlamaServerTest, CompletionShowsTokensAndProbabilities) {
+  const std::string body = R"({"prompt":"Once upon","n_predict":6,"seed":3,"ignore_eos":true)";
+  const Json plain = json_of(running->post("/completion", body + "}"));
+  EXPECT_FALSE(plain.contains("completion_probabilities"));
+  EXPECT_EQ(plain["tokens"].size(), 0u);
+  EXPECT_GT(plain["timings"]["predicted_per_second"].get<double>(), 0);
+  const std::string more = body + R"(,"n_probs":2,"return_tokens":true)";
+  const Json whole = json_of(running->post("/completion", more + "}"));
+  ASSERT_EQ(whole["completion_probabilities"].size(), 6u) << whole;
+  ASSERT_EQ(whole["tokens"].size(), 6u);
+  for (size_t i = 0; i < 6; ++i) {
+    const Json& entry = whole["completion_probabilities"][i];
+    EXPECT_EQ(entry["id"], whole["tokens"][i]);
+    ASSERT_EQ(entry["top_logprobs"].size(), 2u);
+    EXPECT_GE(entry["top_logprobs"][0]["logprob"], entry["top_logprobs"][1]["logprob"]);
+    EXPECT_TRUE(entry["top_logprobs"][0]["id"].is_number_integer());
+  }
+  Json streamed = Json::array(), probabilities = Json::array();
+  const std::string stream = running->post("/completion", more + R"(,"stream":true})").body;
+  for (size_t at = 0; (at = stream.find("data: ", at)) != std::string::npos; at += 6) {
+    const Json piece = json_of_text<Json>(stream.substr(at + 6, stream.find("\n\n", at) - at - 6));
+    for (const Json& id : piece["tokens"]) streamed.push_back(id);
+    for (const Json& entry : piece["completion_probabilities"]) probabilities.push_back(entry);
+  }
+  EXPECT_EQ(streamed, whole["tokens"]);
+  EXPECT_EQ(probabilities, whole["completion_probabilities"]);
+}
+
 TEST_F(LlamaServerTest, InfillNeedsAModelThatWasTrainedForIt) {
   const Reply reply = running->post("/infill", R"({"input_prefix":"int ","input_suffix":";","n_predict":4})");
   EXPECT_EQ(reply.status, 501);
@@ -146,6 +174,9 @@ TEST_F(LlamaServerTest, Rerank) {
             json["results"][2]["relevance_score"].get<double>());
   EXPECT_EQ(json["method"], "embedding");
   EXPECT_GT(json["usage"]["prompt_tokens"].get<int>(), 5);
+  EXPECT_EQ(json_of(running->post("/v1/reranking",
+                                  R"({"query":"a","documents":["b","a"]})"))["results"][0]["index"],
+            1);
   const Json top = json_of(running->post("/rerank", R"({"query":"a","documents":["b","c","d"],"top_n":2})"));
   EXPECT_EQ(top["results"].size(), 2u);
   const Json tei = json_of(running->post("/rerank", R"({"query":"a","texts":["b","a"],"return_text":true})"));

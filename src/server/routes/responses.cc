@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "server/generation/pieces.h"
 #include "server/generation/read_request.h"
 #include "server/routes/resumable_answer.h"
@@ -23,6 +24,8 @@ Json blank_response(const Json& body, const Fields& fields, const std::string& m
   Json format = {{"type", "text"}};
   if (const Json* text = fields.find("text"); text != nullptr && text->contains("format"))
     format = (*text)["format"];
+  Json effort;
+  if (const Json* reasoning = fields.find("reasoning")) effort = reasoning->value("effort", Json());
   return {{"id", id},
           {"object", "response"},
           {"created_at", 0},
@@ -36,13 +39,14 @@ Json blank_response(const Json& body, const Fields& fields, const std::string& m
           {"output", Json::array()},
           {"parallel_tool_calls", fields.boolean("parallel_tool_calls")},
           {"previous_response_id", nullptr},
-          {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
+          {"reasoning", {{"effort", std::move(effort)}, {"summary", nullptr}}},
           {"service_tier", "default"},
           {"store", false},
           {"temperature", fields.number("temperature")},
           {"text", {{"format", std::move(format)}}},
           {"tool_choice", as_sent("tool_choice", "auto")},
           {"tools", as_sent("tools", Json::array())},
+          {"top_logprobs", fields.integer("top_logprobs")},
           {"top_p", fields.number("top_p")},
           {"truncation", "disabled"},
           {"usage", nullptr},
@@ -124,7 +128,7 @@ class ResponseAnswer final : public Answer {
     response_["usage"] = {{"input_tokens", u.prompt_tokens},
                           {"input_tokens_details", {{"cached_tokens", u.cached_tokens}}},
                           {"output_tokens", u.generated_tokens},
-                          {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                          {"output_tokens_details", {{"reasoning_tokens", reasoning_tokens()}}},
                           {"total_tokens", u.prompt_tokens + u.generated_tokens}};
     if (!stream_) return respond_json(exchange(), to_text(response_));
     event(whole ? "response.completed" : "response.incomplete", {{"response", response_}});
@@ -247,6 +251,37 @@ std::string reasoning_text(const Json& item) {
   return text;
 }
 
+// What OpenAI's own servers did in a conversation that began there. No model here can do it, and what came of
+// it is in the words behind it.
+constexpr std::string_view kOthersItems[] = {
+    "web_search_call",
+    "file_search_call",
+    "computer_call",
+    "computer_call_output",
+    "image_generation_call",
+    "code_interpreter_call",
+    "mcp_list_tools",
+    "mcp_call",
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "tool_search_call",
+    "tool_search_output",
+    "compaction",
+};
+
+[[noreturn]] void nothing_is_kept(const std::string& field, const char* code) {
+  throw ApiError(400, "invalid_request_error",
+                 field + ": this server keeps nothing between requests; send the whole conversation in input",
+                 field, code);
+}
+
+// Calls of tools without a schema are calls of a function with one text.
+Json call_message(const Json& item, const Json& name, const Json& arguments) {
+  return {{"id", item.value("call_id", Json(""))},
+          {"type", "function"},
+          {"function", {{"name", name}, {"arguments", arguments}}}};
+}
+
 // "input" as messages of chat.
 Json messages_of(const Json& input, const std::string& instructions) {
   Json messages = Json::array();
@@ -273,11 +308,15 @@ Json messages_of(const Json& input, const std::string& instructions) {
       }
     } else if (type == Json("function_call")) {
       assistant_turn(messages)["tool_calls"].push_back(
-          {{"id", item.value("call_id", Json(""))},
-           {"type", "function"},
-           {"function",
-            {{"name", item.value("name", Json())}, {"arguments", item.value("arguments", Json("{}"))}}}});
-    } else if (type == Json("function_call_output")) {
+          call_message(item, item.value("name", Json()), item.value("arguments", Json("{}"))));
+    } else if (type == Json("custom_tool_call")) {
+      assistant_turn(messages)["tool_calls"].push_back(call_message(
+          item, item.value("name", Json()), to_text(Json{{"input", item.value("input", Json(""))}})));
+    } else if (type == Json("local_shell_call")) {
+      assistant_turn(messages)["tool_calls"].push_back(
+          call_message(item, "local_shell", to_text(item.value("action", Json::object()))));
+    } else if (type == Json("function_call_output") || type == Json("custom_tool_call_output") ||
+               type == Json("local_shell_call_output")) {
       messages.push_back({{"role", "tool"},
                           {"tool_call_id", item.value("call_id", Json(""))},
                           {"content", item.value("output", Json(""))}});
@@ -285,8 +324,13 @@ Json messages_of(const Json& input, const std::string& instructions) {
       if (const std::string text = reasoning_text(item); !text.empty()) {
         messages.push_back({{"role", "assistant"}, {"content", ""}, {"reasoning_content", text}});
       }
-    } else {
-      bad_field(place + ".type", "expected message, function_call, function_call_output or reasoning");
+    } else if (type == Json("item_reference")) {
+      nothing_is_kept(place, "item_not_found");
+    } else if (!type.is_string() ||
+               std::ranges::find(kOthersItems, type.get<std::string>()) == std::ranges::end(kOthersItems)) {
+      bad_field(place + ".type",
+                "expected message, reasoning, function_call, custom_tool_call, local_shell_call, or one of "
+                "their outputs");
     }
   }
   return messages;
@@ -314,6 +358,8 @@ Json chat_tools(const Json* tools) {
 
 // An answer to nothing: nothing, and no work.
 void answer_probe(Exchange& exchange, Json response, bool stream) {
+  response["created_at"] = unix_seconds();
+  const Json begun = response;
   response["status"] = "completed";
   response["usage"] = {{"input_tokens", 0},
                        {"input_tokens_details", {{"cached_tokens", 0}}},
@@ -322,10 +368,10 @@ void answer_probe(Exchange& exchange, Json response, bool stream) {
                        {"total_tokens", 0}};
   if (!stream) return respond_json(exchange, to_text(response));
   exchange.begin(sse_head(), std::string(kPing));
-  size_t sequence = 0;
-  for (const char* type : {"response.created", "response.completed"})
-    exchange.write(
-        sse_event(type, {{"type", type}, {"sequence_number", sequence++}, {"response", response}}));
+  exchange.write(sse_event("response.created",
+                           {{"type", "response.created"}, {"sequence_number", 0}, {"response", begun}}));
+  exchange.write(sse_event("response.completed",
+                           {{"type", "response.completed"}, {"sequence_number", 1}, {"response", response}}));
   exchange.end();
 }
 
@@ -335,13 +381,16 @@ void responses(ServerContext& context, ExchangePtr exchange) {
   const Json body = body_of(*exchange);
   const Fields fields(body, kResponseFields);
   if (!fields.string("previous_response_id").empty())
-    throw ApiError(400, "invalid_request_error",
-                   "previous_response_id: this server keeps nothing between requests; send the whole "
-                   "conversation in input",
-                   "previous_response_id", "previous_response_not_found");
+    nothing_is_kept("previous_response_id", "previous_response_not_found");
+  if (fields.has("conversation")) nothing_is_kept("conversation", "conversation_not_found");
+  if (fields.has("prompt")) nothing_is_kept("prompt", "prompt_not_found");
+  if (fields.boolean("background"))
+    bad_field("background", "not supported: the answer comes on the connection that asked for it",
+              "unsupported_value");
   Generation generation = new_generation(context, *exchange, fields.string("model"));
   // Some clients ask with nothing to see whether anybody is there.
-  if (const Json& input = *fields.find("input"); (input.is_array() || input.is_string()) && input.empty())
+  if (const Json& input = *fields.find("input");
+      input.is_string() ? input.get_ref<const std::string&>().empty() : input.is_array() && input.empty())
     return answer_probe(*exchange,
                         blank_response(body, fields, generation.model->name(), new_answer_id(kIdPrefix)),
                         fields.boolean("stream"));

@@ -36,6 +36,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/infill", kPlain, llama_infill, "the middle of a text"},
     {"POST", "/rerank", kPlain, rerank, "texts in the order in which they answer a question"},
     {"POST", "/v1/rerank", kPlain, rerank, "the same"},
+    {"POST", "/reranking", kPlain, rerank, "the same, by a name of llama.cpp's server"},
+    {"POST", "/v1/reranking", kPlain, rerank, "the same"},
     {"GET", "/", kPublic | kQuick, page_root, "the page, for browsers; else a word that something runs here"},
     {"GET", "/page/{file}", kPublic | kQuick, page_file, "its parts"},
     {"GET", "/api/version", kQuick | kOllamaShape, ollama_version, "version"},
