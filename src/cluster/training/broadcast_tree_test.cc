@@ -22,8 +22,7 @@ TEST(BroadcastTree, EverybodyGetsThemOnceAndNobodySendsMoreThanTwoCopies) {
       for (const TrainMemberId to : row.to) {
         EXPECT_TRUE(depth.emplace(to, depth[row.member] + 1).second) << "twice to " << to;
         EXPECT_EQ(members.erase(to), 1u);
-        for (const BroadcastRow& other : rows)
-          EXPECT_TRUE(other.member != to || other.from == row.member);
+        for (const BroadcastRow& other : rows) EXPECT_TRUE(other.member != to || other.from == row.member);
       }
     }
     EXPECT_TRUE(members.empty());

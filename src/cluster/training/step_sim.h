@@ -45,8 +45,8 @@ struct StepSimReport {
 // A node computes its micro-batches, dealt by speed, one behind the other; in the backward pass of the last
 // (two thirds of its time) buckets leave as they are made, one behind the other, for their owners. A message
 // takes the sender's link for bytes / its bandwidth, and the receiver's as long; what waits for the receiver
-// does not hold up the sender. Owners update when all have their sums and the word of the first node came, and
-// send their weights to all. The step ends when everybody has everything. Same inputs, same result.
+// does not hold up the sender. Owners update when all have their sums and the word of the first node came,
+// and send their weights to all. The step ends when everybody has everything. Same inputs, same result.
 StepSimReport simulate_step(const StepSimSpec& spec, const StepSimMode& mode);
 
 // TOML: parameters, micro_batches, bucket_bytes, and [[node]] tables: count, name, micro_batch_ms, update_ms,

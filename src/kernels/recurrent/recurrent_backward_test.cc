@@ -101,9 +101,8 @@ TEST(GatedDeltaBackward, IsTheSlopeOfTheToken) {
   const DeltaShape shape{.key_dim = t.inner, .value_dim = t.outer, .scale = 0.5f};
   Floats slope = t.slope, dq(t.inner), dk(t.inner), dv(t.outer), spare(delta_spare_floats(shape));
   DeltaGradient to{t.dout.data(), dq.data(), dk.data(), dv.data(), 0, 0};
-  gated_delta_backward(shape, t.state.data(),
-                       {t.q.data(), t.k.data(), t.v.data(), nullptr, t.decay, t.gate}, slope.data(), to,
-                       spare.data());
+  gated_delta_backward(shape, t.state.data(), {t.q.data(), t.k.data(), t.v.data(), nullptr, t.decay, t.gate},
+                       slope.data(), to, spare.data());
   const Doubles s = doubles(t.state), q = doubles(t.q), k = doubles(t.k), v = doubles(t.v);
   const double fade = t.decay, beta = t.gate;
   expect_near(slope, slopes(s, [&](const Doubles& x) { return t.delta(x, q, k, v, fade, beta, 0.5); }),
@@ -111,9 +110,9 @@ TEST(GatedDeltaBackward, IsTheSlopeOfTheToken) {
   expect_near(dq, slopes(q, [&](const Doubles& x) { return t.delta(s, x, k, v, fade, beta, 0.5); }), "q");
   expect_near(dk, slopes(k, [&](const Doubles& x) { return t.delta(s, q, x, v, fade, beta, 0.5); }), "k");
   expect_near(dv, slopes(v, [&](const Doubles& x) { return t.delta(s, q, k, x, fade, beta, 0.5); }), "v");
-  expect_near({to.ddecay, to.dbeta}, slopes({fade, beta}, [&](const Doubles& x) {
-                return t.delta(s, q, k, v, x[0], x[1], 0.5);
-              }), "gates");
+  expect_near({to.ddecay, to.dbeta},
+              slopes({fade, beta}, [&](const Doubles& x) { return t.delta(s, q, k, v, x[0], x[1], 0.5); }),
+              "gates");
 }
 
 TEST(SelectiveStateBackward, IsTheSlopeOfTheToken) {
@@ -131,9 +130,9 @@ TEST(SelectiveStateBackward, IsTheSlopeOfTheToken) {
   expect_near(dc, slopes(c, [&](const Doubles& y) { return t.selective(s, y, b, x, fade, dt, 0.5); }), "c");
   expect_near(db, slopes(b, [&](const Doubles& y) { return t.selective(s, c, y, x, fade, dt, 0.5); }), "b");
   expect_near(dx, slopes(x, [&](const Doubles& y) { return t.selective(s, c, b, y, fade, dt, 0.5); }), "x");
-  expect_near({to.ddecay, to.ddt}, slopes({fade, dt}, [&](const Doubles& y) {
-                return t.selective(s, c, b, x, y[0], y[1], 0.5);
-              }), "gates");
+  expect_near({to.ddecay, to.ddt},
+              slopes({fade, dt}, [&](const Doubles& y) { return t.selective(s, c, b, x, y[0], y[1], 0.5); }),
+              "gates");
 }
 
 // All that a token leaves behind, of the fast or the plain form.

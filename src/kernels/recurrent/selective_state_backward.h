@@ -1,5 +1,5 @@
-// One token of Mamba-2's recurrence (selective_state.h) backwards: from the gradient G of the state behind the
-// token to that of the state S before it, and to the gradients of all that the token brought.
+// One token of Mamba-2's recurrence (selective_state.h) backwards: from the gradient G of the state behind
+// the token to that of the state S before it, and to the gradients of all that the token brought.
 //
 //   u[j]    = x[j] * dt
 //   G[i][j] = fma(c[i], dout[j], G[i][j])

@@ -23,8 +23,7 @@ void selective_state_backward(const SelectiveShape& shape, const float* before, 
     for (size_t i = 0; i < states; ++i) {
       const size_t at = i * kSelectivePanel;
       const float grown = std::fma(token.c[i], dout, g[at]);
-      c_parts[at + part] =
-          std::fma(std::fma(token.b[i], u, s[at] * token.decay), dout, c_parts[at + part]);
+      c_parts[at + part] = std::fma(std::fma(token.b[i], u, s[at] * token.decay), dout, c_parts[at + part]);
       b_parts[at + part] = std::fma(grown, u, b_parts[at + part]);
       slope = std::fma(grown, token.b[i], slope);
       fading = std::fma(grown, s[at], fading);

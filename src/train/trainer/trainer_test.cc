@@ -162,7 +162,8 @@ TEST(Trainer, WeightsDoNotDependOnWorkersAndThreads) {
     options.workers = 1;
     options.threads_per_worker = 1;
     const auto one = train(options, cuts, 0.1f);
-    for (const auto& [workers, threads] : {std::pair{1, 2}, {2, 1}, {4, 1}, {2, 2}, {3, 1}, {16, 1}, {64, 1}}) {
+    for (const auto& [workers, threads] :
+         {std::pair{1, 2}, {2, 1}, {4, 1}, {2, 2}, {3, 1}, {16, 1}, {64, 1}}) {
       options.workers = static_cast<size_t>(workers);
       options.threads_per_worker = static_cast<size_t>(threads);
       EXPECT_EQ(train(options, cuts, 0.1f), one) << workers << " workers, " << threads << " threads";
