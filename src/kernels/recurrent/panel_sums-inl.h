@@ -17,26 +17,7 @@ namespace butterfly::kernels::HWY_NAMESPACE {
 inline constexpr size_t kPanelVectors = 16 / kVF;
 
 // The sum of 16 parts in kPanelVectors vectors.
-HWY_INLINE float PanelTotal(const VF* parts) {
-  VF t[kPanelVectors];
-  BF_UNROLL
-  for (size_t p = 0; p < kPanelVectors; ++p) t[p] = parts[p];
-  BF_UNROLL
-  for (size_t width = kPanelVectors / 2; width >= 1; width /= 2) BF_UNROLL
-  for (size_t p = 0; p < width; ++p) t[p] = hn::Add(t[p], t[p + width]);
-  const hn::CappedTag<float, 4> d4;
-#if HWY_MAX_BYTES == 64
-  const hn::Half<DF> d8;
-  const auto eight = hn::Add(hn::LowerHalf(d8, t[0]), hn::UpperHalf(d8, t[0]));
-  auto four = hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
-#elif HWY_MAX_BYTES == 32
-  auto four = hn::Add(hn::LowerHalf(d4, t[0]), hn::UpperHalf(d4, t[0]));
-#else
-  auto four = t[0];
-#endif
-  four = hn::Add(four, hn::Shuffle1032(four));
-  return hn::GetLane(hn::Add(four, hn::Shuffle2301(four)));
-}
+HWY_INLINE float PanelTotal(const VF* parts) { return TreeTotal<kPanelVectors>(parts); }
 
 // to[i] += the sum of the 16 parts at parts + 16 i.
 HWY_INLINE void AddPanelTotals(const float* parts, float* to, size_t count) {

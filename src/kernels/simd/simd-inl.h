@@ -112,6 +112,29 @@ HWY_INLINE VF LoadBF16(const uint16_t* from) {
   return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), hn::LoadU(d16, from))));
 }
 
+// The sum of kCount vectors by a tree: halves are added until one value is left.
+template <size_t kCount>
+HWY_INLINE float TreeTotal(const VF* parts) {
+  VF t[kCount];
+  BF_UNROLL
+  for (size_t p = 0; p < kCount; ++p) t[p] = parts[p];
+  BF_UNROLL
+  for (size_t width = kCount / 2; width >= 1; width /= 2) BF_UNROLL
+  for (size_t p = 0; p < width; ++p) t[p] = hn::Add(t[p], t[p + width]);
+  const hn::CappedTag<float, 4> d4;
+#if HWY_MAX_BYTES == 64
+  const hn::Half<DF> d8;
+  const auto eight = hn::Add(hn::LowerHalf(d8, t[0]), hn::UpperHalf(d8, t[0]));
+  auto four = hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
+#elif HWY_MAX_BYTES == 32
+  auto four = hn::Add(hn::LowerHalf(d4, t[0]), hn::UpperHalf(d4, t[0]));
+#else
+  auto four = t[0];
+#endif
+  four = hn::Add(four, hn::Shuffle1032(four));
+  return hn::GetLane(hn::Add(four, hn::Shuffle2301(four)));
+}
+
 // kLogicalLanes partial sums in 32 / kVF vectors.
 struct LaneSums {
   static constexpr size_t kVectors = kLogicalLanes / kVF;
@@ -121,27 +144,8 @@ struct LaneSums {
     BF_UNROLL
     for (size_t p = 0; p < kVectors; ++p) v[p] = hn::Zero(DF());
   }
-  // The tree of reduce_lanes(): halves are added until one value is left.
-  HWY_INLINE float Total() const {
-    VF t[kVectors];
-    BF_UNROLL
-    for (size_t p = 0; p < kVectors; ++p) t[p] = v[p];
-    BF_UNROLL
-    for (size_t width = kVectors / 2; width >= 1; width /= 2) BF_UNROLL
-    for (size_t p = 0; p < width; ++p) t[p] = hn::Add(t[p], t[p + width]);
-    const hn::CappedTag<float, 4> d4;
-#if HWY_MAX_BYTES == 64
-    const hn::Half<DF> d8;
-    const auto eight = hn::Add(hn::LowerHalf(d8, t[0]), hn::UpperHalf(d8, t[0]));
-    auto four = hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
-#elif HWY_MAX_BYTES == 32
-    auto four = hn::Add(hn::LowerHalf(d4, t[0]), hn::UpperHalf(d4, t[0]));
-#else
-    auto four = t[0];
-#endif
-    four = hn::Add(four, hn::Shuffle1032(four));
-    return hn::GetLane(hn::Add(four, hn::Shuffle2301(four)));
-  }
+  // As reduce_lanes().
+  HWY_INLINE float Total() const { return TreeTotal<kVectors>(v); }
 };
 
 #endif  // HWY_TARGET != HWY_SCALAR
