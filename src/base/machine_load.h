@@ -11,6 +11,8 @@ struct MachineLoad {
   uint64_t process_bytes = 0;  // memory of this process, without files that it maps
   double celsius = 0;          // of the hottest sensor; 0: none can be seen
   uint64_t throttles = 0;      // how often heat has slowed a CPU down; 0: never, or it cannot be seen
+  double held_up_s =
+      0;  // how long what comes to this process waits until it runs, on average: base/late_watch.h
   bool operator==(const MachineLoad&) const = default;
 };
 

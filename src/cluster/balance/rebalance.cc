@@ -98,9 +98,9 @@ BalanceDecision rebalance(const Problem& problem, const Plan& current, const Bal
     slowness.push_back(last.empty() ? 1 : std::exp(median(last)));
     scatter = std::max(scatter, uncertainty(last));
   }
-  // Three standard errors of the noisiest node: a best plan that only follows noise does not look better than
-  // this.
-  const double gain_min = options.gain_min + 3 * scatter;
+  // Three standard errors of the noisiest node: it may seem so many times slower than it is, and a best plan
+  // that only follows noise does not look better than this.
+  const double gain_min = 1 - (1 - options.gain_min) * std::exp(-3 * scatter);
   const Problem now = slowed(problem, slowness);
   BalanceDecision out;
   out.plan = current;

@@ -113,6 +113,7 @@ void fields(F& f, Of<F, Beat>& m) {
   f.u64(m.machine.process_bytes);
   f.real(m.machine.celsius);
   f.u64(m.machine.throttles);
+  f.real(m.machine.held_up_s);
   f.list(m.jobs, kJobsMax, 81, [&](auto& job) {
     f.u32(job.job);
     f.u64(job.epoch);

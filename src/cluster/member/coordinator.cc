@@ -206,6 +206,7 @@ void Coordinator::join(LinkNumber link, const Join& message, TimePoint now) {
   member.retires = false;
   member.why_not_drained.clear();
   member.slowness = 1;
+  member.was_held_up = false;
   const auto here_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - started_at_).count();
   if (config().unix_ms != 0 && message.unix_ms != 0)
     member.clock_ahead_s = (static_cast<double>(message.unix_ms) - static_cast<double>(config().unix_ms) -
@@ -251,6 +252,10 @@ void Coordinator::handle(Member& member, const Beat& message, TimePoint now) {
   average(member.rows_per_s, static_cast<double>(rows) / passed);
   average(member.busy, std::min(1.0, static_cast<double>(compute_us) / 1e6 / passed));
   member.pulse.beat(message, now);
+  if (message.machine.held_up_s > 0) {
+    member.was_held_up = true;
+    member.slowness_at = now;
+  }
   member.load.add({.at = now,
                    .busy = member.busy,
                    .machine_busy = message.machine.busy,
@@ -561,11 +566,13 @@ void Coordinator::set_slowness(JobId id, const std::map<std::string, double>& sl
 
 void Coordinator::check_slowness(TimePoint now) {
   for (auto& [key, member] : cluster_.members()) {
-    if (member.slowness == 1 || now - member.slowness_at < config().slowness_age) continue;
+    if ((member.slowness == 1 && !member.was_held_up) || now - member.slowness_at < config().slowness_age)
+      continue;
     const bool works = std::ranges::any_of(
         jobs_, [&member = member](const auto& row) { return row.second.has_part(member.id); });
     if (works) continue;
     member.slowness = 1;
+    member.was_held_up = false;
     if (member.here()) want_plans(now);
   }
 }

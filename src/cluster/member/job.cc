@@ -183,7 +183,7 @@ PlanQuestion Job::question(TimePoint now, bool with_held) const {
     const uint64_t all = member.usable_bytes();
     question.nodes.push_back({member.id, member.capabilities,
                               all - std::min(all, others_.reserved_bytes(id_, claims_room(), member.id)),
-                              member.slowness});
+                              member.slowness, member.pulse.last().machine.held_up_s});
   }
   const auto asked = [&](const std::string& key) {
     return std::any_of(question.nodes.begin(), question.nodes.end(),

@@ -107,7 +107,8 @@ struct Member {
   LoadHistory load = {};
   // Everything takes so many times as long as its capabilities say: what plans take it for, since then.
   double slowness = 1;
-  TimePoint slowness_at{};
+  bool was_held_up = false;  // what came to it had to wait until it ran
+  TimePoint slowness_at{};   // when one of the two was seen last
   double clock_ahead_s = 0;  // of the coordinator's, when it joined
   Hold hold = {};            // from all jobs; each job has holds of its own beside it
   bool cut_off = false;      // it was lost when its link closed, which need not mean that its process ended

@@ -83,8 +83,9 @@ struct PlanNode {
   NodeId id = {};
   Capabilities capabilities = {};
   uint64_t ram_free_bytes =
-      0;                // for weights and cache of this job, as the node says now; others' are taken off
-  double slowness = 1;  // everything takes so many times as long as its capabilities say
+      0;                 // for weights and cache of this job, as the node says now; others' are taken off
+  double slowness = 1;   // everything takes so many times as long as its capabilities say
+  double held_up_s = 0;  // what comes to its process waits so long until that runs
 };
 
 // Asked for when members come or go. Figures of links that nobody measured are not in `links`.

@@ -25,6 +25,15 @@ struct SlownessWatchTest : testing::CoordinatorDriver {
     started({0, 1, 2}, epoch);
     coordinator.steps_connected(epoch, now);
   }
+  // The second loses its layers.
+  void go_on_without_second(Epoch epoch) {
+    coordinator.planned(epoch, placement({0, 2}, 20), now);
+    for (const int node : {0, 2}) say(node, Prepared{epoch, Errc::kOk, ""});
+    coordinator.steps_paused(epoch, now);
+    ready({0, 2}, epoch);
+    started({0, 2}, epoch);
+    coordinator.steps_connected(epoch, now);
+  }
   // Every stage computes so many steps, each so many times as long as predicted.
   void work(uint64_t count, const std::vector<double>& times) {
     steps += count;
@@ -115,20 +124,44 @@ TEST_F(SlownessWatchTest, PlansHearOfItAndForgetItWhereNothingIsSeenAnyMore) {
   pass(milliseconds(100));
   const PlanQuestion question = all<MakePlan>().back().question;
   for (const PlanNode& node : question.nodes) EXPECT_EQ(node.slowness, node.id == node_id(1) ? 10 : 1);
-  // It loses its layers: nobody can see whether it is still slow.
-  Placement rest = placement({0, 2}, 20);
-  coordinator.planned(question.epoch, rest, now);
-  for (const int node : {0, 2}) say(node, Prepared{question.epoch, Errc::kOk, ""});
-  coordinator.steps_paused(question.epoch, now);
-  ready({0, 2}, question.epoch);
-  started({0, 2}, question.epoch);
-  coordinator.steps_connected(question.epoch, now);
+  go_on_without_second(question.epoch);  // nobody can see whether it is still slow
   clear();
   pass(config().slowness_age / 2);
   EXPECT_EQ(coordinator.members().at(node_id(1).key).slowness, 10);
   pass(config().slowness_age);
   EXPECT_EQ(coordinator.members().at(node_id(1).key).slowness, 1);
   EXPECT_FALSE(all<MakePlan>().empty()) << "it is tried again";
+}
+
+TEST_F(SlownessWatchTest, WhoDoesNotRunAllTheTimeIsNotTriedAgain) {
+  serve_three();
+  clear();
+  coordinator.set_slowness(kFirstJob, {{node_id(1).key, 10}}, "node-1 is slow", now);
+  pass(milliseconds(100));
+  go_on_without_second(all<MakePlan>().back().question.epoch);
+  const auto pass_age = [&](double held_up_s) {
+    for (Duration at{}; at < 2 * config().slowness_age; at += std::chrono::seconds(1)) {
+      Beat beat;
+      beat.machine.held_up_s = held_up_s;
+      say(1, beat);
+      pass(std::chrono::seconds(1));
+    }
+  };
+  pass_age(0.03);
+  EXPECT_EQ(coordinator.members().at(node_id(1).key).slowness, 10);
+  clear();
+  coordinator.set_slowness(kFirstJob, {}, "plan again", now);
+  pass(milliseconds(100));
+  ASSERT_FALSE(all<MakePlan>().empty());
+  for (const PlanNode& node : all<MakePlan>().back().question.nodes)
+    EXPECT_EQ(node.held_up_s, node.id == node_id(1) ? 0.03 : 0);
+  coordinator.set_slowness(kFirstJob, {{node_id(1).key, 1}}, "it computes as fast as ever", now);
+  pass(milliseconds(100));
+  coordinator.planned(all<MakePlan>().back().question.epoch, placement({0, 2}, 20), now);
+  clear();
+  pass_age(0);
+  EXPECT_FALSE(all<MakePlan>().empty()) << "it is tried again";
+  EXPECT_EQ(coordinator.members().at(node_id(1).key).slowness, 1);
 }
 
 }  // namespace

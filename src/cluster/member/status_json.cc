@@ -57,7 +57,8 @@ Json node_json(const NodeStatus& n) {
                 {{"busy", n.machine.busy},
                  {"process_bytes", n.machine.process_bytes},
                  {"celsius", n.machine.celsius},
-                 {"throttles", n.machine.throttles}}},
+                 {"throttles", n.machine.throttles},
+                 {"held_up_s", n.machine.held_up_s}}},
                {"clock_ahead_s", n.clock_ahead_s},
                {"silent_s", n.silent_s},
                {"held_s", n.held_s},
@@ -238,6 +239,7 @@ NodeStatus read_node(const Json& json) {
   take(machine, "process_bytes", n.machine.process_bytes);
   take(machine, "celsius", n.machine.celsius);
   take(machine, "throttles", n.machine.throttles);
+  take(machine, "held_up_s", n.machine.held_up_s);
   take(json, "clock_ahead_s", n.clock_ahead_s);
   take(json, "silent_s", n.silent_s);
   take(json, "held_s", n.held_s);

@@ -41,7 +41,7 @@ struct Hello {
   uint16_t protocol = kProtocol;
   uint32_t numerics_id = kNumerics;
 
-  static constexpr uint16_t kProtocol = 8;  // of frames and messages
+  static constexpr uint16_t kProtocol = 9;  // of frames and messages
   static const uint32_t kNumerics;          // kernels::kNumericsId
 
   std::vector<std::byte> encode() const;

@@ -43,7 +43,9 @@ void NodeShell::start() {
 
 // Sensors may take their time.
 void NodeShell::watch_machine() {
-  loop_.post([this, load = machine_load_.sample()] { machine_.set_machine_load(load); });
+  MachineLoad load = machine_load_.sample();
+  load.held_up_s = late_.wait_s();
+  loop_.post([this, load] { machine_.set_machine_load(load); });
 }
 
 void NodeShell::retire(const std::string& why) {

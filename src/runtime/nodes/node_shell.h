@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "base/late_watch.h"
 #include "cluster/member/worker.h"
 #include "runtime/nodes/control_links.h"
 #include "runtime/nodes/node_memory.h"
@@ -94,6 +95,7 @@ class NodeShell {
   Options options_;
   cluster::Worker machine_;          // of the loop's thread
   MachineLoadSampler machine_load_;  // of the watching loop's
+  LateWatch late_;
 
   mutable std::mutex view_mutex_;
   View view_;

@@ -59,7 +59,10 @@ Result<NodeTable> read_nodes(const PlanQuestion& asked, const NodeTableOptions& 
     table.spec.nodes.push_back(front);
   }
   const auto link = [&](size_t from, size_t to) {
-    return link_between(asked, table.nodes[from], table.nodes[to], options.unknown_link, options.row_bytes);
+    LinkSpec spec =
+        link_between(asked, table.nodes[from], table.nodes[to], options.unknown_link, options.row_bytes);
+    spec.latency_s += table.nodes[to].held_up_s;
+    return spec;
   };
   const size_t count = table.nodes.size();
   table.spec.connect_all(options.unknown_link);

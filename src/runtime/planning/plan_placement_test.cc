@@ -314,6 +314,18 @@ TEST(MemoryForecastTest, RefusalsHaveFigures) {
 
 // ---- Nodes that became slow ----
 
+// Pieces that compute next to nothing would cost nothing on a slow node: what comes to it waits there all the
+// same.
+TEST_F(PlanPlacementTest, WhereMessagesWaitNothingIsPlannedThatFitsElsewhere) {
+  cluster::PlanQuestion asked = question(3, uint64_t{4} << 30);
+  asked.nodes[1].slowness = 50;
+  asked.nodes[1].held_up_s = 0.04;
+  const auto placed = plan_placement(file, asked, options);
+  ASSERT_TRUE(placed) << placed.status().text();
+  EXPECT_EQ(placed->stages.size(), 2u);
+  for (const auto& stage : placed->stages) EXPECT_NE(stage.first(), asked.nodes[1].id);
+}
+
 struct BalancePlacementTest : PlanPlacementTest {
   BalancePlacementTest() {
     asked = question(3, uint64_t{3} << 30);  // it needs about 5 GiB: at least two have a part

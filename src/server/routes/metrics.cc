@@ -39,6 +39,9 @@ void node_metrics(const cluster::ClusterStatus& status, MetricsText& out) {
        [](const Node& n) { return n.machine.celsius; });
   each("butterfly_node_throttles", "How often heat has slowed a CPU of it down.",
        [](const Node& n) { return n.machine.throttles; });
+  each("butterfly_node_held_up_seconds",
+       "How long what comes to its process waits until that runs, on average.",
+       [](const Node& n) { return n.machine.held_up_s; });
   each("butterfly_node_silent_seconds", "Since its last heartbeat.",
        [](const Node& n) { return n.silent_s; });
 }
