@@ -36,6 +36,12 @@ struct MessageHead {
   uint32_t bytes = 0;  // of the body; never trusted: the receiver compares it with what it expects
 };
 
+// What a call moved that does not wait.
+struct Moved {
+  size_t bytes = 0;
+  bool all = false;  // nothing is left
+};
+
 // What went over a link since it was opened. `send_wait` and `receive_wait` are time blocked, not time on the
 // wire.
 struct LinkCounters {
@@ -75,6 +81,19 @@ class Link {
     return receive_body(into, timeout);
   }
 
+  // ---- Without waiting: for a thread that drives several links, in both directions. Only links that have a
+  // poll_fd() can do it ----
+
+  // Begins to send a message as send() would; send_more() hands it over. The pieces, and the list of them,
+  // stay until then. kTimeout: others are sending, and nothing has happened. From now on others wait, so
+  // whoever has begun calls send_more() until that was all or an error; who gives up calls close() before.
+  virtual Status begin_send(MessageHead, std::span<const std::span<const std::byte>>) { return no_parts(); }
+  // Some of it: so many bytes, or a record more, or fewer where the system takes no more for now.
+  virtual Result<Moved> send_more(size_t) { return no_parts(); }
+  // Bytes of the body that are here: how many, fewer than there is room for where no more have come.
+  // BF_CHECKs as receive_part() does.
+  virtual Result<size_t> receive_some(std::span<std::byte>) { return no_parts(); }
+
   // Whether something has come that nobody has taken yet; false when the link is over, or cannot tell. From
   // any thread: for those who watch over the one that should take it.
   virtual bool waiting() const { return false; }
@@ -107,6 +126,9 @@ class Link {
   virtual void close() = 0;
 
   virtual LinkCounters counters() const = 0;
+
+ private:
+  static Status no_parts() { return {Errc::kUnsupported, "[link] it can only wait"}; }
 };
 
 // Accepts links. One thread.

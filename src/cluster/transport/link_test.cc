@@ -136,6 +136,113 @@ TEST_P(LinkTest, BodiesCanBeTakenInParts) {
   EXPECT_EQ(b_->counters().messages_received, 3u);
 }
 
+// One thread drives both ends, in both directions, with sockets that hold little.
+TEST_P(LinkTest, MessagesGoInPartsWithoutWaiting) {
+  if (a_->poll_fd() < 0) {
+    EXPECT_EQ(a_->begin_send({.kind = MessageKind::kTrainValues}, {}).code(), Errc::kUnsupported);
+    EXPECT_EQ(a_->send_more(1).status().code(), Errc::kUnsupported);
+    EXPECT_EQ(a_->receive_some({}).status().code(), Errc::kUnsupported);
+    return;
+  }
+  for (Link* link : {a_.get(), b_.get()}) link->set_socket_bytes(32 << 10);
+  struct End {
+    Link& link;
+    std::vector<std::vector<std::byte>> memory = {};
+    std::vector<std::span<const std::byte>> pieces = {};
+    std::vector<std::byte> got = {};
+    size_t have = 0;
+    bool sent = false, head = false, full = false;
+  };
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{5000}, size_t{700'000}}) {
+    End ends[] = {{*a_}, {*b_}};
+    for (End& end : ends) {
+      for (size_t left = bytes, size = 1; left > 0; size = size * 3 % 60'013) {
+        const size_t part = std::min(left, size);
+        end.memory.push_back(pattern(part, static_cast<unsigned>(left)));
+        left -= part;
+      }
+      for (const auto& part : end.memory) end.pieces.emplace_back(part);
+      const MessageHead head{.kind = MessageKind::kTrainValues, .epoch = 3, .step = bytes};
+      ASSERT_TRUE(end.link.begin_send(head, end.pieces));
+      EXPECT_EQ(end.link.begin_send(head, end.pieces).code(), Errc::kTimeout) << "one at a time";
+    }
+    const TimePoint end_at = SystemClock::instance().now() + kLong;
+    const auto done = [&](const End& end) { return end.sent && end.head && end.have == bytes; };
+    for (size_t i = 0; !done(ends[0]) || !done(ends[1]); ++i) {
+      ASSERT_LT(SystemClock::instance().now(), end_at);
+      End& end = ends[i % 2];
+      if (!end.sent) {
+        const auto moved = end.link.send_more(1 + i % 50'000);
+        ASSERT_TRUE(moved) << moved.status().text();
+        end.sent = moved->all;
+        end.full = end.full || (!moved->all && moved->bytes == 0);
+      }
+      if (!end.head) {
+        const auto head = end.link.receive_head(0s);
+        if (!head) {
+          ASSERT_EQ(head.status().code(), Errc::kTimeout);
+          continue;
+        }
+        EXPECT_EQ(head->step, bytes);
+        ASSERT_EQ(head->bytes, bytes);
+        end.head = true;
+        end.got.resize(bytes);
+      }
+      const size_t room = std::min(bytes - end.have, 1 + i * 7 % 30'000);
+      const auto count = end.link.receive_some(std::span(end.got).subspan(end.have, room));
+      ASSERT_TRUE(count) << count.status().text();
+      ASSERT_LE(*count, room);
+      end.have += *count;
+    }
+    for (const End& end : ends) {
+      const End& other = end.link.peer().name == "bert" ? ends[1] : ends[0];
+      EXPECT_EQ(end.full, bytes > 100'000) << "sockets hold more than they were told";
+      std::vector<std::byte> all;
+      for (const auto& part : other.memory) all.insert(all.end(), part.begin(), part.end());
+      EXPECT_TRUE(end.got == all);
+      EXPECT_EQ(end.link.counters().bytes_sent, end.link.counters().bytes_received);
+    }
+  }
+}
+
+// Who sends and waits stands behind a message that goes in parts, and gets its turn, or hears of the end.
+TEST_P(LinkTest, OthersWaitForAMessageInParts) {
+  if (a_->poll_fd() < 0) return;
+  const std::vector<std::byte> large = pattern(8 << 20, 1), small = pattern(100, 2);
+  for (const bool ends_well : {true, false}) {
+    const std::array<std::span<const std::byte>, 1> pieces{large}, other{small};
+    ASSERT_TRUE(a_->begin_send({.kind = MessageKind::kTrainValues, .step = 1}, pieces));
+    ASSERT_TRUE(a_->send_more(1000));
+    auto sender = std::async(std::launch::async, [&] {
+      return a_->send({.kind = MessageKind::kTrainValues, .step = 2}, other, kLong);
+    });
+    a_->beat(0s);  // does not wait, and does not come between
+    EXPECT_EQ(sender.wait_for(20ms), std::future_status::timeout);
+    if (!ends_well) {
+      a_->close();
+      EXPECT_FALSE(a_->send_more(1000));
+      EXPECT_FALSE(sender.get());
+      return;
+    }
+    std::vector<std::byte> got(large.size()), then(small.size());
+    auto receiver = std::async(std::launch::async, [&] {
+      EXPECT_EQ(b_->receive_head(kLong)->step, 1u);
+      EXPECT_TRUE(b_->receive_body(got, kLong));
+      EXPECT_EQ(b_->receive_head(kLong)->step, 2u);
+      EXPECT_TRUE(b_->receive_body(then, kLong));
+    });
+    for (;;) {
+      const auto moved = a_->send_more(SIZE_MAX);
+      ASSERT_TRUE(moved);
+      if (moved->all) break;
+      std::this_thread::yield();
+    }
+    EXPECT_TRUE(sender.get());
+    receiver.get();
+    EXPECT_TRUE(got == large && then == small);
+  }
+}
+
 TEST_P(LinkTest, TimeoutLeavesTheLinkAsItWas) {
   EXPECT_EQ(b_->receive_head(1ms).status().code(), Errc::kTimeout);
   EXPECT_EQ(b_->receive_head(0ms).status().code(), Errc::kTimeout);

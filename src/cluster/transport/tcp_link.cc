@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -39,67 +38,81 @@ TcpLink::~TcpLink() {
   close();
 }
 
-Status TcpLink::send(MessageHead head, std::span<const std::span<const std::byte>> pieces, Duration timeout) {
+Status TcpLink::begin(MessageHead head, Pieces pieces, const Deadline& deadline) {
   const auto bytes = message_bytes(head.kind, pieces);
   if (!bytes) return bytes.status();
   head.bytes = *bytes;
-  const Deadline deadline(SystemClock::instance(), timeout);
-  if (!sending_.try_lock_until(deadline.when()))
-    return break_with(Errc::kTimeout, "others were sending all the time");
-  Status status = working_.load(std::memory_order_acquire) ? send_pieces(encode_frame(head), pieces, deadline)
-                                                           : why_not();
-  sending_.unlock();
-  if (!status.ok()) return status;
-  sent_at_.store(now_ns(), std::memory_order_relaxed);
-  messages_sent_.fetch_add(1, std::memory_order_relaxed);
-  bytes_sent_.fetch_add(kFrameBytes + head.bytes, std::memory_order_relaxed);
+  if (!sending_.try_lock_until(deadline.when())) return nothing_taken();
+  if (!working_.load(std::memory_order_acquire)) {
+    sending_.unlock();
+    return why_not();
+  }
+  out_.begin(encode_frame(head), pieces);
+  out_bytes_ = kFrameBytes + head.bytes;
   return {};
 }
 
-Status TcpLink::send_pieces(const FrameBytes& frame, std::span<const std::span<const std::byte>> pieces,
-                            const Deadline& deadline) {
-  std::memcpy(gather_.data(), frame.data(), frame.size());
-  size_t gathered = frame.size();
-  size_t left = 0;
-  for (const auto& piece : pieces) left += piece.size();
-  for (const auto& piece : pieces) {
-    if (piece.empty()) continue;
-    left -= piece.size();
-    if (piece.size() <= kCopyMax && gathered + piece.size() <= gather_.size()) {
-      std::memcpy(gather_.data() + gathered, piece.data(), piece.size());
-      gathered += piece.size();
-      continue;
-    }
-    if (gathered > 0)
-      if (Status status = write_all({gather_.data(), gathered}, true, deadline); !status.ok()) return status;
-    gathered = 0;
-    if (Status status = write_all(piece, left > 0, deadline); !status.ok()) return status;
+void TcpLink::ended(bool whole) {
+  if (whole) {
+    sent_at_.store(now_ns(), std::memory_order_relaxed);
+    messages_sent_.fetch_add(1, std::memory_order_relaxed);
+    bytes_sent_.fetch_add(out_bytes_, std::memory_order_relaxed);
   }
-  return gathered > 0 ? write_all({gather_.data(), gathered}, false, deadline) : Status();
+  sending_.unlock();
 }
 
-Status TcpLink::write_all(std::span<const std::byte> bytes, bool more, const Deadline& deadline) {
-  bool begun = false;  // a record that waits for room: nothing may come between its parts
-  while (!bytes.empty()) {
+Status TcpLink::send(MessageHead head, Pieces pieces, Duration timeout) {
+  const Deadline deadline(SystemClock::instance(), timeout);
+  if (Status status = begin(head, pieces, deadline); !status.ok())
+    return status.code() == Errc::kTimeout ? break_with(Errc::kTimeout, "others were sending all the time")
+                                           : status;
+  const Result<Moved> sent = push(SIZE_MAX, deadline);
+  Status status = sent.status();
+  if (sent && !sent->all) status = break_with(Errc::kTimeout, "a message was not taken in time");
+  ended(status.ok());
+  return status;
+}
+
+Status TcpLink::begin_send(MessageHead head, Pieces pieces) {
+  return begin(head, pieces, Deadline(SystemClock::instance(), Duration(0)));
+}
+
+Result<Moved> TcpLink::send_more(size_t bytes) {
+  const Result<Moved> sent = working_.load(std::memory_order_acquire)
+                                 ? push(bytes, Deadline(SystemClock::instance(), Duration(0)))
+                                 : why_not();
+  if (!sent || sent->all) ended(sent.ok());
+  return sent;
+}
+
+Result<Moved> TcpLink::push(size_t bytes, const Deadline& deadline) {
+  Moved moved;
+  while (!out_.done() && moved.bytes < bytes) {
+    const std::span<const std::byte> part = out_.part();
     size_t count = 0;
     Step step;
     {
       const std::lock_guard lock(tls_);
-      if (!begun && ++records_of_key_ > options_.records_per_key) {
+      if (!record_begun_ && ++records_of_key_ > options_.records_per_key) {
         channel_->renew_keys();
         records_of_key_ = 1;
       }
-      step = channel_->write(bytes, more || bytes.size() > TlsChannel::kRecordBytesMax, count);
+      step = channel_->write(part, out_.more() || part.size() > TlsChannel::kRecordBytesMax, count);
       if (step == Step::kFailed) return break_with(Errc::kPeerLost, channel_->reason());
     }
-    begun = step != Step::kDone;
-    if (!begun)
-      bytes = bytes.subspan(count);
-    else if (Status status = wait(step, deadline, send_wait_ns_); !status.ok())
-      return status.code() == Errc::kTimeout ? break_with(Errc::kTimeout, "a message was not taken in time")
-                                             : status;
+    record_begun_ = step != Step::kDone;
+    if (!record_begun_) {
+      out_.take(count);
+      moved.bytes += count;
+    } else if (deadline.expired()) {
+      break;
+    } else if (Status status = wait(step, deadline, send_wait_ns_); !status.ok()) {
+      if (status.code() == Errc::kTimeout) break;
+      return status;
+    }
   }
-  return {};
+  moved.all = out_.done();
+  return moved;
 }
 
 Result<MessageHead> TcpLink::receive_head(Duration timeout) {
@@ -151,24 +164,55 @@ Status TcpLink::receive_part(std::span<std::byte> into, Duration timeout) {
   return {};
 }
 
+Step TcpLink::read_once(std::span<std::byte> into, size_t& count, bool woken) {
+  size_t behind = 0;
+  bool partly = false;
+  Step step;
+  {
+    const std::lock_guard lock(tls_);
+    step = channel_->read(into, count);
+    if (step == Step::kFailed) {
+      (void)break_with(Errc::kPeerLost, channel_->reason());
+      return step;
+    }
+    behind = channel_->pending();
+    partly = step == Step::kWantRead && channel_->has_part();
+  }
+  if (step == Step::kDone) {
+    // What lay there already says nothing of the way it came.
+    if (woken) pace_.came(count + behind, SystemClock::instance().now());
+    if (heard_at_.load(std::memory_order_relaxed) != 0) heard_at_.store(now_ns(), std::memory_order_relaxed);
+  } else if (woken && partly) {
+    pace_.began(SystemClock::instance().now());
+  }
+  return step;
+}
+
+Result<size_t> TcpLink::receive_some(std::span<std::byte> into) {
+  BF_CHECK(into.size() <= body_left_) << "[link] " << into.size() << " bytes of " << body_left_;
+  if (!working_.load(std::memory_order_acquire)) return why_not();
+  size_t done = 0;
+  while (done < into.size()) {
+    size_t count = 0;
+    const Step step = read_once(into.subspan(done), count, true);
+    if (step == Step::kFailed) return why_not();
+    if (step != Step::kDone) break;
+    done += count;
+  }
+  body_left_ -= done;
+  if (done > 0 && body_left_ == 0) messages_received_.fetch_add(1, std::memory_order_relaxed);
+  bytes_received_.fetch_add(done, std::memory_order_relaxed);
+  return done;
+}
+
 Status TcpLink::read_into(std::span<std::byte> into, size_t& done, const Deadline& deadline) {
   while (done < into.size()) {
-    size_t count = 0, behind = 0;
-    Step step;
-    {
-      const std::lock_guard lock(tls_);
-      step = channel_->read(into.subspan(done), count);
-      if (step == Step::kFailed) return break_with(Errc::kPeerLost, channel_->reason());
-      behind = channel_->pending();
-    }
-    // What lay there already says nothing of the way it came.
-    if (woken_ && step == Step::kDone) pace_.came(count + behind, SystemClock::instance().now());
-    if (woken_ && step == Step::kWantRead) pace_.began(SystemClock::instance().now());
+    size_t count = 0;
+    const Step step = read_once(into.subspan(done), count, woken_);
+    if (step == Step::kFailed) return why_not();
     woken_ = woken_ && step != Step::kDone;
     if (step == Step::kDone) {
       done += count;
-      if (heard_at_.load(std::memory_order_relaxed) != 0)
-        heard_at_.store(now_ns(), std::memory_order_relaxed);
     } else if (Status status = wait(step, deadline, receive_wait_ns_); !status.ok()) {
       return status;
     } else {
@@ -195,19 +239,24 @@ Status TcpLink::wait(Step step, const Deadline& deadline, std::atomic<int64_t>& 
 Status TcpLink::nothing_came() const {
   return {Errc::kTimeout, fmt::format("[link] {}: nothing came", peer_.name)};
 }
+Status TcpLink::nothing_taken() const {
+  return {Errc::kTimeout, fmt::format("[link] {}: others are sending", peer_.name)};
+}
 
 void TcpLink::beat(Duration every) {
   const TimePoint now = SystemClock::instance().now();
   if (!working_.load(std::memory_order_acquire) ||
       now.time_since_epoch().count() - sent_at_.load(std::memory_order_relaxed) < every.count())
     return;
+  const FrameBytes frame = encode_frame({.kind = MessageKind::kBeat, .epoch = 0, .step = 0, .bytes = 0});
   if (!sending_.try_lock_until(now)) return;
   if (working_.load(std::memory_order_acquire) &&
-      wait_ready(fd_, POLLOUT, Deadline(SystemClock::instance(), Duration(0))) &&
-      write_all(encode_frame({.kind = MessageKind::kBeat, .epoch = 0, .step = 0, .bytes = 0}), false,
-                Deadline(SystemClock::instance(), kBeatMax))
-          .ok())
-    sent_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+      wait_ready(fd_, POLLOUT, Deadline(SystemClock::instance(), Duration(0)))) {
+    out_.begin(frame, {});
+    const Result<Moved> sent = push(SIZE_MAX, Deadline(SystemClock::instance(), kBeatMax));
+    if (sent && sent->all) sent_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    if (sent && !sent->all) (void)break_with(Errc::kTimeout, "a message was not taken in time");
+  }
   sending_.unlock();
 }
 

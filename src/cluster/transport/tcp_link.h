@@ -1,12 +1,12 @@
 // The Link over a TLS connection whose handshake is done.
 #pragma once
-#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
 
 #include "cluster/transport/frame.h"
 #include "cluster/transport/pace.h"
+#include "cluster/transport/send_cursor.h"
 #include "cluster/transport/tcp.h"
 #include "cluster/transport/timed_lock.h"
 #include "cluster/transport/tls_channel.h"
@@ -28,6 +28,9 @@ class TcpLink final : public Link {
   Result<MessageHead> receive_head(Duration timeout) override;
   Status receive_body(std::span<std::byte> into, Duration timeout) override;
   Status receive_part(std::span<std::byte> into, Duration timeout) override;
+  Status begin_send(MessageHead head, std::span<const std::span<const std::byte>> pieces) override;
+  Result<Moved> send_more(size_t bytes) override;
+  Result<size_t> receive_some(std::span<std::byte> into) override;
   bool waiting() const override;
   int poll_fd() const override { return fd_; }
   Duration unacknowledged() const override;
@@ -38,16 +41,20 @@ class TcpLink final : public Link {
   LinkCounters counters() const override;
 
  private:
-  static constexpr size_t kGatherBytes = 4096;  // small pieces share a record
-  static constexpr size_t kCopyMax = 1024;      // larger pieces are records of their own, and not copied
+  using Pieces = std::span<const std::span<const std::byte>>;
 
-  Status send_pieces(const FrameBytes& frame, std::span<const std::span<const std::byte>> pieces,
-                     const Deadline& deadline);
-  Status write_all(std::span<const std::byte> bytes, bool more, const Deadline& deadline);
+  // Takes `sending_`; ended() gives it back.
+  Status begin(MessageHead head, Pieces pieces, const Deadline& deadline);
+  void ended(bool whole);
+  // Until so many bytes of `out_` are handed over, or all, or the deadline.
+  Result<Moved> push(size_t bytes, const Deadline& deadline);
   // Fills `into` from `done` on. kTimeout keeps what came.
   Status read_into(std::span<std::byte> into, size_t& done, const Deadline& deadline);
+  // One look. kFailed has broken the link.
+  TlsChannel::Step read_once(std::span<std::byte> into, size_t& count, bool woken);
   Result<MessageHead> read_frame(const Deadline& deadline);
   Status nothing_came() const;
+  Status nothing_taken() const;
   Status wait(TlsChannel::Step step, const Deadline& deadline, std::atomic<int64_t>& waited);
 
   // The first reason wins, and the socket is shut down, so that everyone else finds out.
@@ -61,8 +68,10 @@ class TcpLink final : public Link {
   const int fd_;
 
   TimedLock sending_;
-  std::array<std::byte, kGatherBytes> gather_;  // under sending_
-  uint64_t records_of_key_ = 0;                 // under tls_
+  SendCursor out_;  // these three: under sending_
+  uint32_t out_bytes_ = 0;
+  bool record_begun_ = false;    // it waits for room: nothing may come between its parts
+  uint64_t records_of_key_ = 0;  // under tls_
   std::mutex tls_;
 
   FrameBytes frame_;  // of the receiving thread, as the rest of the line

@@ -99,6 +99,7 @@ TlsChannel::Step TlsChannel::read(std::span<std::byte> into, size_t& count) {
 }
 
 size_t TlsChannel::pending() const { return static_cast<size_t>(std::max(0, SSL_pending(ssl_.get()))); }
+bool TlsChannel::has_part() const { return SSL_has_pending(ssl_.get()) == 1; }
 
 TlsChannel::Step TlsChannel::write(std::span<const std::byte> bytes, bool more, size_t& count) {
   BF_DCHECK(!bytes.empty());

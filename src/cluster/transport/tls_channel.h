@@ -32,6 +32,8 @@ class TlsChannel {
   Step read(std::span<std::byte> into, size_t& count);
   // Bytes of the last record that read() has not handed over yet.
   size_t pending() const;
+  // Whether something lies here that read() makes nothing of yet: a part of a record, say.
+  bool has_part() const;
   // One record at most. With `more` it may be held back: the last piece of a message has none. After
   // kWantWrite the same bytes must come again.
   Step write(std::span<const std::byte> bytes, bool more, size_t& count);
