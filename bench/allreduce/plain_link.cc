@@ -28,30 +28,35 @@ class PlainLink final : public cluster::Link {
   const cluster::NodeId& peer() const override { return peer_; }
 
   Status send(MessageHead head, std::span<const std::span<const std::byte>> pieces, Duration) override {
-    const auto bytes = cluster::message_bytes(head.kind, pieces);
-    if (!bytes) return bytes.status();
-    head.bytes = *bytes;
-    const cluster::FrameBytes frame = cluster::encode_frame(head);
-    std::vector<iovec> parts{{const_cast<std::byte*>(frame.data()), frame.size()}};
-    for (const auto& piece : pieces)
-      if (!piece.empty()) parts.push_back({const_cast<std::byte*>(piece.data()), piece.size()});
-    const std::lock_guard lock(sending_);
-    for (size_t at = 0; at < parts.size();) {
-      msghdr message = {};
-      message.msg_iov = parts.data() + at;
-      message.msg_iovlen = std::min<size_t>(parts.size() - at, 64);
-      ssize_t sent = ::sendmsg(socket_, &message, MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0) return lost();
-      while (sent > 0) {
-        const auto taken = std::min<size_t>(parts[at].iov_len, static_cast<size_t>(sent));
-        parts[at].iov_base = static_cast<std::byte*>(parts[at].iov_base) + taken;
-        parts[at].iov_len -= taken;
-        sent -= static_cast<ssize_t>(taken);
-        if (parts[at].iov_len == 0) ++at;
-      }
+    std::unique_lock lock(sending_);
+    if (Status status = begin(head, pieces); !status) return status;
+    for (;;) {
+      const auto all = push(SIZE_MAX, 0);
+      if (!all) return all.status();
+      if (all->all) return {};
     }
-    return {};
+  }
+  Status begin_send(MessageHead head, std::span<const std::span<const std::byte>> pieces) override {
+    if (!sending_.try_lock()) return {Errc::kTimeout, "others are sending"};
+    Status status = begin(head, pieces);
+    if (!status) sending_.unlock();
+    return status;
+  }
+  Result<cluster::Moved> send_more(size_t bytes) override {
+    auto all = push(bytes, MSG_DONTWAIT);
+    if (!all || all->all) sending_.unlock();
+    return all;
+  }
+  Result<size_t> receive_some(std::span<std::byte> into) override {
+    const size_t here = take_ahead(into);
+    if (here == into.size()) return here;
+    for (;;) {
+      const ssize_t count = ::recv(socket_, into.data() + here, into.size() - here, MSG_DONTWAIT);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EAGAIN) return here;
+      if (count <= 0) return lost();
+      return here + static_cast<size_t>(count);
+    }
   }
   Result<MessageHead> receive_head(Duration timeout) override {
     while (have_ - taken_ < cluster::kFrameBytes) {
@@ -71,6 +76,62 @@ class PlainLink final : public cluster::Link {
     return cluster::decode_frame(frame);
   }
   Status receive_body(std::span<std::byte> into, Duration) override {
+    const size_t here = take_ahead(into);
+    return read(into.subspan(here));
+  }
+  int poll_fd() const override { return socket_; }
+  void set_socket_bytes(size_t bytes) override {
+    const int size = static_cast<int>(bytes);
+    for (const int option : {SO_SNDBUF, SO_RCVBUF})
+      (void)::setsockopt(socket_, SOL_SOCKET, option, &size, sizeof size);
+  }
+  void close() override { ::shutdown(socket_, SHUT_RDWR); }
+  cluster::LinkCounters counters() const override { return {}; }
+
+ private:
+  // With sending_.
+  Status begin(MessageHead head, std::span<const std::span<const std::byte>> pieces) {
+    const auto bytes = cluster::message_bytes(head.kind, pieces);
+    if (!bytes) return bytes.status();
+    head.bytes = *bytes;
+    frame_ = cluster::encode_frame(head);
+    parts_.assign(1, {frame_.data(), frame_.size()});
+    for (const auto& piece : pieces)
+      if (!piece.empty()) parts_.push_back({const_cast<std::byte*>(piece.data()), piece.size()});
+    at_ = 0;
+    return {};
+  }
+  Result<cluster::Moved> push(size_t bytes, int flags) {
+    cluster::Moved moved;
+    while (at_ < parts_.size()) {
+      // At most so many bytes in one call: parts in between are small, or the last.
+      msghdr message = {};
+      message.msg_iov = parts_.data() + at_;
+      message.msg_iovlen = std::min<size_t>(parts_.size() - at_, 64);
+      const size_t whole = parts_.back().iov_len;
+      const bool cut = parts_.size() - at_ <= 64 && whole > bytes;
+      if (cut) parts_.back().iov_len = bytes;
+      const ssize_t count = ::sendmsg(socket_, &message, MSG_NOSIGNAL | flags);
+      if (cut) parts_.back().iov_len = whole;
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EAGAIN) break;
+      if (count < 0) return lost();
+      moved.bytes += static_cast<size_t>(count);
+      for (auto sent = static_cast<size_t>(count); sent > 0;) {
+        iovec& part = parts_[at_];
+        const size_t taken = std::min(part.iov_len, sent);
+        part.iov_base = static_cast<std::byte*>(part.iov_base) + taken;
+        part.iov_len -= taken;
+        sent -= taken;
+        if (part.iov_len == 0) ++at_;
+      }
+      if (moved.bytes >= bytes) break;
+    }
+    moved.all = at_ == parts_.size();
+    return moved;
+  }
+  // Of what was taken from the system with a head.
+  size_t take_ahead(std::span<std::byte> into) {
     const size_t here = std::min(into.size(), have_ - taken_);
     if (here > 0) std::memcpy(into.data(), ahead_.data() + taken_, here);
     taken_ += here;
@@ -79,13 +140,8 @@ class PlainLink final : public cluster::Link {
       std::memmove(ahead_.data(), ahead_.data() + taken_, have_ - taken_);
       have_ -= std::exchange(taken_, 0);
     }
-    return read(into.subspan(here));
+    return here;
   }
-  int poll_fd() const override { return socket_; }
-  void close() override { ::shutdown(socket_, SHUT_RDWR); }
-  cluster::LinkCounters counters() const override { return {}; }
-
- private:
   Status read(std::span<std::byte> into) {
     while (!into.empty()) {
       const ssize_t count = ::recv(socket_, into.data(), into.size(), MSG_WAITALL);
@@ -100,6 +156,9 @@ class PlainLink final : public cluster::Link {
   const int socket_;
   const cluster::NodeId peer_;
   std::mutex sending_;
+  cluster::FrameBytes frame_;  // these: under sending_
+  std::vector<iovec> parts_;
+  size_t at_ = 0;
   std::array<std::byte, 4096> ahead_;  // taken from the system, from taken_ to have_ not by the caller
   size_t taken_ = 0, have_ = 0;
 };

@@ -3,7 +3,8 @@
 
 race.py ALLREDUCE_BENCH [--nodes 2 4] [--rounds 3] [--sizes BYTES...] [--mbit 1000 [--socket-bytes N...]]
 
-Needs mpicc and mpirun (Debian: libopenmpi-dev, openmpi-bin), and libgloo-dev. Prints Markdown: the best median of the rounds for each, and CPU
+Needs mpicc and mpirun (Debian: libopenmpi-dev, openmpi-bin), and libgloo-dev. Prints Markdown: the best median of the rounds for each (in each half of
+the rounds of a program are not timed), and CPU
 seconds of all processes per GB that is summed. With --mbit instead ours alone, with TLS, between network namespaces with links of that
 bandwidth: which part of it a node's bytes take (2 (n - 1) / n of those that are summed, without frames of the network), for each size of
 socket buffers (0: the system's). Needs root.
@@ -33,7 +34,7 @@ MPI_WORDS = ["--allow-run-as-root", "--oversubscribe", "--mca", "btl", "tcp,self
 
 
 def repeats(size):
-    return max(3, min(200, (1 << 26) // size))
+    return max(3, min(500, (1 << 28) // size))
 
 
 def run(words, **env):

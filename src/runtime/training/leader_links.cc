@@ -141,12 +141,13 @@ std::optional<std::string> LeaderLinks::remove(cluster::TrainMemberId id, Durati
 }
 
 void LeaderLinks::read(cluster::TrainMemberId id, const std::shared_ptr<TrainLink>& link) {
-  const LinkReaders::Take take = [&](const TrainLink::Incoming& incoming, bool patient) -> Result<bool> {
+  const LinkReaders::Take take = [&](const TrainLink::Incoming& incoming,
+                                     bool patient) -> Result<LinkReaders::Taken> {
     if (incoming.is_values) return events_.values(*link, id, incoming, patient);
     auto message = cluster::decode_to_train_lead(incoming.body);
     if (!message) return message.status();
     events_.message(id, std::move(*message));
-    return true;
+    return LinkReaders::Taken{};
   };
   const Status status = options_.readers->read(*link, take);
   link->close();

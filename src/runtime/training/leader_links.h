@@ -41,8 +41,8 @@ class LeaderLinks {
         agreed;
     std::function<void(cluster::TrainMemberId from, cluster::ToTrainLead message)> message;
     // As LinkReaders::Take.
-    std::function<Result<bool>(TrainLink& link, cluster::TrainMemberId from,
-                               const TrainLink::Incoming& incoming, bool patient)>
+    std::function<Result<LinkReaders::Taken>(TrainLink& link, cluster::TrainMemberId from,
+                                             const TrainLink::Incoming& incoming, bool patient)>
         values;
     std::function<void(cluster::TrainMemberId from, std::string why)> ended;
   };

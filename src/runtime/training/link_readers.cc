@@ -14,7 +14,8 @@ namespace {
 
 // A thread that comes back so late from yielding was not alone on its CPU.
 constexpr Duration kYieldMax = std::chrono::microseconds(20);
-constexpr int kAtOnceMax = 64;  // messages of one link, before others get their turn
+constexpr Duration kOthersSend = std::chrono::milliseconds(1);  // before another look whether they still do
+constexpr Duration kLookAfter = std::chrono::seconds(1);        // at links that take nothing
 
 int poll_milliseconds(TimePoint until) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - system_now());
@@ -38,26 +39,41 @@ LinkReaders::~LinkReaders() {
   ::close(wake_fd_);
 }
 
+LinkReaders::Taken LinkReaders::drop(TrainLink& link, const TrainLink::Incoming& incoming) {
+  link.drop_values(incoming);
+  return {.placed = [](const Status& came) { return came; }};
+}
+
 // ---- Threads of links ----
 
 Status LinkReaders::read(TrainLink& link, const Take& take) {
   Slot slot{.link = link, .take = take};
   bool may_lend = false;
   for (;;) {
-    if (may_lend && lend(slot)) {
+    if (may_lend && link.poll_fd() >= 0 && lend(slot)) {
       if (slot.error != nullptr) std::rethrow_exception(slot.error);
       if (!slot.status) return slot.status;
+    }
+    may_lend = true;
+    if (slot.placed) {
+      if (Status status = end_placed(slot, link.receive_rest()); !status) return status;
+      continue;
     }
     if (!slot.begun) {
       auto incoming = link.receive(TrainLink::kNextMax);
       if (!incoming) return incoming.status();
       slot.begun = std::move(*incoming);
     }
-    may_lend = slot.begun->value_bytes <= kSmallBytesMax && link.poll_fd() >= 0;
-    const auto taken = take(*slot.begun, true);
+    auto taken = take(*slot.begun, true);
     if (!taken) return taken.status();
+    may_lend = slot.begun->value_bytes > kSmallBytesMax || !taken->placed;
     slot.begun.reset();
+    slot.placed = std::move(taken->placed);
   }
+}
+
+Status LinkReaders::end_placed(Slot& slot, const Status& came) {
+  return std::exchange(slot.placed, nullptr)(came);
 }
 
 // Returns once the link is back; false at once, where the computing thread is at work for long.
@@ -67,6 +83,7 @@ bool LinkReaders::lend(Slot& slot) {
   if (!watch_.joinable()) watch_ = std::thread([this] { keep_watch(); });
   slot.lent = true;
   slot.drained = false;
+  slot.moved_at = system_now();
   slots_.push_back(&slot);
   lent_.fetch_add(1);
   if (!waiting_ && watch_sleeps_) watch_wanted_.notify_one();
@@ -125,46 +142,86 @@ void LinkReaders::give_back(Slot& slot) {
   slot.returned.notify_one();
 }
 
-// Whether it was taken; if not it waits for something else, or its own thread has the link again.
-bool LinkReaders::take_begun(Slot& slot) {
-  if (slot.begun->value_bytes > kSmallBytesMax) return give_back(slot), false;
-  try {
-    const auto taken = slot.take(*slot.begun, false);
-    if (taken && !*taken) return false;
-    slot.begun.reset();
-    if (taken) return true;
-    slot.status = taken.status();
-  } catch (...) {
-    slot.error = std::current_exception();
-  }
-  return give_back(slot), false;
-}
-
-// What lies there, until nothing does. Whether anything was taken.
-bool LinkReaders::take_all(Slot& slot) {
-  bool any = false;
-  for (int i = 0; i < kAtOnceMax; ++i) {
-    if (slot.begun) {
-      if (!take_begun(slot)) return any;
-      any = true;
+// True: values have been placed, and more of them may lie there.
+bool LinkReaders::take_one(Slot& slot, bool& any) {
+  if (slot.placed) {
+    const auto some = slot.link.receive_some();
+    if (some && some->bytes > 0) moved(*some, slot.moved_at);
+    if (some && !some->all) {
+      any = any || some->bytes > 0;
+      slot.drained = some->bytes < kTurnBytes;
+      return false;
     }
+    any = true;
+    slot.status = end_placed(slot, some.status());
+    return false;
+  }
+  if (!slot.begun) {
     auto incoming = slot.link.receive(Duration(0));
     if (!incoming) {
       slot.drained = incoming.status().code() == Errc::kTimeout;
-      if (!slot.drained) {
-        slot.status = incoming.status();
-        give_back(slot);
-      }
-      return any;
+      if (!slot.drained) slot.status = incoming.status();
+      return false;
     }
     slot.begun = std::move(*incoming);
   }
+  auto taken = slot.take(*slot.begun, false);
+  if (taken && taken->later) return false;
+  any = true;
+  slot.begun.reset();
+  if (taken) {
+    slot.placed = std::move(taken->placed);
+    slot.moved_at = system_now();
+  } else {
+    slot.status = taken.status();
+  }
+  return slot.placed != nullptr;
+}
+
+// What lies there of one message. Whether there was any.
+bool LinkReaders::take_all(Slot& slot) {
+  bool any = false;
+  try {
+    while (take_one(slot, any)) continue;
+  } catch (...) {
+    slot.error = std::current_exception();
+  }
+  if (!slot.status || slot.error != nullptr) give_back(slot);
+  return any;
+}
+
+// Whether bytes moved.
+bool LinkReaders::send_some(Sending& sending) {
+  if (sending.over) return false;
+  if (!sending.begun) {
+    sending.status = sending.link->begin_values(sending.values);
+    sending.begun = sending.status.ok();
+    sending.over = !sending.begun && sending.status.code() != Errc::kTimeout;
+    if (!sending.begun) return false;
+  }
+  const auto some = sending.link->send_some();
+  sending.status = some.status();
+  sending.over = !some || some->all;
+  if (!some || some->bytes == 0) return false;
+  moved(*some, sending.moved_at);
+  return true;
+}
+
+void LinkReaders::moved(const cluster::Moved& moved, TimePoint& moved_at) {
+  const TimePoint now = system_now();
+  slow_ = !moved.all && seconds_of(now - moved_at) * kSpinBytesPerSecond > static_cast<double>(moved.bytes);
+  moved_at = now;
+}
+
+bool LinkReaders::send_all() {
+  bool any = false;
+  for (Sending& sending : sending_) any = send_some(sending) || any;
   return any;
 }
 
 // Without sleeping: whether something can be read, or is to be asked about.
 bool LinkReaders::spin(TimePoint until, uint64_t lent, FunctionRef<bool()> enough) {
-  if (fds_.size() == 1 || ::getpriority(PRIO_PROCESS, 0) > 0) return false;
+  if (fds_.size() == 1 || slow_ || ::getpriority(PRIO_PROCESS, 0) > 0) return false;
   const cluster::SpinPlace place;
   if (!place.have()) return false;
   TimePoint now = system_now();
@@ -179,14 +236,15 @@ bool LinkReaders::spin(TimePoint until, uint64_t lent, FunctionRef<bool()> enoug
   return false;
 }
 
-// One look at all lent links, after a wait for something to see. False: `until` is over.
+// One look at all lent links, and at those that send, after a wait for something to do. False: `until` is
+// over.
 bool LinkReaders::look(TimePoint until, FunctionRef<bool()> enough) {
   const uint64_t lent = lent_;
   {
     const std::lock_guard lock(mutex_);
     mine_ = slots_;
   }
-  bool any = false;
+  bool any = send_all();
   for (Slot* slot : mine_)
     if (slot->begun || !slot->drained) any = take_all(*slot) || any;
   if (any) return true;
@@ -198,6 +256,12 @@ bool LinkReaders::look(TimePoint until, FunctionRef<bool()> enough) {
   for (const Slot* slot : mine_)
     // Behind a message that waits, others wait too.
     fds_.push_back({.fd = slot->begun ? -1 : slot->link.poll_fd(), .events = POLLIN, .revents = 0});
+  for (const Sending& sending : sending_) {
+    if (sending.over) continue;
+    // Where others are sending, nothing says when they are done.
+    if (!sending.begun) until = std::min(until, system_now() + kOthersSend);
+    fds_.push_back({.fd = sending.begun ? sending.link->poll_fd() : -1, .events = POLLOUT, .revents = 0});
+  }
   if (!spin(until, lent, enough)) {
     sleeping_ = true;
     if (!stopped_ && lent_ == lent && !enough())
@@ -208,7 +272,20 @@ bool LinkReaders::look(TimePoint until, FunctionRef<bool()> enough) {
   if (fds_[0].revents != 0) (void)!::read(wake_fd_, &ignored, sizeof ignored);
   for (size_t i = 0; i < mine_.size(); ++i)
     if (fds_[i + 1].revents != 0) mine_[i]->drained = false;
-  return system_now() < until;
+  const TimePoint now = system_now();
+  look_after(now);
+  return now < until;
+}
+
+// Nobody waits for ever for what has begun.
+void LinkReaders::look_after(TimePoint now) {
+  for (Slot* slot : mine_)
+    if (slot->placed && now - slot->moved_at > kLentPartMax) give_back(*slot);
+  for (Sending& sending : sending_)
+    if (!sending.over && now - sending.moved_at > TrainLink::kSendMax) {
+      sending.link->close();
+      if (!sending.begun) sending.over = true;
+    }
 }
 
 void LinkReaders::wait(TimePoint until, FunctionRef<bool()> enough) {
@@ -222,6 +299,26 @@ void LinkReaders::wait(TimePoint until, FunctionRef<bool()> enough) {
   left_at_ = system_now();
   if (stopped_) give_all_back();
   if (!slots_.empty() && watch_sleeps_) watch_wanted_.notify_one();
+}
+
+void LinkReaders::send(std::span<Sending> all) {
+  sending_ = all;
+  for (Sending& sending : all) {
+    sending.moved_at = system_now();
+    if (sending.link->poll_fd() >= 0) continue;
+    sending.status = sending.link->send_values(sending.values);
+    sending.over = true;
+  }
+  const auto done = [&] { return std::ranges::all_of(all, &Sending::over); };
+  while (!done()) {
+    wait(system_now() + kLookAfter, done);
+    if (!stopped_ || done()) continue;
+    // Nobody takes anything any more, and links are about to be closed.
+    mine_.clear();
+    if (!send_all()) SystemClock::instance().sleep_until(system_now() + kOthersSend);
+    look_after(system_now());
+  }
+  sending_ = {};
 }
 
 }  // namespace butterfly::runtime

@@ -1,5 +1,5 @@
-// Small messages are taken by the computing thread while it waits, large ones and those that must wait by the
-// link's own; whoever it is, nothing is lost, out of order or left lying.
+// Messages are taken by the computing thread while it waits or sends, those that must wait by the link's own,
+// and one may change hands in the middle; whoever it is, nothing is lost, out of order or left lying.
 #include "runtime/training/link_readers.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 struct LinkReadersTest : ::testing::Test {
   // `link`: the end that is read; `peer`: the other one.
   struct Pair {
-    std::unique_ptr<TrainLink> link, peer;
+    std::shared_ptr<TrainLink> link, peer;
     LinkReaders::Take take;
     std::thread thread;
     Status ended;
@@ -41,28 +41,38 @@ struct LinkReadersTest : ::testing::Test {
     Pair& pair = pairs[from];
     std::thread calling([&] {
       pair.peer =
-          std::make_unique<TrainLink>(cluster::tcp_connect(calls, listener->address(), "", 10s).or_throw());
+          std::make_shared<TrainLink>(cluster::tcp_connect(calls, listener->address(), "", 10s).or_throw());
     });
-    pair.link = std::make_unique<TrainLink>(listener->accept(10s).or_throw());
+    pair.link = std::make_shared<TrainLink>(listener->accept(10s).or_throw());
     calling.join();
-    pair.take = [this, from, &pair](const TrainLink::Incoming& incoming, bool patient) -> Result<bool> {
+    pair.take = [this, from, &pair](const TrainLink::Incoming& incoming,
+                                    bool patient) -> Result<LinkReaders::Taken> {
       const uint64_t step = incoming.head.step;
       if (step == held_step) {
-        if (!patient) return false;
+        if (!patient) return LinkReaders::Taken{.later = true};
         std::unique_lock lock(mutex);
         changed.wait(lock, [&] { return !held; });
       }
       if (step == kThrows) throw Error(Errc::kCorrupt, "as asked");
       if (step == kWrong) return Status(Errc::kCorrupt, "wrong");
-      std::vector<std::byte> bytes(incoming.value_bytes);
-      const std::span<std::byte> piece(bytes);
-      if (Status status = pair.link->receive_values(incoming, {&piece, 1}); !status) return status;
-      for (const std::byte byte : bytes) EXPECT_EQ(byte, std::byte(step));
-      const std::lock_guard lock(mutex);
-      came.push_back({from, step, std::this_thread::get_id()});
-      changed.notify_all();
-      readers.wake();
-      return true;
+      if (step == kDropped) return LinkReaders::drop(*pair.link, incoming);
+      auto bytes = std::make_shared<std::vector<std::byte>>(incoming.value_bytes);
+      const std::span<std::byte> whole(*bytes);
+      const size_t half = whole.size() / 2;
+      const std::array pieces{whole.first(half), std::span<std::byte>(), whole.subspan(half)};
+      pair.link->place_values(incoming, pieces);
+      return LinkReaders::Taken{.placed = [this, from, step, bytes](const Status& status) {
+        const std::lock_guard lock(mutex);
+        if (status) {
+          EXPECT_TRUE(*bytes == contents(step, bytes->size())) << from << ", step " << step;
+          came.push_back({from, step, std::this_thread::get_id()});
+        } else {
+          ++cut;
+        }
+        changed.notify_all();
+        readers.wake();
+        return status;
+      }};
     };
     pair.thread = std::thread([this, &pair] {
       try {
@@ -77,8 +87,13 @@ struct LinkReadersTest : ::testing::Test {
     });
     return pair;
   }
+  static std::vector<std::byte> contents(uint64_t step, size_t bytes) {
+    std::vector<std::byte> values(bytes);
+    for (size_t i = 0; i < bytes; ++i) values[i] = std::byte(step + i + i / 251);
+    return values;
+  }
   void send(Pair& pair, uint64_t step, size_t bytes = 100) {
-    const std::vector<std::byte> values(bytes, std::byte(step));
+    const std::vector<std::byte> values = contents(step, bytes);
     const std::span<const std::byte> piece(values);
     ASSERT_TRUE(pair.peer->send_values(1, step, {.what = cluster::TrainValues::kGradients}, {&piece, 1}));
   }
@@ -98,7 +113,7 @@ struct LinkReadersTest : ::testing::Test {
   }
   bool took(size_t i) const { return came[i].thread == std::this_thread::get_id(); }
 
-  static constexpr uint64_t kThrows = 200, kWrong = 201;
+  static constexpr uint64_t kThrows = 200, kWrong = 201, kDropped = 202;
   const cluster::testing::TestIdentity identity;
   const std::shared_ptr<cluster::NodeTls> calls = identity.node("calls"), listens = identity.node("listens");
   const std::unique_ptr<cluster::Listener> listener = cluster::tcp_listen(listens, "127.0.0.1:0").or_throw();
@@ -107,7 +122,7 @@ struct LinkReadersTest : ::testing::Test {
   bool held = true;
   std::atomic<uint64_t> held_step = 0;
   std::vector<Came> came;
-  size_t ended = 0;
+  size_t ended = 0, cut = 0;
   LinkReaders readers;
   std::map<size_t, Pair> pairs;
 };
@@ -136,18 +151,145 @@ TEST_F(LinkReadersTest, ThreadsTakeLinksBackWhenItComputes) {
   EXPECT_FALSE(took(1));
 }
 
-TEST_F(LinkReadersTest, LargeOnesAreForTheLinksOwnThread) {
+// Half of it while the computing thread waits, the rest when it computes; and the other way round.
+TEST_F(LinkReadersTest, ALargeOneChangesHandsInTheMiddle) {
   Pair& pair = connect(1);
-  for (uint64_t step = 1; step <= 20; ++step) {
-    send(pair, step, step % 2 == 0 ? LinkReaders::kSmallBytesMax + 1 : 10);
-    wait_for(step);
+  send(pair, 1);
+  wait_for(1);
+  constexpr size_t kBytes = 3 << 20;
+  for (uint64_t step = 2; step <= 9; ++step) {
+    const std::vector<std::byte> values = contents(step, kBytes);
+    const std::span<const std::byte> piece(values);
+    const TrainLink::Outgoing out(1, step, {.what = cluster::TrainValues::kGradients}, {&piece, 1});
+    ASSERT_TRUE(pair.peer->begin_values(out));
+    size_t sent = 0;
+    const auto send_until = [&](size_t bytes, FunctionRef<void()> meanwhile) {
+      while (sent < bytes) {
+        const auto moved = pair.peer->send_some();
+        ASSERT_TRUE(moved) << moved.status().text();
+        sent += moved->bytes;
+        if (moved->all) return;
+        meanwhile();
+      }
+    };
+    send_until(kBytes / 3, [&] { readers.wait(system_now() + 1ms, [] { return false; }); });
+    if (step % 2 == 0) std::this_thread::sleep_for(3 * LinkReaders::kBusyMax);
+    std::thread rest([&] { send_until(SIZE_MAX, [] { std::this_thread::yield(); }); });
+    if (step % 2 == 0)
+      sleep_until(step);
+    else
+      wait_for(step);
+    rest.join();
   }
-  for (size_t i = 0; i < 20; ++i) {
-    EXPECT_EQ(came[i].step, i + 1);
-    if (i % 2 == 1) {
-      EXPECT_FALSE(took(i)) << i;
+  for (size_t i = 0; i < came.size(); ++i) EXPECT_EQ(came[i].step, i + 1);
+}
+
+// Two that compute send each other far more than their sockets hold, and both are done.
+TEST_F(LinkReadersTest, TwoSendEachOtherMoreThanSocketsHold) {
+  Pair& pair = connect(1);
+  pair.link->set_socket_bytes(64 << 10);
+  pair.peer->set_socket_bytes(64 << 10);
+  const size_t kBytes = 2 << 20;
+  // The other one's own readers.
+  LinkReaders theirs;
+  std::vector<std::byte> got(kBytes);
+  std::atomic<uint64_t> step_there = 0;
+  std::thread reading([&] {
+    (void)theirs.read(
+        *pair.peer, [&](const TrainLink::Incoming& incoming, bool) -> Result<LinkReaders::Taken> {
+          const std::span<std::byte> piece = std::span(got).first(incoming.value_bytes);
+          pair.peer->place_values(incoming, {&piece, 1});
+          return LinkReaders::Taken{.placed = [&, step = incoming.head.step](const Status& status) {
+            if (status) step_there = step;
+            theirs.wake();
+            return status;
+          }};
+        });
+  });
+  const auto side = [&](LinkReaders& readers_here, const std::shared_ptr<TrainLink>& link,
+                        FunctionRef<bool(uint64_t)> here) {
+    for (uint64_t step = 1; step <= 5; ++step) {
+      const std::vector<std::byte> values = contents(step, kBytes - step);
+      const std::span<const std::byte> piece(values);
+      std::vector<LinkReaders::Sending> all;
+      all.push_back(
+          {.link = link, .values = {1, step, {.what = cluster::TrainValues::kGradients}, {&piece, 1}}});
+      readers_here.send(all);
+      ASSERT_TRUE(all[0].status) << all[0].status.text();
+      const TimePoint until = system_now() + 60s;
+      readers_here.wait(until, [&] { return here(step); });
+      ASSERT_TRUE(here(step));
     }
-  }
+  };
+  std::thread other([&] { side(theirs, pair.peer, [&](uint64_t step) { return step_there >= step; }); });
+  side(readers, pair.link, [&](uint64_t step) { return size() >= step; });
+  other.join();
+  EXPECT_TRUE(std::equal(got.begin(), got.end() - 5, contents(5, kBytes - 5).begin()));
+  theirs.stop();
+  pair.peer->close();
+  reading.join();
+}
+
+// A peer that stops reading holds up what goes to it, and nothing else; when its link is over the send ends.
+TEST_F(LinkReadersTest, APeerThatTakesNothingHoldsUpNobodyElse) {
+  Pair &one = connect(1), &other = connect(2);
+  send(one, 1);
+  wait_for(1);
+  const std::vector<std::byte> values = contents(1, 64 << 20);
+  const std::span<const std::byte> large(values), small = large.first(1000);
+  std::vector<LinkReaders::Sending> all;
+  for (const auto& [pair, piece] : {std::pair{&one, &large}, std::pair{&other, &small}})
+    all.push_back(
+        {.link = pair->link, .values = {1, 1, {.what = cluster::TrainValues::kWeights}, {piece, 1}}});
+  std::thread peers([&] {
+    std::vector<std::byte> got(small.size());
+    const std::span<std::byte> piece(got);
+    const auto incoming = other.peer->receive(20s);
+    ASSERT_TRUE(incoming) << incoming.status().text();
+    EXPECT_TRUE(other.peer->receive_values(*incoming, {&piece, 1}));
+    EXPECT_TRUE(std::ranges::equal(got, small));
+    // What it sends itself is taken meanwhile.
+    for (uint64_t step = 2; step <= 5; ++step) send(one, step, 200'000);
+    sleep_until(5);
+    one.peer->close();
+  });
+  readers.send(all);
+  peers.join();
+  EXPECT_EQ(all[0].status.code(), Errc::kPeerLost) << all[0].status.text();
+  EXPECT_TRUE(all[1].status) << all[1].status.text();
+  // The link is free for others, who hear the same.
+  const std::span<const std::byte> piece = small;
+  EXPECT_FALSE(one.link->send_values(1, 9, {}, {&piece, 1}));
+}
+
+TEST_F(LinkReadersTest, WhatNobodyWantsIsSkipped) {
+  Pair& pair = connect(1);
+  send(pair, 1);
+  send(pair, kDropped, 1 << 20);
+  send(pair, 3);
+  wait_for(2);
+  EXPECT_EQ(came[1].step, 3u);
+}
+
+// Its link ends in the middle of values that were placed.
+TEST_F(LinkReadersTest, WhoPlacedValuesHearsThatTheyAreCut) {
+  Pair& pair = connect(1);
+  send(pair, 1);
+  wait_for(1);
+  const std::vector<std::byte> values = contents(1, 1 << 20);
+  const std::span<const std::byte> piece(values);
+  const TrainLink::Outgoing out(1, 2, {.what = cluster::TrainValues::kGradients}, {&piece, 1});
+  ASSERT_TRUE(pair.peer->begin_values(out));
+  ASSERT_TRUE(pair.peer->send_some());
+  readers.wait(system_now() + 20ms, [] { return false; });
+  pair.peer->close();
+  readers.wait(system_now() + 20s, [&] {
+    const std::lock_guard lock(mutex);
+    return ended == 1;
+  });
+  pair.thread.join();
+  EXPECT_EQ(cut, 1u);
+  EXPECT_EQ(pair.ended.code(), Errc::kPeerLost) << pair.ended.text();
 }
 
 TEST_F(LinkReadersTest, WhatHasToWaitHoldsUpItsOwnLinkAlone) {

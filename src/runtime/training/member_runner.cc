@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "runtime/training/member_network.h"
 
 namespace butterfly::runtime {
@@ -140,8 +141,8 @@ void MemberRunner::gather(const cluster::GatherTrainState& gather) {
 
 // ---- Values that arrive ----
 
-Result<bool> MemberRunner::receive(TrainLink& link, cluster::TrainMemberId from,
-                                   const TrainLink::Incoming& incoming, bool patient) {
+Result<MemberWork::Taken> MemberRunner::receive(TrainLink& link, cluster::TrainMemberId from,
+                                                const TrainLink::Incoming& incoming, bool patient) {
   switch (incoming.values.what) {
     case TrainValues::kGradients:
       return receive_gradients(link, from, incoming, patient);
@@ -157,8 +158,8 @@ Result<bool> MemberRunner::receive(TrainLink& link, cluster::TrainMemberId from,
   return receive_state(link, from, incoming, patient);
 }
 
-Result<bool> MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId from,
-                                             const TrainLink::Incoming& incoming, bool patient) {
+Result<MemberWork::Taken> MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemberId from,
+                                                          const TrainLink::Incoming& incoming, bool patient) {
   const cluster::MessageHead& head = incoming.head;
   const cluster::ValuesHead& values = incoming.values;
   const train::GradientWire& wire = trainer_.wire();
@@ -173,7 +174,7 @@ Result<bool> MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemb
       bucket = sums_ == nullptr ? 0 : sums_->find(shard);
       return machine_.gradients(from, head.epoch, head.step, values.node, bucket);
     });
-    if (arrival == Arrival::kWait) return false;
+    if (arrival == Arrival::kWait) return Taken{.later = true};
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
     if (arrival == Arrival::kTake) {
       const size_t floats = sums_->tree(bucket).floats();
@@ -185,20 +186,30 @@ Result<bool> MemberRunner::receive_gradients(TrainLink& link, cluster::TrainMemb
       sum = sums_->tree(bucket).take();
     }
   }
-  if (sum.values == nullptr) return taken(link.skip_values(incoming));
-  PooledArray<std::byte> code(coded ? wire.bytes(shard) : 0);
-  const std::span<std::byte> piece = coded ? std::span(code.data(), code.size())
-                                           : std::span(reinterpret_cast<std::byte*>(sum.values),
+  if (sum.values == nullptr) return LinkReaders::drop(link, incoming);
+  struct Came {
+    train::GradientSum sum;
+    PooledArray<std::byte> code;
+  };
+  auto values_here = std::make_shared<Came>(Came{std::move(sum), {}});
+  if (coded) values_here->code.resize(wire.bytes(shard));
+  const std::span<std::byte> piece = coded ? std::span(values_here->code.data(), values_here->code.size())
+                                           : std::span(reinterpret_cast<std::byte*>(values_here->sum.values),
                                                        trainer_.layout().shard_floats(shard) * sizeof(float));
-  if (Status status = link.receive_values(incoming, {&piece, 1}); !status) return status;
-  if (coded) wire.decode(shard, code.data(), sum.values);
-  post([this, from, epoch = head.epoch, step = head.step, node = values.node, bucket,
-        sum = std::move(sum)]() mutable { add_piece(from, epoch, step, node, bucket, std::move(sum)); });
-  return true;
+  link.place_values(incoming, {&piece, 1});
+  return Taken{.placed = [this, from, shard, coded, head, node = values.node, bucket,
+                          values_here](const Status& came) {
+    if (!came) return came;
+    if (coded) trainer_.wire().decode(shard, values_here->code.data(), values_here->sum.values);
+    post([this, from, epoch = head.epoch, step = head.step, node, bucket, values_here] {
+      add_piece(from, epoch, step, node, bucket, std::move(values_here->sum));
+    });
+    return came;
+  }};
 }
 
-Result<bool> MemberRunner::receive_weights(TrainLink& link, cluster::TrainMemberId from,
-                                           const TrainLink::Incoming& incoming, bool patient) {
+Result<MemberWork::Taken> MemberRunner::receive_weights(TrainLink& link, cluster::TrainMemberId from,
+                                                        const TrainLink::Incoming& incoming, bool patient) {
   const cluster::MessageHead& head = incoming.head;
   const cluster::ValuesHead& values = incoming.values;
   const train::Shard shard{values.begin, values.end};
@@ -208,28 +219,28 @@ Result<bool> MemberRunner::receive_weights(TrainLink& link, cluster::TrainMember
     const Arrival arrival = wait_for(lock, patient, [&] {
       return machine_.weights(from, head.epoch, head.step, values.begin, values.end);
     });
-    if (arrival == Arrival::kWait) return false;
+    if (arrival == Arrival::kWait) return Taken{.later = true};
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
-    if (arrival == Arrival::kDrop) {
-      lock.unlock();
-      return taken(link.skip_values(incoming));
-    }
+    if (arrival == Arrival::kDrop) return LinkReaders::drop(link, incoming);
   }
   const std::vector<std::span<std::byte>> pieces = weight_pieces(shard);
   const size_t bytes = bytes_of(pieces);
-  Status status = incoming.fits(bytes) ? link.receive_values(incoming, pieces)
-                                       : refuse(link, incoming, fmt::format("expected {} bytes", bytes));
-  const std::lock_guard lock(mutex_);
-  if (status)
-    machine_.weights_taken(from, head.epoch, head.step);
-  else
-    machine_.weights_lost(from, head.epoch, head.step);
-  moved();
-  return taken(status);
+  const auto ended = [this, from, epoch = head.epoch, step = head.step](const Status& came) {
+    const std::lock_guard lock(mutex_);
+    if (came)
+      machine_.weights_taken(from, epoch, step);
+    else
+      machine_.weights_lost(from, epoch, step);
+    moved();
+    return came;
+  };
+  if (!incoming.fits(bytes)) return ended(refuse(link, incoming, fmt::format("expected {} bytes", bytes)));
+  link.place_values(incoming, pieces);
+  return Taken{.placed = ended};
 }
 
-Result<bool> MemberRunner::receive_state(TrainLink& link, cluster::TrainMemberId from,
-                                         const TrainLink::Incoming& incoming, bool patient) {
+Result<MemberWork::Taken> MemberRunner::receive_state(TrainLink& link, cluster::TrainMemberId from,
+                                                      const TrainLink::Incoming& incoming, bool patient) {
   const cluster::MessageHead& head = incoming.head;
   const cluster::ValuesHead& values = incoming.values;
   const bool weights = values.what == TrainValues::kWeights;
@@ -242,10 +253,7 @@ Result<bool> MemberRunner::receive_state(TrainLink& link, cluster::TrainMemberId
       const Arrival now = machine_.state(head.epoch);
       return now == Arrival::kTake && loading_ > 0 && loading_epoch_ != head.epoch ? Arrival::kWait : now;
     });
-    if (arrival == Arrival::kDrop) {
-      lock.unlock();
-      return taken(link.skip_values(incoming));
-    }
+    if (arrival == Arrival::kDrop) return LinkReaders::drop(link, incoming);
     const cluster::TrainPlan& plan = machine_.plan();
     const bool expected = weights ? plan.weights_come && plan.weights_from == from &&
                                         blocks.begin == blocks_came_ && blocks.begin < blocks.end &&
@@ -258,22 +266,26 @@ Result<bool> MemberRunner::receive_state(TrainLink& link, cluster::TrainMemberId
     ++loading_;
     loading_epoch_ = head.epoch;
   }
-  const Status status = link.receive_values(incoming, pieces);
-  const std::lock_guard lock(mutex_);
-  --loading_;
-  if (status && machine_.epoch() == head.epoch && !weights) machine_.moments_loaded(head.epoch);
-  if (status && machine_.epoch() == head.epoch && weights) {
-    blocks_came_ = blocks.end;
-    if (!machine_.plan().weights_to.empty()) {
-      if (linked_)
-        jobs_.push_back([this, epoch = head.epoch, blocks] { pass_on(epoch, blocks); });
-      else
-        to_pass_.push_back(blocks);
-    }
-    if (blocks_came_ == trainer_.layout().blocks().size()) machine_.weights_loaded(head.epoch);
+  link.place_values(incoming, pieces);
+  return Taken{.placed = [this, epoch = head.epoch, weights, blocks](const Status& came) {
+    const std::lock_guard lock(mutex_);
+    --loading_;
+    if (came && machine_.epoch() == epoch) state_came(epoch, weights, blocks);
+    moved();
+    return came;
+  }};
+}
+
+void MemberRunner::state_came(cluster::Epoch epoch, bool weights, const train::Shard& blocks) {
+  if (!weights) return machine_.moments_loaded(epoch);
+  blocks_came_ = blocks.end;
+  if (!machine_.plan().weights_to.empty()) {
+    if (linked_)
+      jobs_.push_back([this, epoch, blocks] { pass_on(epoch, blocks); });
+    else
+      to_pass_.push_back(blocks);
   }
-  moved();
-  return taken(status);
+  if (blocks_came_ == trainer_.layout().blocks().size()) machine_.weights_loaded(epoch);
 }
 
 void MemberRunner::pass_on(cluster::Epoch epoch, const train::Shard& blocks) {
@@ -439,15 +451,6 @@ void MemberRunner::send_gradients(const OwnedBucket& bucket, cluster::Epoch epoc
   sender_.push(std::move(out));
 }
 
-void MemberRunner::send_packed(ValuePacker& packer, cluster::TrainMemberId to, cluster::Epoch epoch,
-                               uint64_t step, const cluster::ValuesHead& head, ConstPieces pieces) {
-  const TimePoint start = system_now();
-  options_.calls.send_values(to, epoch, step, head, pieces);
-  const TimePoint end = system_now();
-  times_.add(&Times::wire, start, end);
-  packer.sent(seconds_of(end - start));
-}
-
 ConstPieces MemberRunner::prepare(ValuePacker& packer, cluster::ValuesHead& head, ConstPieces pieces,
                                   size_t planes) {
   const WorkTimes::Timed timed(times_, &Times::compress);
@@ -513,8 +516,20 @@ void MemberRunner::perform(const cluster::SendShard& action) {
   const auto pieces = const_pieces(weight_pieces(shard_of(*own)));
   cluster::ValuesHead head{.what = TrainValues::kWeights, .begin = own->begin, .end = own->end};
   const ConstPieces packed = prepare(weights_, head, pieces, sizeof(float));
-  for (const cluster::TrainPlan::Member& member : plan.members)
-    if (member.id != options_.id) send_packed(weights_, member.id, action.epoch, action.step, head, packed);
+  std::vector<LinkReaders::Sending> all;
+  for (const cluster::TrainPlan::Member& member : plan.members) {
+    if (member.id == options_.id) continue;
+    if (auto link = options_.calls.link_to(member.id))
+      all.push_back({.link = std::move(link), .values = {action.epoch, action.step, head, packed}});
+  }
+  const TimePoint start = system_now();
+  readers_.send(all);
+  const TimePoint end = system_now();
+  times_.add(&Times::wire, start, end);
+  for (const LinkReaders::Sending& sent : all) {
+    weights_.sent(seconds_of(end - start) / static_cast<double>(all.size()));
+    if (!sent.status) log_debug("training: {}", sent.status.text());
+  }
 }
 
 void MemberRunner::perform(const cluster::StepComplete& action) {

@@ -46,7 +46,8 @@ inline size_t bytes_of(Pieces pieces) {
 }
 
 // Gradients go out bucket by bucket while the backward pass computes those before: a thread of its own sends
-// them (ValueSender). New weights are sent by the computing thread, which has nothing else to do by then.
+// them (ValueSender). New weights are sent by the computing thread, which has nothing else to do by then, to
+// all at once, while it takes those of others (LinkReaders).
 class MemberRunner final : public MemberWork {
  public:
   struct Options {
@@ -64,8 +65,8 @@ class MemberRunner final : public MemberWork {
   void commit(const cluster::CommitDealtStep& commit) override;
   void gather(const cluster::GatherTrainState& gather) override;
   void cut(const cluster::CutDealtStep& cut) override;
-  Result<bool> receive(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming,
-                       bool patient) override;
+  Result<Taken> receive(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming,
+                        bool patient) override;
   uint64_t step() const override;
   cluster::TrainPlan current_plan() const override;
   void stop() override;
@@ -87,20 +88,20 @@ class MemberRunner final : public MemberWork {
   void perform(const cluster::StepComplete& action);
   void perform(const cluster::ReportState& action);
   ConstPieces prepare(ValuePacker& packer, cluster::ValuesHead& head, ConstPieces pieces, size_t planes);
-  void send_packed(ValuePacker& packer, cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
-                   const cluster::ValuesHead& head, ConstPieces pieces);
   void send_gradients(const OwnedBucket& bucket, cluster::Epoch epoch, uint64_t step,
                       const train::LeafSubtree& subtree);
   void add_piece(cluster::TrainMemberId from, cluster::Epoch epoch, uint64_t step, PairNode node,
                  size_t bucket, train::GradientSum sum);
   void report_leaves(cluster::LeavesDone done);
 
-  Result<bool> receive_gradients(TrainLink& link, cluster::TrainMemberId from,
-                                 const TrainLink::Incoming& incoming, bool patient);
-  Result<bool> receive_weights(TrainLink& link, cluster::TrainMemberId from,
-                               const TrainLink::Incoming& incoming, bool patient);
-  Result<bool> receive_state(TrainLink& link, cluster::TrainMemberId from,
-                             const TrainLink::Incoming& incoming, bool patient);
+  Result<Taken> receive_gradients(TrainLink& link, cluster::TrainMemberId from,
+                                  const TrainLink::Incoming& incoming, bool patient);
+  Result<Taken> receive_weights(TrainLink& link, cluster::TrainMemberId from,
+                                const TrainLink::Incoming& incoming, bool patient);
+  Result<Taken> receive_state(TrainLink& link, cluster::TrainMemberId from,
+                              const TrainLink::Incoming& incoming, bool patient);
+  // All that one message of state has. With the lock.
+  void state_came(cluster::Epoch epoch, bool weights, const train::Shard& blocks);
   // The blocks of these weights that came go to those behind in the tree, once there are links to them.
   void pass_on(cluster::Epoch epoch, const train::Shard& blocks);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
+
 namespace butterfly::runtime {
 
 using cluster::Arrival;
@@ -11,6 +13,14 @@ namespace {
 constexpr Duration kStateLook = std::chrono::milliseconds(10);
 
 }  // namespace
+
+void MemberCalls::send_values(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
+                              const cluster::ValuesHead& head, ConstPieces pieces) const {
+  const auto link = link_to(to);
+  if (link == nullptr) return;
+  if (Status status = link->send_values(epoch, step, head, pieces); !status)
+    log_debug("training: {}", status.text());
+}
 
 Status MemberWork::refuse(TrainLink& link, const TrainLink::Incoming& incoming, const std::string& why) {
   link.close();

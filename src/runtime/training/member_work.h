@@ -24,15 +24,18 @@ struct MemberInputs {
   std::shared_ptr<const void> keep;
 };
 
-// What a member asks of those who hold its links. On the computing thread; send_values also on one that sends
-// beside it. What cannot be sent is the link's business: it ends, and the leader knows.
+// What a member asks of those who hold its links.
 struct MemberCalls {
+  // On the computing thread.
   std::function<void(const cluster::ToTrainLead& report)> report = {};
-  std::function<void(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
-                     const cluster::ValuesHead& head, ConstPieces pieces)>
-      send_values = {};
-  // The leader's own: all weights of this step that belong here are here.
+  // To another member; null where there is none now. What cannot be sent is the link's business: it ends, and
+  // the leader knows. From any thread.
+  std::function<std::shared_ptr<TrainLink>(cluster::TrainMemberId to)> link_to = {};
+  // The leader's own: all weights of this step that belong here are here. On the computing thread.
   std::function<void(cluster::Epoch epoch, uint64_t step)> on_complete = {};
+
+  void send_values(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
+                   const cluster::ValuesHead& head, ConstPieces pieces) const;
 };
 
 // One thread computes: it calls run_one() again and again, and everything that takes long or changes weights
@@ -58,10 +61,11 @@ class MemberWork {
   // ---- Values, on the thread that reads their link ----
   // All links of the member are read through this.
   LinkReaders& readers() { return readers_; }
-  // Waits while the machine says so; who is not `patient` gets false instead. Errors end the link: kCorrupt
-  // for what no rule allows.
-  virtual Result<bool> receive(TrainLink& link, cluster::TrainMemberId from,
-                               const TrainLink::Incoming& incoming, bool patient) = 0;
+  // Says where they go. Waits while the machine says so; who is not `patient` is told `later` instead. Errors
+  // end the link: kCorrupt for what no rule allows.
+  using Taken = LinkReaders::Taken;
+  virtual Result<Taken> receive(TrainLink& link, cluster::TrainMemberId from,
+                                const TrainLink::Incoming& incoming, bool patient) = 0;
   // The leader's own state from its snapshot: `copy` is called on the computing thread once nobody uses what
   // it replaces, unless another plan came meanwhile.
   void load_state(const cluster::TrainPlan& plan, std::function<void()> copy);
@@ -95,10 +99,6 @@ class MemberWork {
   }
   // Wakes all who wait, the computing thread too. With the lock.
   void notify();
-  static Result<bool> taken(const Status& status) {
-    if (!status) return status;
-    return true;
-  }
   static Status refuse(TrainLink& link, const TrainLink::Incoming& incoming, const std::string& why);
   // What other threads have sent for the computing one. With the lock.
   virtual SendingSeconds sending() const { return {}; }

@@ -98,8 +98,8 @@ void PipelineRunner::loaded(const cluster::TrainPlan& plan) {
 
 // ---- Values that arrive ----
 
-Result<bool> PipelineRunner::receive(TrainLink& link, cluster::TrainMemberId from,
-                                     const TrainLink::Incoming& incoming, bool patient) {
+Result<MemberWork::Taken> PipelineRunner::receive(TrainLink& link, cluster::TrainMemberId from,
+                                                  const TrainLink::Incoming& incoming, bool patient) {
   switch (incoming.values.what) {
     case TrainValues::kForward:
     case TrainValues::kBackward:
@@ -118,8 +118,8 @@ Result<bool> PipelineRunner::receive(TrainLink& link, cluster::TrainMemberId fro
   return refuse(link, incoming, "no such values in a pipeline");
 }
 
-Result<bool> PipelineRunner::receive_rows(TrainLink& link, cluster::TrainMemberId from,
-                                          const TrainLink::Incoming& incoming, bool patient) {
+Result<MemberWork::Taken> PipelineRunner::receive_rows(TrainLink& link, cluster::TrainMemberId from,
+                                                       const TrainLink::Incoming& incoming, bool patient) {
   const cluster::MessageHead& head = incoming.head;
   const size_t index = incoming.values.node.index;
   size_t bytes = 0;
@@ -128,77 +128,77 @@ Result<bool> PipelineRunner::receive_rows(TrainLink& link, cluster::TrainMemberI
     const Arrival arrival = wait_for(lock, patient, [&] {
       return machine_.rows(incoming.values.what, from, head.epoch, head.step, index);
     });
-    if (arrival == Arrival::kWait) return false;
+    if (arrival == Arrival::kWait) return Taken{.later = true};
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
-    if (arrival == Arrival::kDrop) {
-      lock.unlock();
-      return taken(link.skip_values(incoming));
-    }
+    if (arrival == Arrival::kDrop) return LinkReaders::drop(link, incoming);
     bytes = row_bytes_;
   }
   if (incoming.value_bytes != bytes) return refuse(link, incoming, fmt::format("expected {} bytes", bytes));
-  Rows rows(bytes);
-  const std::span<std::byte> piece(rows.data(), rows.size());
-  if (Status status = link.receive_values(incoming, {&piece, 1}); !status) return status;
-  const std::lock_guard lock(mutex_);
-  if (machine_.epoch() == head.epoch && dealt_.epoch == head.epoch && dealt_.step == head.step)
-    rows_.insert_or_assign({incoming.values.what, index}, std::move(rows));
-  machine_.rows_taken(incoming.values.what, head.epoch, head.step, index);
-  moved();
-  return true;
+  auto rows = std::make_shared<Rows>(bytes);
+  const std::span<std::byte> piece(rows->data(), rows->size());
+  link.place_values(incoming, {&piece, 1});
+  return Taken{.placed = [this, head, index, what = incoming.values.what, rows](const Status& came) {
+    if (!came) return came;
+    const std::lock_guard lock(mutex_);
+    if (machine_.epoch() == head.epoch && dealt_.epoch == head.epoch && dealt_.step == head.step)
+      rows_.insert_or_assign({what, index}, std::move(*rows));
+    machine_.rows_taken(what, head.epoch, head.step, index);
+    moved();
+    return came;
+  }};
 }
 
-Result<bool> PipelineRunner::receive_table(TrainLink& link, cluster::TrainMemberId from,
-                                           const TrainLink::Incoming& incoming, bool patient) {
+Result<MemberWork::Taken> PipelineRunner::receive_table(TrainLink& link, cluster::TrainMemberId from,
+                                                        const TrainLink::Incoming& incoming, bool patient) {
   const cluster::MessageHead& head = incoming.head;
   BytePieces pieces;
   {
     Lock lock(mutex_);
     const Arrival arrival =
         wait_for(lock, patient, [&] { return machine_.table(from, head.epoch, head.step); });
-    if (arrival == Arrival::kWait) return false;
+    if (arrival == Arrival::kWait) return Taken{.later = true};
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
-    if (arrival == Arrival::kDrop) {
-      lock.unlock();
-      return taken(link.skip_values(incoming));
-    }
+    if (arrival == Arrival::kDrop) return LinkReaders::drop(link, incoming);
     pieces = table_;
   }
-  Status status = incoming.value_bytes == total(pieces)
-                      ? link.receive_values(incoming, pieces)
-                      : refuse(link, incoming, fmt::format("expected {} bytes", total(pieces)));
-  const std::lock_guard lock(mutex_);
-  machine_.table_ended(head.epoch, head.step, status.ok());
-  moved();
-  return taken(status);
+  const auto ended = [this, head](const Status& came) {
+    const std::lock_guard lock(mutex_);
+    machine_.table_ended(head.epoch, head.step, came.ok());
+    moved();
+    return came;
+  };
+  if (incoming.value_bytes != total(pieces))
+    return ended(refuse(link, incoming, fmt::format("expected {} bytes", total(pieces))));
+  link.place_values(incoming, pieces);
+  return Taken{.placed = ended};
 }
 
-Result<bool> PipelineRunner::receive_state(TrainLink& link, const TrainLink::Incoming& incoming,
-                                           bool patient) {
+Result<MemberWork::Taken> PipelineRunner::receive_state(TrainLink& link, const TrainLink::Incoming& incoming,
+                                                        bool patient) {
   const cluster::MessageHead& head = incoming.head;
   const bool weights = incoming.values.what == TrainValues::kWeights;
   BytePieces pieces;
   {
     Lock lock(mutex_);
     const Arrival arrival = wait_for(lock, patient, [&] { return machine_.state(head.epoch); });
-    if (arrival == Arrival::kWait) return false;
+    if (arrival == Arrival::kWait) return Taken{.later = true};
     if (arrival == Arrival::kRefuse) return refuse(link, incoming, "nobody expects them");
-    if (arrival == Arrival::kDrop) {
-      lock.unlock();
-      return taken(link.skip_values(incoming));
-    }
+    if (arrival == Arrival::kDrop) return LinkReaders::drop(link, incoming);
     pieces = weights ? weights_ : moments_;
   }
   if (incoming.value_bytes != total(pieces))
     return refuse(link, incoming, fmt::format("expected {} bytes", total(pieces)));
-  if (Status status = link.receive_values(incoming, pieces); !status) return status;
-  const std::lock_guard lock(mutex_);
-  if (weights)
-    machine_.weights_loaded(head.epoch);
-  else
-    machine_.moments_loaded(head.epoch);
-  moved();
-  return true;
+  link.place_values(incoming, pieces);
+  return Taken{.placed = [this, epoch = head.epoch, weights](const Status& came) {
+    if (!came) return came;
+    const std::lock_guard lock(mutex_);
+    if (weights)
+      machine_.weights_loaded(epoch);
+    else
+      machine_.moments_loaded(epoch);
+    moved();
+    return came;
+  }};
 }
 
 // ---- The computing thread ----

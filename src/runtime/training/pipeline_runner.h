@@ -28,8 +28,8 @@ class PipelineRunner final : public MemberWork {
   void deal(const cluster::DealtStep& step, MemberInputs inputs) override;
   void commit(const cluster::CommitDealtStep& commit) override;
   void gather(const cluster::GatherTrainState& gather) override;
-  Result<bool> receive(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming,
-                       bool patient) override;
+  Result<Taken> receive(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming,
+                        bool patient) override;
   uint64_t step() const override;
   cluster::TrainPlan current_plan() const override;
 
@@ -70,11 +70,11 @@ class PipelineRunner final : public MemberWork {
   void send_rows(cluster::TrainMemberId to, cluster::TrainValues what, cluster::Epoch epoch, uint64_t step,
                  size_t index, std::span<const float> rows);
   void report_leaves(cluster::Epoch epoch, uint64_t step);
-  Result<bool> receive_rows(TrainLink& link, cluster::TrainMemberId from, const TrainLink::Incoming& incoming,
-                            bool patient);
-  Result<bool> receive_table(TrainLink& link, cluster::TrainMemberId from,
+  Result<Taken> receive_rows(TrainLink& link, cluster::TrainMemberId from,
                              const TrainLink::Incoming& incoming, bool patient);
-  Result<bool> receive_state(TrainLink& link, const TrainLink::Incoming& incoming, bool patient);
+  Result<Taken> receive_table(TrainLink& link, cluster::TrainMemberId from,
+                              const TrainLink::Incoming& incoming, bool patient);
+  Result<Taken> receive_state(TrainLink& link, const TrainLink::Incoming& incoming, bool patient);
   template <typename Work>
   void timed(Work work);
 

@@ -13,6 +13,10 @@ namespace butterfly::runtime {
 using ConstPieces = std::span<const std::span<const std::byte>>;
 using Pieces = std::span<const std::span<std::byte>>;
 
+// In one turn of a thread that serves several links in both directions: less than a core's cache holds, so
+// that the other end still finds it there, and far more than a call of the system costs.
+inline constexpr size_t kTurnBytes = 512 << 10;
+
 // What the values of one message may have.
 inline constexpr size_t kTrainValuesBytesMax = (size_t{1} << 30) - cluster::ValuesHead::kBytes;
 
@@ -33,9 +37,18 @@ class TrainLink {
   Status send(const cluster::PeerGreeting& greeting);
   Status send_values(cluster::Epoch epoch, uint64_t step, const cluster::ValuesHead& head,
                      ConstPieces pieces);
+  class Outgoing;
+  Status send_values(const Outgoing& values);
 
-  // The next message: its body, or, where values come, what they are; then receive_values() or skip_values()
-  // must follow.
+  // A message that goes out without waiting, in parts: send_some() until that was all, or an error.
+  // Only where there is a poll_fd(). Others who send wait meanwhile; who gives up closes the link before.
+  // kTimeout: others are sending now, and nothing has happened.
+  Status begin_values(const Outgoing& values);
+  // Some bytes; fewer than kTurnBytes where the system takes no more.
+  Result<cluster::Moved> send_some();
+
+  // The next message: its body, or, where values come, what they are; then receive_values(), skip_values() or
+  // place_values() must follow.
   struct Incoming {
     cluster::MessageHead head;
     PooledArray<std::byte> body;  // of a message
@@ -54,6 +67,13 @@ class TrainLink {
   // BF_CHECKs that they fit into the pieces. kCorrupt for packed values that are not exactly those bytes.
   Status receive_values(const Incoming& incoming, Pieces pieces);
   Status skip_values(const Incoming& incoming);
+  // Says where they go, which others may then do in parts: receive_some() until that was all, or
+  // receive_rest(), from whichever thread has the link by then.
+  void place_values(const Incoming& incoming, Pieces pieces);
+  void drop_values(const Incoming& incoming);
+  // Some bytes; fewer than kTurnBytes where no more have come. Only where there is a poll_fd().
+  Result<cluster::Moved> receive_some();
+  Status receive_rest();
 
   // Of the receiving thread: for each piece of what has begun to come; kPartMax at first.
   void set_part_max(Duration part_max) { part_max_ = part_max; }
@@ -71,8 +91,39 @@ class TrainLink {
   Status send_body(std::vector<std::byte> body);
   // Status of a message that has begun: the link is over, whatever the reason.
   Status receive_part(std::span<std::byte> into);
+  // The next bytes of what is placed; empty: there are none.
+  std::span<std::byte> room();
+  void came(size_t bytes);
+  Status placed_all();
+
   const std::unique_ptr<cluster::Link> link_;
+
+  // Of who receives.
   Duration part_max_ = kPartMax;
+  struct Placed {
+    cluster::Packing packing = cluster::Packing::kNone;
+    size_t planes = 0;
+    std::vector<std::span<std::byte>> pieces = {};
+    PooledArray<std::byte> code = {};  // as it comes, where it is packed
+    size_t at = 0;                     // the piece,
+    size_t offset = 0;                 // and bytes in it, or in the code
+    size_t dropped = 0;                // bytes that nobody wants
+  };
+  Placed placed_;
+};
+
+// Values of one message on their way out. `pieces` stay until they are sent.
+class TrainLink::Outgoing {
+ public:
+  Outgoing(cluster::Epoch epoch, uint64_t step, const cluster::ValuesHead& head, ConstPieces pieces);
+  Outgoing(Outgoing&&) = default;
+  Outgoing& operator=(Outgoing&&) = default;
+
+ private:
+  friend class TrainLink;
+  cluster::MessageHead head_;
+  std::vector<std::byte> front_;
+  std::vector<std::span<const std::byte>> all_;  // the front, which does not move with this, and the pieces
 };
 
 }  // namespace butterfly::runtime

@@ -112,10 +112,7 @@ TrainingLeader::TrainingLeader(Options options)
 std::unique_ptr<MemberWork> TrainingLeader::make_runner() {
   const MemberCalls calls{
       .report = [this](const cluster::ToTrainLead& report) { handle(cluster::kTrainLeader, report); },
-      .send_values =
-          [this](auto to, auto epoch, auto step, const auto& head, ConstPieces pieces) {
-            if (const auto link = links_->of(to)) (void)link->send_values(epoch, step, head, pieces);
-          },
+      .link_to = [this](cluster::TrainMemberId to) { return links_->of(to); },
       .on_complete =
           [this](cluster::Epoch epoch, uint64_t step) {
             if (pipeline_ != nullptr) trainer_.set_step_count(step);
@@ -215,13 +212,10 @@ void TrainingLeader::lost(cluster::TrainMemberId id, const std::string& why, Dur
 }
 
 // Not in place: the optimizer's arrays of this process may be in use by then.
-Result<bool> TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemberId from,
-                                             const TrainLink::Incoming& incoming) {
+Result<LinkReaders::Taken> TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemberId from,
+                                                           const TrainLink::Incoming& incoming) {
   const cluster::TrainPlan plan = runner_->current_plan();
-  if (plan.epoch > incoming.head.epoch) {
-    if (Status status = link.skip_values(incoming); !status) return status;
-    return true;
-  }
+  if (plan.epoch > incoming.head.epoch) return LinkReaders::drop(link, incoming);
   size_t bytes = 0;
   if (plan.epoch == incoming.head.epoch && pipeline_ != nullptr)
     bytes =
@@ -232,14 +226,18 @@ Result<bool> TrainingLeader::receive_moments(TrainLink& link, cluster::TrainMemb
     return Status(Errc::kCorrupt, fmt::format("[training] {}: moments of {} bytes, expected {}",
                                               link.peer().name, incoming.value_bytes, bytes));
   // A pipeline's run is larger than this node: what comes from other stages lies in a file.
-  Buffer moments = pipeline_ != nullptr ? allocate_in_file(run_.state_folder(), incoming.value_bytes)
-                                        : Buffer::allocate(incoming.value_bytes);
-  const std::span<std::byte> piece = moments.bytes();
-  if (Status status = link.receive_values(incoming, {&piece, 1}); !status) return status;
-  runner_->post([this, from, epoch = incoming.head.epoch, moments = std::move(moments)]() mutable {
-    if (lead_.epoch() == epoch) gathered_[from] = std::move(moments);
-  });
-  return true;
+  auto moments = std::make_shared<Buffer>(pipeline_ != nullptr
+                                              ? allocate_in_file(run_.state_folder(), incoming.value_bytes)
+                                              : Buffer::allocate(incoming.value_bytes));
+  const std::span<std::byte> piece = moments->bytes();
+  link.place_values(incoming, {&piece, 1});
+  return LinkReaders::Taken{.placed = [this, from, epoch = incoming.head.epoch, moments](const Status& came) {
+    if (came)
+      runner_->post([this, from, epoch, moments] {
+        if (lead_.epoch() == epoch) gathered_[from] = std::move(*moments);
+      });
+    return came;
+  }};
 }
 
 // ---- Steps ----

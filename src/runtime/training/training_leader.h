@@ -89,8 +89,8 @@ class TrainingLeader final : public train::StepDriver {
  private:
   // Threads of the links.
   LeaderLinks::Events link_events();
-  Result<bool> receive_moments(TrainLink& link, cluster::TrainMemberId from,
-                               const TrainLink::Incoming& incoming);
+  Result<LinkReaders::Taken> receive_moments(TrainLink& link, cluster::TrainMemberId from,
+                                             const TrainLink::Incoming& incoming);
 
   // The computing thread.
   void wait_for_nodes();

@@ -80,11 +80,9 @@ std::string TrainingSession::open_job() {
   const cluster::StartTraining& start = options_.start;
   const train::TrainConfig config = train::config_of_text(start.config),
                            opened = config_to_open(model.path());
-  const MemberCalls calls{
-      .report = [this](const cluster::ToTrainLead& report) { send_report(report); },
-      .send_values = [this](auto to, auto epoch, auto step, const auto& head,
-                            ConstPieces pieces) { send_values(to, epoch, step, head, pieces); },
-      .on_complete = nullptr};
+  const MemberCalls calls{.report = [this](const cluster::ToTrainLead& report) { send_report(report); },
+                          .link_to = [this](cluster::TrainMemberId to) { return link_to(to); },
+                          .on_complete = nullptr};
   options_.leader->set_socket_bytes(config.wire_socket_bytes);
   std::unique_ptr<MemberWork> runner;
   std::string agreement;
@@ -160,7 +158,7 @@ std::string TrainingSession::obey() {
 }
 
 // On whichever thread reads the leader's link.
-Result<bool> TrainingSession::obey_one(const TrainLink::Incoming& incoming, bool patient) {
+Result<LinkReaders::Taken> TrainingSession::obey_one(const TrainLink::Incoming& incoming, bool patient) {
   if (incoming.is_values) return runner_->receive(*options_.leader, cluster::kTrainLeader, incoming, patient);
   const auto message = cluster::decode_to_train_member(incoming.body);
   if (!message) return message.status();
@@ -179,7 +177,7 @@ Result<bool> TrainingSession::obey_one(const TrainLink::Incoming& incoming, bool
   } else {
     return Status(Errc::kCorrupt, "the leader began a second job on one link");
   }
-  return true;
+  return LinkReaders::Taken{};
 }
 
 // Inputs lie one micro-batch behind the other: ids, values, targets of each.
@@ -348,7 +346,8 @@ void TrainingSession::serve_peer(const cluster::PeerGreeting& greeting, std::sha
 }
 
 void TrainingSession::read_peer(cluster::TrainMemberId from, const std::shared_ptr<TrainLink>& link) {
-  const LinkReaders::Take take = [&](const TrainLink::Incoming& incoming, bool patient) -> Result<bool> {
+  const LinkReaders::Take take = [&](const TrainLink::Incoming& incoming,
+                                     bool patient) -> Result<LinkReaders::Taken> {
     if (!incoming.is_values)
       return Status(Errc::kCorrupt, fmt::format("{} sent a message where only values go", link->peer().name));
     return runner_->receive(*link, from, incoming, patient);
@@ -378,17 +377,11 @@ void TrainingSession::send_report(const cluster::ToTrainLead& report) {
   (void)options_.leader->send(message);
 }
 
-void TrainingSession::send_values(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
-                                  const cluster::ValuesHead& head, ConstPieces pieces) {
-  std::shared_ptr<TrainLink> link = options_.leader;
-  if (to != cluster::kTrainLeader) {
-    const std::lock_guard lock(mutex_);
-    const auto found = peers_.find(to);
-    if (found == peers_.end()) return;  // it is gone, and the leader knows or will
-    link = found->second;
-  }
-  if (Status status = link->send_values(epoch, step, head, pieces); !status)
-    log_debug("training: {}", status.text());
+std::shared_ptr<TrainLink> TrainingSession::link_to(cluster::TrainMemberId to) {
+  if (to == cluster::kTrainLeader) return options_.leader;
+  const std::lock_guard lock(mutex_);
+  const auto found = peers_.find(to);
+  return found == peers_.end() ? nullptr : found->second;  // it is gone, and the leader knows or will
 }
 
 }  // namespace butterfly::runtime

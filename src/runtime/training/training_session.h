@@ -50,15 +50,14 @@ class TrainingSession {
   // The network, or what is needed for stages of it. Returns what it agrees to.
   std::string open_job();
   std::string obey();  // the leader's orders, until the last
-  Result<bool> obey_one(const TrainLink::Incoming& incoming, bool patient);
+  Result<LinkReaders::Taken> obey_one(const TrainLink::Incoming& incoming, bool patient);
   void on_plan(const cluster::TrainPlan& plan);
   Status on_deal(const cluster::DealtStep& dealt);
   void compute();
   void keep_linked();
   bool needs_link(const cluster::TrainPlan& plan, cluster::TrainMemberId other) const;
   void read_peer(cluster::TrainMemberId from, const std::shared_ptr<TrainLink>& link);
-  void send_values(cluster::TrainMemberId to, cluster::Epoch epoch, uint64_t step,
-                   const cluster::ValuesHead& head, ConstPieces pieces);
+  std::shared_ptr<TrainLink> link_to(cluster::TrainMemberId to);
   void send_report(const cluster::ToTrainLead& report);
   void fail(const std::string& why);
 
