@@ -10,6 +10,9 @@ namespace butterfly {
 namespace {
 
 constexpr uint64_t kSliceNs = 100'000;  // the shortest that Linux takes
+// Of those that come last: longer than that, so that who wakes soon goes first, and short, since that is what
+// Linux takes from a thread that yields.
+constexpr uint64_t kLastSliceNs = 300'000;
 
 // Linux' struct sched_attr, first version; glibc of today has neither it nor the call.
 struct SchedAttr {
@@ -37,7 +40,7 @@ id_t this_thread() { return static_cast<id_t>(::syscall(SYS_gettid)); }
 void wake_soon() { set(::getpriority(PRIO_PROCESS, this_thread()), kSliceNs); }
 
 bool come_after_others(int nice) {
-  return set(nice, 0) || ::setpriority(PRIO_PROCESS, this_thread(), nice) == 0;
+  return set(nice, kLastSliceNs) || ::setpriority(PRIO_PROCESS, this_thread(), nice) == 0;
 }
 
 }  // namespace butterfly

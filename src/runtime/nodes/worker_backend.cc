@@ -1,10 +1,10 @@
 #include "runtime/nodes/worker_backend.h"
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
 
 #include "base/heap.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "runtime/nodes/cache_fetch.h"
 #include "runtime/nodes/node_door.h"
 #include "runtime/nodes/reported.h"
@@ -86,7 +86,7 @@ Status WorkerBackend::start(const cluster::Assignment& work, Lost lost) {
   stopping_ = false;
   ended_ = false;
   thread_ = std::thread([this, work, box, members = std::move(members), lost = std::move(lost)]() mutable {
-    ::prctl(PR_SET_NAME, kThreadName);
+    name_thread(kThreadName);
     run(work, std::move(*box), std::move(members), lost);
     ended_ = true;
   });
