@@ -1,5 +1,7 @@
 #include "server/work_queue.h"
 
+#include "base/give_way.h"
+#include "base/thread_name.h"
 #include "base/thread_priority.h"
 #include "server/generation/heavy_work.h"
 
@@ -16,14 +18,17 @@ WorkQueue::WorkQueue(size_t light_threads, size_t heavy_threads, size_t waiting_
     : waiting_max_(waiting_max) {
   for (size_t i = 0; i < light_threads; ++i)
     threads_.emplace_back([this] {
+      name_thread("bf-prepare");
       this_thread_is_light = true;
       wake_soon();
-      work(lanes_[static_cast<size_t>(Weight::kLight)]);
+      work(lanes_[static_cast<size_t>(Weight::kLight)], nullptr);
     });
   for (size_t i = 0; i < heavy_threads; ++i)
     threads_.emplace_back([this] {
+      name_thread("bf-prepare-long");
       come_after_others(kHeavyNice);
-      work(lanes_[static_cast<size_t>(Weight::kHeavy)]);
+      GiveWay give_way;
+      work(lanes_[static_cast<size_t>(Weight::kHeavy)], &give_way);
     });
 }
 
@@ -52,7 +57,7 @@ void WorkQueue::stop() {
     if (thread.joinable()) thread.join();
 }
 
-void WorkQueue::work(Lane& lane) {
+void WorkQueue::work(Lane& lane, GiveWay* give_way) {
   std::unique_lock lock(mutex_);
   while (true) {
     lane.changed.wait(lock, [&] { return stopped_ || !lane.jobs.empty(); });
@@ -60,8 +65,10 @@ void WorkQueue::work(Lane& lane) {
     std::function<void()> job = std::move(lane.jobs.front());
     lane.jobs.pop_front();
     lock.unlock();
+    if (give_way != nullptr) give_way->begin();
     job();
     job = nullptr;  // what it holds goes before the lock is taken
+    if (give_way != nullptr) give_way->end();
     lock.lock();
   }
 }

@@ -8,6 +8,10 @@
 #include <thread>
 #include <vector>
 
+namespace butterfly {
+class GiveWay;
+}
+
 namespace butterfly::server {
 
 // Two queues with threads of their own: jobs that may take long neither take the threads of short ones nor
@@ -32,7 +36,7 @@ class WorkQueue {
     std::condition_variable changed;
     std::deque<std::function<void()>> jobs;
   };
-  void work(Lane& lane);
+  void work(Lane& lane, GiveWay* give_way);
 
   const size_t waiting_max_;
   std::mutex mutex_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "server/http/connection_exchange.h"
@@ -12,6 +13,9 @@ namespace {
 
 constexpr size_t kPipelinedMax = size_t{16}
                                  << 10;  // bytes of next requests that are read while one is answered
+// A long body is read in larger blocks: asking the socket for each small one takes longer than copying it.
+// The limit on bodies counts what is behind such a block, so there are few.
+constexpr size_t kLongBody = size_t{64} << 10, kLongBlock = size_t{64} << 10;
 constexpr size_t kWriteBlock = size_t{16} << 10;
 // A longer body is written from where it is: copying megabytes would hold up every other connection.
 constexpr size_t kJoinedMax = size_t{16} << 10;
@@ -91,7 +95,14 @@ void Connection::wait_for_request() {
 void Connection::read() {
   if (reading_) return;
   reading_ = true;
-  stream_->read_some(block_.data(), block_.size(), [self = shared_from_this()](bool ok, size_t bytes) {
+  const bool in_body = phase_ == Phase::kBody;
+  if (in_body && (parser_->request().body.size() >= kLongBody || parser_->request().body_file != nullptr)) {
+    long_block_.resize(kLongBlock);
+  } else {
+    long_block_ = {};
+  }
+  const std::span<char> block = long_block_.empty() ? std::span<char>(block_) : std::span<char>(long_block_);
+  stream_->read_some(block.data(), block.size(), [self = shared_from_this()](bool ok, size_t bytes) {
     self->reading_ = false;
     if (self->phase_ != Phase::kClosed) self->on_read(ok, bytes);
   });
@@ -103,7 +114,7 @@ void Connection::on_read(bool ok, size_t bytes) {
     lingered_ += bytes;
     return lingered_ > kLingerBytesMax ? close() : read();
   }
-  input_.append(block_.data(), bytes);
+  input_.append(long_block_.empty() ? block_.data() : long_block_.data(), bytes);
   if (phase_ == Phase::kAnswer) {
     if (input_.size() < kPipelinedMax) read();
     return;

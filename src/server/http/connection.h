@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "server/http/http_server.h"
 #include "server/http/request_parser.h"
@@ -90,6 +91,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::steady_timer deadline_, write_deadline_, ping_timer_;
 
   std::array<char, 8192> block_;
+  std::vector<char> long_block_;  // instead, for a long body
   bool reading_ = false;
   std::string input_;  // read and not yet parsed
   std::optional<RequestParser> parser_;

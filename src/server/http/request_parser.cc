@@ -27,6 +27,8 @@ std::string chunk_line_words(const HttpLimits& limits) {
          " bytes";
 }
 
+constexpr size_t kBelievedBytes = size_t{64} << 10;
+
 // Collects what the library's parser finds.
 class Collector : public http::basic_parser<true> {
  public:
@@ -86,6 +88,10 @@ class Collector : public http::basic_parser<true> {
   // Into memory as far as that goes.
   size_t take(string_view bytes, error_code& ec) {
     if (request.body_file == nullptr && request.body.size() + bytes.size() <= limits_.body_bytes) {
+      // Who has sent so much is believed how long it is: a body that grew by doubling would be copied, and
+      // its memory fetched anew, while all others wait.
+      if (const auto length = content_length(); length && request.body.size() > kBelievedBytes)
+        request.body.reserve(std::min<uint64_t>(*length, limits_.body_bytes));
       request.body.append(bytes.data(), bytes.size());
       return bytes.size();
     }
