@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "base/thread_priority.h"
 #include "runtime/engine/chain.h"
 #include "runtime/engine/prefix_restore.h"
@@ -25,11 +26,14 @@ constexpr Duration kStepTimeout = std::chrono::seconds(150);
 constexpr size_t kFailuresMax = 5;                       // steps that fail one after the other
 constexpr size_t kRefillsMax = 3;                        // chains lost one after the other while they refill
 constexpr Duration kIdleWait = std::chrono::seconds(1);  // between looks at the clock while nothing happens
-// Where every text of a step waits for its mask, the step waits with them as long as it took itself, and at
-// least so long. Where some need not wait, they wait for others a small part of their step's time.
+// Where every text of a step waits for its mask, those whose masks come first wait for the others as long as
+// the step took, and at least so long, unless there is something else to compute. Where some need not wait,
+// they wait for others a small part of their step's time, and only for masks that should come by then.
 // Requests whose masks come later choose later, and the others go on.
 constexpr Duration kMaskWait = std::chrono::milliseconds(2);
 constexpr int kMaskWaitPart = 8;
+// A text alone waits for the mask of a guess as long as a step takes, in which it would be computed anew.
+constexpr Duration kGuessWait = std::chrono::microseconds(200), kGuessWaitMax = std::chrono::milliseconds(2);
 constexpr Duration kLostWait = std::chrono::milliseconds(50);  // and while requests wait for a chain
 
 // A request from submit() to its end.
@@ -99,7 +103,8 @@ struct Engine::Impl {
   void fail_step(const StepPlan& plan, const Status& status, bool was_under_way);
   std::optional<End> count_loss(const StepPlan* plan, const Status& status);  // with the mutex
   void send(Active& active, RequestId id, Session::Outcome& outcome, TimePoint now);
-  bool choice_ready() const;
+  enum class Choices { kNone, kSome, kAll };  // all that others wait for
+  Choices choices_ready() const;
   bool choose_deferred();
 
   std::shared_ptr<Chain> chain;  // changed by the thread, with the mutex
@@ -129,8 +134,9 @@ struct Engine::Impl {
     StepPlan plan;
     std::vector<Active*> actives;  // of its parts
   };
-  std::vector<UnderWay> under_way;  // oldest first
-  std::vector<RequestId> deferred;  // their next tokens wait for masks
+  std::vector<UnderWay> under_way;                         // oldest first
+  std::vector<RequestId> deferred;                         // their next tokens wait for masks
+  std::chrono::steady_clock::time_point together_until{};  // and for each other, to go on in one step
   Suspects suspects;
   TimePoint step_began{};
   std::optional<TimePoint> chain_free;  // since when the chain waits for the engine
@@ -216,8 +222,11 @@ bool Engine::Impl::wait_for_work(std::vector<End>& to_tell, std::optional<StepPl
     if (stopping) end_all(FinishReason::kCancelled, Status(Errc::kCancelled, "the engine was stopped"));
     to_tell = std::exchange(ends, {});
     if (next_chain && !stopping) return true;
-    if (choice_ready()) return true;
+    const Choices choices = choices_ready();
+    const auto patience = together_until - std::chrono::steady_clock::now();
+    if (choices == Choices::kAll || (choices == Choices::kSome && patience <= Duration(0))) return true;
     if (!stopping && !chain_lost) plan = scheduler.plan();
+    if (plan) together_until = {};
     const bool restored = restore != nullptr && restore->ready();
     if (plan || restored || !to_tell.empty() || !under_way.empty()) return true;
     if (stopping) return false;
@@ -225,11 +234,13 @@ bool Engine::Impl::wait_for_work(std::vector<End>& to_tell, std::optional<StepPl
     const auto deadline = scheduler.next_deadline();
     Duration wait = deadline ? std::clamp(*deadline - now, Duration(1), kIdleWait) : kIdleWait;
     if (chain_lost) wait = std::min(wait, kLostWait);
+    if (choices == Choices::kSome) wait = std::min<Duration>(wait, patience);
     changed.wait_for(lock, wait);
   }
 }
 
 void Engine::Impl::run() {
+  name_thread("bf-engine");
   wake_soon();
   reset_chain(scheduler.epoch());
   for (;;) {
@@ -431,9 +442,11 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
   };
   bool all_late = true;
   for (size_t i = 0; i < parts.size(); ++i) all_late = (late[i] = is_late(i, {})) && all_late;
-  const auto patience =
-      std::chrono::steady_clock::now() + (all_late ? std::max(time, kMaskWait) : time / kMaskWaitPart);
-  for (size_t i = 0; i < parts.size(); ++i) late[i] = late[i] && is_late(i, patience);
+  const auto now_masks = std::chrono::steady_clock::now();
+  const auto patience = now_masks + (parts.size() == 1 ? std::clamp<Duration>(time, kGuessWait, kGuessWaitMax)
+                                                       : time / kMaskWaitPart);
+  together_until = all_late ? now_masks + std::max(time, kMaskWait) : now_masks;
+  for (size_t i = 0; i < parts.size() && !all_late; ++i) late[i] = late[i] && is_late(i, patience);
   chain->for_each(parts.size(), [&](size_t i) {
     outcomes[i].id = parts[i].id;
     if (step.actives[i] == nullptr || in_vain[i]) return;
@@ -442,7 +455,7 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
     const auto hidden = result.hidden.subspan(hidden_row * dim, parts[i].hidden_rows * dim);
     try {
       Active& request = *step.actives[i];
-      chosen[i] = request.session.take(parts[i], logits, hidden, late[i]);
+      chosen[i] = request.session.take(parts[i], logits, hidden, late[i], patience);
       if (late[i]) {
         const auto row = request.session.choice_rows(parts[i], logits);
         request.logits.assign(row.begin(), row.end());
@@ -487,11 +500,18 @@ void Engine::Impl::finish_step(const UnderWay& step, const StepResult& result, D
 }
 
 // With the mutex or by the thread: actives of deferred requests are its own.
-bool Engine::Impl::choice_ready() const {
-  return std::ranges::any_of(deferred, [&](RequestId id) {
+Engine::Impl::Choices Engine::Impl::choices_ready() const {
+  size_t ready = 0, slow = 0;
+  for (const RequestId id : deferred) {
     const auto it = active.find(id);
-    return it == active.end() || it->second->session.mask_ready({});
-  });
+    if (it == active.end() || it->second->session.mask_ready({})) {
+      ++ready;
+    } else {
+      slow += it->second->session.mask_slow();
+    }
+  }
+  if (ready == 0) return Choices::kNone;
+  return ready + slow < deferred.size() ? Choices::kSome : Choices::kAll;
 }
 
 // Tokens whose masks have come by now. False: none has.

@@ -582,6 +582,29 @@ TEST(Engine, SlowRulesHoldUpTheirOwnRequestOnly) {
   EXPECT_EQ(slow->tokens(), alone) << "when a mask comes does not matter";
 }
 
+TEST(Engine, TextsThatWaitForTheirMasksDoNotHoldUpWhoComes) {
+  ManualClock clock;
+  const TimePoint began = clock.now();
+  FakeChainOptions chain;
+  // Patience with masks is counted in steps: the first one takes an hour.
+  chain.fault = [&](uint64_t) {
+    if (clock.now() == began) clock.advance(std::chrono::hours(1));
+    return Status();
+  };
+  auto engine = make(chain, {}, clock);
+  const auto open = std::make_shared<std::atomic<bool>>(false);
+  auto slow = std::make_shared<Collector>(), other = std::make_shared<Collector>();
+  EngineRequest ruled = request(6, 2, 1000);
+  ruled.constraint = std::make_unique<SlowParity>(12, open);
+  ASSERT_TRUE(engine->submit(std::move(ruled), slow).ok());
+  while (clock.now() == began) std::this_thread::yield();
+  ASSERT_TRUE(engine->submit(request(9, 7, 20), other).ok());
+  EXPECT_EQ(other->wait().reason, FinishReason::kLength);  // for an hour, if the step waited for the mask
+  EXPECT_TRUE(slow->tokens().empty());
+  *open = true;
+  EXPECT_EQ(slow->wait().reason, FinishReason::kEndOfText);
+}
+
 TEST(Engine, ARequestMayEndWhileItsMaskIsComputed) {
   auto engine = make({});
   const auto open = std::make_shared<std::atomic<bool>>(false);

@@ -1,6 +1,8 @@
 #include "runtime/engine/mask_worker.h"
 
 #include "base/error.h"
+#include "base/give_way.h"
+#include "base/thread_name.h"
 #include "base/thread_priority.h"
 
 namespace butterfly::runtime {
@@ -28,7 +30,7 @@ void RuledText::compute() noexcept {
   } catch (...) {  // told to the one who asks for it
     error_ = std::current_exception();
   }
-  slow_ = std::chrono::steady_clock::now() - began > kQuickMax;
+  last_time_ = std::chrono::steady_clock::now() - began;
 }
 
 std::span<const uint64_t> RuledText::mask() {
@@ -75,6 +77,8 @@ void MaskWorker::prepare(const std::shared_ptr<RuledText>& text) {
   const std::lock_guard lock(mutex_);
   if (text->state_ != RuledText::State::kUnknown || stopping_) return;
   text->state_ = RuledText::State::kWaiting;
+  text->should_come_at_ = std::chrono::steady_clock::now() + text->last_time_;
+  text->slow_ = text->last_time_ > kQuickMax;
   Lane& lane = lanes_[text->slow_ ? 1 : 0];
   lane.jobs.push_back(text);
   if (!lane.thread.joinable())
@@ -88,13 +92,21 @@ bool MaskWorker::ready(const RuledText& text) const {
   return text.state_ == RuledText::State::kReady;
 }
 
+bool MaskWorker::slow(const RuledText& text) const {
+  const std::lock_guard lock(mutex_);
+  return text.slow_ && text.state_ != RuledText::State::kReady;
+}
+
 bool MaskWorker::wait(const RuledText& text, std::chrono::steady_clock::time_point deadline) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline, [&] { return text.state_ == RuledText::State::kReady; });
+  const auto ready = [&] { return text.state_ == RuledText::State::kReady; };
+  return text.should_come_at_ > deadline ? ready() : changed_.wait_until(lock, deadline, ready);
 }
 
 void MaskWorker::run(Lane& lane, int nice) {
+  name_thread(nice == kSlowNice ? "bf-mask-slow" : "bf-mask");
   come_after_others(nice);
+  GiveWay give_way;
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || !lane.jobs.empty(); });
@@ -104,7 +116,9 @@ void MaskWorker::run(Lane& lane, int nice) {
     // Nobody else holds it: its request is over.
     if (text.use_count() > 1) {
       lock.unlock();
+      give_way.begin();
       text->compute();
+      give_way.end();
       lock.lock();
       text->state_ = RuledText::State::kReady;
       changed_.notify_all();

@@ -46,8 +46,11 @@ class RuledText {
   std::vector<int32_t> accepted_;  // since the last mask
   std::exception_ptr error_;
   MaskWorker* worker_;
-  State state_ = State::kUnknown;  // with the worker's mutex, if there is a worker
-  bool slow_ = false;              // its last mask took long
+  State state_ = State::kUnknown;                    // with the worker's mutex, if there is a worker
+  std::chrono::steady_clock::duration last_time_{};  // of its last mask
+  // Of the next one, if it takes as long; with the worker's mutex.
+  std::chrono::steady_clock::time_point should_come_at_;
+  bool slow_ = false;
 };
 
 // Two threads: one for texts whose masks come quickly, one for those whose last one took long, so that these
@@ -62,7 +65,9 @@ class MaskWorker {
   // Begins to compute the text's next mask, unless it is known or on its way.
   void prepare(const std::shared_ptr<RuledText>& text);
   bool ready(const RuledText& text) const;
-  // True if the mask is there by then.
+  // Its mask is not there, and takes so long that others should not wait for it.
+  bool slow(const RuledText& text) const;
+  // True if the mask is there by then. Does not wait for one that should not come in time.
   bool wait(const RuledText& text, std::chrono::steady_clock::time_point deadline) const;
 
  private:

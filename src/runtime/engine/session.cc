@@ -8,8 +8,6 @@
 namespace butterfly::runtime {
 namespace {
 
-constexpr std::chrono::milliseconds kGuessWait{1};  // for the masks of all guesses of a step
-
 void check_tokens(std::span<const int32_t> tokens, size_t vocab) {
   for (const int32_t token : tokens)
     if (token < 0 || static_cast<size_t>(token) >= vocab)
@@ -110,7 +108,8 @@ std::span<const float> Session::choice_rows(const StepPart& part, std::span<cons
 }
 
 Session::Outcome Session::take(const StepPart& part, std::span<const float> logits,
-                               std::span<const float> hidden, bool defer) {
+                               std::span<const float> hidden, bool defer,
+                               std::chrono::steady_clock::time_point patience) {
   BF_CHECK(logits.size() == part.logit_rows * vocab_ && hidden.size() == part.hidden_rows * dim_)
       << "outputs of another size";
   Outcome outcome;
@@ -123,19 +122,19 @@ Session::Outcome Session::take(const StepPart& part, std::span<const float> logi
   if (read && request_.kind == RequestKind::kEmbed) outcome.finish = FinishReason::kEmbedded;
   if (read && request_.tokens_max == 0) outcome.finish = FinishReason::kLength;
   if (choices > 0 && !defer && !outcome.finish)
-    choose_all(part.draft, logits.subspan(prompt_rows * vocab_), outcome);
+    choose_all(part.draft, logits.subspan(prompt_rows * vocab_), patience, outcome);
   return outcome;
 }
 
 Session::Outcome Session::take_choice(std::span<const float> logits) {
   Outcome outcome;
-  choose_all({}, logits, outcome);
+  choose_all({}, logits, {}, outcome);
   return outcome;
 }
 
 // A guess is right if it is what would be chosen anyway: choose, and go on as long as it agrees.
-void Session::choose_all(std::span<const int32_t> draft, std::span<const float> logits, Outcome& outcome) {
-  const auto patience = std::chrono::steady_clock::now() + kGuessWait;
+void Session::choose_all(std::span<const int32_t> draft, std::span<const float> logits,
+                         std::chrono::steady_clock::time_point patience, Outcome& outcome) {
   for (size_t i = 0; i <= draft.size() && !outcome.finish; ++i) {
     // A guess whose mask takes long is not worth waiting for: it is computed anew.
     if (i > 0 && !mask_ready(patience)) break;

@@ -36,17 +36,21 @@ class Session {
     std::optional<FinishReason> finish;
   };
   // The results of one part of a step. Throws Error for logits that are not numbers, and when the constraint
-  // comes to a dead end. `defer`: no token is chosen; take_choice() does it later.
-  Outcome take(const StepPart& part, std::span<const float> logits, std::span<const float> hidden,
-               bool defer = false);
+  // comes to a dead end. `defer`: no token is chosen; take_choice() does it later. Guesses whose masks do not
+  // come by `patience` are dropped.
+  Outcome take(const StepPart& part, std::span<const float> logits, std::span<const float> hidden, bool defer,
+               std::chrono::steady_clock::time_point patience);
   // The rows of logits that a deferred part has for its choice.
   std::span<const float> choice_rows(const StepPart& part, std::span<const float> logits) const;
   Outcome take_choice(std::span<const float> logits);
 
   // Begins to compute the mask of the next token, if there is a constraint.
   void prepare_mask();
-  // True if choosing need not wait for a mask: there is none, or it comes by then.
+  // True if choosing need not wait for a mask: there is none, or it comes by then. Waits only for one that
+  // should.
   bool mask_ready(std::chrono::steady_clock::time_point deadline) const;
+  // It is not there, and others should not wait for it.
+  bool mask_slow() const { return rules_ != nullptr && masks_ != nullptr && masks_->slow(*rules_); }
 
   // The end: whatever text was held back, and the embedding.
   FinishEvent finish(FinishReason reason, Status status);
@@ -60,7 +64,8 @@ class Session {
 
  private:
   void take_prompt(const StepPart& part, std::span<const float> logits);
-  void choose_all(std::span<const int32_t> draft, std::span<const float> logits, Outcome& outcome);
+  void choose_all(std::span<const int32_t> draft, std::span<const float> logits,
+                  std::chrono::steady_clock::time_point patience, Outcome& outcome);
   std::optional<int32_t> choose(std::span<const float> logits);
   uint16_t candidates() const;
   void add_logprobs(std::span<const float> logits, TokenEvent& event);
