@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The second turn of an agent's long conversation: tokens read and time to the first token, before and after a restart.
 
-    second_turn.py BUTTERFLY MODEL WORK_FOLDER [--tokens 16000] [--more 200] [--threads 2] [--node-modules FOLDER]
+    second_turn.py BUTTERFLY MODEL WORK_FOLDER [--tokens 16000] [--more 200] [--threads 2] [--llama-server FILE] [--node-modules FOLDER]
 
 The prompt of the second turn is that of the first, `more` tokens longer. Ours through the server's HTTP, with --keep-prefixes over a
-restart. With a folder of npm packages that has node-llama-cpp also llama.cpp through it, without HTTP: its server keeps the
-beginning in memory alike and reads everything again after a restart. Loopback only, servers that this starts and ends.
+restart. With llama-server also that one, with a restart in which it is told nothing, and with one before and after which a client
+saves and restores its slot (--slot-save-path). With a folder of npm packages that has node-llama-cpp also llama.cpp through it, without
+HTTP. Loopback only, servers that this starts and ends.
 """
 import argparse
 import asyncio
@@ -13,12 +14,13 @@ import json
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "serve"))
-from http_load import ask, butterfly  # noqa: E402
+from http_load import Server, ask, butterfly  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("butterfly")
@@ -28,6 +30,7 @@ parser.add_argument("--tokens", type=int, default=16000)
 parser.add_argument("--more", type=int, default=200)
 parser.add_argument("--vocab", type=int, default=4000, help="ids are below it")
 parser.add_argument("--threads", type=int, default=2)
+parser.add_argument("--llama-server")
 parser.add_argument("--node-modules")
 options = parser.parse_args()
 KEPT = f"{options.work}/kept"
@@ -48,6 +51,46 @@ def turn(server, name, prompt):
     print(f"butterfly, {name}: {read} of {usage['prompt_tokens']} tokens read, first token after {answer.first * 1e3:.0f} ms", flush=True)
 
 
+def race_llama_server(first, second):
+    slots = f"{options.work}/slots"
+    shutil.rmtree(slots, ignore_errors=True)
+    os.makedirs(slots)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def start_llama():
+        return Server([options.llama_server, "-m", options.model, "-t", options.threads, "-c", options.tokens + 1024, "-np", 1, "--host", "127.0.0.1",
+                       "--port", port, "--slot-save-path", slots], port=port, log=f"{options.work}/llama-server.log")
+
+    def llama_turn(name, prompt):
+        answer = asyncio.run(ask(port, "/completion", {"prompt": prompt, "n_predict": 8, "temperature": 0, "ignore_eos": True, "stream": True,
+                                                       "cache_prompt": True}))
+        assert answer.status == 200, answer.body[:300]
+        print(f"llama-server, {name}: {answer.timings['prompt_n']} of {len(prompt)} tokens read, first token after {answer.first * 1e3:.0f} ms", flush=True)
+
+    def slot(action):
+        answer = asyncio.run(ask(port, f"/slots/0?action={action}", {"filename": "slot.bin"}))
+        assert answer.status == 200, answer.body[:300]
+        print(f"llama-server, {action} of its slot: {answer.total * 1e3:.0f} ms", flush=True)
+
+    server = start_llama()
+    llama_turn("first turn", first)
+    llama_turn("second turn", second)
+    server.stop(120)
+    server = start_llama()
+    llama_turn("first turn again", first)
+    slot("save")
+    server.stop(120)
+    server = start_llama()
+    llama_turn("second turn after a restart", second)
+    server.stop(120)
+    server = start_llama()
+    slot("restore")
+    llama_turn("second turn after a restart and a restored slot", second)
+    server.stop(120)
+
+
 def main():
     os.makedirs(options.work, exist_ok=True)
     shutil.rmtree(KEPT, ignore_errors=True)
@@ -66,6 +109,8 @@ def main():
     server = start("--keep-prefixes", KEPT)
     turn(server, "second turn after a restart", second)
     server.stop(120)
+    if options.llama_server:
+        race_llama_server(first, second)
     if options.node_modules:
         job = f"{options.work}/job.json"
         with open(job, "w") as out:

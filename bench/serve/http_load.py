@@ -23,6 +23,7 @@ class Answer:
     body: bytes = b""
     tokens: int = 0                              # generated, as the server counts them
     usage: dict = field(default_factory=dict)    # all that the server counted, of a stream that was asked for it
+    timings: dict = field(default_factory=dict)  # llama-server's own, of a stream
     first: float = math.nan                      # seconds until the answer began; of a stream: until its first text
     total: float = math.nan                      # until it was whole
     begin: float = math.nan                      # on the clock of time.monotonic()
@@ -55,7 +56,9 @@ async def read_stream(reader, answer):
             answer.usage = usage or answer.usage
             answer.tokens = usage["completion_tokens"] if usage else answer.tokens
         if line.startswith(b'data: {') and b'"tokens_predicted"' in line:
-            answer.tokens = json.loads(line[6:])["tokens_predicted"]
+            end = json.loads(line[6:])
+            answer.tokens = end["tokens_predicted"]
+            answer.timings = end.get("timings", answer.timings)
         if line.startswith(b"data: [DONE]"):
             return
         answer.body = line if line.strip() else answer.body  # the last one, for messages
