@@ -32,7 +32,7 @@ struct NormGradients {
   ValueId dx, dweight, dbias;  // invalid where not wanted
 };
 NormGradients rms_norm_grad(Graph& g, ValueId x, ValueId dy, const Parameter& weight, float eps,
-                            std::string name);
+                            std::string name, size_t groups = 1);
 NormGradients layer_norm_grad(Graph& g, ValueId x, ValueId dy, const Parameter& weight, bool with_bias,
                               float eps, std::string name);
 

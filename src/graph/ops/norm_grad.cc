@@ -9,7 +9,8 @@ struct Attrs {
   const Parameter* weight;
   float eps;
   bool with_weight, with_bias;
-  size_t group() const { return static_cast<size_t>(weight->value.count()); }
+  size_t groups = 1;  // of the weights: each normalised alone
+  size_t weights() const { return static_cast<size_t>(weight->value.count()); }
 };
 
 // dx; then, as far as wanted, dweight and dbias.
@@ -17,7 +18,7 @@ std::vector<ValueType> infer(const Graph& g, const Node& node) {
   const Attrs& attrs = node.attrs<Attrs>();
   std::vector<ValueType> outputs = {g.type(node.inputs[0])};
   for (const bool wanted : {attrs.with_weight, attrs.with_bias})
-    if (wanted) outputs.push_back({Elem::kF32, {static_cast<int64_t>(attrs.group())}});
+    if (wanted) outputs.push_back({Elem::kF32, {static_cast<int64_t>(attrs.weights())}});
   return outputs;
 }
 
@@ -32,16 +33,20 @@ template <void (*kernel)(const kernels::NormGradient&, ThreadPool&)>
 void forward(const Node& node, const RunContext& run) {
   const Attrs& attrs = node.attrs<Attrs>();
   const ValueType& type = run.type(node.inputs[0]);
-  kernels::NormGradient job{.rows = type.rows() * type.cols() / attrs.group(),
-                            .cols = attrs.group(),
-                            .eps = attrs.eps,
-                            .x = run.f32(node.inputs[0]),
-                            .weight = attrs.weight->value.data<float>(),
-                            .dy = run.f32(node.inputs[1]),
-                            .dx = run.f32(node.outputs[0])};
-  if (attrs.with_weight) job.dweight = run.f32(node.outputs[1]);
-  if (attrs.with_bias) job.dbias = run.f32(node.outputs.back());
-  kernel(job, run.pool());
+  const size_t weights = attrs.weights(), cols = weights / attrs.groups;
+  for (size_t at = 0; at < weights; at += cols) {
+    kernels::NormGradient job{.rows = type.rows() * type.cols() / weights,
+                              .cols = cols,
+                              .stride = weights,
+                              .eps = attrs.eps,
+                              .x = run.f32(node.inputs[0]) + at,
+                              .weight = attrs.weight->value.data<float>() + at,
+                              .dy = run.f32(node.inputs[1]) + at,
+                              .dx = run.f32(node.outputs[0]) + at};
+    if (attrs.with_weight) job.dweight = run.f32(node.outputs[1]) + at;
+    if (attrs.with_bias) job.dbias = run.f32(node.outputs.back()) + at;
+    kernel(job, run.pool());
+  }
 }
 
 NormGradients add_node(Graph& g, const OpType& op, ValueId x, ValueId dy, const Attrs& attrs,
@@ -81,8 +86,8 @@ const OpType kLayerNormGradOp{"layer_norm_grad", infer, cost,
 const OpType kColumnSumOp{"column_sum", infer_sum, cost_sum, nullptr, -1, forward_sum};
 
 NormGradients rms_norm_grad(Graph& g, ValueId x, ValueId dy, const Parameter& weight, float eps,
-                            std::string name) {
-  return add_node(g, kRmsNormGradOp, x, dy, {&weight, eps, weight.trainable, false}, std::move(name));
+                            std::string name, size_t groups) {
+  return add_node(g, kRmsNormGradOp, x, dy, {&weight, eps, weight.trainable, false, groups}, std::move(name));
 }
 
 NormGradients layer_norm_grad(Graph& g, ValueId x, ValueId dy, const Parameter& weight, bool with_bias,

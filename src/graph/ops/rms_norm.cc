@@ -43,10 +43,9 @@ std::vector<const Parameter*> parameters(const Node& node) { return {node.attrs<
 
 void backward(GradientBuilder& b, const Node& node) {
   const Attrs& attrs = node.attrs<Attrs>();
-  if (attrs.groups != 1)
-    fail(Errc::kUnsupported, "[rms_norm] {}: groups with weights of their own have no gradient", node.name);
-  const NormGradients gradients = rms_norm_grad(b.graph(), node.inputs[0], b.of(node.outputs[0]),
-                                                *attrs.weight, attrs.eps, attrs.weight->name + ".grad");
+  const NormGradients gradients =
+      rms_norm_grad(b.graph(), node.inputs[0], b.of(node.outputs[0]), *attrs.weight, attrs.eps,
+                    attrs.weight->name + ".grad", attrs.groups);
   if (gradients.dweight.valid()) b.add(*attrs.weight, gradients.dweight);
   b.add(node.inputs[0], gradients.dx);
 }

@@ -337,6 +337,7 @@ constexpr DigestRow kDigests[] = {
     {"pool2d", digest_pool2d},
     {"activation_backward", digest_activation_backward},
     {"norm_backward, batch_norm", digest_norm_backward},
+    {"norm_backward of groups", digest_norm_parts_backward},
     {"cross_entropy, optimizer_update", digest_loss_and_optimizer},
     {"gated_delta_backward, selective_state_backward", digest_recurrent_backward},
 };

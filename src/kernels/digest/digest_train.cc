@@ -157,6 +157,25 @@ void digest_norm_backward(Digest& digest) {
   add();
 }
 
+void digest_norm_parts_backward(Digest& digest) {
+  const size_t rows = 300, stride = 70, cols = 35;
+  const Floats x = random_floats(rows * stride, 1), dy = random_floats(rows * stride, 2),
+               w = random_floats(stride, 3);
+  Floats dx(x.size()), dw(stride);
+  for (size_t at = 0; at < stride; at += cols)
+    rms_norm_backward({.rows = rows,
+                       .cols = cols,
+                       .stride = stride,
+                       .eps = 1e-5f,
+                       .x = x.data() + at,
+                       .weight = w.data() + at,
+                       .dy = dy.data() + at,
+                       .dx = dx.data() + at,
+                       .dweight = dw.data() + at},
+                      pool());
+  for (const Floats* f : {&dx, &dw}) digest.add(*f);
+}
+
 void digest_loss_and_optimizer(Digest& digest) {
   Floats logits = random_floats(5 * 1003, 1, 4.0f), losses(5);
   const int32_t targets[] = {0, 1002, kIgnoredTarget, 77, 500};

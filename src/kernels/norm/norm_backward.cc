@@ -31,7 +31,7 @@ struct RowStats {
 };
 
 HWY_NOINLINE void LayerStats(const NormGradient& job, size_t row, RowStats& stats) {
-  const float* x = job.x + row * job.cols;
+  const float* x = job.x + job.row_begin(row);
   const auto n = static_cast<float>(job.cols);
   stats.mean[row] = SumLanes([](VF lane, VF v) HWY_ATTR { return hn::Add(lane, v); }, job.cols, x) / n;
   const VF mean = hn::Set(DF(), stats.mean[row]);
@@ -58,9 +58,9 @@ HWY_NOINLINE void LayerRow(const NormGradient& job, size_t row, const RowStats& 
   const auto n = static_cast<float>(job.cols);
   const VF mean = hn::Set(DF(), stats.mean[row]), s = hn::Set(DF(), stats.scale[row]);
   const auto unit = [mean, s](VF v) HWY_ATTR { return hn::Mul(hn::Sub(v, mean), s); };
-  float* dx = job.dx + row * job.cols;
+  float* dx = job.dx + job.row_begin(row);
   WithWeight(
-      job, job.dy + row * job.cols, job.x + row * job.cols,
+      job, job.dy + job.row_begin(row), job.x + job.row_begin(row),
       [&](auto g, const float* dy, const float* x, auto... weight) HWY_ATTR {
         const VF mean_g = hn::Set(
             DF(), SumLanes([g](VF lane, VF d, auto... w) HWY_ATTR { return hn::Add(lane, g(d, w...)); },
@@ -80,8 +80,8 @@ HWY_NOINLINE void RmsRow(const NormGradient& job, size_t row, const RowStats& st
   const auto n = static_cast<float>(job.cols);
   const float scale = stats.scale[row];
   const VF s = hn::Set(DF(), scale);
-  float* dx = job.dx + row * job.cols;
-  WithWeight(job, job.dy + row * job.cols, job.x + row * job.cols,
+  float* dx = job.dx + job.row_begin(row);
+  WithWeight(job, job.dy + job.row_begin(row), job.x + job.row_begin(row),
              [&](auto g, const float* dy, const float* x, auto... weight) HWY_ATTR {
                const VF along = hn::Set(DF(), SumLanes([g](VF lane, VF d, VF v, auto... w)
                                                            HWY_ATTR { return Fma(g(d, w...), v, lane); },
@@ -100,8 +100,8 @@ HWY_INLINE void ParameterGradients(const NormGradient& job, ThreadPool& pool, Un
   float* const totals[2] = {job.dweight, job.dbias};
   ColumnBlocks<2>(pool, job.rows, job.cols, job.accumulate, totals,
                   [&job, unit](VF* acc, size_t row, size_t col, auto load) HWY_ATTR {
-                    const VF d = load(job.dy + row * job.cols + col);
-                    acc[0] = Fma(d, unit(row, load(job.x + row * job.cols + col)), acc[0]);
+                    const VF d = load(job.dy + job.row_begin(row) + col);
+                    acc[0] = Fma(d, unit(row, load(job.x + job.row_begin(row) + col)), acc[0]);
                     acc[1] = hn::Add(acc[1], d);
                   });
 }
@@ -129,8 +129,8 @@ void run_rms_norm(const NormGradient& job, ThreadPool& pool) {
   pool.parallel_for(job.rows, 1, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row)
       stats.scale[row] =
-          1.0f /
-          std::sqrt(SumSquares(job.x + row * job.cols, job.cols) / static_cast<float>(job.cols) + job.eps);
+          1.0f / std::sqrt(SumSquares(job.x + job.row_begin(row), job.cols) / static_cast<float>(job.cols) +
+                           job.eps);
   });
   const float* scales = stats.scale.data();
   ParameterGradients(job, pool,

@@ -13,6 +13,7 @@ namespace butterfly::kernels {
 // One gradient of a norm. Borrows its arrays for the call.
 struct NormGradient {
   size_t rows = 0, cols = 0;
+  size_t stride = 0;  // floats from row to row of x, dy and dx; 0: cols
   float eps = 0;
   const float* x = nullptr;       // [rows, cols], what the norm saw
   const float* weight = nullptr;  // [cols] or null
@@ -21,6 +22,8 @@ struct NormGradient {
   float* dweight = nullptr;       // [cols] or null
   float* dbias = nullptr;         // [cols] or null
   bool accumulate = false;        // dweight and dbias start from what they hold; else from 0
+
+  size_t row_begin(size_t row) const { return row * (stride == 0 ? cols : stride); }
 };
 
 // The statistics are computed again from x: nothing needs to be kept by the forward pass.

@@ -67,6 +67,53 @@ TEST(NormBackward, GradientsAreThoseOfTheForwardPass) {
   }
 }
 
+// Runs of columns that are normalised alone: as if each were a matrix of its own.
+TEST(NormBackward, PartsOfRows) {
+  constexpr size_t kRows = 270, kCols = 21, kStride = 50, kAt = 17;
+  const Floats x = random_floats(kRows * kStride, 1), dy = random_floats(kRows * kStride, 2),
+               weight = random_floats(kCols, 3), start = random_floats(kRows * kStride, 4);
+  const auto part = [&](const Floats& from) {
+    Floats to;
+    for (size_t row = 0; row < kRows; ++row)
+      to.insert(to.end(), &from[row * kStride + kAt], &from[row * kStride + kAt] + kCols);
+    return to;
+  };
+  const Floats part_x = part(x), part_dy = part(dy);
+  for_each_target([&](const std::string& target) {
+    for (const bool layer : {true, false}) {
+      const auto plain = layer ? ref::layer_norm_backward : ref::rms_norm_backward;
+      const auto fast = layer ? layer_norm_backward : rms_norm_backward;
+      ThreadPool pool(2);
+      Floats want(part_x.size()), want_w(kCols), want_b(kCols);
+      NormGradient job{.rows = kRows,
+                       .cols = kCols,
+                       .eps = 1e-5f,
+                       .x = part_x.data(),
+                       .weight = weight.data(),
+                       .dy = part_dy.data(),
+                       .dx = want.data(),
+                       .dweight = want_w.data(),
+                       .dbias = want_b.data()};
+      plain(job);
+      job.stride = kStride;
+      job.x = x.data() + kAt;
+      job.dy = dy.data() + kAt;
+      for (const bool by_reference : {true, false}) {
+        Floats dx = start, w(kCols), b(kCols);
+        job.dx = dx.data() + kAt;
+        job.dweight = w.data();
+        job.dbias = b.data();
+        by_reference ? plain(job) : fast(job, pool);
+        EXPECT_EQ(part(dx), want) << target;
+        EXPECT_EQ(w, want_w) << target;
+        EXPECT_EQ(b, want_b) << target;
+        for (size_t i = 0; i < dx.size(); ++i)
+          ASSERT_TRUE((i % kStride >= kAt && i % kStride < kAt + kCols) || dx[i] == start[i]) << target;
+      }
+    }
+  });
+}
+
 TEST(NormBackward, EveryTargetIsThePlainLoop) {
   for_each_target([&](const std::string& target) {
     for (size_t rows : {0, 1, 3, 255, 257, 600})
