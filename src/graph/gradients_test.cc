@@ -84,6 +84,8 @@ TEST(Gradients, Norms) {
     c.input({5, 12}, 1, 0.3f);
     const Parameter& w = c.parameter({group}, 0.3f, 1);
     c.check([&](Graph& g, const Inputs& x) { return rms_norm(g, x[0], w, 1e-5f, "norm"); });
+    // Groups with weights of their own, once in a row and several times.
+    c.check([&](Graph& g, const Inputs& x) { return rms_norm(g, x[0], w, 1e-5f, "norm", 2); });
   }
   GradientCheck c;
   c.input({5, 12}, 1, 0.3f);
@@ -177,6 +179,11 @@ TEST(Gradients, HeadOfAnyKind) {
       c.check_loss([&](Graph& g, const Inputs& x) {
         return head_loss(g, x[0], head, x[1], x[2], {.cap = cap}, "loss").loss;
       });
+      const Parameter& bias = c.parameter({37}, 1);
+      c.check_loss([&](Graph& g, const Inputs& x) {
+        const HeadLoss options{.cap = cap, .product_scale = 0.7f, .bias = &bias};
+        return head_loss(g, x[0], head, x[1], x[2], options, "loss").loss;
+      });
     }
 }
 
@@ -191,15 +198,17 @@ TEST(Gradients, HeadWithAnAdapter) {
       GradientCheck other;
       const Parameter &values = other.parameter({37, 6}, 1), &a = c.parameter({3, 6}),
                       &b = c.parameter({37, 3});
+      Parameter& bias = other.parameter({37}, 1);
+      bias.trainable = false;
       const Parameter frozen{
           .name = "head",
           .value = packed ? Tensor() : values.value,
           .packed = packed ? kernels::PackedMatrix(values.value) : kernels::PackedMatrix()};
       const auto build = [&](Graph& g, const Inputs& x) {
         const ValueId low = linear(g, x[0], a, {}, "a");
-        return head_loss(g, x[0], frozen, x[1], x[2], {.cap = cap, .low = low, .b = &b, .scale = 1.5f},
-                         "loss")
-            .loss;
+        const HeadLoss options{
+            .cap = cap, .product_scale = 0.7f, .bias = &bias, .low = low, .b = &b, .scale = 1.5f};
+        return head_loss(g, x[0], frozen, x[1], x[2], options, "loss").loss;
       };
       c.check_loss(build);
     }

@@ -8,13 +8,15 @@ namespace butterfly::graph {
 
 struct HeadLoss {
   bool with_gradients = true;
-  float cap = 0;        // logits become cap * tanh(logits / cap); 0: they stay
-  ValueId slopes = {};  // [rows]: what each row's loss counts; invalid: 1
+  float cap = 0;                    // logits become cap * tanh(logits / cap); 0: they stay
+  ValueId slopes = {};              // [rows]: what each row's loss counts; invalid: 1
+  float product_scale = 1;          // of x W^T alone
+  const Parameter* bias = nullptr;  // [vocabulary], added to all of it; may learn; null: none
   // What an adapter adds to the logits: scale * low B^T, with rows `low` [rows, rank] and plain floats B
   // [vocabulary, rank], which may learn. Null: nothing.
   ValueId low = {};
   const Parameter* b = nullptr;
-  float scale = 1;
+  float scale = 1;  // of what the adapter adds
 };
 // linear_cross_entropy() with more to choose. Packed weights are frozen, and x has the form they read.
 Loss head_loss(Graph& g, ValueId x, const Parameter& weight, ValueId targets, ValueId factor,

@@ -11,6 +11,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/matmul_dx.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/norm/norm_backward.h"
 #include "kernels/rows/cross_entropy.h"
 #include "kernels/rows/reduce.h"
 #include "kernels/rows/softmax.h"
@@ -75,6 +76,8 @@ struct HeadAttrs {
   bool has_slopes;
   const Parameter* b = nullptr;  // of an adapter, whose rows are the last input; null: none
   float scale = 1;               // of what it adds
+  float product_scale = 1;       // of the product with the weight
+  const Parameter* bias = nullptr;
   size_t rank() const { return b->cols(); }
 };
 
@@ -89,8 +92,8 @@ size_t chunk_rows(size_t rows, size_t vocab) {
 }
 
 // Outputs: loss, correct rows, losses of rows, a chunk of logits, with an adapter the same chunk of what it
-// adds; with gradients dx, the same chunk once more if logits are capped, and dw if it is trained; of an
-// adapter those of its rows and of B.
+// adds; with gradients dx, the same chunk once more if logits are capped, dw and db if they are trained; of
+// an adapter those of its rows and of B.
 struct HeadOutputs {
   explicit HeadOutputs(const HeadAttrs& attrs) {
     size_t next = 4;
@@ -99,11 +102,12 @@ struct HeadOutputs {
     dx = next++;
     if (attrs.cap > 0) capped = next++;
     if (attrs.weight->trainable) dw = next++;
+    if (attrs.bias != nullptr && attrs.bias->trainable) dbias = next++;
     if (attrs.b == nullptr) return;
     dlow = next++;
     if (attrs.b->trainable) db = next++;
   }
-  size_t added = 0, dx = 0, capped = 0, dw = 0, dlow = 0, db = 0;  // 0: there is none
+  size_t added = 0, dx = 0, capped = 0, dw = 0, dbias = 0, dlow = 0, db = 0;  // 0: there is none
 };
 
 void expect_head(const Graph& g, const Node& node, const Parameter& weight) {
@@ -117,6 +121,8 @@ void expect_head(const Graph& g, const Node& node, const Parameter& weight) {
     fail(Errc::kInvalidArgument, "[{}] {}: expected a matrix of type F32, found {} {}", node.op->name,
          weight.name, dtype_name(weight.value.dtype()), weight.value.shape().to_string());
   expect_equal(node, "columns", weight.cols(), g.type(node.inputs[0]).cols());
+  if (const Parameter* bias = node.attrs<HeadAttrs>().bias)
+    expect_equal(node, "biases", weight.rows(), static_cast<size_t>(bias->value.count()));
 }
 
 std::vector<ValueType> infer_head(const Graph& g, const Node& node) {
@@ -136,6 +142,7 @@ std::vector<ValueType> infer_head(const Graph& g, const Node& node) {
   if (has.dx > 0) outputs.push_back(floats(x.rows(), x.cols()));
   if (has.capped > 0) outputs.push_back(chunk);
   if (has.dw > 0) outputs.push_back(floats(vocab, x.cols()));
+  if (has.dbias > 0) outputs.push_back({Elem::kF32, attrs.bias->value.shape()});
   if (has.dlow > 0) outputs.push_back(floats(x.rows(), attrs.rank()));
   if (has.db > 0) outputs.push_back(floats(vocab, attrs.rank()));
   return outputs;
@@ -232,6 +239,20 @@ void adapter_gradients(const HeadAttrs& attrs, const float* dlogits, const float
                   pool);
 }
 
+void scale_all(float* values, float factor, size_t rows, size_t cols, const RunContext& run) {
+  run.for_rows(rows, cols, [&](size_t begin, size_t end) {
+    kernels::scale(values + begin * cols, factor, values + begin * cols, (end - begin) * cols);
+  });
+}
+
+void add_bias(const Parameter& bias, float* logits, size_t rows, const RunContext& run) {
+  const auto cols = static_cast<size_t>(bias.value.count());
+  run.for_rows(rows, cols, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row)
+      kernels::add(logits + row * cols, bias.value.data<float>(), logits + row * cols, cols);
+  });
+}
+
 // Rows that count more or less, or the other way.
 void scale_rows(float* gradients, size_t rows, size_t cols, const float* slopes, float* losses,
                 const RunContext& run) {
@@ -260,8 +281,10 @@ void forward_head(const Node& node, const RunContext& run) {
     const size_t rows = std::min(chunk, type.rows() - row);
     const std::byte* x = run.raw(node.inputs[0]) + row * type.row_bytes();
     head_logits(*attrs.weight, x, type.row_bytes(), rows, logits, run.pool());
+    if (attrs.product_scale != 1) scale_all(logits, attrs.product_scale, rows, vocab, run);
     const float* low_rows = attrs.b != nullptr ? low + row * attrs.rank() : nullptr;
     if (attrs.b != nullptr) add_adapter(attrs, low_rows, rows, run.f32(node.outputs[has.added]), logits, run);
+    if (attrs.bias != nullptr) add_bias(*attrs.bias, logits, rows, run);
     const auto each_row = [&](auto&& fn) {
       run.for_rows(rows, vocab, [&](size_t begin, size_t end) { fn(begin * vocab, (end - begin) * vocab); });
     };
@@ -278,10 +301,13 @@ void forward_head(const Node& node, const RunContext& run) {
       each_row([&](size_t at, size_t count) {
         soft_cap_backward(capped + at, logits + at, attrs.cap, logits + at, count);
       });
-    head_dx(*attrs.weight, logits, rows, run.f32(node.outputs[has.dx]) + row * dim, run.pool());
+    if (has.dbias > 0)
+      kernels::column_sums(logits, rows, vocab, vocab, row > 0, run.f32(node.outputs[has.dbias]), run.pool());
     if (has.dlow > 0)
       adapter_gradients(attrs, logits, low_rows, rows, run.f32(node.outputs[has.dlow]) + row * attrs.rank(),
                         db, row == 0, run.pool());
+    if (attrs.product_scale != 1) scale_all(logits, attrs.product_scale, rows, vocab, run);
+    head_dx(*attrs.weight, logits, rows, run.f32(node.outputs[has.dx]) + row * dim, run.pool());
     if (has.dw > 0)
       kernels::gemm({.m = vocab,
                      .n = dim,
@@ -299,8 +325,10 @@ void forward_head(const Node& node, const RunContext& run) {
 
 std::vector<const Parameter*> head_weight(const Node& node) {
   const HeadAttrs& attrs = node.attrs<HeadAttrs>();
-  if (attrs.b == nullptr) return {attrs.weight};
-  return {attrs.weight, attrs.b};
+  std::vector<const Parameter*> all = {attrs.weight};
+  for (const Parameter* more : {attrs.bias, attrs.b})
+    if (more != nullptr) all.push_back(more);
+  return all;
 }
 
 void backward_head(GradientBuilder& b, const Node& node) {
@@ -311,6 +339,7 @@ void backward_head(GradientBuilder& b, const Node& node) {
   const HeadOutputs has(attrs);
   b.add(node.inputs[0], node.outputs[has.dx]);
   if (has.dw > 0) b.add(*attrs.weight, node.outputs[has.dw]);
+  if (has.dbias > 0) b.add(*attrs.bias, node.outputs[has.dbias]);
   if (has.dlow > 0) b.add(node.inputs.back(), node.outputs[has.dlow]);
   if (has.db > 0) b.add(*attrs.b, node.outputs[has.db]);
 }
@@ -339,8 +368,8 @@ Loss head_loss(Graph& g, ValueId x, const Parameter& weight, ValueId targets, Va
   std::vector<ValueId> inputs = {x, targets, factor};
   if (options.slopes.valid()) inputs.push_back(options.slopes);
   if (options.b != nullptr) inputs.push_back(options.low);
-  const HeadAttrs attrs{&weight,   options.with_gradients, options.cap, options.slopes.valid(),
-                        options.b, options.scale};
+  const HeadAttrs attrs{&weight,   options.with_gradients, options.cap,           options.slopes.valid(),
+                        options.b, options.scale,          options.product_scale, options.bias};
   return loss_of(
       g.add(kLinearCrossEntropyOp, std::move(inputs), std::make_shared<HeadAttrs>(attrs), std::move(name)));
 }
