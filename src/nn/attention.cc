@@ -29,7 +29,7 @@ ValueId Attention::build(Builder& b, ValueId x, const Rotations& rotations) cons
   }
   graph::AttentionShape with_sinks = shape;
   if (sinks) with_sinks.sinks = &sinks;
-  ValueId seen = b.attention(queries, keys, values, with_sinks, name + ".attention");
+  ValueId seen = b.attention(queries, keys, values, with_sinks, name + ".attention", source);
   if (gated) seen = graph::gate(g, seen, gates, name + ".gate");
   return out.build_behind(b, seen, columns_before);
 }

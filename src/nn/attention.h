@@ -27,6 +27,7 @@ struct Attention {
   graph::MemberRange q_columns = {}, k_columns = {};
   Parameter sinks = {};       // one score per head that is here (AttentionQuery::sink); may be empty
   size_t columns_before = 0;  // of the first head, which are another member's
+  size_t source = 0;          // without k: the layer, within the range, whose keys and values it reads
   kernels::RopeLayout rope_layout = kernels::RopeLayout::kInterleaved;
   std::string name;
 

@@ -34,8 +34,17 @@ class Builder {
   void use_adapters(bool use) { adapters_ = use; }
   bool adapters() const { return adapters_; }
 
-  // Over the cache of the run, or within sequences when training.
-  ValueId attention(ValueId q, ValueId k, ValueId v, const graph::AttentionShape& shape, std::string name);
+  // Over the cache of the run, or within sequences when training. Without keys: over those of layer `source`,
+  // which was built before.
+  ValueId attention(ValueId q, ValueId k, ValueId v, const graph::AttentionShape& shape, std::string name,
+                    size_t source = 0);
+  // The same of recurrent operations; places of states are not read when training.
+  ValueId causal_conv(ValueId x, const Parameter& weight, const Parameter& bias,
+                      const graph::StatePlace& place, bool silu, std::string name);
+  ValueId gated_delta(ValueId qkv, ValueId alpha, ValueId beta, const graph::GatedDeltaShape& shape,
+                      std::string name);
+  ValueId selective_state(ValueId rows, ValueId steps, const graph::SelectiveStateShape& shape,
+                          std::string name);
   // x itself unless training with a rate. What is drawn depends on the place in the whole model, not in this
   // graph: see at_block().
   ValueId dropout(ValueId x, const std::string& name);
@@ -59,6 +68,7 @@ class Builder {
   uint32_t dropouts_ = 0;  // the embedding's is the first
   uint32_t adapter_dropouts_ = kAdapterDropouts;
   std::map<std::pair<uint32_t, kernels::ActKind>, ValueId> forms_;
+  std::map<size_t, std::pair<ValueId, ValueId>> keys_;  // and values, by layer, when training
 };
 
 }  // namespace butterfly::nn

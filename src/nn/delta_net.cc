@@ -19,13 +19,13 @@ ValueId DeltaNet::build(Builder& b, ValueId x) const {
   const auto products = build_linears(b, x, layers);
   const ValueId gates = products[1], betas = products[2], alphas = products[3];
   const DeltaNetState state = delta_net_state(shape, static_cast<size_t>(conv.value.size(0)));
-  ValueId rows = graph::causal_conv(g, products[0], conv, {}, {layer, 0, 0}, true, name + ".conv");
+  ValueId rows = b.causal_conv(products[0], conv, {}, {layer, 0, 0}, true, name + ".conv");
   rows = graph::l2_norm(g, rows, 2 * shape.key_heads, shape.key_dim, eps, name + ".l2_norm");
   graph::GatedDeltaShape placed = shape;
   placed.place = {layer, state.conv, state.conv_guess};
   placed.a = &a;
   placed.dt = &dt;
-  const ValueId y = norm.build(b, graph::gated_delta(g, rows, alphas, betas, placed, name + ".gated_delta"));
+  const ValueId y = norm.build(b, b.gated_delta(rows, alphas, betas, placed, name + ".gated_delta"));
   return out.build_behind(b, graph::swiglu(g, gates, y, name + ".gate"), columns_before);
 }
 

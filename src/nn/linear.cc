@@ -9,6 +9,15 @@ ValueId scaled(Graph& g, const Linear& layer, ValueId y) {
   return layer.scale == 1 ? y : graph::scale(g, y, layer.scale, layer.weight.name + ".scale");
 }
 
+// y plus what an adapter adds, from its A x.
+ValueId with_low_rank(Builder& b, ValueId y, ValueId low, const LowRank& adapter) {
+  Graph& g = b.graph();
+  ValueId delta = build_product(b, low, adapter.b);
+  if (!adapter.columns.empty())
+    delta = graph::columns(g, delta, adapter.columns, adapter.b.name + ".columns");
+  return graph::add_scaled(g, y, delta, adapter.scale, adapter.b.name + ".add");
+}
+
 // y, scaled, plus what adapters and bias add.
 ValueId with_additions(Builder& b, const Linear& layer, ValueId x, ValueId y) {
   Graph& g = b.graph();
@@ -16,8 +25,7 @@ ValueId with_additions(Builder& b, const Linear& layer, ValueId x, ValueId y) {
   for (const LowRank& adapter : layer.adapters) {
     if (!b.adapters()) break;
     const ValueId low = build_product(b, b.adapter_dropout(x, adapter.a.name), adapter.a, layer.shard_unit());
-    const ValueId delta = build_product(b, low, adapter.b);
-    y = graph::add_scaled(g, y, delta, adapter.scale, adapter.b.name + ".add");
+    y = with_low_rank(b, y, low, adapter);
   }
   return layer.bias ? graph::add_bias(g, y, layer.bias, layer.bias.name) : y;
 }
@@ -58,10 +66,7 @@ void Linear::add_parts(Builder& b, ValueId x, size_t rows, std::vector<graph::Ex
 ValueId Linear::finish(Builder& b, std::span<const ValueId> whole) const {
   Graph& g = b.graph();
   ValueId y = scaled(g, *this, whole[0]);
-  for (size_t i = 0; i < adapters.size(); ++i) {
-    const ValueId delta = build_product(b, whole[1 + i], adapters[i].b);
-    y = graph::add_scaled(g, y, delta, adapters[i].scale, adapters[i].b.name + ".add");
-  }
+  for (size_t i = 0; i < adapters.size(); ++i) y = with_low_rank(b, y, whole[1 + i], adapters[i]);
   return bias ? graph::add_bias(g, y, bias, bias.name) : y;
 }
 

@@ -16,6 +16,8 @@ struct LowRank {
   Parameter a;  // [rank, in], floats
   Parameter b;  // [out, rank], floats
   float scale = 1;
+  // Of what B gives, these columns, one range behind the other; empty: all.
+  std::vector<graph::MemberRange> columns = {};
 };
 
 // Who has which logical shards of a row-parallel layer that a group of members computes together.

@@ -1,32 +1,82 @@
 #include "nn/moe.h"
 
+#include <map>
+
+#include "graph/expert_linear.h"
+
 namespace butterfly::nn {
+
+namespace {
+
+kernels::ActKind kind_of(const ExpertParameter& p) { return p.experts[0].act(); }
+
+// What the adapter adds to rows at their places, not yet scaled. `shard_unit`: of the layer's inputs.
+ValueId low_rank(Builder& b, ValueId x, const graph::MoeRoute& to, const ExpertLowRank& adapter, size_t first,
+                 size_t shard_unit = 0) {
+  const ValueId low = graph::expert_linear(b.graph(), b.adapter_dropout(x, adapter.a.name), to, adapter.a,
+                                           first, adapter.a.name, shard_unit);
+  return graph::expert_linear(b.graph(), low, to, adapter.b, first, adapter.b.name);
+}
+
+ValueId added(Builder& b, ValueId y, ValueId delta, const ExpertLowRank& adapter, const char* suffix) {
+  return graph::add_scaled(b.graph(), y, delta, adapter.scale, adapter.b.name + suffix);
+}
+
+}  // namespace
+
+// The inputs of the activation: gates, if there are any, and what they open.
+std::vector<ValueId> Moe::build_up(Builder& b, ValueId x, const graph::MoeRoute& to) const {
+  Graph& g = b.graph();
+  std::map<kernels::ActKind, ValueId> forms;
+  // Rows are quantised before they are copied to their experts: once per row, and fewer bytes to copy.
+  const auto places = [&](kernels::ActKind k) {
+    const auto [it, fresh] = forms.try_emplace(k);
+    if (fresh) it->second = graph::gather_slots(g, b.rows_for(x, k), to, name + ".slots");
+    return it->second;
+  };
+  std::vector<const ExpertParameter*> layers;
+  if (!gate.experts.empty()) layers.push_back(&gate);
+  layers.push_back(&up);
+  std::vector<ValueId> said;
+  if (layers.size() == 1 || kind_of(gate) == kind_of(up)) {
+    said = graph::expert_matmul(g, places(kind_of(*layers[0])), to, layers, layers[0]->name);
+  } else {
+    for (const ExpertParameter* one : layers)
+      said.push_back(graph::expert_matmul(g, places(kind_of(*one)), to, {&one, 1}, one->name)[0]);
+  }
+  if (!b.adapters()) return said;
+  const auto with = [&](ValueId& y, std::span<const ExpertLowRank> adapters) {
+    for (const ExpertLowRank& adapter : adapters)
+      y = added(b, y, low_rank(b, places(kernels::ActKind::kF32), to, adapter, up.first), adapter, ".add");
+  };
+  for (const ExpertLowRank& adapter : gate_up_adapters) {
+    const ValueId both = low_rank(b, places(kernels::ActKind::kF32), to, adapter, up.first);
+    const size_t half = g.type(both).cols() / 2;
+    const auto part = [&](size_t i) {
+      return graph::columns(g, both, i * half, half, adapter.b.name + (i == 0 ? ".gate" : ".up"));
+    };
+    said[0] = added(b, said[0], part(0), adapter, ".add_gate");
+    said[1] = added(b, said[1], part(1), adapter, ".add_up");
+  }
+  if (said.size() > 1) with(said[0], gate_adapters);
+  with(said.back(), up_adapters);
+  return said;
+}
 
 ValueId Moe::build_experts(Builder& b, ValueId x, const graph::MoeRoute& to) const {
   if (down.experts.empty()) return {};
   Graph& g = b.graph();
-  const auto kind = [](const ExpertParameter& p) { return p.experts[0].act(); };
-  // Rows are quantised before they are copied to their experts: once per row, and fewer bytes to copy.
-  const auto places = [&](kernels::ActKind k) {
-    return graph::gather_slots(g, b.rows_for(x, k), to, name + ".slots");
-  };
-  std::vector<ValueId> gated;
-  if (gate.experts.empty()) {
-    const ExpertParameter* one = &up;
-    gated = graph::expert_matmul(g, places(kind(up)), to, {&one, 1}, up.name);
-  } else if (kind(gate) == kind(up)) {
-    const ExpertParameter* both[] = {&gate, &up};
-    gated = graph::expert_matmul(g, places(kind(gate)), to, both, gate.name);
-  } else {
-    for (const ExpertParameter* one : {&gate, &up})
-      gated.push_back(graph::expert_matmul(g, places(kind(*one)), to, {&one, 1}, one->name)[0]);
-  }
-  const ValueId hidden = gated.size() == 1 ? build_plain(b, activation, gated[0], name)
-                                           : build_gated(b, activation, gated[0], gated[1], name);
+  const std::vector<ValueId> said = build_up(b, x, to);
+  const ValueId hidden = said.size() == 1 ? build_plain(b, activation, said[0], name)
+                                          : build_gated(b, activation, said[0], said[1], name);
   const ExpertParameter* last = &down;
   // Row-parallel, as every down: an expert's columns may one day be on several nodes.
   const size_t unit = kernels::shard_unit(down.experts[0].dtype());
-  return graph::expert_matmul(g, b.rows_for(hidden, kind(down)), to, {&last, 1}, down.name, unit)[0];
+  ValueId y = graph::expert_matmul(g, b.rows_for(hidden, kind_of(down)), to, {&last, 1}, down.name, unit)[0];
+  if (b.adapters())
+    for (const ExpertLowRank& adapter : down_adapters)
+      y = added(b, y, low_rank(b, hidden, to, adapter, down.first, unit), adapter, ".add");
+  return y;
 }
 
 ValueId Moe::build(Builder& b, ValueId x, ValueId routed_by) const {

@@ -17,14 +17,13 @@ ValueId SelectiveMixer::build_gated(Builder& b, ValueId x) const {
   const Linear* layers[] = {&z, &xbc, &dt};
   const auto products = build_linears(b, x, layers);
   const SelectiveState state = selective_state(shape, static_cast<size_t>(conv.value.size(0)));
-  const ValueId rows =
-      graph::causal_conv(g, products[1], conv, conv_bias, {layer, 0, 0}, true, name + ".conv");
+  const ValueId rows = b.causal_conv(products[1], conv, conv_bias, {layer, 0, 0}, true, name + ".conv");
   graph::SelectiveStateShape placed = shape;
   placed.place = {layer, state.conv, state.conv_guess};
   placed.a = &a;
   placed.dt = &dt_bias;
   placed.skip = &skip;
-  const ValueId y = graph::selective_state(g, rows, products[2], placed, name + ".state");
+  const ValueId y = b.selective_state(rows, products[2], placed, name + ".state");
   return graph::swiglu(g, products[0], y, name + ".gate");
 }
 

@@ -8,7 +8,7 @@ ValueId ShortConv::build(Builder& builder, ValueId rows) const {
   const Linear* layers[] = {&b, &c, &x};
   const auto parts = build_linears(builder, rows, layers);
   const ValueId opened = graph::mul(g, parts[0], parts[2], name + ".b");
-  const ValueId seen = graph::causal_conv(g, opened, conv, {}, {layer, 0, 0}, false, name + ".conv");
+  const ValueId seen = builder.causal_conv(opened, conv, {}, {layer, 0, 0}, false, name + ".conv");
   return out.build_behind(builder, graph::mul(g, parts[1], seen, name + ".c"), 0);
 }
 

@@ -13,6 +13,7 @@
 #include "graph/gradients.h"
 #include "kernels/digest/digest.h"
 #include "model/adapter/fresh_adapter.h"
+#include "model/arch/adaptable.h"
 #include "model/arch/network.h"
 #include "model/arch/weights.h"
 #include "model/metadata/architecture_names.h"
@@ -105,7 +106,8 @@ void digest_adapter_step(const std::filesystem::path& file, kernels::Digest& dig
   constexpr size_t kLength = 70;
   ThreadPool pool(1);
   const model::ModelFile base = model::open_model(file);
-  model::Adapter adapter = model::fresh_adapter(base, {.rank = 4, .alpha = 8, .modules = {"all-linear"}});
+  model::Adapter adapter = model::fresh_adapter(
+      base, {.rank = 4, .alpha = 8, .modules = {"all-linear"}, .takes = model::adaptable_tensors(base)});
   adapter.learns = true;
   for (model::LoraPair& pair : adapter.pairs)
     for (int64_t i = 0; i < pair.b.count(); ++i)

@@ -14,6 +14,7 @@
 #include "kernels/quant/quant.h"
 #include "model/adapter/adapter_write.h"
 #include "model/adapter/fresh_adapter.h"
+#include "model/arch/adaptable.h"
 #include "model/tokenizer/tokenizer.h"
 #include "train/networks/lora_transformer.h"
 #include "train/testing/npy.h"
@@ -76,7 +77,11 @@ struct Distance {
 void compare(DType dtype, float beta, const Distance& allowed) {
   Sample sample(dtype);
   model::Adapter adapter =
-      model::fresh_adapter(*sample.base, {.rank = 4, .alpha = 8, .modules = {"all-linear"}, .seed = 3});
+      model::fresh_adapter(*sample.base, {.rank = 4,
+                                          .alpha = 8,
+                                          .modules = {"all-linear"},
+                                          .takes = model::adaptable_tensors(*sample.base),
+                                          .seed = 3});
   for (model::LoraPair& pair : adapter.pairs)
     for (int64_t i = 0; i < pair.b.count(); ++i)
       pair.b.data<float>()[i] =
@@ -159,9 +164,13 @@ void learn_real_text(const std::string& type, double allowed_learned, double all
   const auto tokenizer = model::make_tokenizer(base.metadata());
   butterfly::testing::TempDir dir;
   const Windows windows(*tokenizer, text, dir.path());
-  LoraTransformer network(
-      base, model::fresh_adapter(base, {.rank = 8, .alpha = 16, .modules = {"all-linear"}, .seed = 3}),
-      {.length = Windows::kTokens}, 0);
+  LoraTransformer network(base,
+                          model::fresh_adapter(base, {.rank = 8,
+                                                      .alpha = 16,
+                                                      .modules = {"all-linear"},
+                                                      .takes = model::adaptable_tensors(base),
+                                                      .seed = 3}),
+                          {.length = Windows::kTokens}, 0);
   constexpr double kRate = 2e-3;
   Trainer trainer(network, {.optimizer = {.name = "adamw"}, .schedule = {.lr = kRate}});
   const MicroBatch valid = windows.valid();

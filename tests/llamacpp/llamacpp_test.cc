@@ -7,6 +7,7 @@
 
 #include "base/testing/test_name.h"
 #include "compare.h"
+#include "model/adapter/adapter_write.h"
 #include "runtime/testing/models.h"
 #include "train/train_run.h"
 
@@ -104,6 +105,36 @@ TEST_P(LlamaCpp, GreedyTextsAreEqual) {
     const auto row = std::span(logits).subspan((i - 1) * 320, 320);
     ASSERT_EQ(std::max_element(row.begin(), row.end()) - row.begin(), tokens[i]) << "token " << i - kPrompt;
   }
+}
+
+// What adapters of do nothing, or something else, in llama.cpp of 2026-08-22.
+std::vector<std::string> not_adapted_there(std::string_view architecture) {
+  // Its attention over latents and the head behind it pass adapters over.
+  if (architecture == "deepseek2") return {"attn_q", "attn_q_a", "attn_q_b", "attn_kv_a_mqa", "output"};
+  // It multiplies the product by the expert's scale, and then adds the adapter; Hugging Face's model
+  // multiplies the sum.
+  if (architecture == "gemma4moe") return {"ffn_down_exps"};
+  return {};
+}
+
+// An adapter for every matrix that takes one here, in one file.
+TEST_P(LlamaCpp, AdaptersOfEveryMatrixAgree) {
+  const auto tokens = some_tokens(kPositions, 320);
+  const fs::path path = dir_ / "model.gguf", adapter = dir_ / "adapter.gguf";
+  model::RandomModelOptions options = small_options(GetParam(), DType::kF32);
+  model::write_random_model(path, options);
+  const model::ModelFile file = model::open_model(path);
+  // It looks adapters up by the file's names, and a head without a matrix of its own has none.
+  std::vector<std::string> without = not_adapted_there(GetParam());
+  if (!file.has("output.weight")) without.push_back("output");
+  model::write_gguf_adapter(adapter, testing::full_adapter(file, without), file);
+  const auto theirs = oracle_logits({{.model = path, .tokens = tokens, .context = 128, .adapter = adapter}});
+  const auto own = our_logits(path, tokens, 128, {{adapter, 1}});
+  // Its gelu is a table of f16, and that may decide between two experts that are as good.
+  const size_t left_out = GetParam() == "gemma4moe" ? 1 : 0;
+  expect_agreement(fmt::format("{:<9} with an adapter of everything", GetParam()), DType::kF32, theirs[0],
+                   own, kPositions, left_out);
+  EXPECT_GT(compare(our_logits(path, tokens, 128), own, 320, 0).mean_kl, 0.01) << "it changes something";
 }
 
 TEST_F(LlamaCppFiles, AdaptersAgree) {

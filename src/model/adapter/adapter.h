@@ -9,20 +9,24 @@
 
 #include "model/formats/model_file.h"
 #include "model/formats/safetensors.h"
-#include "nn/linear.h"
+#include "nn/moe.h"
 
 namespace butterfly::model {
 
-// What an adapter adds to one matrix of the model. To the embedding, of which rows are looked up, it adds
-// B a with row a of A.
+// What an adapter adds to one matrix of the model, or to each of the experts that are stacked in one tensor.
+// To the embedding, of which rows are looked up, it adds B a with row a of A.
 struct LoraPair {
   std::string target;  // the model's tensor, "blk.0.attn_q.weight"
-  Tensor a;            // [rank, in], F32; [vocabulary, rank] for the embedding
-  Tensor b;            // [out, rank], F32
+  Tensor a;            // [rank, in], F32; [experts, rank, in]; [vocabulary, rank] for the embedding
+  Tensor b;            // [out, rank], F32; [experts, out, rank]
 
-  int64_t rank() const { return b.size(1); }
+  int64_t rank() const { return b.shape().back(); }
+  bool of_experts() const { return b.rank() == 3; }
+  Shape changed() const;  // of the tensor that it fits
 };
 inline constexpr std::string_view kEmbeddingTensor = "token_embd.weight";
+// The output layer's, also where its matrix is the embedding's.
+inline constexpr std::string_view kHeadTensor = "output.weight";
 
 // In memory as floats; immutable, unless it learns.
 struct Adapter {
@@ -68,9 +72,15 @@ class LoraPairs {
   // Keeps the values as floats.
   void add(const std::string& target, bool is_a, const std::string& name, const Tensor& tensor,
            bool transpose = false);
+  // The same for one of the experts that are stacked in a tensor of shape `whole`; those that nothing is
+  // added for stay as they are.
+  void add_expert(const std::string& target, const Shape& whole, size_t expert, bool is_a,
+                  const std::string& name, const Tensor& tensor);
   std::vector<LoraPair> finish() &&;
 
  private:
+  Tensor floats(const std::string& name, const Tensor& tensor) const;
+
   std::string file_;
   std::map<std::string, LoraPair> pairs_;  // so that the order does not depend on the file's
 };
@@ -83,6 +93,10 @@ nn::LowRank low_rank(const Adapter& adapter, const LoraPair& pair, const ModelFi
 // The same for all rows and columns [begin, end): A has those columns, or is empty where there are none.
 nn::LowRank low_rank_columns(const Adapter& adapter, const LoraPair& pair, const ModelFile& file,
                              const Shape& whole, size_t begin, size_t end);
+
+// The same for experts [begin, end) of those stacked in a tensor.
+nn::ExpertLowRank low_rank_experts(const Adapter& adapter, const LoraPair& pair, const ModelFile& file,
+                                   const Shape& whole, size_t begin, size_t end);
 
 // The same for the embedding, [vocabulary, dim]: `a` is then a table without a packed form.
 nn::LowRank low_rank_rows(const Adapter& adapter, const LoraPair& pair, const ModelFile& file,

@@ -4,28 +4,30 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 
 #include "base/error.h"
 #include "base/near_names.h"
+#include "model/adapter/adapter.h"
 
 namespace butterfly::model {
 namespace {
 
-// "layers.3.self_attn.q_proj" as the pattern "layers.#.self_attn.q_proj" and 3.
+// "layers.3.mlp.experts.7.up_proj" as the pattern "layers.#.mlp.experts.@.up_proj", 3 and 7.
 struct Pattern {
   std::string text;
-  std::string number;
+  std::string number, expert;
 };
 Pattern pattern_of(std::string_view module) {
   Pattern pattern;
   while (!module.empty()) {
     const size_t dot = std::min(module.find('.'), module.size());
     const std::string_view part = module.substr(0, dot);
-    const bool number = part.find_first_not_of("0123456789") == std::string_view::npos;
-    if (number && pattern.number.empty()) {
-      pattern.number = part;
-      pattern.text += '#';
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    if (std::string* to = pattern.number.empty() ? &pattern.number : &pattern.expert; number && to->empty()) {
+      *to = part;
+      pattern.text += to == &pattern.number ? '#' : '@';
     } else {
       pattern.text += part;
     }
@@ -55,35 +57,31 @@ const HfRule* find_rule(std::string_view architecture, Wanted&& wanted) {
 
 constexpr std::string_view kWeight = ".weight";
 
-// Norms by group have two sides too, and are no matrices that anything is multiplied with.
-bool is_norm(std::string_view tensor) { return tensor.ends_with("norm.weight"); }
-
-// Matrices of blocks, one behind the other, with the last part of their names in both worlds.
+// Matrices that take adapters, one behind the other, with the last part of their names in both worlds.
 struct Candidate {
   std::string tensor;  // "blk.0.attn_q.weight"
   std::string gguf;    // "attn_q"
   std::string module;  // "q_proj"; empty: none
   bool experts;        // stacked
 };
-std::vector<Candidate> candidates(const ModelFile& file) {
+std::vector<Candidate> candidates(const ModelFile& file, const std::set<std::string>& takes) {
   std::vector<Candidate> found;
   for (const NamedTensor& tensor : file.tensors()) {
     const std::string& name = tensor.name;
-    if (!name.starts_with("blk.") || !name.ends_with(kWeight) || tensor.shape.rank() < 2 || is_norm(name))
-      continue;
+    if (!name.starts_with("blk.") || !takes.contains(name) || tensor.shape.rank() < 2) continue;
     const size_t dot = name.find('.', 4);
-    if (dot == std::string::npos || dot + 1 + kWeight.size() > name.size()) continue;
     const auto module = module_of(name, file.architecture());
     found.push_back({name, name.substr(dot + 1, name.size() - dot - 1 - kWeight.size()),
                      module ? std::string(module->last()) : std::string(), tensor.shape.rank() > 2});
   }
+  const std::string head(kHeadTensor);
+  if (takes.contains(head)) found.push_back({head, "output", "lm_head", false});
   return found;
 }
 
-// Not meant by "all": routers, whose choice has no slope, and convolutions.
+// Not meant by "all": experts, which are many; routers; and the output layer.
 bool is_of_all(const Candidate& it) {
-  return !it.experts && it.gguf.find("gate_inp") == std::string::npos &&
-         it.gguf.find("conv") == std::string::npos;
+  return !it.experts && it.tensor != kHeadTensor && it.gguf.find("gate_inp") == std::string::npos;
 }
 
 }  // namespace
@@ -95,14 +93,17 @@ std::optional<AdapterTarget> target_of(std::string_view module, std::string_view
   const HfRule* rule =
       find_rule(architecture, [&](const HfRule& it) { return it.from == pattern.text && !it.to.empty(); });
   if (rule == nullptr) return std::nullopt;
-  return AdapterTarget{with_number(rule->to, pattern.number), rule->values};
+  size_t expert = 0;
+  const char* end = pattern.expert.data() + pattern.expert.size();
+  if (!pattern.expert.empty() && std::from_chars(pattern.expert.data(), end, expert).ec != std::errc())
+    return std::nullopt;
+  return AdapterTarget{with_number(rule->to, pattern.number), rule->values, expert};
 }
 
 std::optional<AdapterModule> module_of(std::string_view tensor, std::string_view architecture) {
   const Pattern pattern = pattern_of(tensor);
-  const HfRule* rule = find_rule(architecture, [&](const HfRule& it) {
-    return it.to == pattern.text && it.from.ends_with(kWeight) && it.from.find('@') == std::string_view::npos;
-  });
+  const HfRule* rule = find_rule(
+      architecture, [&](const HfRule& it) { return it.to == pattern.text && it.from.ends_with(kWeight); });
   if (rule == nullptr) return std::nullopt;
   std::string name = with_number(rule->from, pattern.number);
   name.resize(name.size() - kWeight.size());
@@ -111,30 +112,24 @@ std::optional<AdapterModule> module_of(std::string_view tensor, std::string_view
   return AdapterModule{std::move(name), rule->values};
 }
 
-std::vector<std::string> adapter_targets(const ModelFile& file, std::span<const std::string> modules) {
-  const std::vector<Candidate> all = candidates(file);
+std::vector<std::string> adapter_targets(const ModelFile& file, std::span<const std::string> modules,
+                                         const std::set<std::string>& takes) {
+  const std::vector<Candidate> all = candidates(file, takes);
   std::set<std::string> chosen;
   for (const std::string& wanted : modules) {
-    if (wanted == "lm_head" || wanted == "embed_tokens" || wanted == "output" || wanted == "token_embd")
+    if (wanted == "embed_tokens" || wanted == "token_embd")
       fail(Errc::kUnsupported,
-           "lora_target_modules: {}: adapters of embedding and output layer cannot be trained; leave it out",
-           wanted);
+           "lora_target_modules: {}: adapters of the embedding cannot be trained; leave it out", wanted);
     bool found = false;
     for (const Candidate& it : all) {
       const bool whole = wanted == "all-linear" || wanted == "all";
       if (whole ? !is_of_all(it) : wanted != it.module && wanted != it.gguf) continue;
-      if (it.experts)
-        fail(Errc::kUnsupported,
-             "lora_target_modules: {}: {} holds the matrices of all experts; adapters of experts cannot be "
-             "trained, those of attention can",
-             wanted, it.tensor);
       chosen.insert(it.tensor);
       found = true;
     }
     if (found) continue;
     std::set<std::string> names{"all-linear"};
-    for (const Candidate& it : all)
-      if (!it.experts) names.insert(it.module.empty() ? it.gguf : it.module);
+    for (const Candidate& it : all) names.insert(it.module.empty() ? it.gguf : it.module);
     const std::vector<std::string_view> views(names.begin(), names.end());
     fail(Errc::kInvalidArgument, "lora_target_modules: no matrix of {} is called '{}'{}; expected some of {}",
          file.path().string(), wanted, did_you_mean(wanted, views), fmt::join(names, ", "));

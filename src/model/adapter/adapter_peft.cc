@@ -60,11 +60,17 @@ Adapter read_peft_adapter(const AdapterSpec& spec, std::string_view config_text,
     module.remove_prefix(kPrefix.size());
     module.remove_suffix(ending->text.size());
     const auto target = target_of(module, base.architecture());
-    if (!target || target->values == HfValues::kExpert || target->values == HfValues::kIgnore ||
+    if (!target || target->values == HfValues::kIgnore ||
         (target->name == kEmbeddingTensor) != ending->embedding)
       fail(Errc::kUnsupported, "{}: module {} is no matrix of architecture '{}' that adapters can add to",
            file.name(), printable(module), base.architecture());
     values[target->name] = target->values;
+    if (target->values == HfValues::kExpert) {
+      const NamedTensor* stacked = base.find(target->name);
+      pairs.add_expert(target->name, stacked == nullptr ? Shape() : stacked->shape, target->expert,
+                       ending->is_a, info.name, file.tensor(info));
+      continue;
+    }
     pairs.add(target->name, ending->is_a, info.name, file.tensor(info), ending->is_a && ending->embedding);
   }
   Adapter adapter{.path = spec.path,

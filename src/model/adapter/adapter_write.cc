@@ -48,7 +48,7 @@ AdapterModule own_module(const LoraPair& pair, const ModelFile& base) {
   const auto module = module_of(pair.target, base.architecture());
   const auto fits = [](HfValues values) {
     return values == HfValues::kAsStored || values == HfValues::kRopePairsQ ||
-           values == HfValues::kRopePairsKv || values == HfValues::kTranspose;
+           values == HfValues::kRopePairsKv || values == HfValues::kTranspose || values == HfValues::kExpert;
   };
   if (!module || !fits(module->values))
     fail(Errc::kUnsupported,
@@ -56,6 +56,16 @@ AdapterModule own_module(const LoraPair& pair, const ModelFile& base) {
          "its adapter",
          pair.target, base.architecture());
   return *module;
+}
+
+// Each expert is a module of its own, whose number stands where `stem` has @.
+void add_experts(const LoraPair& pair, const std::string& stem, std::map<std::string, Tensor>& tensors) {
+  for (int64_t e = 0; e < pair.b.size(0); ++e) {
+    std::string name = stem;
+    name.replace(name.find('@'), 1, std::to_string(e));
+    for (const auto& [suffix, all] : {std::pair(".lora_A.weight", &pair.a), {".lora_B.weight", &pair.b}})
+      tensors[name + suffix] = all->slice(0, e, e + 1).reshape({all->size(1), all->size(2)});
+  }
 }
 
 }  // namespace
@@ -94,10 +104,14 @@ void write_peft_adapter(const std::filesystem::path& folder, const Adapter& adap
   for (const LoraPair& pair : adapter.pairs) {
     const AdapterModule module = own_module(pair, base);
     const std::string stem = "base_model.model." + module.name;
+    modules.emplace(module.last());
+    if (module.values == HfValues::kExpert) {
+      add_experts(pair, stem, tensors);
+      continue;
+    }
     tensors[stem + ".lora_A.weight"] = pair.a;
     tensors[stem + ".lora_B.weight"] =
         rope_rows(folder.string(), pair, module.values, base, RopeRows::kFromGguf);
-    modules.emplace(module.last());
     transposed |= module.values == HfValues::kTranspose;
   }
   const Json config = {{"peft_type", "LORA"},

@@ -1,6 +1,7 @@
 // An adapter that has learned nothing yet: B is zero, so the model answers as it did.
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct FreshAdapterOptions {
   float alpha = 32;
   bool by_root = false;              // rsLoRA
   std::vector<std::string> modules;  // adapter_targets()
+  std::set<std::string> takes;       // the same
   uint64_t seed = 1;
 };
 

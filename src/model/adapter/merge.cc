@@ -17,26 +17,29 @@ void check_pair(const Adapter& adapter, const LoraPair& pair, const ModelFile& b
     fail(Errc::kUnsupported, "{}: changes {}, which {} does not have{}", adapter.path.string(), pair.target,
          base.path().string(),
          pair.target == "output.weight" ? ": its output layer is the embedding's matrix" : "");
-  const bool rows = pair.target == kEmbeddingTensor;
-  const int64_t out = rows ? pair.a.size(0) : pair.b.size(0), in = rows ? pair.b.size(0) : pair.a.size(1);
-  if (tensor->shape.rank() != 2 || tensor->shape[0] != out || tensor->shape[1] != in)
-    fail(Errc::kInvalidArgument, "{}: {}: changes a matrix of shape [{}, {}], {} has {}",
-         adapter.path.string(), pair.target, out, in, base.path().string(), tensor->shape.to_string());
+  if (const Shape changed = pair.changed(); tensor->shape != changed)
+    fail(Errc::kInvalidArgument, "{}: {}: changes a matrix of shape {}, {} has {}", adapter.path.string(),
+         pair.target, changed.to_string(), base.path().string(), tensor->shape.to_string());
 }
 
-// B A, or A B^T for the embedding, whose A has a row for each token.
-void product(const LoraPair& pair, size_t out, size_t in, float* to, ThreadPool& pool) {
+// B A, of every expert; or A B^T for the embedding, whose A has a row for each token.
+void product(const LoraPair& pair, float* to, ThreadPool& pool) {
   const auto rank = static_cast<size_t>(pair.rank());
+  const Shape changed = pair.changed();
+  const auto in = static_cast<size_t>(changed.back()), out = static_cast<size_t>(changed[changed.rank() - 2]);
+  const size_t experts = pair.of_experts() ? static_cast<size_t>(changed[0]) : 1;
   const bool rows = pair.target == kEmbeddingTensor;
-  kernels::gemm({.m = out,
-                 .n = in,
-                 .k = rank,
-                 .a = {(rows ? pair.a : pair.b).data<float>(), rank},
-                 .b = rows ? kernels::GemmOperand{pair.b.data<float>(), rank, true}
-                           : kernels::GemmOperand{pair.a.data<float>(), in},
-                 .c = to,
-                 .c_stride = in},
-                pool);
+  for (size_t e = 0; e < experts; ++e) {
+    const float *a = pair.a.data<float>() + e * rank * in, *b = pair.b.data<float>() + e * out * rank;
+    kernels::gemm({.m = out,
+                   .n = in,
+                   .k = rank,
+                   .a = {rows ? a : b, rank},
+                   .b = rows ? kernels::GemmOperand{b, rank, true} : kernels::GemmOperand{a, in},
+                   .c = to + e * out * in,
+                   .c_stride = in},
+                  pool);
+  }
 }
 
 }  // namespace
@@ -59,13 +62,12 @@ ModelFile merged_model(const ModelFile& base, std::vector<Adapter> adapters, Thr
       Tensor merged = Tensor::zeros(DType::kF32, stored.shape()),
              delta = Tensor::zeros(DType::kF32, stored.shape());
       const auto count = static_cast<size_t>(stored.count());
-      const auto out = static_cast<size_t>(stored.size(0)), in = static_cast<size_t>(stored.size(1));
       MappedFile::guard(
           [&] { kernels::to_float(stored.dtype(), stored.raw(), merged.data<float>(), count); });
       base.done_with(stored);
       for (const Adapter& adapter : *all)
         if (const LoraPair* pair = adapter.find(name)) {
-          product(*pair, out, in, delta.data<float>(), pool);
+          product(*pair, delta.data<float>(), pool);
           kernels::add_scaled(merged.data<float>(), delta.data<float>(), adapter.scale_of(*pair),
                               merged.data<float>(), count);
         }

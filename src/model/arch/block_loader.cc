@@ -18,6 +18,7 @@ BlockLoader::BlockLoader(const Decoder& decoder, WeightLoader& weights, size_t l
       kv_heads_(decoder.config.layer_kv_heads[layer]),
       head_dim_(state_.attends() ? state_.head_dim : decoder.config.head_dim),
       ff_(decoder.config.layer_ff[layer]),
+      layer_(layer),
       index_(layer - decoder.range.begin),
       prefix_(fmt::format("blk.{}.", layer)) {}
 
@@ -119,6 +120,8 @@ nn::Attention BlockLoader::attention(const AttentionStyle& style) const {
     std::fill_n(ones.value.data<float>(), head_dim_, 1.0f);
     attention.v_norm = {nn::NormKind::kRms, std::move(ones), {}, c.norm_eps};
   }
+  if (state_.kind == StateKind::kShared) attention.source = state_.source - (layer_ - index_);
+  if (style.sinks) weights_.refuse_training("sinks of attention");
   if (style.sinks) attention.sinks = vector("attn_sinks.weight", c.heads, part.heads);
   MemberRange q{part.heads.begin * q_head, part.heads.end * q_head};
   const MemberRange kv{part.kv_heads.begin * head_dim_, part.kv_heads.end * head_dim_};
@@ -147,6 +150,7 @@ nn::Attention BlockLoader::attention(const AttentionStyle& style) const {
 nn::LatentAttention BlockLoader::latent_attention(const LatentShape& shape) const {
   const ModelConfig& c = config_;
   const size_t head = shape.plain + shape.rotated;
+  weights_.refuse_training("heads of attention over latents");
   nn::LatentAttention attention;
   attention.out = row_parallel("attn_output", c.dim, c.heads * shape.value, &LayerShare::heads);
   AttentionPart part{.heads = {0, c.heads}, .kv_heads = {0, 1}};
@@ -189,6 +193,7 @@ nn::LatentAttention BlockLoader::latent_attention(const LatentShape& shape) cons
 
 nn::LayerInput BlockLoader::layer_input() const {
   const size_t cols = config_.layer_input_cols;
+  weights_.refuse_training("inputs that layers have of their own");
   return {.gate = linear("inp_gate", cols, config_.dim),
           .out = linear("proj", config_.dim, cols),
           .norm = norm("post_norm"),
@@ -277,14 +282,24 @@ nn::Moe BlockLoader::moe(size_t ff, nn::Activation activation) const {
     here = moe.owners[moe.self];
   }
   const std::string fused = prefix_ + "ffn_gate_up_exps.weight";
+  const auto adapters = [&](const char* name, size_t out, size_t in) {
+    const std::string stacked = prefix_ + name + "_exps.weight";
+    if (!weights_.has(stacked)) return std::vector<nn::ExpertLowRank>();  // an old file, expert by expert
+    return weights_.expert_adapters(stacked, experts, out, in, here);
+  };
   if (weights_.has(fused)) {
     std::tie(moe.gate, moe.up) = weights_.fused_experts(fused, experts, ff, dim, here);
+    moe.gate_up_adapters = adapters("ffn_gate_up", 2 * ff, dim);
   } else {
-    if (activation != nn::Activation::kSquaredRelu)
+    if (activation != nn::Activation::kSquaredRelu) {
       moe.gate = weights_.experts(prefix_ + "ffn_gate", experts, ff, dim, here);
+      moe.gate_adapters = adapters("ffn_gate", ff, dim);
+    }
     moe.up = weights_.experts(prefix_ + "ffn_up", experts, ff, dim, here);
+    moe.up_adapters = adapters("ffn_up", ff, dim);
   }
   moe.down = weights_.experts(prefix_ + "ffn_down", experts, dim, ff, here);
+  moe.down_adapters = adapters("ffn_down", dim, ff);
   moe.route = read_route(weights_.file(), keys, experts);
   moe.selection_bias = weights_.optional_vector(prefix_ + "exp_probs_b.bias", experts);
   moe.activation = activation;

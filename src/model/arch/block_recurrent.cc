@@ -10,6 +10,7 @@ namespace butterfly::model {
 nn::DeltaNet BlockLoader::delta_net(const graph::GatedDeltaShape& shape, size_t taps) const {
   const size_t dim = config_.dim, values = shape.value_heads * shape.value_dim;
   const size_t channels = 2 * shape.key_heads * shape.key_dim + values;
+  weights_.refuse_training("recurrent layers");
   nn::DeltaNet net;
   if (!weights_.has(prefix_ + "attn_qkv.weight") && weights_.has(prefix_ + "ssm_in.weight"))
     fail(Errc::kUnsupported,
@@ -55,6 +56,7 @@ nn::DeltaNet BlockLoader::delta_net(const graph::GatedDeltaShape& shape, size_t 
 
 nn::ShortConv BlockLoader::short_conv(size_t taps) const {
   const size_t dim = config_.dim;
+  weights_.refuse_training("recurrent layers");
   const nn::ShardOwners owners =
       mixer_owners(weights_.group(), weights_.file(), prefix_ + "shortconv.out_proj", dim, dim);
   const MemberRange here = owners ? owners.columns() : MemberRange{0, dim};
@@ -79,6 +81,7 @@ nn::SelectiveMixer BlockLoader::selective_mixer(const graph::SelectiveStateShape
   std::vector<MemberRange> xbc = here;
   for (MemberRange& range : xbc) range = {inner + range.begin, inner + range.end};
   const MemberRange steps{inner + columns + part.heads.begin, inner + columns + part.heads.end};
+  weights_.refuse_training("recurrent layers");
   nn::SelectiveMixer mixer;
   const auto in = [&](std::span<const MemberRange> rows) {
     return weights_.gathered_linear(prefix_ + "ssm_in", inner + columns + shape.heads, dim, rows);

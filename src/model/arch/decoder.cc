@@ -56,6 +56,7 @@ graph::ValueId Decoder::build_embedding(nn::Builder& b, graph::ValueId tokens, g
   graph::ValueId x = graph::embedding(g, tokens, embedding, "embedding");
   if (embedded != nullptr) *embedded = x;
   for (const nn::LowRank& adapter : embedding_adapters) {
+    if (!b.adapters()) break;
     const graph::ValueId low = graph::embedding(g, tokens, adapter.a, adapter.a.name);
     x = graph::add_scaled(g, x, nn::build_product(b, low, adapter.b), adapter.scale, adapter.b.name + ".add");
   }
@@ -127,17 +128,12 @@ graph::ValueId Decoder::build_blocks(nn::Builder& b, const Rows& rows, graph::Va
 
 TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& shape) const {
   using graph::Elem;
-  for (const nn::TransformerBlock& block : blocks)
-    if (block.recurrent())
-      fail(Errc::kUnsupported, "training: recurrent layers cannot be trained yet");
-    else if (block.attention.sinks)
-      fail(Errc::kUnsupported, "training: attention with sinks cannot be trained yet");
-    else if (block.latent)
-      fail(Errc::kUnsupported, "training: attention over latents cannot be trained yet");
-    else if (block.layer_input || block.beside || (block.attention.q && !block.attention.v))
-      fail(Errc::kUnsupported,
-           "training: layers with inputs of their own, or with another layer's keys, cannot be trained yet");
-  if (!head.adapters.empty()) fail(Errc::kUnsupported, "training: adapters of the output layer");
+  if (config.layer_input_cols > 0 && !(first() && last()))
+    fail(Errc::kUnsupported, "training: layers with inputs of their own need all layers on one node");
+  check_sources(range, config.states);
+  if (head.adapters.size() > 1)
+    fail(Errc::kUnsupported, "training: {} adapters of the output layer, expected at most one",
+         head.adapters.size());
   const auto n = static_cast<int64_t>(shape.sequences * shape.length);
   TrainingValues values;
   values.positions = g.input("positions", {Elem::kI32, {n}});
@@ -158,41 +154,58 @@ TrainingValues Decoder::build_training(graph::Graph& g, const TrainingShape& sha
     values.hidden = g.input("hidden", {Elem::kF32, {n, static_cast<int64_t>(config.dim)}});
   }
   const auto build_hidden = [&] {
-    const graph::ValueId x =
-        first() ? build_embedding(b, values.tokens, values.positions, &values.embedded) : values.hidden;
-    return build_blocks(b, {x, {}}, values.positions, 0, blocks.size());
+    Rows rows{values.hidden, {}};
+    if (first()) rows.x = build_embedding(b, values.tokens, values.positions, &values.embedded);
+    if (config.layer_input_cols > 0) rows.inputs = build_layer_inputs(b, values.tokens, rows.x);
+    return build_blocks(b, rows, values.positions, 0, blocks.size());
   };
   if (!last()) {
     values.output = build_hidden();
     g.mark_output(values.output);
     return values;
   }
-  // What the head reads.
-  const auto build_normed = [&] {
+  struct HeadRows {
+    graph::ValueId x;    // as the head reads them
+    graph::ValueId low;  // A x of its adapter; invalid: none
+  };
+  const auto build_head_rows = [&] {
     graph::ValueId x = norm.build(b, build_hidden());
     if (logit_scale != 1) x = graph::scale(g, x, logit_scale, "logit_scale");
-    return head.weight.packed ? b.rows_for(x, head.weight.packed.act()) : x;
+    HeadRows rows{head.weight.packed ? b.rows_for(x, head.weight.packed.act()) : x, {}};
+    if (!head.adapters.empty() && b.adapters()) {
+      const graph::Parameter& a = head.adapters[0].a;
+      rows.low = nn::build_product(b, b.adapter_dropout(x, a.name), a);
+    }
+    return rows;
   };
-  const auto build_loss = [&](graph::ValueId x, bool gradients, graph::ValueId slopes) {
-    return graph::head_loss(g, x, head.weight, values.targets, values.factor,
-                            {.with_gradients = gradients, .cap = logit_cap, .slopes = slopes},
-                            head.weight.name);
+  const auto build_loss = [&](const HeadRows& rows, bool gradients, graph::ValueId slopes) {
+    graph::HeadLoss options{.with_gradients = gradients,
+                            .cap = logit_cap,
+                            .slopes = slopes,
+                            .product_scale = head.scale,
+                            .bias = head.bias ? &head.bias : nullptr};
+    if (rows.low.valid()) {
+      options.low = rows.low;
+      options.b = &head.adapters[0].b;
+      options.scale = head.adapters[0].scale;
+    }
+    return graph::head_loss(g, rows.x, head.weight, values.targets, values.factor, options, head.weight.name);
   };
   if (shape.preference_beta > 0) {
     if (!first()) fail(Errc::kUnsupported, "training: preferences need all layers on one node");
     b.use_adapters(false);
-    const graph::ValueId before = build_loss(build_normed(), false, {}).rows;
+    const graph::ValueId before = build_loss(build_head_rows(), false, {}).rows;
     b.use_adapters(true);
-    const graph::ValueId x = build_normed();
+    const HeadRows rows = build_head_rows();
     const graph::Preference preferred =
-        graph::preference(g, build_loss(x, false, {}).rows, before, values.factor, shape.length,
+        graph::preference(g, build_loss(rows, false, {}).rows, before, values.factor, shape.length,
                           shape.preference_beta, "preference");
-    values.loss = build_loss(x, shape.gradients, preferred.slopes);
+    values.loss = build_loss(rows, shape.gradients, preferred.slopes);
     values.loss.correct = preferred.correct;
     values.shown = preferred.loss;
     g.mark_output(values.shown);
   } else {
-    values.loss = build_loss(build_normed(), shape.gradients, {});
+    values.loss = build_loss(build_head_rows(), shape.gradients, {});
   }
   g.mark_output(values.loss.loss);
   g.mark_output(values.loss.correct);

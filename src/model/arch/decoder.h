@@ -158,6 +158,7 @@ class BlockLoader {
   const LayerState& state_;
   size_t kv_heads_, head_dim_;  // of the whole layer
   size_t ff_;
+  size_t layer_;        // of the model
   size_t index_;        // within the range
   std::string prefix_;  // "blk.N."
 };

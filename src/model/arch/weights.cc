@@ -145,6 +145,7 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
   const std::string name = stem + ".weight";
   const std::vector<MemberRange> rows = joined(ranges);
   const float scale = scale_of(stem);
+  adaptable_.insert(adapted);
   if (rows.empty()) {  // another member's
     for (const Adapter& adapter : adapters_)
       if (adapter.find(adapted) != nullptr) adapted_.insert(adapted);
@@ -165,8 +166,11 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
   for (const Adapter& adapter : adapters_)
     if (const LoraPair* pair = adapter.find(adapted)) {
       adapted_.insert(adapted);
+      // Rows that do not stand together would be a copy, which is not what learns.
+      const bool picks = adapter.learns && rows.size() > 1;
       linear.adapters.push_back(low_rank(adapter, *pair, file_, whole.shape(),
-                                         [&](const Tensor& of) { return rows_of(of, rows); }));
+                                         [&](const Tensor& of) { return picks ? of : rows_of(of, rows); }));
+      if (picks) linear.adapters.back().columns = rows;
     }
   return linear;
 }
@@ -193,6 +197,7 @@ nn::Linear WeightLoader::linear_columns(const std::string& stem, size_t out, siz
   nn::Linear linear;
   linear.weight.name = name;
   linear.scale = scale_of(stem);
+  adaptable_.insert(name);
   if (!here.empty()) {
     const Tensor part = whole.slice(1, static_cast<int64_t>(here.begin), static_cast<int64_t>(here.end));
     Tensor copy = part;
@@ -241,16 +246,28 @@ graph::ExpertParameter WeightLoader::stacked(const std::string& name, size_t cou
   return parameter;
 }
 
-void WeightLoader::refuse_training_of_experts() const {
+void WeightLoader::refuse_training(std::string_view what) const {
   if (training_)
-    fail(Errc::kUnsupported,
-         "{}: experts do not learn; adapter: lora trains an adapter of the attention beside them",
-         file_.path().string());
+    fail(Errc::kUnsupported, "{}: {} do not learn themselves; adapter: lora trains an adapter beside them",
+         file_.path().string(), what);
+}
+
+std::vector<nn::ExpertLowRank> WeightLoader::expert_adapters(const std::string& name, size_t experts,
+                                                             size_t out, size_t in, MemberRange here) {
+  const Shape whole{static_cast<int64_t>(experts), static_cast<int64_t>(out), static_cast<int64_t>(in)};
+  std::vector<nn::ExpertLowRank> found;
+  adaptable_.insert(name);
+  for (const Adapter& adapter : adapters_)
+    if (const LoraPair* pair = adapter.find(name)) {
+      adapted_.insert(name);
+      found.push_back(low_rank_experts(adapter, *pair, file_, whole, here.begin, here.end));
+    }
+  return found;
 }
 
 graph::ExpertParameter WeightLoader::experts(const std::string& stem, size_t experts, size_t out, size_t in,
                                              MemberRange here) {
-  refuse_training_of_experts();
+  refuse_training("experts");
   const std::string stacked = stem + "_exps.weight";
   const auto rows = static_cast<int64_t>(out);
   graph::ExpertParameter parameter{.name = stacked, .experts = {}, .first = here.begin};
@@ -274,7 +291,7 @@ std::pair<graph::ExpertParameter, graph::ExpertParameter> WeightLoader::fused_ex
                                                                                       size_t experts,
                                                                                       size_t out, size_t in,
                                                                                       MemberRange here) {
-  refuse_training_of_experts();
+  refuse_training("experts");
   const auto rows = static_cast<int64_t>(out), cols = static_cast<int64_t>(in);
   const Tensor all = file_.tensor(name, {static_cast<int64_t>(experts), 2 * rows, cols});
   graph::ExpertParameter halves[] = {{.name = name + ".gate", .experts = {}, .first = here.begin},

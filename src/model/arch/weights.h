@@ -53,6 +53,9 @@ class WeightLoader {
   // From now on weights are plain floats that learn, and one memory under one name: what a tied head and the
   // embedding read, and what masters() lists. Floats in writable memory are taken as they are.
   void keep_for_training() { training_ = true; }
+  // With it: throws Error kUnsupported for what has no way to learn, in the plural: "experts". Adapters
+  // beside it may.
+  void refuse_training(std::string_view what) const;
   // With it: the embedding's table does not learn here. Whoever has the head that shares it teaches it.
   void freeze_embedding() { embedding_frozen_ = true; }
   // The tensors that were asked for, by name, whole.
@@ -90,6 +93,9 @@ class WeightLoader {
   // Matrices of `name` [count, out, in]: those of `here`.
   graph::ExpertParameter stacked(const std::string& name, size_t count, size_t out, size_t in,
                                  MemberRange here);
+  // What the adapters add to experts `here` of those stacked in `name` [experts, out, in].
+  std::vector<nn::ExpertLowRank> expert_adapters(const std::string& name, size_t experts, size_t out,
+                                                 size_t in, MemberRange here);
   // Experts whose gates and outputs are in one matrix `name` [experts, 2 * out, in], gates first.
   std::pair<graph::ExpertParameter, graph::ExpertParameter> fused_experts(const std::string& name,
                                                                           size_t experts, size_t out,
@@ -125,13 +131,15 @@ class WeightLoader {
   // Throws Error kUnsupported if an adapter changes a tensor that no layer above took up. With `here`: of
   // those of which it says true.
   void check_adapters_used(const Needs& here = {}) const;
+  // The tensors whose layers would take up an adapter, of those that were asked for; the output layer under
+  // the name that adapters have it by.
+  const std::set<std::string>& adaptable() const { return adaptable_; }
 
   const ModelFile& file() const { return file_; }
   uint64_t packed_bytes() const { return packed_bytes_; }
   uint64_t resident_bytes() const { return resident_bytes_; }  // of all that was loaded, as layers hold it
 
  private:
-  void refuse_training_of_experts() const;
   bool is_scale(const NamedTensor& tensor) const;
   // Of the matrix `stem`.weight: 1 where the file has none.
   float scale_of(const std::string& stem);
@@ -156,7 +164,8 @@ class WeightLoader {
   const ModelFile& file_;
   std::span<const Adapter> adapters_;
   std::set<std::string> adapted_;  // tensors whose adapters were taken up
-  std::set<std::string> scaled_;   // scales that were
+  std::set<std::string> adaptable_;
+  std::set<std::string> scaled_;  // scales that were
   ThreadPool& pool_;
   LoadProgress progress_;
   uint64_t done_bytes_ = 0;

@@ -12,6 +12,7 @@
 #include "kernels/quant/nvfp4.h"
 #include "runtime/testing/file_parts.h"
 #include "runtime/testing/models.h"
+#include "train/networks/transformer.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -188,15 +189,23 @@ TEST_F(OddFiles, SizesOfLinearAttentionThatDoNotFitAreRefusedInWords) {
   }
 }
 
-TEST_F(OddFiles, TrainingRecurrentLayersIsRefusedInWords) {
-  make("qwen35");
-  Loaded loaded(dir / "made.gguf", 1, false);
-  graph::Graph graph;
-  try {
-    (void)loaded.model->network->build_training(graph, {.sequences = 1, .length = 8});
-    ADD_FAILURE() << "no error";
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("recurrent layers"));
+// Frozen layers pass gradients on, and do not learn themselves.
+TEST_F(OddFiles, LayersThatCannotLearnAreRefusedInWords) {
+  const std::pair<const char*, const char*> refused[] = {{"qwen35", "recurrent layers"},
+                                                         {"lfm2", "recurrent layers"},
+                                                         {"nemotron_h", "recurrent layers"},
+                                                         {"gpt-oss", "sinks of attention"},
+                                                         {"deepseek2", "heads of attention over latents"},
+                                                         {"gemma4", "inputs that layers have of their own"},
+                                                         {"qwen3moe", "experts"}};
+  for (const auto& [architecture, what] : refused) {
+    make(architecture);
+    try {
+      const train::Transformer learns(model::open_model(dir / "made.gguf"), {.length = 8});
+      ADD_FAILURE() << architecture << ": no error";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr(std::string(what) + " do not learn themselves; adapter: lora"));
+    }
   }
 }
 

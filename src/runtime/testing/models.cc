@@ -5,9 +5,13 @@
 #include <atomic>
 #include <bit>
 #include <fstream>
+#include <set>
 #include <sstream>
 
+#include "base/random_stream.h"
 #include "base/rng.h"
+#include "model/adapter/fresh_adapter.h"
+#include "model/arch/adaptable.h"
 #include "runtime/testing/plain_generate.h"
 
 namespace butterfly::runtime::testing {
@@ -49,6 +53,24 @@ RandomModel::RandomModel(DType type, size_t threads, uint64_t seed, std::string_
 RandomModel::~RandomModel() {
   std::error_code ignored;
   fs::remove(path_, ignored);
+}
+
+model::Adapter full_adapter(const model::ModelFile& file, const std::vector<std::string>& without) {
+  const std::set<std::string> takes = model::adaptable_tensors(file);
+  std::set<std::string> modules = {"output"};
+  for (const model::NamedTensor& tensor : file.tensors())
+    if (const std::string& name = tensor.name;
+        name.starts_with("blk.") && takes.contains(name) && tensor.shape.rank() > 1) {
+      const size_t begin = name.find('.', 4) + 1;
+      modules.insert(name.substr(begin, name.rfind('.') - begin));
+    }
+  for (const std::string& name : without) modules.erase(name);
+  model::Adapter adapter = model::fresh_adapter(
+      file, {.rank = 4, .alpha = 4, .modules = {modules.begin(), modules.end()}, .takes = takes, .seed = 3});
+  for (model::LoraPair& pair : adapter.pairs)
+    for (int64_t i = 0; i < pair.b.count(); ++i)
+      pair.b.data<float>()[i] = 0.1f * random_normal(9, random_stream(pair.target), static_cast<uint64_t>(i));
+  return adapter;
 }
 
 Greedy greedy(Loaded& loaded, const std::vector<int32_t>& prompt, size_t tokens, DType kv_type) {

@@ -10,6 +10,7 @@
 
 #include "base/compute.h"
 #include "base/testing/source_tree.h"
+#include "model/adapter/adapter.h"
 #include "model/synthetic/random_model.h"
 #include "runtime/layers/cached_layers.h"
 
@@ -58,6 +59,10 @@ class RandomModel {
   std::filesystem::path path_;
   std::unique_ptr<Loaded> loaded_;
 };
+
+// An adapter of rank 4 for every matrix that takes one, those of experts, routers and the output layer among
+// them, with values as if it had learned already; but not for those that `without` names as GGUF does.
+model::Adapter full_adapter(const model::ModelFile& file, const std::vector<std::string>& without = {});
 
 // Greedy tokens and their text.
 struct Greedy {

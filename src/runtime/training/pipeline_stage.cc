@@ -143,6 +143,14 @@ cluster::PipelineConfig pipeline_config(train::TrainRun& run, uint64_t memory_by
   const model::ModelConfig network = model::read_config(source.file());
   if (!settings.rl.empty())
     fail(Errc::kUnsupported, "pipeline_stages: rl {} needs the whole model on each node", settings.rl);
+  const bool reads_others = std::ranges::any_of(
+      network.states, [](const model::LayerState& state) { return state.kind == model::StateKind::kShared; });
+  if (network.layer_input_cols > 0 || reads_others)
+    fail(
+        Errc::kUnsupported,
+        "pipeline_stages: layers of {} have inputs of their own, or another layer's keys, and need the whole "
+        "model on each node",
+        network.architecture);
   if (settings.wire_mode != "exact")
     fail(Errc::kInvalidArgument, "pipeline_stages: no gradients go between nodes, so wire_mode {} has no use",
          settings.wire_mode);

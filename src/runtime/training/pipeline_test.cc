@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/testing/temp_dir.h"
+#include "model/synthetic/random_model.h"
 #include "runtime/training/testing/train_nodes.h"
 #include "runtime/training/training_leader.h"
 #include "train/testing/tiny_runs.h"
@@ -92,6 +93,50 @@ TEST_F(PipelineTest, StagesThatAreLost) {
             expected);
   EXPECT_GE(report.counters.lost, 2);
   EXPECT_GE(report.counters.rollbacks, 1);
+}
+
+// Recurrent layers, and adapters of experts, of the layers that stand in for attention, and of the head.
+TEST_F(PipelineTest, AdaptersOfHybridsWithExperts) {
+  const auto adapter = [&](const std::string& out, const std::string& architecture) {
+    model::RandomModelOptions sizes;
+    sizes.architecture = architecture;
+    sizes.vocabulary_size = 288;
+    sizes.context_length = 64;
+    sizes.embedding_length = sizes.feed_forward_length = 64;
+    sizes.block_count = model::random_architecture(architecture).layers;
+    sizes.head_count = 4;
+    sizes.head_count_kv = 2;
+    sizes.expert_count = 4;
+    sizes.predicting_blocks = model::random_architecture(architecture).predicts ? 1 : 0;
+    model::write_random_model(dir / architecture, sizes);
+    TrainConfig c = config(out + architecture);
+    c.base_model = (dir / architecture).string();
+    c.tokenizer.clear();
+    c.adapter = "lora";
+    c.lora_r = 4;
+    c.lora_target_modules = {"all-linear", "ffn_gate_exps", "ffn_down_exps", "lm_head"};
+    c.dropout = 0;
+    c.lora_dropout = 0.1;
+    c.max_steps = 3;
+    c.gradient_accumulation_steps = 3;
+    return c;
+  };
+  for (const char* architecture : {"qwen35moe", "glm4moe"}) {
+    const std::string expected = alone(adapter("alone", architecture));
+    for (const char* name : {"a", "b"}) nodes.start(name);
+    EXPECT_EQ(together(adapter("three", architecture), 3, 2), expected) << architecture;
+    EXPECT_EQ(report.plan.stages.size(), 3) << architecture;
+    for (const char* name : {"a", "b"}) nodes.end(name);
+  }
+  TrainConfig whole = adapter("gemma4", "gemma4");
+  whole.lora_target_modules = {"all-linear"};
+  nodes.start("a");
+  try {
+    together(whole, 2, 1);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("need the whole model on each node"));
+  }
 }
 
 // An adapter beside a quantised model whose layers lie on several nodes, also with one that is lost.

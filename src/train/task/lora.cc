@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "model/adapter/adapter_write.h"
 #include "model/adapter/fresh_adapter.h"
+#include "model/arch/adaptable.h"
 #include "model/formats/gguf_writer.h"
 
 namespace butterfly::train {
@@ -47,6 +48,7 @@ std::unique_ptr<LoraTransformer> open_lora(const TrainConfig& config, const mode
                                                   .alpha = static_cast<float>(config.lora_alpha),
                                                   .by_root = config.use_rslora,
                                                   .modules = modules_of(config),
+                                                  .takes = model::adaptable_tensors(base),
                                                   .seed = config.seed}),
                       packed);
 }

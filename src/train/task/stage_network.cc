@@ -21,6 +21,8 @@ FrozenPieces frozen_pieces(const StageSource& source, size_t layers) {
   if (!source.base) return pieces;
   const bool head = source.base->has("output.weight");
   for (const model::NamedTensor& tensor : source.base->tensors()) {
+    // Blocks that guess further ahead are not there.
+    if (!model::range_needs({0, layers}, layers, *source.base, tensor.name)) continue;
     const size_t piece = piece_of_parameter(*source.base, layers, false, tensor.name);
     const uint64_t bytes = source.base->tensor(tensor.name).bytes();
     // Rows of the table are looked up, and a head without a matrix of its own multiplies by it.
