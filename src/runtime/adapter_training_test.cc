@@ -318,6 +318,33 @@ TEST_P(AdapterTraining, OneResultForAnyNumberOfThreads) {
   EXPECT_EQ(results[0], results[2]);
 }
 
+// Of one matrix for many experts, of many for one matrix, of too few experts.
+TEST(AdapterShapes, ThatDoNotFitAreRefusedInWords) {
+  butterfly::testing::TempDir dir;
+  model::write_random_model(dir / "base.gguf", sizes_of("qwen3moe", DType::kF32));
+  const model::ModelFile file = model::open_model(dir / "base.gguf");
+  const auto refused = [&](const std::string& target, const Shape& a, const Shape& b) -> std::string {
+    model::Adapter adapter{.path = "adapter", .pairs = {}};
+    adapter.pairs.push_back({target, Tensor::zeros(DType::kF32, a), Tensor::zeros(DType::kF32, b)});
+    model::write_gguf_adapter(dir / "adapter.gguf", adapter, file);
+    try {
+      logits_of(file.path(), dir / "adapter.gguf");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string experts = "blk.0.ffn_up_exps.weight", query = "blk.0.attn_q.weight";
+  EXPECT_EQ(refused(experts, {4, 2, 128}, {4, 64, 2}), "");
+  for (const std::string& text :
+       {refused(experts, {2, 128}, {64, 2}), refused(experts, {3, 2, 128}, {3, 64, 2}),
+        refused(query, {4, 2, 128}, {4, 128, 2}), refused("token_embd.weight", {272, 2, 1}, {272, 128, 2})})
+    EXPECT_NE(text.find("changes a matrix of shape ["), std::string::npos) << text;
+  for (const std::string& text :
+       {refused(experts, {4, 2, 128}, {3, 64, 2}), refused(experts, {4, 2, 128}, {64, 2})})
+    EXPECT_NE(text.find("ranks differ"), std::string::npos) << text;
+}
+
 std::vector<std::string> names() {
   std::vector<std::string> all;
   for (const model::RandomArchitecture& row : model::random_architectures()) all.emplace_back(row.name);

@@ -42,8 +42,8 @@ const LoraPair* Adapter::find(std::string_view target) const {
 }
 
 Shape LoraPair::changed() const {
-  if (target == kEmbeddingTensor) return {a.size(0), b.size(0)};
   if (of_experts()) return {b.size(0), b.size(1), a.size(2)};
+  if (target == kEmbeddingTensor) return {a.size(0), b.size(0)};
   return {b.size(0), a.size(1)};
 }
 

@@ -271,36 +271,42 @@ TEST(SharedLayers, KindsAreSharedApartAndInAnyOrder) {
   EXPECT_EQ(Group(model.path, group).bits(), want);
 }
 
-// Low-rank additions to every matrix that takes them, among them the row-parallel ones and the head.
+// Low-rank additions to every matrix that takes them, among them the row-parallel ones, those of experts and
+// the head.
 class SharedAdapters : public ::testing::TestWithParam<std::string_view> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, SharedAdapters,
-                         ::testing::Values("llama", "qwen35", "qwen3next", "lfm2", "nemotron_h"),
+                         ::testing::Values("llama", "qwen35", "qwen3next", "lfm2", "nemotron_h", "gpt-oss",
+                                           "gemma4moe"),
                          [](const auto& test) { return butterfly::testing::test_name(test.param); });
 
 TEST_P(SharedAdapters, TravelWithTheSums) {
   ModelOnDisk model(GetParam(), DType::kQ8_0);
   const model::ModelFile file = model::open_model(model.path);
   model::Metadata metadata;
-  metadata.set("general.architecture", std::string(GetParam()));
+  metadata.set("general.architecture", file.architecture());
   metadata.set("general.type", std::string("adapter"));
   metadata.set("adapter.type", std::string("lora"));
   metadata.set("adapter.lora.alpha", 10.0f);
   const auto adapter = [&](const std::string& name, int64_t rank) {
     model::GgufWriter writer(metadata);
     uint64_t stream = static_cast<uint64_t>(rank);
-    const auto add = [&](const std::string& tensor, int64_t rows, int64_t columns) {
-      Tensor values = Tensor::zeros(DType::kF32, {rows, columns});
+    const auto add = [&](const std::string& tensor, const Shape& shape) {
+      Tensor values = Tensor::zeros(DType::kF32, shape);
       ++stream;
       for (int64_t i = 0; i < values.count(); ++i)
         values.data<float>()[i] = 0.1f * random_normal(11, stream, static_cast<uint64_t>(i));
       writer.add_tensor(tensor, values);
     };
     for (const model::NamedTensor& tensor : file.tensors()) {
-      const bool adapted =
-          tensor.shape.rank() == 2 && tensor.name != "token_embd.weight" && tensor.dtype == DType::kQ8_0;
-      if (!adapted) continue;
-      add(tensor.name + ".lora_a", rank, tensor.shape[1]);
-      add(tensor.name + ".lora_b", tensor.shape[0], rank);
+      const Shape& shape = tensor.shape;
+      if (shape.rank() < 2 || tensor.name == "token_embd.weight" || tensor.dtype != DType::kQ8_0) continue;
+      if (shape.rank() == 3) {
+        add(tensor.name + ".lora_a", {shape[0], rank, shape[2]});
+        add(tensor.name + ".lora_b", {shape[0], shape[1], rank});
+      } else {
+        add(tensor.name + ".lora_a", {rank, shape[1]});
+        add(tensor.name + ".lora_b", {shape[0], rank});
+      }
     }
     writer.write(model.folder.path() / name);
     return model::AdapterSpec{model.folder.path() / name, 0.5f};
