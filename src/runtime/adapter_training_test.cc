@@ -215,6 +215,9 @@ TEST_P(AdapterTraining, GradientsAreTheSlopesOfTheLoss) {
     const size_t count = layout.count(p);
     const float* gradient = sums.subtrees[0].sum.values + layout.offset(p);
     found[layout.parameter(p).name] += count;
+    const Tensor& whole = net->weights().at(layout.parameter(p).name);
+    EXPECT_TRUE(values >= whole.data<float>() && values + count <= whole.data<float>() + whole.count())
+        << layout.parameter(p).name << " learns in a copy";
     double norm = 0;
     for (size_t i = 0; i < count; ++i) norm += double{gradient[i]} * gradient[i];
     norm = std::sqrt(norm);
