@@ -167,12 +167,14 @@ std::optional<LinkFigures> Membership::estimate(const std::string& a, const std:
 
 void Membership::check_survey(TimePoint now) {
   if (measuring_ && now - measuring_->second >= config_.measure_wait) measuring_.reset();
-  // What could not be reached a while ago is asked again, before a plan would try it.
+  // What could not be reached is asked again, before a plan would try it: soon at first, since it may have
+  // been a moment's trouble, and later after each time.
   for (auto& [pair, failed] : broken_) {
-    if (!failed.unreachable || now - failed.last < config_.hold_max) continue;
-    failed.last = now;  // it counts as broken until somebody has reached it
+    if (!config_.measure_links || !failed.unreachable || now < ask_again_at(failed)) continue;
+    failed.asked = now;
+    ++failed.asked_times;
     // This very way, however lately figures of it were taken: whether it works is the question.
-    if (config_.measure_links && std::ranges::count(survey_, pair) == 0) survey_.push_back(pair);
+    if (std::ranges::count(survey_, pair) == 0) survey_.push_back(pair);
   }
   while (!measuring_ && !survey_.empty()) {
     const Pair pair = survey_.front();

@@ -82,12 +82,22 @@ TEST_F(LinkSurvey, AWayThatFailedIsTriedAgainHoweverLatelyItWasMeasured) {
   clear();
   const auto broken = [&] { return job().question(now, false).broken.size(); };
   ASSERT_EQ(broken(), 1u);
-  pass(with.hold_max);
+  pass(with.hold_min + milliseconds(100));  // it may have been a moment's trouble
   EXPECT_EQ(broken(), 1u) << "until somebody has reached it";
   const auto asked_for = sent<Measure>();
   ASSERT_EQ(asked_for.size(), 1u);
   EXPECT_EQ(asked_for[0].first, link_of(1)) << "this very way";
   EXPECT_EQ(asked_for[0].second.peer, node_id(2));
+  say(1, LinkReport{node_id(2), Errc::kPeerLost, "no answer", {}});
+  pass(2 * with.hold_min - milliseconds(100));
+  EXPECT_EQ(sent<Measure>().size(), 1u) << "later each time";
+  pass(milliseconds(200));
+  ASSERT_EQ(sent<Measure>().size(), 2u);
+  pass(4 * with.hold_min - milliseconds(200));
+  ASSERT_EQ(sent<Measure>().size(), 2u) << "also where no answer comes";
+  pass(milliseconds(200));
+  ASSERT_EQ(sent<Measure>().size(), 3u);
+  EXPECT_EQ(broken(), 1u);
   say(1, LinkReport{node_id(2), Errc::kOk, "", {1e-3, 1e8, {}}});
   EXPECT_EQ(broken(), 0u);
 }

@@ -89,7 +89,7 @@ void Membership::hold(Member& member, bool firmly, const std::string& why, TimeP
 // Where a link could not be opened, somebody has to reach it first (check_survey). What was cut may be whole
 // again any time.
 bool Membership::is_broken(const BrokenPair& pair, TimePoint now) const {
-  if (pair.unreachable) return now - pair.last < config_.hold_max;
+  if (pair.unreachable) return now - pair.asked < config_.hold_max;
   return pair.times >= kBroken && now < rests_until(pair);
 }
 
@@ -102,7 +102,7 @@ void Membership::note_broken(const NodeId& from, const NodeId& to, bool unreacha
   ++pair.times;
   pair.unreachable = pair.unreachable || unreachable;
   pair.cut = false;
-  pair.last = now;
+  pair.last = pair.asked = now;
   pair.rests = true;
 }
 
@@ -123,6 +123,10 @@ void Membership::blame(const NodeId& reporter, const NodeId& peer, TimePoint now
   if (troubles.size() < config_.troubles_max) return;
   hold(*member, true, fmt::format("it had trouble with {} neighbours", troubles.size()), now);
   troubles.clear();
+}
+
+TimePoint Membership::ask_again_at(const BrokenPair& pair) const {
+  return pair.asked + std::min(config_.hold_max, config_.hold_min * (int64_t{1} << std::min(pair.asked_times, 16u)));
 }
 
 // Where nothing fits without pairs that failed, they are tried again, but each time it fails a pair rests

@@ -246,8 +246,11 @@ class Membership {
     bool unreachable = false;
     bool cut = false;    // the last time it passed nothing any more
     bool rests = false;  // until has_rested() says that it is over
+    TimePoint asked{};   // whether it works again, or failed
+    uint32_t asked_times = 0;
   };
   TimePoint rests_until(const BrokenPair& pair) const;
+  TimePoint ask_again_at(const BrokenPair& pair) const;
   bool is_broken(const BrokenPair& pair, TimePoint now) const;
   void survey_pair(const Member& from, const Member& to, TimePoint now);
   void can_reach(const Pair& pair);
