@@ -132,48 +132,48 @@ def checkpoint():
 
 def fetch():
     """A node that joins and fetches its layers: it says what failed and gets its part in the end, or it ends with an error; the cluster serves all the while."""
+    for call, how in (("write", {"path": "/b/.cache"}), ("fsync", {"path": "/b/.cache"}), ("rename", {"path": "/b/.cache"}), ("mmap", {"above": 65536}),
+                      ("send", {})):
+        for at in list(numbers())[:options.most]:
+            if not fetch_once(call, at, how):
+                break
+
+
+def fetch_once(call, at, how):
+    """In a cluster of its own: one that knows the node would leave it out for longer each time. Whether it came to the n-th call."""
     capabilities = write_capabilities(BUTTERFLY, f"{WORK}/capabilities.json")
-    home, env, node_env = f"{WORK}/b", machine_env(WORK, "a", capabilities), machine_env(WORK, "b", capabilities)
+    env, node_env = machine_env(WORK, "a", capabilities), machine_env(WORK, "b", capabilities)
     for name in "ab":
         shutil.rmtree(f"{WORK}/{name}", ignore_errors=True)
         os.makedirs(f"{WORK}/{name}")
     subprocess.run([BUTTERFLY, "init", "--name", "a", "--address", "127.0.0.1", "--json"], env=env, check=True, capture_output=True)
     server = Server(BUTTERFLY, WORK, ["-m", MODEL, "-c", "512", "-t", "1", "--cluster", "--cluster-listen", "127.0.0.1:0", "--strategy", "uniform"], name="a",
                     env=env)
+    node = None
     try:
         expected = server.stream(PROMPTS[0], 40, temperature=0)
         address = server.cluster()["nodes"][0]["address"]
         token = json.loads(subprocess.run([BUTTERFLY, "token", "new", "--address", address, "--json"], env=env, check=True,
                                           capture_output=True).stdout)["token"]
         subprocess.run([BUTTERFLY, "join", address, "--token", token, "--name", "b", "--enrol-only"], env=node_env, check=True, capture_output=True)
-        for call, how in (("write", {"path": "/b/.cache"}), ("fsync", {"path": "/b/.cache"}), ("rename", {"path": "/b/.cache"}), ("mmap", {"above": 65536}),
-                          ("send", {})):
-            for at in list(numbers())[:options.most]:
-                shutil.rmtree(f"{home}/.cache", ignore_errors=True)
-                node = Process([BUTTERFLY, "join", "-t", "1"], env=failing(node_env, call, at, **how))
-                try:
-                    until = time.monotonic() + FETCH_MAX_S
-                    while True:
-                        state = server.cluster()
-                        status = node.process.poll()
-                        if status is not None or (state["serving"] and len(state["jobs"][0]["stages"]) == 2):
-                            break
-                        assert time.monotonic() < until, f"fetch, {call} {at}: no end\n{node.text()}\n{server.text()}"
-                        time.sleep(0.02)
-                    assert server.stream(PROMPTS[0], 40, temperature=0) == expected, f"fetch, {call} {at}: other tokens\n{server.text()}"
-                    assert status is None or (status > 0 and node.lines), f"fetch, {call} {at}: ended with {status}\n{node.text()}"
-                    happened = failed()
-                    print(f"fetch, {call} {at}: {'failed' if happened else 'not reached'}, {'ended' if status is not None else 'has its part'}", flush=True)
-                    if happened:
-                        count("fetch", call, status is not None or any("warning" in line or "error" in line for line in node.lines))
-                finally:
-                    if node.process.poll() is None:
-                        node.end()
-                while len(server.cluster()["jobs"][0]["stages"]) != 1:
-                    time.sleep(0.02)
-                if not happened:
-                    break
+        node = Process([BUTTERFLY, "join", "-t", "1"], env=failing(node_env, call, at, **how))
+        until = time.monotonic() + FETCH_MAX_S
+        while True:
+            state = server.cluster()
+            status = node.process.poll()
+            if status is not None or (state["serving"] and len(state["jobs"][0]["stages"]) == 2):
+                break
+            assert time.monotonic() < until, f"fetch, {call} {at}: no end\n{node.text()}\n{server.text()}"
+            time.sleep(0.02)
+        assert server.stream(PROMPTS[0], 40, temperature=0) == expected, f"fetch, {call} {at}: other tokens\n{server.text()}"
+        assert status is None or (status > 0 and node.lines), f"fetch, {call} {at}: ended with {status}\n{node.text()}"
+        happened = failed()
+        if happened:
+            count("fetch", call, status is not None or any("warning" in line or "error" in line for line in node.lines))
+        return happened
     finally:
+        if node is not None and node.process.poll() is None:
+            node.end()
         server.end()
 
 
