@@ -6,6 +6,13 @@
 #include "kernels/quant/quant.h"
 #include "kernels/simd/half.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/matmul/unpack_rows.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/simd/simd-inl.h"
+
+#ifndef BUTTERFLY_KERNELS_UNPACK_ROWS_PART_
+#define BUTTERFLY_KERNELS_UNPACK_ROWS_PART_
 namespace butterfly::kernels {
 namespace {
 
@@ -17,21 +24,32 @@ struct Part {
   float* row(size_t index) const { return to + (index - row_begin) * stride; }
 };
 
-// Float panels have columns one behind the other, 16 rows side by side in each.
-template <typename Value, typename ToFloat>
-void unpack_floats(const Part& part, ToFloat&& to_float) {
-  for (size_t row = part.row_begin; row < part.row_end; ++row) {
-    const std::byte* from = part.weights.panel(row / kPanelRows) + row % kPanelRows * sizeof(Value);
-    float* to = part.row(row);
-    for (size_t col = part.col_begin; col < part.col_end; ++col) {
-      Value value;
-      std::memcpy(&value, from + col * kPanelRows * sizeof(Value), sizeof(Value));
-      *to++ = to_float(value);
-    }
+}  // namespace
+}  // namespace butterfly::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace butterfly::kernels::HWY_NAMESPACE {
+namespace {
+
+// scale * q - min, rounded twice, as dequantize() rounds it; `count` is 16 or 32.
+HWY_INLINE void ScaleGroup(const int8_t* q, size_t count, float scale, bool has_min, float min, float* to) {
+#if HWY_TARGET == HWY_SCALAR
+  for (size_t i = 0; i < count; ++i) {
+    const float value = scale * static_cast<float>(q[i]);
+    to[i] = has_min ? value - min : value;
   }
+#else
+  const hn::Rebind<int8_t, DI> d8;
+  const VF scales = hn::Set(DF(), scale), mins = hn::Set(DF(), min);
+  for (size_t i = 0; i < count; i += kVF) {
+    const VF value = hn::Mul(scales, hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(d8, q + i))));
+    hn::StoreU(has_min ? hn::Sub(value, mins) : value, DF(), to + i);
+  }
+#endif
 }
 
-// The formula of IntBlock, rounded as dequantize() rounds it: d * scale, times q, less dmin * min.
+// The formula of IntBlock: d * scale, times q, less dmin * min.
 void unpack_blocks(const Part& part) {
   const PackedMatrix& w = part.weights;
   const QuantType& type = quant_type(w.dtype());
@@ -42,17 +60,32 @@ void unpack_blocks(const Part& part) {
     float* to = part.row(row);
     for (size_t col = part.col_begin; col < part.col_end; col += block_values, to += block_values) {
       w.format()->unpack(panel, w.cols(), row % kPanelRows, col / block_values, &block);
-      for (size_t g = 0; g * group < block_values; ++g) {
-        const float scale = block.d * static_cast<float>(block.scale[g]);
-        const int8_t* q = block.q + g * group;
-        float* values = to + g * group;
-        if (type.has_min) {
-          const float min = block.dmin * static_cast<float>(block.min[g]);
-          for (size_t i = 0; i < group; ++i) values[i] = scale * static_cast<float>(q[i]) - min;
-        } else {
-          for (size_t i = 0; i < group; ++i) values[i] = scale * static_cast<float>(q[i]);
-        }
-      }
+      for (size_t g = 0; g * group < block_values; ++g)
+        ScaleGroup(block.q + g * group, group, block.d * static_cast<float>(block.scale[g]), type.has_min,
+                   block.dmin * static_cast<float>(block.min[g]), to + g * group);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace butterfly::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace butterfly::kernels {
+namespace {
+HWY_EXPORT(unpack_blocks);
+
+// Float panels have columns one behind the other, 16 rows side by side in each.
+template <typename Value, typename ToFloat>
+void unpack_floats(const Part& part, ToFloat&& to_float) {
+  for (size_t row = part.row_begin; row < part.row_end; ++row) {
+    const std::byte* from = part.weights.panel(row / kPanelRows) + row % kPanelRows * sizeof(Value);
+    float* to = part.row(row);
+    for (size_t col = part.col_begin; col < part.col_end; ++col) {
+      Value value;
+      std::memcpy(&value, from + col * kPanelRows * sizeof(Value), sizeof(Value));
+      *to++ = to_float(value);
     }
   }
 }
@@ -81,8 +114,9 @@ void unpack_rows(const PackedMatrix& weights, size_t row_begin, size_t row_end, 
     case DType::kBF16:
       return unpack_floats<uint16_t>(part, [](uint16_t value) { return bf16_to_f32(value); });
     default:
-      return unpack_blocks(part);
+      return HWY_DYNAMIC_DISPATCH(unpack_blocks)(part);
   }
 }
 
 }  // namespace butterfly::kernels
+#endif  // HWY_ONCE

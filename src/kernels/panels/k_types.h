@@ -43,11 +43,13 @@ struct KMinLayout {
   static void unpack(const std::byte* panel_data, size_t cols, size_t row, size_t block, IntBlock* to) {
     const uint8_t* quants = bytes_of(panel_data);
     const uint8_t* scale = quants + cols / 32 * kSubBytes + block * kScaleBytes;
-    for (size_t i = 0; i < 256; ++i) {
-      const uint8_t* sub = quants + (block * 8 + i / 32) * kSubBytes;
-      to->q[i] = static_cast<int8_t>(kFifth ? get_five_bits(sub, row, i % 32) : get_nibble(sub, row, i % 32));
-    }
     for (size_t s = 0; s < 8; ++s) {
+      const uint8_t* sub = quants + (block * 8 + s) * kSubBytes;
+      auto* values = reinterpret_cast<uint8_t*>(to->q) + 32 * s;
+      if constexpr (kFifth)
+        get_five_bits(sub, row, values);
+      else
+        get_nibbles(sub, row, values);
       to->scale[s] = scale[s * kPanelRows + row];
       to->min[s] = scale[panel::kKMinsOffset + (s / 2 * kPanelRows + row) * 2 + s % 2];
     }

@@ -1,5 +1,5 @@
-// Single values of a panel's sub-block (tiles/panel_layout.h), as plain code: what packers and unpackers of
-// all integer types are made of.
+// Rows of a panel's sub-block (tiles/panel_layout.h), as plain code: what packers and unpackers of all
+// integer types are made of.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,19 +13,6 @@ namespace butterfly::kernels {
 inline uint8_t* bytes_of(std::byte* p) { return reinterpret_cast<uint8_t*>(p); }
 inline const uint8_t* bytes_of(const std::byte* p) { return reinterpret_cast<const uint8_t*>(p); }
 
-// Value of column `column` (0 to 31) of `row` in a sub-block of whole bytes, of nibbles, of five bits.
-inline uint8_t get_byte(const uint8_t* sub, size_t row, size_t column) {
-  return sub[column / 4 * panel::kChunkBytes + row * 4 + column % 4];
-}
-inline uint8_t get_nibble(const uint8_t* sub, size_t row, size_t column) {
-  const size_t chunk = column / 4;
-  const uint8_t both = sub[chunk / 2 * panel::kChunkBytes + row * 4 + column % 4];
-  return chunk % 2 == 1 ? both >> 4 : both & 15;
-}
-inline uint8_t get_five_bits(const uint8_t* sub, size_t row, size_t column) {
-  const int fifth = sub[panel::kNibbleSub + row * 4 + column % 4] >> (column / 4) & 1;
-  return static_cast<uint8_t>(get_nibble(sub, row, column) | fifth << 4);
-}
 inline float get_half(const uint8_t* at, size_t row) {
   uint16_t half;
   std::memcpy(&half, at + 2 * row, 2);
@@ -47,6 +34,24 @@ inline void put_nibbles(uint8_t* plane, size_t row, const uint8_t* from, unsigne
     const uint32_t high = load_word(from + 8 * i + 4) >> shift & 0x0f0f0f0fu;
     store_word(plane + i * panel::kChunkBytes + row * 4, low | high << 4);
   }
+}
+
+// The 32 values of `row` in a sub-block of whole bytes, of nibbles, of five bits.
+inline void get_bytes(const uint8_t* sub, size_t row, uint8_t* to) {
+  for (size_t c = 0; c < 8; ++c) store_word(to + 4 * c, load_word(sub + c * panel::kChunkBytes + row * 4));
+}
+inline void get_nibbles(const uint8_t* sub, size_t row, uint8_t* to) {
+  for (size_t i = 0; i < 4; ++i) {
+    const uint32_t both = load_word(sub + i * panel::kChunkBytes + row * 4);
+    store_word(to + 8 * i, both & 0x0f0f0f0fu);
+    store_word(to + 8 * i + 4, both >> 4 & 0x0f0f0f0fu);
+  }
+}
+inline void get_five_bits(const uint8_t* sub, size_t row, uint8_t* to) {
+  get_nibbles(sub, row, to);
+  const uint32_t fifth = load_word(sub + panel::kNibbleSub + row * 4);
+  for (size_t c = 0; c < 8; ++c)
+    store_word(to + 4 * c, load_word(to + 4 * c) | (fifth >> c & 0x01010101u) << 4);
 }
 
 // Blocks of a type in file order, row by row: fn(row, block index, block).

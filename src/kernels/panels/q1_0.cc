@@ -144,9 +144,11 @@ void pack(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, st
 
 void unpack(const std::byte* panel_data, size_t cols, size_t row, size_t block, IntBlock* to) {
   const uint8_t* quants = bytes_of(panel_data);
-  for (size_t i = 0; i < Q1_0::kValues; ++i) {
+  for (size_t i = 0; i < Q1_0::kValues; i += 4) {
     const uint8_t* sub = quants + block * Q1_0::kQuantBytes + i / 32 * panel::kChunkBytes;
-    to->q[i] = static_cast<int8_t>(2 * (sub[row * 4 + i % 4] >> (i % 32 / 4) & 1) - 1);
+    const uint32_t bits = load_word(sub + row * 4) >> (i % 32 / 4) & 0x01010101u;
+    // 1 becomes 1, 0 becomes -1, byte by byte.
+    store_word(reinterpret_cast<uint8_t*>(to->q + i), bits | (0x01010101u - bits) * 0xffu);
   }
   for (size_t g = 0; g < 4; ++g) {
     to->scale[g] = 1;

@@ -39,10 +39,14 @@ struct Q32Layout {
     });
   }
 
-  static uint8_t get_quant(const uint8_t* sub, size_t row, size_t column) {
-    if constexpr (kBytes) return get_byte(sub, row, column);
-    if constexpr (kFifth) return get_five_bits(sub, row, column);
-    return get_nibble(sub, row, column);
+  // 32 of them.
+  static void get_quants(const uint8_t* sub, size_t row, uint8_t* to) {
+    if constexpr (kBytes)
+      get_bytes(sub, row, to);
+    else if constexpr (kFifth)
+      get_five_bits(sub, row, to);
+    else
+      get_nibbles(sub, row, to);
   }
 
  private:
@@ -77,8 +81,9 @@ struct Q32Layout {
 template <class Type>
 void unpack_q32(const std::byte* panel_data, size_t cols, size_t row, size_t block, IntBlock* to) {
   const uint8_t* quants = bytes_of(panel_data);
-  for (size_t i = 0; i < 32; ++i)
-    to->q[i] = static_cast<int8_t>(Type::weight(Type::get_quant(quants + block * Type::kSubBytes, row, i)));
+  uint8_t stored[32];
+  Type::get_quants(quants + block * Type::kSubBytes, row, stored);
+  for (size_t i = 0; i < 32; ++i) to->q[i] = static_cast<int8_t>(Type::weight(stored[i]));
   const uint8_t* scales = quants + panel::q32_scales(cols, Type::kSubBytes) + block * Type::kScaleBytes;
   if constexpr (Type::kPower)
     to->d = mxfp4_scale(scales[row]);

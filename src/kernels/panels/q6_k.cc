@@ -148,12 +148,15 @@ void pack(const std::byte* rows, size_t row_bytes, size_t valid, size_t cols, st
 void unpack(const std::byte* panel_data, size_t cols, size_t row, size_t block, IntBlock* to) {
   const uint8_t* quants = bytes_of(panel_data);
   const uint8_t* scale = quants + cols / 32 * Q6_K::kSubBytes + block * Q6_K::kScaleBytes;
-  for (size_t i = 0; i < 256; ++i) {
-    const uint8_t* sub = quants + (block * 8 + i / 32) * Q6_K::kSubBytes;
-    const size_t chunk = i % 32 / 4;
-    const uint8_t bits = sub[panel::kNibbleSub + chunk / 4 * panel::kChunkBytes + row * 4 + i % 4];
-    const int q = get_nibble(sub, row, i % 32) | (bits >> (chunk % 4 * 2) & 3) << 4;
-    to->q[i] = static_cast<int8_t>(q - 32);
+  for (size_t s = 0; s < 8; ++s) {
+    const uint8_t* sub = quants + (block * 8 + s) * Q6_K::kSubBytes;
+    uint8_t stored[32];
+    get_nibbles(sub, row, stored);
+    for (size_t c = 0; c < 8; ++c) {
+      const uint32_t bits = load_word(sub + panel::kNibbleSub + c / 4 * panel::kChunkBytes + row * 4);
+      store_word(stored + 4 * c, load_word(stored + 4 * c) | (bits >> (c % 4 * 2) & 0x03030303u) << 4);
+    }
+    for (size_t i = 0; i < 32; ++i) to->q[32 * s + i] = static_cast<int8_t>(stored[i] - 32);
   }
   for (size_t g = 0; g < 16; ++g) {
     to->scale[g] = static_cast<int8_t>(scale[(g / 2 * kPanelRows + row) * 2 + g % 2]);
