@@ -12,6 +12,9 @@ namespace {
 // Rows of W that exist as floats: enough for the chain of a product, few enough for the second-level cache.
 constexpr size_t kTileRows = 128;
 constexpr size_t kTileFloats = 128 * 1024;
+// Between rows of a tile, so that those of a panel, which are written side by side, do not fall on one
+// another in the nearest cache.
+constexpr size_t kRowGap = 16;
 // Columns that one thread unpacks at least.
 constexpr size_t kColumnsMin = 256;
 
@@ -39,7 +42,8 @@ void matmul_dx(const PackedMatrix& weights, const float* dy, size_t dy_stride, s
     const size_t first = m * row / row_parts, count = m * (row + 1) / row_parts - first;
     // Wide parts in strips, so that a tile stays in the cache.
     const size_t strip = std::max(kColumnsMin, kTileFloats / kTileRows / kColumnsMin * kColumnsMin);
-    float* tile = scratch(kTileRows * std::min(strip, end - begin));
+    const size_t stride = std::min(strip, end - begin) + kRowGap;
+    float* tile = scratch(kTileRows * stride);
     for (size_t from = begin; from < end; from += strip) {
       const size_t cols = std::min(strip, end - from);
       float* to = dx + first * dx_stride + from;
@@ -47,12 +51,12 @@ void matmul_dx(const PackedMatrix& weights, const float* dy, size_t dy_stride, s
         for (size_t i = 0; i < count; ++i) std::fill_n(to + i * dx_stride, cols, 0.0f);
       for (size_t r = 0; r < out; r += kTileRows) {
         const size_t rows = std::min(kTileRows, out - r);
-        unpack_rows(weights, r, r + rows, from, from + cols, tile, cols);
+        unpack_rows(weights, r, r + rows, from, from + cols, tile, stride);
         gemm({.m = count,
               .n = cols,
               .k = rows,
               .a = {dy + first * dy_stride + r, dy_stride},
-              .b = {tile, cols},
+              .b = {tile, stride},
               .c = to,
               .c_stride = dx_stride,
               .accumulate = accumulate || r > 0});

@@ -1,5 +1,6 @@
 #include "kernels/matmul/unpack_rows.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/panels/pack_table.h"
@@ -49,21 +50,25 @@ HWY_INLINE void ScaleGroup(const int8_t* q, size_t count, float scale, bool has_
 #endif
 }
 
-// The formula of IntBlock: d * scale, times q, less dmin * min.
+// The formula of IntBlock: d * scale, times q, less dmin * min. A panel has the rows of a block side by side,
+// so all of them are taken while it is in the nearest cache.
 void unpack_blocks(const Part& part) {
   const PackedMatrix& w = part.weights;
   const QuantType& type = quant_type(w.dtype());
   const size_t block_values = dtype_info(w.dtype()).block_values, group = type.group_values;
+  const auto unpack = w.format()->unpack;
   IntBlock block;
-  for (size_t row = part.row_begin; row < part.row_end; ++row) {
-    const std::byte* panel = w.panel(row / kPanelRows);
-    float* to = part.row(row);
-    for (size_t col = part.col_begin; col < part.col_end; col += block_values, to += block_values) {
-      w.format()->unpack(panel, w.cols(), row % kPanelRows, col / block_values, &block);
-      for (size_t g = 0; g * group < block_values; ++g)
-        ScaleGroup(block.q + g * group, group, block.d * static_cast<float>(block.scale[g]), type.has_min,
-                   block.dmin * static_cast<float>(block.min[g]), to + g * group);
-    }
+  for (size_t begin = part.row_begin, end; begin < part.row_end; begin = end) {
+    const std::byte* panel = w.panel(begin / kPanelRows);
+    end = std::min(part.row_end, (begin / kPanelRows + 1) * kPanelRows);
+    for (size_t col = part.col_begin; col < part.col_end; col += block_values)
+      for (size_t row = begin; row < end; ++row) {
+        unpack(panel, w.cols(), row % kPanelRows, col / block_values, &block);
+        float* to = part.row(row) + (col - part.col_begin);
+        for (size_t g = 0; g * group < block_values; ++g)
+          ScaleGroup(block.q + g * group, group, block.d * static_cast<float>(block.scale[g]), type.has_min,
+                     block.dmin * static_cast<float>(block.min[g]), to + g * group);
+      }
   }
 }
 

@@ -36,22 +36,49 @@ inline void put_nibbles(uint8_t* plane, size_t row, const uint8_t* from, unsigne
   }
 }
 
+// Four words of a row that are a chunk apart, side by side in a register: stored one by one, a vector load of
+// all four would have to wait until they are in the cache.
+using RowWords = uint32_t __attribute__((vector_size(16)));
+inline RowWords load_chunks(const uint8_t* sub, size_t row) {
+  const uint8_t* at = sub + row * 4;
+  return RowWords{load_word(at), load_word(at + panel::kChunkBytes), load_word(at + 2 * panel::kChunkBytes),
+                  load_word(at + 3 * panel::kChunkBytes)};
+}
+inline void store_words(uint8_t* to, RowWords words) { std::memcpy(to, &words, sizeof(words)); }
+
+// 32 bytes, each less `offset`.
+inline void store_less(const uint8_t* from, uint8_t offset, int8_t* to) {
+  using Bytes = uint8_t __attribute__((vector_size(32)));
+  Bytes values;
+  std::memcpy(&values, from, sizeof(values));
+  values -= offset;
+  std::memcpy(to, &values, sizeof(values));
+}
+
 // The 32 values of `row` in a sub-block of whole bytes, of nibbles, of five bits.
 inline void get_bytes(const uint8_t* sub, size_t row, uint8_t* to) {
-  for (size_t c = 0; c < 8; ++c) store_word(to + 4 * c, load_word(sub + c * panel::kChunkBytes + row * 4));
+  store_words(to, load_chunks(sub, row));
+  store_words(to + 16, load_chunks(sub + 4 * panel::kChunkBytes, row));
+}
+struct RowHalves {
+  RowWords first, second;  // columns 0 to 15, 16 to 31
+};
+inline RowHalves nibbles_of(const uint8_t* sub, size_t row) {
+  const RowWords both = load_chunks(sub, row);
+  const RowWords low = both & 0x0f0f0f0fu, high = both >> 4 & 0x0f0f0f0fu;
+  return {__builtin_shufflevector(low, high, 0, 4, 1, 5), __builtin_shufflevector(low, high, 2, 6, 3, 7)};
 }
 inline void get_nibbles(const uint8_t* sub, size_t row, uint8_t* to) {
-  for (size_t i = 0; i < 4; ++i) {
-    const uint32_t both = load_word(sub + i * panel::kChunkBytes + row * 4);
-    store_word(to + 8 * i, both & 0x0f0f0f0fu);
-    store_word(to + 8 * i + 4, both >> 4 & 0x0f0f0f0fu);
-  }
+  const RowHalves nibbles = nibbles_of(sub, row);
+  store_words(to, nibbles.first);
+  store_words(to + 16, nibbles.second);
 }
 inline void get_five_bits(const uint8_t* sub, size_t row, uint8_t* to) {
-  get_nibbles(sub, row, to);
+  const RowHalves nibbles = nibbles_of(sub, row);
   const uint32_t fifth = load_word(sub + panel::kNibbleSub + row * 4);
-  for (size_t c = 0; c < 8; ++c)
-    store_word(to + 4 * c, load_word(to + 4 * c) | (fifth >> c & 0x01010101u) << 4);
+  const RowWords bits = RowWords{fifth, fifth >> 1, fifth >> 2, fifth >> 3};
+  store_words(to, nibbles.first | (bits & 0x01010101u) << 4);
+  store_words(to + 16, nibbles.second | (bits >> 4 & 0x01010101u) << 4);
 }
 
 // Blocks of a type in file order, row by row: fn(row, block index, block).

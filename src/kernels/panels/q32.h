@@ -1,6 +1,7 @@
 // What panels of types with 32-value blocks share: quants as bytes, nibbles or five bits, one scale (an f16,
 // or the exponent of a power of two), and a minimum where the block has one. A type derives from Q32Layout
-// and adds kType and weight(), which makes a weight of a stored quant.
+// and adds kType, and kOffset, which is taken off a stored quant to make a weight of it, or weight(), which
+// makes one in another way.
 #pragma once
 #include "kernels/panels/pack_table.h"
 #include "kernels/panels/planes.h"
@@ -83,7 +84,10 @@ void unpack_q32(const std::byte* panel_data, size_t cols, size_t row, size_t blo
   const uint8_t* quants = bytes_of(panel_data);
   uint8_t stored[32];
   Type::get_quants(quants + block * Type::kSubBytes, row, stored);
-  for (size_t i = 0; i < 32; ++i) to->q[i] = static_cast<int8_t>(Type::weight(stored[i]));
+  if constexpr (requires(uint8_t quant) { Type::weight(quant); })
+    for (size_t i = 0; i < 32; ++i) to->q[i] = static_cast<int8_t>(Type::weight(stored[i]));
+  else
+    store_less(stored, Type::kOffset, to->q);
   const uint8_t* scales = quants + panel::q32_scales(cols, Type::kSubBytes) + block * Type::kScaleBytes;
   if constexpr (Type::kPower)
     to->d = mxfp4_scale(scales[row]);

@@ -18,7 +18,6 @@ namespace {
 struct Q4_0 : Q32Layout<BlockQ4_0> {
   static constexpr DType kType = DType::kQ4_0;
   static constexpr int32_t kOffset = 8;
-  static int weight(uint8_t quant) { return quant - kOffset; }
 };
 
 void pack_full(const FullPanel& panel) { PackFullQ32<Q4_0>(panel); }

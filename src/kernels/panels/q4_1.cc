@@ -15,7 +15,6 @@ namespace {
 struct Q4_1 : Q32Layout<BlockQ4_1> {
   static constexpr DType kType = DType::kQ4_1;
   static constexpr int32_t kOffset = 0;
-  static int weight(uint8_t quant) { return quant; }
 };
 
 void pack_full(const FullPanel& panel) { PackFullQ32<Q4_1>(panel); }

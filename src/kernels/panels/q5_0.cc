@@ -18,7 +18,6 @@ namespace {
 struct Q5_0 : Q32Layout<BlockQ5_0> {
   static constexpr DType kType = DType::kQ5_0;
   static constexpr int32_t kOffset = 16;
-  static int weight(uint8_t quant) { return quant - kOffset; }
 };
 
 void pack_full(const FullPanel& panel) { PackFullQ32<Q5_0>(panel); }

@@ -15,7 +15,6 @@ namespace {
 struct Q5_1 : Q32Layout<BlockQ5_1> {
   static constexpr DType kType = DType::kQ5_1;
   static constexpr int32_t kOffset = 0;
-  static int weight(uint8_t quant) { return quant; }
 };
 
 void pack_full(const FullPanel& panel) { PackFullQ32<Q5_1>(panel); }

@@ -150,13 +150,15 @@ void unpack(const std::byte* panel_data, size_t cols, size_t row, size_t block, 
   const uint8_t* scale = quants + cols / 32 * Q6_K::kSubBytes + block * Q6_K::kScaleBytes;
   for (size_t s = 0; s < 8; ++s) {
     const uint8_t* sub = quants + (block * 8 + s) * Q6_K::kSubBytes;
+    const RowHalves nibbles = nibbles_of(sub, row);
+    const auto upper = [&](size_t plane) {
+      const uint32_t bits = load_word(sub + panel::kNibbleSub + plane * panel::kChunkBytes + row * 4);
+      return (RowWords{bits, bits >> 2, bits >> 4, bits >> 6} & 0x03030303u) << 4;
+    };
     uint8_t stored[32];
-    get_nibbles(sub, row, stored);
-    for (size_t c = 0; c < 8; ++c) {
-      const uint32_t bits = load_word(sub + panel::kNibbleSub + c / 4 * panel::kChunkBytes + row * 4);
-      store_word(stored + 4 * c, load_word(stored + 4 * c) | (bits >> (c % 4 * 2) & 0x03030303u) << 4);
-    }
-    for (size_t i = 0; i < 32; ++i) to->q[32 * s + i] = static_cast<int8_t>(stored[i] - 32);
+    store_words(stored, nibbles.first | upper(0));
+    store_words(stored + 16, nibbles.second | upper(1));
+    store_less(stored, 32, to->q + 32 * s);
   }
   for (size_t g = 0; g < 16; ++g) {
     to->scale[g] = static_cast<int8_t>(scale[(g / 2 * kPanelRows + row) * 2 + g % 2]);

@@ -17,7 +17,7 @@ namespace {
 
 struct Q8_0 : Q32Layout<BlockQ8_0> {
   static constexpr DType kType = DType::kQ8_0;
-  static int weight(uint8_t quant) { return static_cast<int8_t>(quant); }
+  static constexpr int32_t kOffset = 0;
 };
 
 void pack_full(const FullPanel& panel) { PackFullQ32<Q8_0>(panel); }
