@@ -91,12 +91,13 @@ def unequal_speeds():
 def kills():
     """Workers are killed at random moments; they are started again, and take part again."""
     run = runs.start("gpt.yml", "kills", "--local-nodes", "4", "--save_steps", "0")
-    killed = 0
+    killed, started = 0, time.monotonic()
     while killed < options.kills and run.process.poll() is None:
         before = runs.steps_done("kills")
         while run.process.poll() is None and runs.steps_done("kills") < max(2, before + options.steps // (options.kills + 1)):
             time.sleep(0.01)
-        time.sleep(random.random() * 0.1)
+        # At any moment of a step, but not steps later: there would be too few kills in the run.
+        time.sleep(random.random() * min(0.1, (time.monotonic() - started) / max(1, runs.steps_done("kills"))))
         try:
             victims = children(run.pid)
             if victims:
