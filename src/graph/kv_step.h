@@ -55,6 +55,8 @@ struct StateRun {
   uint32_t seen() const { return position - replayed; }  // positions in the state that it begins with
 };
 
+struct AdapterLayers;  // row_adapters.h
+
 // Borrowed for the run. Rows of one sequence stand in order of position; pages for all positions that a row
 // sees exist.
 struct KvStep {
@@ -63,6 +65,8 @@ struct KvStep {
   std::array<std::span<const std::span<const uint32_t>>, kPageKinds> page_ids;
   std::span<const KvRow> rows;
   std::span<const StateRun> state_runs;  // in the order of the rows; empty without recurrent layers
+  // That rows may name, each by its index here; empty: none does.
+  std::span<const AdapterLayers* const> adapters = {};
 
   std::span<const uint32_t> pages(const KvLayer& layer, uint32_t sequence) const {
     return page_ids[static_cast<size_t>(layer.kind)][sequence];

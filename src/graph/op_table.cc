@@ -2,10 +2,11 @@
 
 namespace butterfly::graph {
 
-extern const OpType kAddBiasOp, kAddOp, kAddScaledOp, kApplyOp, kAvgPool2dGradOp, kAvgPool2dOp,
-    kBatchNormGradOp, kBatchNormOp, kCachedAttentionOp, kCausalAttentionGradOp, kCausalAttentionOp,
-    kCausalConvOp, kChannelsLastOp, kColumnsGradOp, kColumnsOp, kColumnSumOp, kConv2dDwOp, kConv2dDxOp,
-    kConv2dOp, kCrossEntropyOp, kDropoutOp, kEmbeddingOp, kExchangeOp, kExpertLinearDwOp, kExpertLinearDxOp,
+extern const OpType kAdapterProductsOp, kAdapterRowsOp, kAddAdaptersOp, kAddBiasOp, kAddExpertAdaptersOp,
+    kAddOp, kAddScaledOp, kApplyOp, kAvgPool2dGradOp, kAvgPool2dOp, kBatchNormGradOp, kBatchNormOp,
+    kCachedAttentionOp, kCausalAttentionGradOp, kCausalAttentionOp, kCausalConvOp, kChannelsLastOp,
+    kColumnsGradOp, kColumnsOp, kColumnSumOp, kConv2dDwOp, kConv2dDxOp, kConv2dOp, kCrossEntropyOp,
+    kDropoutOp, kEmbeddingOp, kExchangeOp, kExpertAdapterProductsOp, kExpertLinearDwOp, kExpertLinearDxOp,
     kExpertLinearOp, kExpertMatmulDxAddOp, kExpertMatmulDxOp, kExpertMatmulOp, kGatedDeltaOp, kGateGradOp,
     kGateOp, kGatherLogitsOp, kGatherSlotsGradOp, kGatherSlotsOp, kGegluGradOp, kGegluOp, kGeluGradOp,
     kGeluOp, kGroupNormGradOp, kGroupNormOp, kHalvesOp, kHeadMatmulDxOp, kHeadMatmulOp, kJoinColumnsOp,
@@ -21,7 +22,11 @@ extern const OpType kAddBiasOp, kAddOp, kAddScaledOp, kApplyOp, kAvgPool2dGradOp
 namespace {
 
 constexpr const OpType* kOps[] = {
+    &kAdapterProductsOp,
+    &kAdapterRowsOp,
+    &kAddAdaptersOp,
     &kAddBiasOp,
+    &kAddExpertAdaptersOp,
     &kAddOp,
     &kAddScaledOp,
     &kApplyOp,
@@ -44,6 +49,7 @@ constexpr const OpType* kOps[] = {
     &kDropoutOp,
     &kEmbeddingOp,
     &kExchangeOp,
+    &kExpertAdapterProductsOp,
     &kExpertLinearDwOp,
     &kExpertLinearDxOp,
     &kExpertLinearOp,

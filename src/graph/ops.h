@@ -23,7 +23,7 @@ std::span<const OpType* const> op_table();
 
 // Rows `ids` [n] of a table of any element type, as floats: [n, cols].
 ValueId embedding(Graph& g, ValueId ids, const Parameter& table, std::string name);
-// Rows `indices` [n] of x [rows, cols].
+// Rows `indices` [n] of x [rows, cols], floats or integers.
 ValueId select_rows(Graph& g, ValueId x, ValueId indices, std::string name);
 ValueId add(Graph& g, ValueId a, ValueId b, std::string name);
 // Adds a vector [cols] to every row.

@@ -37,9 +37,10 @@ void forward_embedding(const Node& node, const RunContext& run) {
 }
 
 std::vector<ValueType> infer_select(const Graph& g, const Node& node) {
-  expect_elem(g, node, node.inputs[0], Elem::kF32);
+  const ValueType& x = g.type(node.inputs[0]);
+  if (x.elem != Elem::kI32) expect_elem(g, node, node.inputs[0], Elem::kF32);
   expect_elem(g, node, node.inputs[1], Elem::kI32);
-  return {floats(g.type(node.inputs[1]).rows(), g.type(node.inputs[0]).cols())};
+  return {{x.elem, {static_cast<int64_t>(g.type(node.inputs[1]).rows()), static_cast<int64_t>(x.cols())}}};
 }
 
 Cost cost_select(const Graph& g, const Node& node, const CostContext&) {
@@ -48,11 +49,11 @@ Cost cost_select(const Graph& g, const Node& node, const CostContext&) {
 
 void forward_select(const Node& node, const RunContext& run) {
   const ValueType& out_type = run.type(node.outputs[0]);
-  const size_t cols = out_type.cols();
+  const size_t row_bytes = out_type.row_bytes();
   const int32_t* indices = run.i32(node.inputs[1]);
   for (size_t i = 0; i < out_type.rows(); ++i)
-    std::memcpy(run.f32(node.outputs[0]) + i * cols,
-                run.f32(node.inputs[0]) + static_cast<size_t>(indices[i]) * cols, cols * sizeof(float));
+    std::memcpy(run.raw(node.outputs[0]) + i * row_bytes,
+                run.raw(node.inputs[0]) + static_cast<size_t>(indices[i]) * row_bytes, row_bytes);
 }
 
 std::vector<const Parameter*> table_of(const Node& node) { return {node.attrs<Attrs>().table}; }
