@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "graph/ops.h"
+#include "graph/row_adapters.h"
 
 namespace butterfly::nn {
 
@@ -33,6 +34,10 @@ class Builder {
   // Layers leave their adapters out from now on, or not: what the model was before it learned.
   void use_adapters(bool use) { adapters_ = use; }
   bool adapters() const { return adapters_; }
+
+  // What rows that layers read from now on name; without a rank: nothing.
+  void set_row_adapters(const graph::RowAdapters& adapters) { row_adapters_ = adapters; }
+  const graph::RowAdapters& row_adapters() const { return row_adapters_; }
 
   // Over the cache of the run, or within sequences when training. Without keys: over those of layer `source`,
   // which was built before.
@@ -63,6 +68,7 @@ class Builder {
   Graph& graph_;
   Training training_;
   bool adapters_ = true;
+  graph::RowAdapters row_adapters_;
   static constexpr uint32_t kDropoutsPerBlock = 2;  // attention's, and the feed-forward layer's
   static constexpr uint32_t kAdapterDropouts = 1 << 20, kAdaptersPerBlock = 64;  // streams of their own
   uint32_t dropouts_ = 0;  // the embedding's is the first

@@ -18,8 +18,26 @@ ValueId with_low_rank(Builder& b, ValueId y, ValueId low, const LowRank& adapter
   return graph::add_scaled(g, y, delta, adapter.scale, adapter.b.name + ".add");
 }
 
-// y, scaled, plus what adapters and bias add.
-ValueId with_additions(Builder& b, const Linear& layer, ValueId x, ValueId y) {
+// A x of the adapters that rows name, of several layers over x that are summed alike; invalid for those that
+// take none.
+std::vector<ValueId> row_products(Builder& b, ValueId x, std::span<const Linear* const> layers,
+                                  size_t shard_unit) {
+  std::vector<ValueId> products(layers.size());
+  std::vector<size_t> sites, takers;
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (b.row_adapters() && layers[i]->site != kNoSite) {
+      sites.push_back(layers[i]->site);
+      takers.push_back(i);
+    }
+  if (sites.empty()) return products;
+  const auto low = graph::adapter_products(b.graph(), x, b.row_adapters(), sites,
+                                           layers[takers[0]]->weight.name + ".adapters_a", shard_unit);
+  for (size_t i = 0; i < takers.size(); ++i) products[takers[i]] = low[i];
+  return products;
+}
+
+// y, scaled, plus what adapters and bias add. `of_rows`: from row_products().
+ValueId with_additions(Builder& b, const Linear& layer, ValueId x, ValueId y, ValueId of_rows) {
   Graph& g = b.graph();
   y = scaled(g, layer, y);
   for (const LowRank& adapter : layer.adapters) {
@@ -27,6 +45,8 @@ ValueId with_additions(Builder& b, const Linear& layer, ValueId x, ValueId y) {
     const ValueId low = build_product(b, b.adapter_dropout(x, adapter.a.name), adapter.a, layer.shard_unit());
     y = with_low_rank(b, y, low, adapter);
   }
+  if (of_rows.valid())
+    y = graph::add_adapters(g, y, of_rows, b.row_adapters(), layer.site, layer.weight.name + ".adapters");
   return layer.bias ? graph::add_bias(g, y, layer.bias, layer.bias.name) : y;
 }
 
@@ -99,24 +119,27 @@ std::vector<ValueId> build_linears(Builder& b, ValueId x, std::span<const Linear
       outputs[i] =
           layer.adapters.empty() && layer.scale == 1
               ? graph::linear(b.graph(), x, layer.weight, layer.bias, layer.weight.name, layer.shard_unit())
-              : with_additions(b, layer, x, build_product(b, x, layer.weight, layer.shard_unit()));
+              : with_additions(b, layer, x, build_product(b, x, layer.weight, layer.shard_unit()), {});
       continue;
     }
     // Layer i and all later ones of the same kind.
     const kernels::ActKind kind = layers[i]->weight.packed.act();
     const size_t unit = layers[i]->shard_unit();
     std::vector<const Parameter*> weights;
-    std::vector<size_t> members;
+    std::vector<const Linear*> members;
+    std::vector<size_t> places;
     for (size_t j = i; j < layers.size(); ++j)
       if (layers[j]->weight.packed && layers[j]->weight.packed.act() == kind &&
           layers[j]->shard_unit() == unit) {
         weights.push_back(&layers[j]->weight);
-        members.push_back(j);
+        members.push_back(layers[j]);
+        places.push_back(j);
       }
     const auto products =
         graph::matmul(b.graph(), b.rows_for(x, kind), weights, layers[i]->weight.name, unit);
+    const auto of_rows = row_products(b, x, members, unit);
     for (size_t m = 0; m < members.size(); ++m)
-      outputs[members[m]] = with_additions(b, *layers[members[m]], x, products[m]);
+      outputs[places[m]] = with_additions(b, *members[m], x, products[m], of_rows[m]);
   }
   return outputs;
 }

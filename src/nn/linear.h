@@ -7,18 +7,11 @@
 
 namespace butterfly::nn {
 
+using graph::kNoSite;
+using graph::LowRank;
+
 // x W^T: with packed weights, or with plain floats. `shard_unit` as for graph::matmul.
 ValueId build_product(Builder& b, ValueId x, const Parameter& weight, size_t shard_unit = 0);
-
-// Adds scale * B (A x). The product B A is never formed: at rank r it costs r (in + out) per row instead of
-// in * out.
-struct LowRank {
-  Parameter a;  // [rank, in], floats
-  Parameter b;  // [out, rank], floats
-  float scale = 1;
-  // Of what B gives, these columns, one range behind the other; empty: all.
-  std::vector<graph::MemberRange> columns = {};
-};
 
 // Who has which logical shards of a row-parallel layer that a group of members computes together.
 struct ShardOwners {
@@ -47,6 +40,9 @@ struct Linear {
   // is one of logical shards, and so is that of an adapter's A, with the same cuts, so that a node can send
   // its part of both.
   bool row_parallel = false;
+  // Where rows may name adapters (Builder::row_adapters()): the layer's number in those; added behind its
+  // own.
+  size_t site = kNoSite;
   // With owners the weight and the adapters' A have the columns of this member only, and are empty where it
   // has none; bias and B are whole.
   ShardOwners owners = {};

@@ -22,10 +22,18 @@ ValueId added(Builder& b, ValueId y, ValueId delta, const ExpertLowRank& adapter
   return graph::add_scaled(b.graph(), y, delta, adapter.scale, adapter.b.name + suffix);
 }
 
+// The adapters that rows at their places name.
+graph::RowAdapters at_places(Builder& b, const graph::MoeRoute& to, const std::string& name) {
+  graph::RowAdapters adapters = b.row_adapters();
+  if (adapters) adapters.of_rows = graph::gather_slots(b.graph(), adapters.of_rows, to, name + ".adapters");
+  return adapters;
+}
+
 }  // namespace
 
 // The inputs of the activation: gates, if there are any, and what they open.
-std::vector<ValueId> Moe::build_up(Builder& b, ValueId x, const graph::MoeRoute& to) const {
+std::vector<ValueId> Moe::build_up(Builder& b, ValueId x, const graph::MoeRoute& to,
+                                   const graph::RowAdapters& adapters) const {
   Graph& g = b.graph();
   std::map<kernels::ActKind, ValueId> forms;
   // Rows are quantised before they are copied to their experts: once per row, and fewer bytes to copy.
@@ -45,8 +53,8 @@ std::vector<ValueId> Moe::build_up(Builder& b, ValueId x, const graph::MoeRoute&
       said.push_back(graph::expert_matmul(g, places(kind_of(*one)), to, {&one, 1}, one->name)[0]);
   }
   if (!b.adapters()) return said;
-  const auto with = [&](ValueId& y, std::span<const ExpertLowRank> adapters) {
-    for (const ExpertLowRank& adapter : adapters)
+  const auto with = [&](ValueId& y, std::span<const ExpertLowRank> all) {
+    for (const ExpertLowRank& adapter : all)
       y = added(b, y, low_rank(b, places(kernels::ActKind::kF32), to, adapter, up.first), adapter, ".add");
   };
   for (const ExpertLowRank& adapter : gate_up_adapters) {
@@ -60,13 +68,32 @@ std::vector<ValueId> Moe::build_up(Builder& b, ValueId x, const graph::MoeRoute&
   }
   if (said.size() > 1) with(said[0], gate_adapters);
   with(said.back(), up_adapters);
+  if (!adapters) return said;
+  // Of what B gives, the columns from `first` on.
+  const auto with_row = [&](ValueId& y, size_t site, ValueId low, size_t first, const char* suffix) {
+    y = graph::add_expert_adapters(g, y, low, to, adapters, site, first, name + suffix);
+  };
+  const auto low_of = [&](size_t site, const char* suffix) {
+    return graph::expert_adapter_products(g, places(kernels::ActKind::kF32), to, adapters, site,
+                                          name + suffix);
+  };
+  if (gate_up_site != kNoSite) {
+    const ValueId low = low_of(gate_up_site, ".gate_up_adapters_a");
+    with_row(said[0], gate_up_site, low, 0, ".gate_adapters");
+    with_row(said[1], gate_up_site, low, g.type(said[0]).cols(), ".up_adapters");
+  }
+  if (said.size() > 1 && gate_site != kNoSite)
+    with_row(said[0], gate_site, low_of(gate_site, ".gate_adapters_a"), 0, ".gate_adapters");
+  if (up_site != kNoSite)
+    with_row(said.back(), up_site, low_of(up_site, ".up_adapters_a"), 0, ".up_adapters");
   return said;
 }
 
 ValueId Moe::build_experts(Builder& b, ValueId x, const graph::MoeRoute& to) const {
   if (down.experts.empty()) return {};
   Graph& g = b.graph();
-  const std::vector<ValueId> said = build_up(b, x, to);
+  const graph::RowAdapters adapters = at_places(b, to, name);
+  const std::vector<ValueId> said = build_up(b, x, to, adapters);
   const ValueId hidden = said.size() == 1 ? build_plain(b, activation, said[0], name)
                                           : build_gated(b, activation, said[0], said[1], name);
   const ExpertParameter* last = &down;
@@ -76,6 +103,11 @@ ValueId Moe::build_experts(Builder& b, ValueId x, const graph::MoeRoute& to) con
   if (b.adapters())
     for (const ExpertLowRank& adapter : down_adapters)
       y = added(b, y, low_rank(b, hidden, to, adapter, down.first, unit), adapter, ".add");
+  if (adapters && down_site != kNoSite) {
+    const ValueId low =
+        graph::expert_adapter_products(g, hidden, to, adapters, down_site, name + ".down_adapters_a", unit);
+    y = graph::add_expert_adapters(g, y, low, to, adapters, down_site, 0, name + ".down_adapters");
+  }
   return y;
 }
 

@@ -22,6 +22,8 @@ struct Moe {
   ExpertParameter gate, up, down;  // per expert [ff, dim], [ff, dim], [dim, ff]; kSquaredRelu: without gates
   // Beside those, in order; `gate_up`: of both at once, gates first.
   std::vector<ExpertLowRank> gate_adapters = {}, up_adapters = {}, gate_up_adapters = {}, down_adapters = {};
+  // Of those that rows name (Linear::site).
+  size_t gate_site = kNoSite, up_site = kNoSite, gate_up_site = kNoSite, down_site = kNoSite;
   graph::RouteOptions route;      // how experts are chosen and weighed
   Parameter selection_bias;       // [experts]: added for the choice only; may be empty
   Parameter expert_scale;         // [experts]: what each one's outputs are multiplied by; may be empty
@@ -40,7 +42,9 @@ struct Moe {
   ValueId build(Builder& b, ValueId x, ValueId routed_by) const;
 
  private:
-  std::vector<ValueId> build_up(Builder& b, ValueId x, const graph::MoeRoute& to) const;
+  // `adapters`: those that the rows at their places name.
+  std::vector<ValueId> build_up(Builder& b, ValueId x, const graph::MoeRoute& to,
+                                const graph::RowAdapters& adapters) const;
   // What the experts say at their places; not valid if none are here.
   ValueId build_experts(Builder& b, ValueId x, const graph::MoeRoute& to) const;
 };

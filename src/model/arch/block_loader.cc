@@ -282,24 +282,25 @@ nn::Moe BlockLoader::moe(size_t ff, nn::Activation activation) const {
     here = moe.owners[moe.self];
   }
   const std::string fused = prefix_ + "ffn_gate_up_exps.weight";
-  const auto adapters = [&](const char* name, size_t out, size_t in) {
+  const auto adapters = [&](const char* name, size_t out, size_t in, size_t& site) {
     const std::string stacked = prefix_ + name + "_exps.weight";
     if (!weights_.has(stacked)) return std::vector<nn::ExpertLowRank>();  // an old file, expert by expert
+    site = weights_.expert_site(stacked, experts, out, in);
     return weights_.expert_adapters(stacked, experts, out, in, here);
   };
   if (weights_.has(fused)) {
     std::tie(moe.gate, moe.up) = weights_.fused_experts(fused, experts, ff, dim, here);
-    moe.gate_up_adapters = adapters("ffn_gate_up", 2 * ff, dim);
+    moe.gate_up_adapters = adapters("ffn_gate_up", 2 * ff, dim, moe.gate_up_site);
   } else {
     if (activation != nn::Activation::kSquaredRelu) {
       moe.gate = weights_.experts(prefix_ + "ffn_gate", experts, ff, dim, here);
-      moe.gate_adapters = adapters("ffn_gate", ff, dim);
+      moe.gate_adapters = adapters("ffn_gate", ff, dim, moe.gate_site);
     }
     moe.up = weights_.experts(prefix_ + "ffn_up", experts, ff, dim, here);
-    moe.up_adapters = adapters("ffn_up", ff, dim);
+    moe.up_adapters = adapters("ffn_up", ff, dim, moe.up_site);
   }
   moe.down = weights_.experts(prefix_ + "ffn_down", experts, dim, ff, here);
-  moe.down_adapters = adapters("ffn_down", dim, ff);
+  moe.down_adapters = adapters("ffn_down", dim, ff, moe.down_site);
   moe.route = read_route(weights_.file(), keys, experts);
   moe.selection_bias = weights_.optional_vector(prefix_ + "exp_probs_b.bias", experts);
   moe.activation = activation;

@@ -18,6 +18,7 @@ Decoder::Decoder(const ModelConfig& model_config, WeightLoader& weights, LayerRa
   if (first()) {
     embedding = weights.table("token_embd.weight", config.vocab, config.dim);
     embedding_adapters = weights.embedding_adapters(config.vocab, config.dim);
+    embedding_site = weights.embedding_site(config.vocab, config.dim);
   }
   if (const size_t cols = config.layer_input_cols; cols > 0 && first()) {
     input_table = weights.mapped_table("per_layer_token_embd.weight", config.vocab, cols * config.layers);
@@ -59,6 +60,11 @@ graph::ValueId Decoder::build_embedding(nn::Builder& b, graph::ValueId tokens, g
     if (!b.adapters()) break;
     const graph::ValueId low = graph::embedding(g, tokens, adapter.a, adapter.a.name);
     x = graph::add_scaled(g, x, nn::build_product(b, low, adapter.b), adapter.scale, adapter.b.name + ".add");
+  }
+  if (b.row_adapters() && embedding_site != nn::kNoSite) {
+    const graph::ValueId low =
+        graph::adapter_rows(g, tokens, b.row_adapters(), embedding_site, "embedding.adapters_a");
+    x = graph::add_adapters(g, x, low, b.row_adapters(), embedding_site, "embedding.adapters");
   }
   if (embedding_scale != 1) x = graph::scale(g, x, embedding_scale, "embedding_scale");
   if (positions)
@@ -226,12 +232,27 @@ graph::ValueId Decoder::build_head(nn::Builder& b, graph::ValueId x, graph::Valu
   return graph::gather_logits(g, logits, candidates, config.vocab, head_owners, self, "logits.exchange");
 }
 
-StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, size_t normed_rows) const {
+namespace {
+
+// The input by which rows name adapters.
+graph::ValueId name_adapters(nn::Builder& b, size_t rows, size_t rank) {
+  if (rank == 0) return {};
+  const graph::ValueId of_rows =
+      b.graph().input("adapters", {graph::Elem::kI32, {static_cast<int64_t>(rows)}});
+  b.set_row_adapters({of_rows, rank});
+  return of_rows;
+}
+
+}  // namespace
+
+StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, size_t normed_rows,
+                           size_t adapter_rank) const {
   using graph::Elem;
   const auto n = static_cast<int64_t>(rows);
   nn::Builder b(g);
   StageValues values;
   values.positions = g.input("positions", {Elem::kI32, {n}});
+  values.adapters = name_adapters(b, rows, adapter_rank);
   Rows rows_here = build_rows(b, rows, first(), values);
   if (last()) values.selected = g.input("selected", {Elem::kI32, {static_cast<int64_t>(output_rows)}});
   if (last() && !head_owners.empty())
@@ -243,6 +264,9 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, siz
     g.mark_output(values.normed);
   }
   if (last()) {
+    if (adapter_rank > 0)
+      b.set_row_adapters(
+          {graph::select_rows(g, values.adapters, values.selected, "selected_adapters"), adapter_rank});
     x = build_head(b, norm.build(b, graph::select_rows(g, x, values.selected, "selected_rows")),
                    values.candidates);
   } else {
@@ -253,7 +277,8 @@ StageValues Decoder::build(graph::Graph& g, size_t rows, size_t output_rows, siz
   return values;
 }
 
-StageValues Decoder::build_part(graph::Graph& g, size_t rows, const LayerRange& part) const {
+StageValues Decoder::build_part(graph::Graph& g, size_t rows, const LayerRange& part,
+                                size_t adapter_rank) const {
   using graph::Elem;
   BF_CHECK(part.begin >= range.begin && part.end <= range.end && part.begin <= part.end &&
            (!part.has_embedding() || first()))
@@ -262,6 +287,7 @@ StageValues Decoder::build_part(graph::Graph& g, size_t rows, const LayerRange& 
   nn::Builder b(g);
   StageValues values;
   values.positions = g.input("positions", {Elem::kI32, {n}});
+  values.adapters = name_adapters(b, rows, adapter_rank);
   Rows rows_here = build_rows(b, rows, part.has_embedding(), values);
   rows_here.x =
       build_blocks(b, rows_here, values.positions, part.begin - range.begin, part.end - range.begin);

@@ -16,8 +16,10 @@ struct Decoder : Network {
   Decoder(const ModelConfig& config, WeightLoader& weights, LayerRange range,
           nn::NormKind norm_kind = nn::NormKind::kRms, const char* norm_name = "output_norm");
 
-  StageValues build(graph::Graph& graph, size_t rows, size_t output_rows, size_t normed_rows) const override;
-  StageValues build_part(graph::Graph& graph, size_t rows, const LayerRange& part) const override;
+  StageValues build(graph::Graph& graph, size_t rows, size_t output_rows, size_t normed_rows,
+                    size_t adapter_rank) const override;
+  StageValues build_part(graph::Graph& graph, size_t rows, const LayerRange& part,
+                         size_t adapter_rank) const override;
   TrainingValues build_training(graph::Graph& graph, const TrainingShape& shape) const override;
   // Errors name the file.
   void add_rope(const kernels::RopeParams& params, const ModelFile& file);
@@ -30,6 +32,7 @@ struct Decoder : Network {
   LayerRange range;
   graph::Parameter embedding;
   std::vector<nn::LowRank> embedding_adapters;
+  size_t embedding_site = nn::kNoSite;  // of those that rows name
   float embedding_scale = 1;
   // Inputs that each block has of its own (ModelConfig::layer_input_cols), where the embedding is: a row of a
   // table for each token, and a product of the embedding.

@@ -21,6 +21,7 @@ struct StageValues {
   graph::ValueId selected;   // [output_rows] i32: rows whose logits are wanted, if the range ends the chain
   // [output_rows] i32, where members have parts of the head: candidates that are wanted of each (0: all)
   graph::ValueId candidates;
+  graph::ValueId adapters;         // [rows] i32, if rows may name some: see graph::RowAdapters
   graph::ValueId output;           // [output_rows, vocab] or [rows, dim]
   graph::ValueId normed_selected;  // [normed_rows] i32: rows that are wanted as the head reads them, if any
   graph::ValueId normed;           // [normed_rows, dim]: those, after the last norm
@@ -58,12 +59,14 @@ class Network {
  public:
   virtual ~Network() = default;
   // Adds the network for `rows` rows to the graph. The graph borrows the weights. `normed_rows`: for
-  // embeddings.
-  virtual StageValues build(graph::Graph& graph, size_t rows, size_t output_rows,
-                            size_t normed_rows = 0) const = 0;
+  // embeddings. `adapter_rank`: rows may name adapters of at most this rank (0: none), where the layers have
+  // numbers (WeightLoader::list_sites()).
+  virtual StageValues build(graph::Graph& graph, size_t rows, size_t output_rows, size_t normed_rows = 0,
+                            size_t adapter_rank = 0) const = 0;
   // Some of its blocks only, and the embedding if the part has it (the head never is): hidden rows come out.
   // For rows that other layers have seen already.
-  virtual StageValues build_part(graph::Graph& graph, size_t rows, const LayerRange& part) const = 0;
+  virtual StageValues build_part(graph::Graph& graph, size_t rows, const LayerRange& part,
+                                 size_t adapter_rank = 0) const = 0;
   // The same blocks for training, of the whole model or of a range. The weights that learn are those marked
   // trainable: see WeightLoader::keep_for_training().
   virtual TrainingValues build_training(graph::Graph& graph, const TrainingShape& shape) const = 0;

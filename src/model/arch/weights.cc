@@ -1,7 +1,6 @@
 #include "model/arch/weights.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "kernels/quant/quant.h"
@@ -28,26 +27,6 @@ size_t count_of(std::span<const MemberRange> ranges) {
   return count;
 }
 
-// Rows of a contiguous tensor: a view where they stand together, else a copy (with `values`).
-Tensor rows_of(const Tensor& whole, const std::vector<MemberRange>& ranges, bool values = true) {
-  const auto rows = [&](size_t begin, size_t end) {
-    return whole.slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(end));
-  };
-  const size_t count = count_of(ranges);
-  if (count == static_cast<size_t>(whole.size(0)) && ranges.size() == 1) return whole;
-  if (ranges.size() == 1) return rows(ranges[0].begin, ranges[0].end);
-  Tensor copy = rows(0, count);  // as large
-  if (!values) return copy;
-  MappedFile::guard([&] { copy = copy.clone(); });
-  std::byte* to = copy.raw();
-  for (const MemberRange& range : ranges) {
-    const Tensor from = rows(range.begin, range.end);
-    MappedFile::guard([&] { std::memcpy(to, from.raw(), from.bytes()); });
-    to += from.bytes();
-  }
-  return copy;
-}
-
 }  // namespace
 
 WeightLoader::WeightLoader(const ModelFile& file, ThreadPool& pool, LoadProgress progress,
@@ -62,6 +41,13 @@ void WeightLoader::expect_only(const Needs& needs) {
   total_bytes_ = 0;
   for (const NamedTensor& tensor : file_.tensors())
     if (needs(tensor.name)) total_bytes_ += tensor.bytes;
+}
+
+size_t WeightLoader::site(AdapterSite::Kind kind, const std::string& target, const Shape& whole,
+                          std::vector<MemberRange> rows) {
+  if (sites_ == nullptr) return nn::kNoSite;
+  sites_->push_back({kind, target, whole, std::move(rows)});
+  return sites_->size() - 1;
 }
 
 void WeightLoader::loaded(const Tensor& tensor) {
@@ -151,7 +137,7 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
       if (adapter.find(adapted) != nullptr) adapted_.insert(adapted);
     return {};
   }
-  const Tensor part = rows_of(whole, rows, with_values_);
+  const Tensor part = tensor_rows(whole, rows, with_values_);
   std::string packed_name = name;
   for (size_t i = 1; i < rows.size(); ++i) packed_name += fmt::format(":{}-{}", rows[i].begin, rows[i].end);
   nn::Linear linear;
@@ -161,15 +147,17 @@ nn::Linear WeightLoader::linear_rows(const std::string& stem, const Tensor& whol
           ? graph::Parameter{.name = name, .value = part, .trainable = true}
           : graph::Parameter{.name = name, .value = {}, .packed = pack(part, packed_name, rows[0].begin)};
   if (rows.size() > 1) file_.done_with(whole);
+  linear.site = site(AdapterSite::Kind::kMatrix, adapted, whole.shape(), rows);
   if (const graph::Parameter bias = optional_vector(stem + ".bias", static_cast<size_t>(whole.size(0))))
-    linear.bias = {.name = bias.name, .value = rows_of(bias.value, rows), .trainable = training_};
+    linear.bias = {.name = bias.name, .value = tensor_rows(bias.value, rows), .trainable = training_};
   for (const Adapter& adapter : adapters_)
     if (const LoraPair* pair = adapter.find(adapted)) {
       adapted_.insert(adapted);
       // Rows that do not stand together would be a copy, which is not what learns.
       const bool picks = adapter.learns && rows.size() > 1;
-      linear.adapters.push_back(low_rank(adapter, *pair, file_, whole.shape(),
-                                         [&](const Tensor& of) { return picks ? of : rows_of(of, rows); }));
+      linear.adapters.push_back(low_rank(adapter, *pair, file_, whole.shape(), [&](const Tensor& of) {
+        return picks ? of : tensor_rows(of, rows);
+      }));
       if (picks) linear.adapters.back().columns = rows;
     }
   return linear;
@@ -252,6 +240,16 @@ void WeightLoader::refuse_training(std::string_view what) const {
          file_.path().string(), what);
 }
 
+size_t WeightLoader::expert_site(const std::string& name, size_t experts, size_t out, size_t in) {
+  return site(AdapterSite::Kind::kExperts, name,
+              {static_cast<int64_t>(experts), static_cast<int64_t>(out), static_cast<int64_t>(in)}, {});
+}
+
+size_t WeightLoader::embedding_site(size_t vocab, size_t dim) {
+  return site(AdapterSite::Kind::kEmbedding, std::string(kEmbeddingTensor),
+              {static_cast<int64_t>(vocab), static_cast<int64_t>(dim)}, {});
+}
+
 std::vector<nn::ExpertLowRank> WeightLoader::expert_adapters(const std::string& name, size_t experts,
                                                              size_t out, size_t in, MemberRange here) {
   const Shape whole{static_cast<int64_t>(experts), static_cast<int64_t>(out), static_cast<int64_t>(in)};
@@ -329,7 +327,7 @@ graph::Parameter WeightLoader::transposed(const std::string& name, size_t rows, 
   if (count == 0) return {};
   Tensor turned = Tensor::zeros(DType::kF32, {static_cast<int64_t>(cols), static_cast<int64_t>(count)});
   if (with_values_) {
-    const Tensor part = rows_of(values, here);
+    const Tensor part = tensor_rows(values, here);
     std::vector<float> floats(count * cols);
     MappedFile::guard([&] { kernels::to_float(dtype, part.raw(), floats.data(), count * cols); });
     for (size_t r = 0; r < count; ++r)
@@ -406,7 +404,7 @@ graph::Parameter WeightLoader::gathered_vector(const std::string& name, size_t c
   graph::Parameter parameter = optional_vector(name, count);
   const std::vector<MemberRange> here = joined(ranges);
   if (!parameter || here.empty()) return {};
-  parameter.value = rows_of(parameter.value, here);
+  parameter.value = tensor_rows(parameter.value, here);
   return parameter;
 }
 
@@ -449,10 +447,7 @@ std::vector<nn::LowRank> WeightLoader::embedding_adapters(size_t vocab, size_t d
 void WeightLoader::check_adapters_used(const Needs& here) const {
   for (const Adapter& adapter : adapters_)
     for (const LoraPair& pair : adapter.pairs)
-      if (!adapted_.contains(pair.target) && (!here || here(pair.target)))
-        fail(Errc::kUnsupported, "{}: changes {}, which {} in {}", adapter.path.string(), pair.target,
-             file_.has(pair.target) ? "is not a matrix that adapters can add to" : "does not exist",
-             file_.path().string());
+      if (!adapted_.contains(pair.target) && (!here || here(pair.target))) refuse_pair(adapter, pair, file_);
 }
 
 }  // namespace butterfly::model

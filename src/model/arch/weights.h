@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "graph/parameter.h"
 #include "model/adapter/adapter.h"
+#include "model/arch/adapter_sites.h"
 #include "model/arch/group_share.h"
 #include "model/formats/model_file.h"
 #include "nn/linear.h"
@@ -44,6 +45,10 @@ class WeightLoader {
 
   // From now on matrices that are in `packed` are taken from there, and others added to it. Borrowed.
   void share(PackedWeights& packed) { shared_ = &packed; }
+
+  // From now on layers that take adapters get a number, and are added to this list: rows may then name
+  // adapters (adapter_layers()). Borrowed. For a whole model that does not learn.
+  void list_sites(std::vector<AdapterSite>& sites) { sites_ = &sites; }
 
   // From now on layers get this member's part of what the group shares. Who reads a layer asks for it:
   // see group().
@@ -96,6 +101,8 @@ class WeightLoader {
   // What the adapters add to experts `here` of those stacked in `name` [experts, out, in].
   std::vector<nn::ExpertLowRank> expert_adapters(const std::string& name, size_t experts, size_t out,
                                                  size_t in, MemberRange here);
+  // The number of those experts as a place that takes adapters; nn::kNoSite: see list_sites().
+  size_t expert_site(const std::string& name, size_t experts, size_t out, size_t in);
   // Experts whose gates and outputs are in one matrix `name` [experts, 2 * out, in], gates first.
   std::pair<graph::ExpertParameter, graph::ExpertParameter> fused_experts(const std::string& name,
                                                                           size_t experts, size_t out,
@@ -128,6 +135,8 @@ class WeightLoader {
   // What the adapters add to rows of the embedding.
   std::vector<nn::LowRank> embedding_adapters(size_t vocab, size_t dim);
 
+  size_t embedding_site(size_t vocab, size_t dim);
+
   // Throws Error kUnsupported if an adapter changes a tensor that no layer above took up. With `here`: of
   // those of which it says true.
   void check_adapters_used(const Needs& here = {}) const;
@@ -140,6 +149,8 @@ class WeightLoader {
   uint64_t resident_bytes() const { return resident_bytes_; }  // of all that was loaded, as layers hold it
 
  private:
+  size_t site(AdapterSite::Kind kind, const std::string& target, const Shape& whole,
+              std::vector<MemberRange> rows);
   bool is_scale(const NamedTensor& tensor) const;
   // Of the matrix `stem`.weight: 1 where the file has none.
   float scale_of(const std::string& stem);
@@ -176,6 +187,7 @@ class WeightLoader {
   bool training_ = false;
   bool embedding_frozen_ = false;
   PackedWeights* shared_ = nullptr;
+  std::vector<AdapterSite>* sites_ = nullptr;  // null: layers get no number
   GroupShare group_;
   std::map<std::string, Tensor> masters_;
 };
