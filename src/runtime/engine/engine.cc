@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/thread_name.h"
 #include "base/thread_priority.h"
+#include "runtime/engine/adapter_table.h"
 #include "runtime/engine/chain.h"
 #include "runtime/engine/prefix_restore.h"
 #include "runtime/engine/scheduler.h"
@@ -72,6 +73,7 @@ struct Engine::Impl {
         clock(c),
         on_chain_lost(options.on_chain_lost),
         chain_wait_max(options.chain_wait_max),
+        adapters(options.adapters),
         scheduler(chain->info(), options.scheduler) {
     if (CachePages* pages = chain->cache_pages();
         pages != nullptr && options.prefix_store && options.scheduler.reuse_prefix)
@@ -84,7 +86,8 @@ struct Engine::Impl {
   }
 
   Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink);
-  size_t stored_pages(const EngineRequest& request, const ChainInfo& info) const;
+  Status check_adapter(const EngineRequest& request) const;
+  std::optional<PrefixStore::Name> stored_root(const EngineRequest& request) const;
   void take_restored();
   void run();
   bool wait_for_work(std::vector<End>& ends, std::optional<StepPlan>& plan);
@@ -112,6 +115,7 @@ struct Engine::Impl {
   Clock& clock;
   const std::function<void(const Status&)> on_chain_lost;
   const Duration chain_wait_max;
+  const std::shared_ptr<AdapterTable> adapters;
 
   mutable std::mutex mutex;
   std::condition_variable changed;  // for the thread: there is something to do
@@ -152,14 +156,27 @@ struct Engine::Impl {
   }};
 };
 
-// Without the mutex: a long prompt is hashed.
-size_t Engine::Impl::stored_pages(const EngineRequest& request, const ChainInfo& info) const {
-  return store->usable(scheduler.owner_of(request.client), request.prompt, info.page_positions,
-                       request.prompt.size() / info.page_positions, info.window);
+Status Engine::Impl::check_adapter(const EngineRequest& request) const {
+  if (request.adapter == nullptr) return {};
+  if (adapters == nullptr)
+    return {Errc::kUnsupported, "requests of this engine cannot name adapters: its model is on other nodes"};
+  if (adapters->find(request.adapter->number) != request.adapter)
+    return {Errc::kInvalidArgument, "the request names another model's adapter"};
+  return {};
+}
+
+// Where the request's text begins in the store, if it can be there.
+std::optional<PrefixStore::Name> Engine::Impl::stored_root(const EngineRequest& request) const {
+  if (store == nullptr || !request.reuse_prefix) return std::nullopt;
+  const uint64_t owner = scheduler.owner_of(request.client);
+  if (request.adapter == nullptr) return store->root(owner);
+  if (request.adapter->identity.empty()) return std::nullopt;
+  return store->root(owner, request.adapter->identity);
 }
 
 Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
   BF_CHECK(sink != nullptr) << "a request without a sink";
+  if (Status status = check_adapter(request); !status) return status;
   try {
     ChainInfo info;
     size_t context;
@@ -168,7 +185,11 @@ Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<Ev
       info = chain->info();
       context = scheduler.context();
     }
-    const size_t stored = store != nullptr && request.reuse_prefix ? stored_pages(request, info) : 0;
+    // Without the mutex: a long prompt is hashed.
+    const auto root = stored_root(request);
+    const size_t stored = root ? store->usable(*root, request.prompt, info.page_positions,
+                                               request.prompt.size() / info.page_positions, info.window)
+                               : 0;
     if (request.prompt.size() > context)  // before anything is made of it
       return Status(Errc::kInvalidArgument, fmt::format("the prompt has {} tokens, the context holds {}",
                                                         request.prompt.size(), context));
@@ -185,7 +206,7 @@ Result<RequestId> Engine::Impl::submit(EngineRequest request, std::shared_ptr<Ev
     ++next_id;
     ++stats.submitted;
     if (active.empty()) stats.busy_since = clock.now();
-    if (stored > 0) restore->begin(id, made->session.request().client, stored, clock.now(), scheduler);
+    if (stored > 0) restore->begin(id, *root, stored, clock.now(), scheduler);
     made->session.prepare_mask();  // while the prompt is read
     active.emplace(id, std::move(made));
     changed.notify_one();
@@ -700,6 +721,11 @@ size_t Engine::context() const {
   return impl_->scheduler.context();
 }
 
+RequestCounts Engine::counts(uint32_t adapter) const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->scheduler.counts(adapter);
+}
+
 EngineStats Engine::stats() const {
   std::lock_guard lock(impl_->mutex);
   EngineStats stats = impl_->stats;
@@ -756,7 +782,7 @@ void Engine::stop() {
   if (!impl_->thread.joinable()) return;
   impl_->thread.join();
   if (CachePages* pages = impl_->chain->cache_pages(); pages != nullptr && impl_->store != nullptr)
-    PrefixRestore::save(*impl_->store, impl_->scheduler, *pages);
+    PrefixRestore::save(*impl_->store, impl_->scheduler, *pages, impl_->adapters.get());
 }
 
 }  // namespace butterfly::runtime

@@ -42,6 +42,8 @@ class Engine {
   void replace_chain(std::unique_ptr<Chain> chain, bool lost = false);
 
   EngineStats stats() const;
+  // Of the requests with this adapter (LoadedAdapter::number); 0: of those without.
+  RequestCounts counts(uint32_t adapter) const;
   // The most positions a request may have: prompt and generated tokens together.
   size_t context() const;
 

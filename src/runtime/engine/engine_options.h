@@ -11,6 +11,7 @@
 
 namespace butterfly::runtime {
 
+class AdapterTable;
 class CachePages;
 class PageSource;
 class PrefixStore;
@@ -53,6 +54,8 @@ struct EngineOptions {
   // Beginnings of texts are looked for here, and put here when the engine stops. Only where the whole cache
   // is on this machine (Chain::cache_pages). Null: they end with the engine.
   std::function<std::shared_ptr<PrefixStore>(const CachePages& pages)> prefix_store = {};
+  // Of which requests may name some. Null: none may.
+  std::shared_ptr<AdapterTable> adapters = nullptr;
 };
 
 class StageCache;
@@ -75,6 +78,8 @@ struct PagedLayersOptions {
   std::shared_ptr<PageSource> page_source = nullptr;
   // What a row takes in a layer, as measured, in seconds; may be null.
   std::function<double()> row_layer_seconds = nullptr;
+  // Of which rows may name some; null: none may.
+  std::shared_ptr<AdapterTable> adapters = nullptr;
 };
 
 }  // namespace butterfly::runtime

@@ -54,6 +54,7 @@ std::unique_ptr<Engine> make_local_engine(const LoadedModel& model, Compute& com
   if (layers.positions == 0) layers.positions = default_positions(model, layers.kv_type);
   layers.sequences = options.engine.scheduler.running_max;
   layers.predict = predicts(options.engine.scheduler);
+  layers.adapters = options.engine.adapters;
   return std::make_unique<Engine>(std::make_unique<LocalChain>(model, compute, layers), model.tokenizer.get(),
                                   options.engine);
 }

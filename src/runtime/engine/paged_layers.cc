@@ -74,6 +74,7 @@ PagedLayers::PagedLayers(const LoadedModel& model, Compute& compute, const Paged
       cache_(cache_for(model, options)),
       runner_(model, compute.size()),
       compute_(compute),
+      table_(options.adapters),
       source_(options.page_source),
       sequences_(options.sequences),
       states_seen_(info_.state_pages) {
@@ -220,6 +221,9 @@ Status PagedLayers::check(std::span<const StepRow> rows, size_t index) {
     return {Errc::kInvalidArgument,
             fmt::format("row {}: position {} of sequence {} is certain, the one before it a guess", index,
                         row.position, row.sequence)};
+  if (goes_on && row.adapter != rows[index - 1].adapter)
+    return {Errc::kInvalidArgument, fmt::format("row {}: sequence {} names adapters {} and {}", index,
+                                                row.sequence, rows[index - 1].adapter, row.adapter)};
   if (goes_on ? row.position != rows[index - 1].position + 1 : placed.step == prepared_)
     return {Errc::kInvalidArgument, fmt::format("row {}: position {} of sequence {} is out of order", index,
                                                 row.position, row.sequence)};
@@ -235,6 +239,32 @@ bool PagedLayers::takes_values(LayerSpan fill) const {
 
 uint32_t PagedLayers::page_of(uint32_t sequence, size_t position) const {
   return sequences_[sequence].of(PageKind::kFull)[position / kKvPage];
+}
+
+// Rows without an adapter come without any work, also for those that have one.
+Status PagedLayers::name_adapters(std::span<const StepRow> rows) {
+  adapters_.clear();
+  adapter_layers_.clear();
+  row_adapters_.clear();
+  if (std::ranges::all_of(rows, [](const StepRow& row) { return row.adapter == 0; })) return {};
+  for (const StepRow& row : rows) {
+    if (row.adapter == 0) {
+      row_adapters_.push_back(graph::kNoAdapter);
+      continue;
+    }
+    auto known =
+        std::ranges::find(adapters_, row.adapter, [](const AdapterPtr& held) { return held->number; });
+    if (known == adapters_.end()) {
+      AdapterPtr adapter = table_ == nullptr ? nullptr : table_->find(row.adapter);
+      if (adapter == nullptr)
+        return {Errc::kInvalidArgument, fmt::format("adapter {} is not known here", row.adapter)};
+      adapter_layers_.push_back(&adapter->layers);
+      adapters_.push_back(std::move(adapter));
+      known = adapters_.end() - 1;
+    }
+    row_adapters_.push_back(static_cast<int32_t>(known - adapters_.begin()));
+  }
+  return {};
 }
 
 // Says what the rows are about to write. The layers that they pass must have what is before them.
@@ -260,7 +290,7 @@ Status PagedLayers::name_rows(std::span<const StepRow> rows) {
                               row.position, row.sequence, page)};
       }
     }
-    lineage = lineage_after(lineage, row.token);
+    lineage = lineage_after(row.position == 0 ? lineage_of_adapter(row.adapter) : lineage, row.token);
     cache_->name(page_of(row.sequence, row.position), row.position % kKvPage, lineage);
   }
   return {};
@@ -388,6 +418,7 @@ Status PagedLayers::prepare(std::span<const KvCommand> commands, std::span<const
   placed_pages_.clear();
   for (size_t i = 0; i < rows.size(); ++i)
     if (Status status = check(rows, i); !status) return status;
+  if (Status status = name_adapters(rows); !status) return status;
   fill_ = fill;
   fills_ = true;
   first_layer_ = model().range.begin;
@@ -423,6 +454,8 @@ Result<BatchRunner::Output> PagedLayers::run(std::span<const float> hidden) {
   if (!fills_) return BatchRunner::Output{};
   for (const StateWrite& write : state_writes_) cache_->doubt_state(write.page, first_layer_, last_layer_);
   Result<BatchRunner::Output> output = compute(hidden);
+  adapters_.clear();  // whoever has dropped one wants its memory back
+  adapter_layers_.clear();
   for (const StateWrite& write : state_writes_)
     if (output) cache_->wrote_state(write.page, write.behind, first_layer_, last_layer_);
   if (cache_->keeps_contents()) {
@@ -463,14 +496,16 @@ void PagedLayers::keep_rows(std::span<const float> hidden) {
 Result<BatchRunner::Output> PagedLayers::compute(std::span<const float> hidden) {
   const Compute::Turn turn = compute_.take();
   try {
-    const graph::KvStep kv = cache_->memory().step(page_tables(), rows_, state_runs_);
+    graph::KvStep kv = cache_->memory().step(page_tables(), rows_, state_runs_);
+    kv.adapters = adapter_layers_;
     if (!fill_.empty()) return compute_part(turn.pool(), hidden, kv);
     BatchRunner::Output output = runner_.run(turn.pool(),
                                              {.tokens = tokens_,
                                               .hidden = hidden,
                                               .selected = selected_,
                                               .normed = normed_,
-                                              .candidates = candidates_},
+                                              .candidates = candidates_,
+                                              .adapters = row_adapters_},
                                              kv);
     if (block_) predict(turn.pool(), output);
     return output;
@@ -544,8 +579,14 @@ BatchRunner::Output PagedLayers::compute_part(ThreadPool& pool, std::span<const 
       fill_.begin > model().range.begin ? std::span<const float>(kept_) : hidden;
   if (first_layer_ == last_layer_ && !embeds) return {.hidden = values, .logits = {}, .normed = {}};
   const model::LayerRange part{first_layer_, last_layer_, !embeds, true};
-  const auto rows = runner_.run_part(
-      pool, part, {.tokens = tokens_, .hidden = values, .selected = {}, .normed = {}, .candidates = {}}, kv);
+  const auto rows = runner_.run_part(pool, part,
+                                     {.tokens = tokens_,
+                                      .hidden = values,
+                                      .selected = {},
+                                      .normed = {},
+                                      .candidates = {},
+                                      .adapters = row_adapters_},
+                                     kv);
   return {.hidden = rows, .logits = {}, .normed = {}};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/compute.h"
+#include "runtime/engine/adapter_table.h"
 #include "runtime/engine/chain.h"
 #include "runtime/engine/engine_options.h"
 #include "runtime/engine/page_source.h"
@@ -93,6 +94,7 @@ class PagedLayers {
   void end_moves();
   Status apply(const KvCommand& command);
   Status check(std::span<const StepRow> rows, size_t index);
+  Status name_adapters(std::span<const StepRow> rows);
   Status name_rows(std::span<const StepRow> rows);
   uint32_t page_of(uint32_t sequence, size_t position) const;
   Status prepare_fill(std::span<const StepRow> rows);
@@ -110,7 +112,8 @@ class PagedLayers {
   const StageCacheUse cache_;
   BatchRunner runner_;
   Compute& compute_;
-  const std::shared_ptr<PageSource> source_;  // null: there is none
+  const std::shared_ptr<AdapterTable> table_;  // null: rows name no adapters
+  const std::shared_ptr<PageSource> source_;   // null: there is none
   bool source_done_ = false;
   std::unique_ptr<DraftBlock> block_;  // null: nothing is predicted
   std::vector<Placed> sequences_;
@@ -120,6 +123,10 @@ class PagedLayers {
   std::vector<bool> placed_pages_;  // as of the last prepare(); empty: not looked at yet
   // Of the step under way.
   std::vector<int32_t> tokens_, selected_, candidates_, normed_;
+  // What its rows name: held while it is computed, and for each row which of them.
+  std::vector<AdapterPtr> adapters_;
+  std::vector<const graph::AdapterLayers*> adapter_layers_;
+  std::vector<int32_t> row_adapters_;  // empty: none names any
   std::vector<graph::KvRow> rows_;
   std::vector<graph::StateRun> state_runs_;
   // Where states are written, in order: a page may come twice, in several blocks.

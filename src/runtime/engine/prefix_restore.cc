@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "runtime/engine/adapter_table.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -30,7 +31,8 @@ PrefixRestore::~PrefixRestore() {
   if (thread_.joinable()) thread_.join();
 }
 
-void PrefixRestore::begin(RequestId id, uint64_t client, size_t stored, TimePoint now, Scheduler& scheduler) {
+void PrefixRestore::begin(RequestId id, const PrefixStore::Name& root, size_t stored, TimePoint now,
+                          Scheduler& scheduler) {
   const Scheduler::Beginning beginning = scheduler.beginning(id);
   const size_t pages = std::min(stored, beginning.usable);
   if (pages <= beginning.here) return;
@@ -45,7 +47,7 @@ void PrefixRestore::begin(RequestId id, uint64_t client, size_t stored, TimePoin
           {tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(pages * page_positions_)},
           beginning.here,
           waiting.dropped};
-  PrefixStore::Name name = store_->root(scheduler.owner_of(client));
+  PrefixStore::Name name = root;
   for (size_t i = 0; i < pages; ++i)
     job.names.push_back(
         name = PrefixStore::next(name, std::span(job.tokens).subspan(i * page_positions_, page_positions_)));
@@ -168,7 +170,8 @@ void PrefixRestore::take(TimePoint now, std::mutex& mutex, Scheduler& scheduler,
   }
 }
 
-void PrefixRestore::save(PrefixStore& store, const Scheduler& scheduler, const CachePages& pages) {
+void PrefixRestore::save(PrefixStore& store, const Scheduler& scheduler, const CachePages& pages,
+                         const AdapterTable* adapters) {
   const PagePool& pool = scheduler.pages();
   struct Kept {
     PrefixStore::Name name;
@@ -176,8 +179,17 @@ void PrefixRestore::save(PrefixStore& store, const Scheduler& scheduler, const C
     std::span<const int32_t> tokens;
   };
   std::unordered_map<uint32_t, Kept> kept;
+  const auto root_of = [&](uint64_t number) -> std::optional<PrefixStore::Name> {
+    const TextRoot& root = scheduler.root(number);
+    const std::string adapter = adapters == nullptr ? "" : adapters->identity(root.adapter);
+    if (root.adapter != 0 && adapter.empty()) return std::nullopt;  // nobody can name it later
+    return store.root(root.owner, adapter);
+  };
   for (const PagePool::Entry& entry : pool.published()) {
-    const PrefixStore::Name before = entry.parent ? kept.at(*entry.parent).name : store.root(entry.owner);
+    if (entry.parent && !kept.contains(*entry.parent)) continue;
+    const auto root = entry.parent ? std::nullopt : root_of(entry.owner);
+    if (!entry.parent && !root) continue;
+    const PrefixStore::Name before = entry.parent ? kept.at(*entry.parent).name : *root;
     kept[entry.page] = {PrefixStore::next(before, entry.tokens), entry.parent, entry.tokens};
   }
   // A page is worth nothing without those before it.

@@ -32,8 +32,8 @@ class PrefixRestore {
   ~PrefixRestore();
 
   // The pages of this waiting text that the store has and the cache has not are on their way: then the
-  // scheduler holds it back. `stored`: PrefixStore::usable() of it.
-  void begin(RequestId id, uint64_t client, size_t stored, TimePoint now, Scheduler& scheduler);
+  // scheduler holds it back. `root`: of it in the store; `stored`: PrefixStore::usable() behind that.
+  void begin(RequestId id, const PrefixStore::Name& root, size_t stored, TimePoint now, Scheduler& scheduler);
   // Something is to be done by take().
   bool ready() const;
   // Copies what has come, up to a bound, and lets requests go that have all of theirs, or are over, or have
@@ -44,7 +44,9 @@ class PrefixRestore {
   uint64_t restored_tokens() const { return restored_tokens_; }
 
   // All published pages go to the store, the most recently used first, as far as it takes them.
-  static void save(PrefixStore& store, const Scheduler& scheduler, const CachePages& pages);
+  // `adapters`: may be null.
+  static void save(PrefixStore& store, const Scheduler& scheduler, const CachePages& pages,
+                   const AdapterTable* adapters);
 
  private:
   struct Job {

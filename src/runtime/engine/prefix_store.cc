@@ -90,9 +90,9 @@ void PrefixStore::scan() {
   make_room(0, next_use_);
 }
 
-PrefixStore::Name PrefixStore::root(uint64_t owner) const {
+PrefixStore::Name PrefixStore::root(uint64_t owner, const std::string& adapter) const {
   std::vector<std::byte> text;
-  for (const char c : options_.identity) text.push_back(static_cast<std::byte>(c));
+  for (const char c : options_.identity + adapter) text.push_back(static_cast<std::byte>(c));
   put(text, owner);
   return sha256(text);
 }
@@ -123,13 +123,13 @@ size_t PrefixStore::count(uint64_t owner, std::span<const int32_t> tokens, size_
   return pages;
 }
 
-size_t PrefixStore::usable(uint64_t owner, std::span<const int32_t> tokens, size_t page_positions,
+size_t PrefixStore::usable(const Name& root, std::span<const int32_t> tokens, size_t page_positions,
                            size_t pages_max, size_t window) const {
   const auto wants = [&](PageKind kind) { return sizes_[static_cast<size_t>(kind)] > 0; };
   const auto has = [](uint32_t parts, PageKind kind) {
     return (parts >> static_cast<size_t>(kind) & 1) != 0;
   };
-  Name name = root(owner);
+  Name name = root;
   size_t last = 0, windowed = 0;  // pages up to here, without a gap, that have their window
   for (size_t page = 0; page < std::min(pages_max, tokens.size() / page_positions); ++page) {
     name = next(name, tokens.subspan(page * page_positions, page_positions));

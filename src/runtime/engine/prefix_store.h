@@ -41,7 +41,8 @@ class PrefixStore {
   // Throws Error: kInvalidArgument for a folder that others may write, kIo.
   PrefixStore(PrefixStoreOptions options, const Sizes& sizes);
 
-  Name root(uint64_t owner) const;
+  // `adapter`: the identity of what was added to the model; empty: nothing.
+  Name root(uint64_t owner, const std::string& adapter = {}) const;
   static Name next(const Name& before, std::span<const int32_t> tokens);
 
   // Which parts of the page are here, as bits 1 << kind; 0: no such page.
@@ -51,7 +52,7 @@ class PrefixStore {
                size_t pages_max) const;
   // The same, but only as far as a text can go on behind it: the last one has the state, and the last ones
   // all of the window (in positions), if there are such.
-  size_t usable(uint64_t owner, std::span<const int32_t> tokens, size_t page_positions, size_t pages_max,
+  size_t usable(const Name& root, std::span<const int32_t> tokens, size_t page_positions, size_t pages_max,
                 size_t window) const;
 
   struct Page {

@@ -63,9 +63,9 @@ TEST_F(PrefixStoreTest, WhatWasSavedIsThereForTheNextProcess) {
   EXPECT_EQ(store.count(3, text, 32, 9), 1u);
   EXPECT_EQ(store.count(4, text, 32, 9), 0u) << "another owner's";
   EXPECT_EQ(open(1 << 20, "two").count(3, text, 32, 9), 0u) << "of another model";
-  EXPECT_EQ(store.usable(3, text, 32, 9, 0), 0u) << "no state behind it";
+  EXPECT_EQ(store.usable(store.root(3), text, 32, 9, 0), 0u) << "no state behind it";
   ASSERT_TRUE(store.save(name, text, page_of('a', kWithState), store.now()));
-  EXPECT_EQ(store.usable(3, text, 32, 9, 0), 1u);
+  EXPECT_EQ(store.usable(store.root(3), text, 32, 9, 0), 1u);
   EXPECT_EQ(files().size(), 1u);
   const auto both = open().load(name, text);
   ASSERT_TRUE(both.ok());
@@ -91,10 +91,10 @@ TEST_F(PrefixStoreTest, TextsGoOnWhereAllOfTheirWindowIsKept) {
     EXPECT_EQ(back->bytes, made.bytes);
   }
   EXPECT_EQ(store.count(3, long_text, 32, 9), kPages);
-  EXPECT_EQ(store.usable(3, long_text, 32, 9, 16), kPages);
-  EXPECT_EQ(store.usable(3, long_text, 32, 9, 97), kPages) << "row 192 sees positions 96 to 192";
-  EXPECT_EQ(store.usable(3, long_text, 32, 9, 98), 2u) << "95 is in the page that has none";
-  EXPECT_EQ(store.usable(3, long_text, 32, 3, 16), 2u) << "not behind the third";
+  EXPECT_EQ(store.usable(store.root(3), long_text, 32, 9, 16), kPages);
+  EXPECT_EQ(store.usable(store.root(3), long_text, 32, 9, 97), kPages) << "row 192 sees positions 96 to 192";
+  EXPECT_EQ(store.usable(store.root(3), long_text, 32, 9, 98), 2u) << "95 is in the page that has none";
+  EXPECT_EQ(store.usable(store.root(3), long_text, 32, 3, 16), 2u) << "not behind the third";
 }
 
 TEST_F(PrefixStoreTest, FilesThatAreNotWhatTheySayAreRefused) {

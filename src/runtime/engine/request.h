@@ -17,6 +17,8 @@
 
 namespace butterfly::runtime {
 
+struct LoadedAdapter;  // adapter_table.h
+
 enum class RequestId : uint64_t {};
 
 enum class RequestKind {
@@ -43,6 +45,9 @@ struct RequestOptions {
   uint64_t client = 0;
   // Comes after all that is not: gets what they leave, and a small part of their time (SchedulerOptions).
   bool background = false;
+
+  // What is added to the model's products for this text, of the engine's table; null: nothing.
+  std::shared_ptr<const LoadedAdapter> adapter;
 
   bool reuse_prefix = true;  // may start from what earlier requests left in the cache
   bool speculate = true;     // neither switch changes a bit of the result

@@ -71,12 +71,23 @@ Status Scheduler::submit(Submission submission) {
     sequence->snapshots.push_back(std::min(mark, size - 1) / page_positions_ * page_positions_);
   sequence->snapshots.push_back((size - 1) / page_positions_ * page_positions_);
   std::ranges::sort(sequence->snapshots);
+  sequence->root = root_of({owner_of(submission.client), submission.adapter});
   sequence->request = std::move(submission);
   const RequestId id = sequence->id();
   queue_.join(sequence->request.client, sequence->request.background);
   queue_.push_back(sequence->request.client, id, size);
   sequences_.emplace(id, std::move(sequence));
   return {};
+}
+
+// Where the published pages begin that such texts may use. How much of a prompt was there already shows in
+// counts and times, so what one client sent could be guessed, word by word, by another that shared them.
+PagePool::NodeId Scheduler::root_of(const TextRoot& root) {
+  if (root == TextRoot{}) return PagePool::kRoot;
+  const auto found = std::ranges::find(roots_, root);
+  const auto number = static_cast<uint64_t>(found - roots_.begin());
+  if (found == roots_.end()) roots_.push_back(root);
+  return PagePool::root_of(number);
 }
 
 bool Scheduler::finish(RequestId id) {
@@ -167,6 +178,7 @@ void Scheduler::complete(uint64_t step, Duration time, std::vector<PartOutcome> 
     sequence.tokens.insert(sequence.tokens.end(), outcome->tokens.begin(), outcome->tokens.end());
     sequence.outputs_from = std::max(sequence.outputs_from, sequence.computed);
     stats_.generated_tokens += outcome->tokens.size();
+    counts_[sequence.request.adapter].generated_tokens += outcome->tokens.size();
     queue_.charge(sequence.request.client, outcome->tokens.size());
     publish(sequence);
     if (outcome->deferred && chooses) sequence.choice_pending = true;
@@ -183,8 +195,17 @@ void Scheduler::choose(const PartOutcome& outcome) {
   sequence.choice_pending = false;
   sequence.tokens.insert(sequence.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
   stats_.generated_tokens += outcome.tokens.size();
+  counts_[sequence.request.adapter].generated_tokens += outcome.tokens.size();
   queue_.charge(sequence.request.client, outcome.tokens.size());
   if (outcome.finished) finish(outcome.id);
+}
+
+RequestCounts Scheduler::counts(uint32_t adapter) const {
+  const auto known = counts_.find(adapter);
+  RequestCounts counts = known == counts_.end() ? RequestCounts() : known->second;
+  for (const auto& [id, sequence] : sequences_)
+    if (sequence->request.adapter == adapter) ++(sequence->slot ? counts.running : counts.waiting);
+  return counts;
 }
 
 uint64_t Scheduler::reset() {

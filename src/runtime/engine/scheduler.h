@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <tuple>
@@ -15,6 +16,7 @@
 #include "runtime/engine/fair_queue.h"
 #include "runtime/engine/page_pool.h"
 #include "runtime/engine/sequence.h"
+#include "runtime/engine/stats.h"
 #include "runtime/engine/step_times.h"
 
 namespace butterfly::runtime {
@@ -48,6 +50,13 @@ struct PartOutcome {
   std::vector<int32_t> tokens;
   bool finished = false;
   bool deferred = false;  // its choice is made later: see Scheduler::choose()
+};
+
+// Texts that may begin with each other's pages.
+struct TextRoot {
+  uint64_t owner = 0;    // a client's; 0: everybody's
+  uint32_t adapter = 0;  // what was added to the model
+  friend bool operator==(const TextRoot&, const TextRoot&) = default;
 };
 
 struct SchedulerStats {
@@ -122,7 +131,7 @@ class Scheduler {
   // It waits for pages of its beginning, or no longer does. Unknown requests are ignored.
   void set_restoring(RequestId id, bool restoring);
   // A place for page `block` of a beginning of so many, behind `parent` (the text's beginning is found from
-  // root_of()). Its contents have to be written, where they are new, before the next plan(). Held until
+  // Sequence::root). Its contents have to be written, where they are new, before the next plan(). Held until
   // let_go(), so that the page behind it can follow. Nothing: others need the room.
   struct Adopted {
     PagePool::NodeId node{};
@@ -136,6 +145,8 @@ class Scheduler {
   void let_go(std::span<const Adopted> adopted);
   // The number that texts of this client are kept under.
   uint64_t owner_of(uint64_t client) const { return options_.share_prefixes ? 0 : client; }
+  // Whose texts a published page begins (PagePool::Entry::owner).
+  const TextRoot& root(uint64_t number) const { return roots_.at(number); }
 
   // Requests whose deadline has come; the caller finishes them.
   std::vector<RequestId> expired(TimePoint now) const;
@@ -151,6 +162,8 @@ class Scheduler {
   size_t context() const { return options_.context; }
   const PagePool& pages() const { return pool_; }
   const SchedulerStats& stats() const { return stats_; }
+  // Of the requests with this adapter.
+  RequestCounts counts(uint32_t adapter) const;
   uint64_t epoch() const { return epoch_; }
   // What is wrong with the books; empty: nothing. For tests: it walks over everything.
   std::string inconsistency() const;
@@ -211,7 +224,7 @@ class Scheduler {
     return turn == Turn::kAll || (turn != Turn::kForeground) == sequence.request.background;
   }
   FairQueue::Decision admit_one(Sequence& sequence);
-  PagePool::NodeId root_of(const Sequence& sequence) const;
+  PagePool::NodeId root_of(const TextRoot& root);
   size_t match_prefix(const Sequence& sequence, std::vector<PagePool::Published>& matched) const;
   bool is_being_read(const Sequence& sequence, size_t pages) const;
   size_t pages_for(size_t positions) const;
@@ -254,6 +267,8 @@ class Scheduler {
   size_t prompt_rows(const Builder& builder, Turn turn) const;
   void read_prompts(Builder& builder, Turn turn, size_t budget, size_t sequences_max);
 
+  // Numbered, the first one is everybody's. As many as there are API keys, times the adapters.
+  std::vector<TextRoot> roots_ = {{}};
   const SchedulerOptions wanted_;
   size_t page_positions_ = 0;
   size_t steps_max_ = 1;
@@ -284,6 +299,7 @@ class Scheduler {
   bool ahead_failed_ = false;  // and some of it in vain: not again before it is known what that has cost
   size_t ahead_unbroken_ = 0;  // steps since one ran without
   SchedulerStats stats_;
+  std::map<uint32_t, RequestCounts> counts_;  // by adapter: what is counted since the start
   uint64_t epoch_ = 1;
   uint64_t next_step_ = 1;
 };

@@ -42,12 +42,6 @@ size_t Scheduler::pages_promised() const {
   return promised;
 }
 
-// Where the published pages begin that this text may use. How much of a prompt was there already shows in
-// counts and times, so what one client sent could be guessed, word by word, by another that shared them.
-PagePool::NodeId Scheduler::root_of(const Sequence& sequence) const {
-  return options_.share_prefixes ? PagePool::kRoot : PagePool::root_of(sequence.request.client);
-}
-
 // Published pages that hold the beginning of the log; at least its last position is left to compute, since
 // its logits are wanted, and everything whose output is wanted.
 size_t Scheduler::match_prefix(const Sequence& sequence, std::vector<PagePool::Published>& matched) const {
@@ -55,7 +49,7 @@ size_t Scheduler::match_prefix(const Sequence& sequence, std::vector<PagePool::P
   if (!options_.reuse_prefix || !sequence.request.reuse_prefix) return 0;
   const size_t usable = std::min(sequence.tokens.size() - 1, sequence.outputs_from) / page_positions_;
   const std::span<const int32_t> tokens(sequence.tokens);
-  PagePool::NodeId node = root_of(sequence);
+  PagePool::NodeId node = sequence.root;
   while (matched.size() < usable) {
     const auto found = pool_.find(node, tokens.subspan(matched.size() * page_positions_, page_positions_));
     if (!found) break;
@@ -71,8 +65,7 @@ bool Scheduler::is_being_read(const Sequence& sequence, size_t pages) const {
   const size_t end = (pages + 1) * page_positions_;
   return std::ranges::any_of(running_, [&](const Sequence* other) {
     return other->computed + 1 < other->tokens.size() && other->computed < end &&
-           other->tokens.size() >= end && other->request.reuse_prefix &&
-           root_of(*other) == root_of(sequence) &&
+           other->tokens.size() >= end && other->request.reuse_prefix && other->root == sequence.root &&
            std::equal(other->tokens.begin(), other->tokens.begin() + static_cast<ptrdiff_t>(end),
                       sequence.tokens.begin());
   });
@@ -117,6 +110,9 @@ FairQueue::Decision Scheduler::admit_one(Sequence& sequence) {
     sequence.cached_tokens = sequence.computed;
     stats_.prompt_tokens += sequence.prompt_size;
     stats_.cached_tokens += sequence.computed;
+    RequestCounts& counts = counts_[sequence.request.adapter];
+    counts.prompt_tokens += sequence.prompt_size;
+    counts.cached_tokens += sequence.computed;
   }
   queue_.charge(sequence.request.client, sequence.remaining());
   running_.insert(std::ranges::upper_bound(running_, sequence.id(), {}, &Sequence::id), &sequence);
@@ -195,7 +191,7 @@ void Scheduler::publish(Sequence& sequence) {
   while ((sequence.nodes.size() + 1) * page_positions_ <= sequence.computed) {
     const size_t block = sequence.nodes.size();
     const uint32_t own = sequence.pages[block];
-    const auto published = pool_.publish(block == 0 ? root_of(sequence) : sequence.nodes.back(),
+    const auto published = pool_.publish(block == 0 ? sequence.root : sequence.nodes.back(),
                                          tokens.subspan(block * page_positions_, page_positions_), own);
     if (published.page != own) {  // equal bits: one copy is enough
       pool_.add_user(published.page);
@@ -434,6 +430,7 @@ std::optional<StepPlan> Scheduler::plan() {
     return plan();
   }
   if (builder.plan.parts.empty()) return std::nullopt;
+  builder.sort_by_adapter();
 
   stats_.again_rows += builder.again_rows;
   stats_.again_row_layers += builder.again_rows * chain_.layers;

@@ -26,7 +26,7 @@ std::vector<PageClaim> Scheduler::claims() const {
   if (chain_.window_pages > 0) return claims;
   std::unordered_map<uint32_t, Lineage> ends;  // of pages that are claimed whole
   for (const Sequence* sequence : running_) {
-    Lineage lineage = kNoText;
+    Lineage lineage = lineage_of_adapter(sequence->request.adapter);
     for (size_t block = 0; block * page_positions_ < sequence->computed; ++block) {
       const uint32_t page = sequence->pages[block];
       const size_t first = block * page_positions_,
@@ -43,7 +43,7 @@ std::vector<PageClaim> Scheduler::claims() const {
   }
   for (const PagePool::Entry& entry : pool_.published()) {
     if (ends.contains(entry.page)) continue;
-    Lineage lineage = kNoText;
+    Lineage lineage = entry.parent ? kNoText : lineage_of_adapter(root(entry.owner).adapter);
     if (entry.parent) {
       const auto parent = ends.find(*entry.parent);
       if (parent == ends.end()) continue;
@@ -82,7 +82,8 @@ void Scheduler::claim_states(std::vector<PageClaim>& claims,
     for (const StatePlace& place : {last_state(*sequence), last_block_state(*sequence)}) {
       if (place.position == 0) continue;
       const size_t blocks = place.position / page_positions_;  // whole ones
-      Lineage behind = blocks == 0 ? kNoText : ends.at(sequence->pages[blocks - 1]);
+      Lineage behind =
+          blocks == 0 ? lineage_of_adapter(sequence->request.adapter) : ends.at(sequence->pages[blocks - 1]);
       for (size_t i = blocks * page_positions_; i < place.position; ++i)
         behind = lineage_after(behind, sequence->tokens[i]);
       claim(place.page, behind, true);
@@ -262,7 +263,8 @@ std::optional<StepPlan> Scheduler::plan_fill() {
     plan.request.fill = fill.span;
     const size_t count = std::min<size_t>(fill.end - fill.first, rows_max - rows.size());
     for (size_t i = position; i < position + count; ++i) {
-      rows.push_back({sequence.tokens[i], *sequence.slot, static_cast<uint32_t>(i), RowOutput::kNone});
+      rows.push_back({sequence.tokens[i], *sequence.slot, static_cast<uint32_t>(i), RowOutput::kNone, false,
+                      0, sequence.request.adapter});
       pages.insert(sequence.pages[i / page_positions_]);
     }
     // The state behind the last row needs a place: that of the last one of all, until that is computed.

@@ -22,7 +22,7 @@ void Scheduler::set_restoring(RequestId id, bool restoring) {
 
 std::optional<PagePool::NodeId> Scheduler::node_before(RequestId id, size_t block) const {
   const Sequence& sequence = *sequences_.at(id);
-  PagePool::NodeId node = root_of(sequence);
+  PagePool::NodeId node = sequence.root;
   for (size_t b = 0; b < block; ++b) {
     const auto found =
         pool_.find(node, std::span(sequence.tokens).subspan(b * page_positions_, page_positions_));

@@ -21,6 +21,7 @@ struct Submission {
   uint16_t candidates = 0;                     // StepRow::candidates of rows that choose
   size_t tokens_max = SIZE_MAX;                // to generate
   uint64_t client = 0;
+  uint32_t adapter = 0;  // StepRow::adapter
   bool background = false;
   std::optional<TimePoint> deadline;
   bool reuse_prefix = true;
@@ -33,6 +34,7 @@ struct Sequence {
   Submission request;           // without the prompt
   std::vector<int32_t> tokens;  // the log: prompt, then what was chosen
   size_t prompt_size = 0;
+  PagePool::NodeId root = PagePool::kRoot;  // where the published pages begin that it may use
   size_t outputs_from = 0;  // rows before it need not answer any more, should they be computed again
   size_t cached_tokens = 0;
   std::vector<size_t> snapshots;  // positions at which the state of recurrent layers is kept, in order

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "runtime/engine/adapter_table.h"
 
 namespace butterfly::runtime {
 namespace {
@@ -78,6 +79,7 @@ Submission Session::submission(RequestId id) const {
   submission.candidates = candidates();
   submission.tokens_max = request_.tokens_max;
   submission.client = request_.client;
+  submission.adapter = request_.adapter == nullptr ? 0 : request_.adapter->number;
   submission.background = request_.background;
   submission.deadline = request_.deadline;
   submission.reuse_prefix = request_.reuse_prefix;

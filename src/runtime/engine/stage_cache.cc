@@ -13,6 +13,11 @@ using kernels::kKvPage;
 
 }  // namespace
 
+Lineage lineage_of_adapter(uint32_t adapter) {
+  if (adapter == 0) return kNoText;
+  return sha256(std::as_bytes(std::span(&adapter, 1)));  // fewer bytes than a token with what is before it
+}
+
 Lineage lineage_after(const Lineage& before, int32_t token) {
   std::array<std::byte, sizeof before + sizeof token> bytes;
   std::memcpy(bytes.data(), before.data(), sizeof before);

@@ -29,6 +29,13 @@ class Histogram {
   double sum_seconds_ = 0;
 };
 
+// Of the requests that name one adapter, or of those that name none.
+struct RequestCounts {
+  size_t running = 0, waiting = 0;  // now
+  // Since the start, as in EngineStats.
+  uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+};
+
 struct EngineStats {
   // Now.
   size_t running = 0;

@@ -43,6 +43,9 @@ struct StepRow {
   // Of kLogits: the first so many, in order of their size, are enough to choose from, and others may be
   // -infinity; 0: all are wanted. Spares members of a group that share the head most of what they send.
   uint16_t candidates = 0;
+  // AdapterTable's number of what is added to the model for this text; 0: nothing. The same for all rows of a
+  // sequence; rows with the same adapter stand together where that can be.
+  uint32_t adapter = 0;
 };
 inline constexpr uint16_t kCandidatesMax = 1024;  // more are not worth picking out
 

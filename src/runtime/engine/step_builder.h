@@ -1,6 +1,8 @@
 // Collects the parts of one step, for the files of the scheduler.
 #pragma once
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "runtime/engine/scheduler.h"
 
@@ -28,9 +30,11 @@ struct Scheduler::Builder {
       part.hidden_rows += output == RowOutput::kHidden;
       const int32_t token = position < end ? sequence.tokens[position] : part.draft[position - end];
       plan.request.rows.push_back({token, *sequence.slot, static_cast<uint32_t>(position), output,
-                                   position >= end, chooses ? sequence.request.candidates : uint16_t{0}});
+                                   position >= end, chooses ? sequence.request.candidates : uint16_t{0},
+                                   sequence.request.adapter});
     }
     part.row_count = count + part.draft.size();
+    adapters[part.id] = sequence.request.adapter;
     under_way.parts.push_back({part.id, part.row_count, part.draft.size(), part.chooses});
     if (part.chooses) sequence.assumed = part.draft;
     under_way.mix.drafts += part.draft.size();
@@ -53,7 +57,9 @@ struct Scheduler::Builder {
                   .ahead = true};
     for (size_t i = 0; i < guess.size(); ++i)
       plan.request.rows.push_back({guess[i], *sequence.slot, static_cast<uint32_t>(part.first_position + i),
-                                   RowOutput::kLogits, true, sequence.request.candidates});
+                                   RowOutput::kLogits, true, sequence.request.candidates,
+                                   sequence.request.adapter});
+    adapters[part.id] = sequence.request.adapter;
     under_way.parts.push_back({part.id, part.row_count, part.draft.size(), true, true});
     sequence.assumed.insert(sequence.assumed.end(), guess.begin(), guess.end());
     ++sequence.ahead;
@@ -61,7 +67,21 @@ struct Scheduler::Builder {
     plan.parts.push_back(std::move(part));
   }
 
+  // Rows of one adapter stand together, so that its matrices are read once.
+  void sort_by_adapter() {
+    std::vector<StepRow>& rows = plan.request.rows;
+    if (std::ranges::is_sorted(rows, {}, &StepRow::adapter)) return;
+    std::ranges::stable_sort(rows, {}, &StepRow::adapter);
+    std::vector<std::pair<uint32_t, size_t>> order;  // of the parts: adapter, place
+    for (const StepPart& part : plan.parts) order.emplace_back(adapters.at(part.id), order.size());
+    std::ranges::sort(order);
+    std::vector<StepPart> parts;
+    for (const auto& [adapter, place] : order) parts.push_back(std::move(plan.parts[place]));
+    plan.parts = std::move(parts);
+  }
+
   StepPlan plan;
+  std::map<RequestId, uint32_t> adapters;  // of the parts
   UnderWay under_way;
   size_t again_rows = 0;
 };

@@ -1,6 +1,7 @@
 #include "runtime/layers/batch_runner.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "base/checked.h"
@@ -15,6 +16,15 @@ constexpr size_t kBuiltMax = 32;
 // From so many rows on, what shared layers exchange is worth a step in two halves: products of half as many
 // rows are as fast, and some hundred kilobytes travel meanwhile.
 constexpr size_t kRowsInTurns = 128;
+// Graphs have room for adapters of a power of two, at least this: their ranks differ from step to step.
+constexpr size_t kAdapterRank = 16;
+
+// 0: no row names an adapter.
+size_t rank_for(const graph::KvStep& kv) {
+  size_t rank = 0;
+  for (const graph::AdapterLayers* adapter : kv.adapters) rank = std::max(rank, adapter->rank_max);
+  return rank == 0 ? 0 : std::bit_ceil(std::max(rank, kAdapterRank));
+}
 
 }  // namespace
 
@@ -28,15 +38,17 @@ void BatchRunner::check(int32_t token, size_t position) const {
 }
 
 BatchRunner::Built& BatchRunner::built(size_t rows, size_t output_rows, size_t normed_rows,
-                                       const std::optional<model::LayerRange>& part) {
+                                       size_t adapter_rank, const std::optional<model::LayerRange>& part) {
   auto it = std::find_if(built_.begin(), built_.end(), [&](const Built& b) {
-    return b.rows == rows && b.output_rows == output_rows && b.normed_rows == normed_rows && b.part == part;
+    return b.rows == rows && b.output_rows == output_rows && b.normed_rows == normed_rows &&
+           b.adapter_rank == adapter_rank && b.part == part;
   });
   if (it == built_.end()) {
     graph::Graph graph;
-    const model::StageValues values = part ? model_.network->build_part(graph, rows, *part)
-                                           : model_.network->build(graph, rows, output_rows, normed_rows);
-    built_.push_front({rows, output_rows, normed_rows, part, values,
+    const model::StageValues values =
+        part ? model_.network->build_part(graph, rows, *part, adapter_rank)
+             : model_.network->build(graph, rows, output_rows, normed_rows, adapter_rank);
+    built_.push_front({rows, output_rows, normed_rows, adapter_rank, part, values,
                        std::make_unique<graph::Executor>(std::move(graph), arena_, threads_), 0});
     if (built_.size() > kBuiltMax) built_.pop_back();
   } else {
@@ -53,6 +65,10 @@ void BatchRunner::fill(Built& b, bool embeds, const Input& input, const graph::K
     std::ranges::copy(input.hidden, reinterpret_cast<float*>(b.executor->input(b.values.hidden)));
   std::ranges::transform(kv.rows, reinterpret_cast<int32_t*>(b.executor->input(b.values.positions)),
                          [](const graph::KvRow& row) { return static_cast<int32_t>(row.position); });
+  if (b.values.adapters.valid()) {
+    BF_CHECK(input.adapters.size() == kv.rows.size()) << input.adapters.size() << " of " << kv.rows.size();
+    std::ranges::copy(input.adapters, reinterpret_cast<int32_t*>(b.executor->input(b.values.adapters)));
+  }
   b.executor->set_profiling(profiling_);
   b.runs += profiling_;
 }
@@ -68,7 +84,7 @@ void BatchRunner::run(Built& b, bool embeds, ThreadPool& pool, const Input& inpu
 size_t BatchRunner::first_half(const Input& input, const graph::KvStep& kv) const {
   const size_t rows = kv.rows.size();
   if (exchange_ == nullptr || exchange_->members() < 2 || rows < kRowsInTurns || !kv.state_runs.empty() ||
-      !input.normed.empty() || graph::reduces_first(exchange_->members(), rows))
+      !input.normed.empty() || !kv.adapters.empty() || graph::reduces_first(exchange_->members(), rows))
     return 0;
   size_t half = rows / 2 / 32 * 32;
   if (model_.has_head() && !input.selected.empty())
@@ -86,8 +102,8 @@ BatchRunner::Output BatchRunner::run_in_turns(ThreadPool& pool, const Input& inp
   for (const int32_t row : input.selected) selected.push_back(row - static_cast<int32_t>(first));
   if (selected.empty()) selected.push_back(static_cast<int32_t>(rest) - 1);  // graphs have at least one
 
-  Built& one = built(first, 0, 0, layers);
-  Built& other = ends ? built(rest, selected.size(), 0, std::nullopt) : built(rest, 0, 0, layers);
+  Built& one = built(first, 0, 0, 0, layers);
+  Built& other = ends ? built(rest, selected.size(), 0, 0, std::nullopt) : built(rest, 0, 0, 0, layers);
   const size_t behind = round_up(one.executor->plan().arena_bytes, kAlignment);
   one.executor->set_place(0);
   other.executor->set_place(behind);
@@ -148,7 +164,7 @@ std::span<const float> BatchRunner::run_part(ThreadPool& pool, const model::Laye
   const bool embeds = part.has_embedding();
   BF_CHECK(rows > 0 && (embeds ? input.tokens.size() == rows : input.hidden.size() == rows * dim))
       << rows << " rows, " << input.tokens.size() << " tokens, " << input.hidden.size() << " values";
-  Built& b = built(rows, 0, 0, part);
+  Built& b = built(rows, 0, 0, rank_for(kv), part);
   run(b, embeds, pool, input, kv);
   return {b.executor->output(b.values.output), rows * dim};
 }
@@ -167,7 +183,7 @@ BatchRunner::Output BatchRunner::run(ThreadPool& pool, const Input& input, const
   const auto selected = wanted == 0 ? std::span<const int32_t>{&last, 1} : input.selected;
   const auto normed = ends ? input.normed : std::span<const int32_t>{};
 
-  Built& b = built(rows, ends ? selected.size() : 1, normed.size(), std::nullopt);
+  Built& b = built(rows, ends ? selected.size() : 1, normed.size(), rank_for(kv), std::nullopt);
   b.executor->set_place(0);
   if (ends) {
     Input of_head = input;

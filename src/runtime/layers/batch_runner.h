@@ -34,6 +34,8 @@ class BatchRunner {
     std::span<const int32_t> normed = {};    // and of those wanted as the head reads them
     // Of each selected row, the first so many logits are enough (0: all of them). Empty: all of every row.
     std::span<const int32_t> candidates = {};
+    // [rows]: the adapter that each names, as an index into kv.adapters; not read if there are none.
+    std::span<const int32_t> adapters = {};
   };
   struct Output {
     std::span<const float> hidden;  // [rows, row_cols()], if the head is elsewhere
@@ -62,12 +64,13 @@ class BatchRunner {
  private:
   struct Built {
     size_t rows, output_rows, normed_rows;
+    size_t adapter_rank;                    // 0: rows name no adapters, and nothing is built for that
     std::optional<model::LayerRange> part;  // none: all
     model::StageValues values;
     std::unique_ptr<graph::Executor> executor;
     uint64_t runs = 0;
   };
-  Built& built(size_t rows, size_t output_rows, size_t normed_rows,
+  Built& built(size_t rows, size_t output_rows, size_t normed_rows, size_t adapter_rank,
                const std::optional<model::LayerRange>& part);
   void fill_head(Built& b, const Input& input, size_t wanted);
   void fill(Built& b, bool embeds, const Input& input, const graph::KvStep& kv);

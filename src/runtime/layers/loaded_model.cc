@@ -64,6 +64,7 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& path, Threa
     weights.share(model->weights->packed);
   }
   weights.load_share(model->group);
+  if (options.adapter_sites && model->is_whole() && !model->group) weights.list_sites(model->adapter_sites);
   if (!model->is_whole())
     weights.expect_only(
         [&](const std::string& name) { return range_needs(range, layers, model->file, name); });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "model/arch/adapter_sites.h"
 #include "model/arch/network.h"
 #include "model/formats/model_file.h"
 #include "model/tokenizer/tokenizer.h"
@@ -35,8 +36,10 @@ struct LoadedModel {
   std::shared_ptr<const model::Predictor> predictor;  // null: none, or not asked for
   std::unique_ptr<model::Tokenizer> tokenizer;        // null where the file has none
   std::chrono::nanoseconds load_time{};
-  uint64_t packed_bytes = 0;               // weights copied out of the file, for this model alone
-  uint64_t resident_bytes = 0;             // of all weights, as the layers hold them
+  uint64_t packed_bytes = 0;    // weights copied out of the file, for this model alone
+  uint64_t resident_bytes = 0;  // of all weights, as the layers hold them
+  // Where layers take adapters that rows name, if that was asked for.
+  std::vector<model::AdapterSite> adapter_sites;
   std::shared_ptr<SharedWeights> weights;  // for others over the same file; null unless asked for
 
   bool has_embedding() const { return range.has_embedding(); }
@@ -54,6 +57,7 @@ struct LoadOptions {
   bool with_predictor = false;               // also the block that predicts ahead, of a whole model
   size_t context = 0;                        // positions the run will use; 0: the model's context
   std::vector<model::AdapterSpec> adapters;  // added to the model's matrices, in order
+  bool adapter_sites = false;                // of a whole model: rows may name adapters when it runs
   model::LoadProgress progress = {};
   uint64_t progress_bytes = 0;  // of the file that will be read, if known; 0: all tensors of the range
   // The part of the chain to load; values of other tensors are not read. Not set: the whole model.

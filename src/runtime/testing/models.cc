@@ -55,7 +55,8 @@ RandomModel::~RandomModel() {
   fs::remove(path_, ignored);
 }
 
-model::Adapter full_adapter(const model::ModelFile& file, const std::vector<std::string>& without) {
+model::Adapter full_adapter(const model::ModelFile& file, const std::vector<std::string>& without,
+                            size_t rank, uint64_t seed) {
   const std::set<std::string> takes = model::adaptable_tensors(file);
   std::set<std::string> modules = {"output"};
   for (const model::NamedTensor& tensor : file.tensors())
@@ -66,10 +67,12 @@ model::Adapter full_adapter(const model::ModelFile& file, const std::vector<std:
     }
   for (const std::string& name : without) modules.erase(name);
   model::Adapter adapter = model::fresh_adapter(
-      file, {.rank = 4, .alpha = 4, .modules = {modules.begin(), modules.end()}, .takes = takes, .seed = 3});
+      file,
+      {.rank = rank, .alpha = 4, .modules = {modules.begin(), modules.end()}, .takes = takes, .seed = seed});
   for (model::LoraPair& pair : adapter.pairs)
     for (int64_t i = 0; i < pair.b.count(); ++i)
-      pair.b.data<float>()[i] = 0.1f * random_normal(9, random_stream(pair.target), static_cast<uint64_t>(i));
+      pair.b.data<float>()[i] =
+          0.1f * random_normal(seed + 6, random_stream(pair.target), static_cast<uint64_t>(i));
   return adapter;
 }
 

@@ -60,9 +60,10 @@ class RandomModel {
   std::unique_ptr<Loaded> loaded_;
 };
 
-// An adapter of rank 4 for every matrix that takes one, those of experts, routers and the output layer among
-// them, with values as if it had learned already; but not for those that `without` names as GGUF does.
-model::Adapter full_adapter(const model::ModelFile& file, const std::vector<std::string>& without = {});
+// An adapter of this rank for every matrix that takes one, those of experts, routers and the output layer
+// among them, with values as if it had learned already; but not for those that `without` names as GGUF does.
+model::Adapter full_adapter(const model::ModelFile& file, const std::vector<std::string>& without = {},
+                            size_t rank = 4, uint64_t seed = 3);
 
 // Greedy tokens and their text.
 struct Greedy {
