@@ -119,7 +119,8 @@ ModelPtr load_on_cluster(ServerContext& context, const ModelSpec& spec, const Mo
   const bool known = context.cluster->has_model(spec.name);
   if (!known) context.cluster->add_model(hosted_model(context.settings, spec, options));
   try {
-    return std::make_shared<ServedModel>(spec, options, *context.cluster);
+    return std::make_shared<ServedModel>(spec,
+                                         std::make_shared<ModelEngine>(spec, options, *context.cluster));
   } catch (...) {
     if (!known) (void)context.cluster->end_model(spec.name);
     throw;
@@ -259,9 +260,11 @@ Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>()) {
   // All models are the cluster's, or all are here.
   const bool on_cluster = context.cluster != nullptr;
   pool.load = [&context, model_settings, on_cluster](const ModelSpec& spec,
-                                                     const ModelPool::WeightsPtr& weights) {
+                                                     const ModelPool::EnginePtr& engine) {
     if (on_cluster) return load_on_cluster(context, spec, model_settings);
-    return std::make_shared<ServedModel>(spec, model_settings, *context.compute, weights);
+    return std::make_shared<ServedModel>(
+        spec,
+        engine != nullptr ? engine : std::make_shared<ModelEngine>(spec, model_settings, *context.compute));
   };
   pool.forecast = [model_settings, on_cluster](const ModelSpec& spec) {
     return on_cluster ? MemoryForecast{} : forecast_memory(spec, model_settings);

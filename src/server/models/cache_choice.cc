@@ -86,7 +86,7 @@ uint64_t cache_budget(const Settings& settings, const std::vector<ModelSpec>& sp
     } catch (const Error&) {  // who loads it will hear of it
     }
   }
-  return cache_budget(memory, weights, specs.size());
+  return cache_budget(memory, weights, files.size());  // all names over a file share one
 }
 
 }  // namespace butterfly::server

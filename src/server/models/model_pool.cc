@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
@@ -72,43 +72,41 @@ ModelPool::Entry* ModelPool::find(const std::string& name, ModelReader who) {
   return entry != nullptr ? entry : called(plain_name(name));
 }
 
-ModelPool::WeightsPtr ModelPool::weights_for(const ModelSpec& spec) const {
+ModelPool::EnginePtr ModelPool::engine_for(const ModelSpec& spec) const {
   for (const Entry& entry : entries_)
-    if (entry.info.model != nullptr && entry.info.spec.path == spec.path && entry.info.model->weights())
-      return entry.info.model->weights();
+    if (entry.info.model != nullptr && entry.info.model->shared()->is_of(spec))
+      return entry.info.model->shared();
   return nullptr;
 }
 
-uint64_t ModelPool::used_bytes(const WeightsPtr& held, uint64_t held_bytes) const {
-  std::map<const runtime::SharedWeights*, uint64_t> weights;
-  if (held != nullptr) weights[held.get()] = held_bytes;
+uint64_t ModelPool::used_bytes(const EnginePtr& held) const {
+  std::set<const ModelEngine*> engines;
   uint64_t sum = 0;
+  const auto add = [&](const EnginePtr& engine) {
+    if (engines.insert(engine.get()).second) sum += engine->weight_bytes() + engine->cache_bytes();
+  };
+  if (held != nullptr) add(held);
   for (const Entry& entry : entries_) {
     if (entry.info.model == nullptr) continue;
-    sum += entry.info.bytes - entry.info.weight_bytes;
-    const WeightsPtr& own = entry.info.model->weights();
-    if (own == nullptr)
-      sum += entry.info.weight_bytes;
-    else
-      weights[own.get()] = entry.info.weight_bytes;
+    add(entry.info.model->shared());
+    sum += entry.info.model->adapter_bytes();
   }
-  for (const auto& [of, bytes] : weights) sum += bytes;
   return sum;
 }
 
 void ModelPool::forget(Entry& entry) {
   entry.info.model = nullptr;
   entry.info.state = ModelState::kUnloaded;
-  entry.info.bytes = entry.info.weight_bytes = 0;
 }
 
 // Unloads idle models, the longest unused first, until it fits.
-void ModelPool::make_room(const MemoryForecast& needed, const WeightsPtr& held, const Entry& for_whom,
+void ModelPool::make_room(const MemoryForecast& needed, const EnginePtr& held, const Entry& for_whom,
                           std::unique_lock<std::mutex>& lock) {
   const auto give_up = std::chrono::steady_clock::now() + kIdleWait;
-  const uint64_t bytes = needed.other_bytes + (held != nullptr ? 0 : needed.weight_bytes);
+  const uint64_t bytes =
+      needed.adapter_bytes + (held != nullptr ? 0 : needed.weight_bytes + needed.cache_bytes);
   while (true) {
-    const uint64_t used = used_bytes(held, needed.weight_bytes);
+    const uint64_t used = used_bytes(held);
     Entry* oldest = nullptr;
     bool in_use = false;
     for (Entry& entry : entries_) {
@@ -217,14 +215,13 @@ ModelPtr ModelPool::acquire(const std::string& name) {
     ModelPtr model;
     std::string why;
     try {
-      WeightsPtr weights = weights_for(entry->info.spec);
+      const EnginePtr engine = engine_for(entry->info.spec);
       lock.unlock();  // reads the file's head
       const MemoryForecast needed = options_.forecast(entry->info.spec);
       lock.lock();
-      make_room(needed, weights, *entry, lock);
+      make_room(needed, engine, *entry, lock);
       lock.unlock();
-      if (weights == nullptr) weights = std::make_shared<runtime::SharedWeights>();
-      model = options_.load(entry->info.spec, weights);
+      model = options_.load(entry->info.spec, engine);
       lock.lock();
     } catch (const std::exception& error) {
       if (!lock.owns_lock()) lock.lock();
@@ -234,8 +231,6 @@ ModelPtr ModelPool::acquire(const std::string& name) {
     entry->info.why = why;
     entry->info.state = model != nullptr ? ModelState::kReady : ModelState::kFailed;
     if (model != nullptr) {
-      entry->info.weight_bytes = model->weight_bytes();
-      entry->info.bytes = model->weight_bytes() + model->bytes();
       entry->info.since = model->loaded_at();
     }
     entry->info.model = std::move(model);
@@ -267,8 +262,10 @@ void ModelPool::add(ModelSpec spec) {
 model::PackedWeights ModelPool::packed_weights(const std::filesystem::path& file) {
   std::unique_lock lock(mutex_);
   loaded_.wait(lock, [&] { return !loading_; });
-  const WeightsPtr weights = weights_for({.path = file});
-  return weights == nullptr ? model::PackedWeights() : weights->packed;
+  for (const Entry& entry : entries_)
+    if (const ModelPtr& model = entry.info.model; model != nullptr && entry.info.spec.path == file)
+      if (const auto& weights = model->loaded().weights) return weights->packed;
+  return {};
 }
 
 bool ModelPool::remove(const std::string& name) {
@@ -311,11 +308,17 @@ bool ModelPool::unload(const std::string& name) {
 std::vector<ModelInfo> ModelPool::list(ModelReader who) const {
   const std::lock_guard lock(mutex_);
   std::vector<ModelInfo> list;
+  std::set<const ModelEngine*> counted;
   for (const Entry& entry : entries_) {
     if (!is_for(entry.info.spec, who)) continue;
-    list.push_back(entry.info);
-    list.back().uses =
-        entry.info.model == nullptr ? 0 : static_cast<size_t>(entry.info.model.use_count() - 2);
+    ModelInfo& info = list.emplace_back(entry.info);
+    if (info.model == nullptr) continue;
+    info.uses = static_cast<size_t>(info.model.use_count() - 2);
+    const ModelEngine& engine = *info.model->shared();
+    info.bytes = info.model->adapter_bytes();
+    if (!counted.insert(&engine).second) continue;
+    info.weight_bytes = engine.weight_bytes();
+    info.bytes += engine.weight_bytes() + engine.cache_bytes();
   }
   return list;
 }

@@ -22,8 +22,9 @@ std::string_view model_state_name(ModelState state);
 struct ModelInfo {
   ModelSpec spec;
   ModelState state = ModelState::kUnloaded;
-  uint64_t bytes = 0;                             // in memory; 0 unless ready
-  uint64_t weight_bytes = 0;                      // of these, what models over the same file share
+  // In memory; 0 unless ready. Weights and cache that several names share count with the first of them.
+  uint64_t bytes = 0;
+  uint64_t weight_bytes = 0;                      // of these
   std::string why;                                // the last load failed
   std::chrono::system_clock::time_point since{};  // loaded
   std::chrono::steady_clock::time_point used{};
@@ -45,8 +46,9 @@ using ModelReader = std::optional<uint64_t>;
 class ModelPool {
  public:
   // How a model is made; tests count and fail.
-  using WeightsPtr = std::shared_ptr<runtime::SharedWeights>;
-  using Load = std::function<ModelPtr(const ModelSpec& spec, const WeightsPtr& weights)>;
+  using EnginePtr = std::shared_ptr<ModelEngine>;
+  // `engine`: of a loaded name over the same file; null: there is none.
+  using Load = std::function<ModelPtr(const ModelSpec& spec, const EnginePtr& engine)>;
   using Forecast = std::function<MemoryForecast(const ModelSpec& spec)>;
   struct Options {
     uint64_t memory_bytes = 0;  // of all models together; 0: what the machine has free
@@ -89,11 +91,11 @@ class ModelPool {
   Entry* find(const std::string& name, ModelReader who = {});
   Entry& find_or_throw(const std::string& name, ModelReader who = {});
   void run_loader();
-  // The weights of a loaded model over the same file; null: none is.
-  WeightsPtr weights_for(const ModelSpec& spec) const;
-  // Weights that several models hold count once. `held`: what the model to come shares.
-  uint64_t used_bytes(const WeightsPtr& held, uint64_t held_bytes) const;
-  void make_room(const MemoryForecast& needed, const WeightsPtr& held, const Entry& for_whom,
+  // The engine of a loaded name over the same file; null: none is.
+  EnginePtr engine_for(const ModelSpec& spec) const;
+  // Engines that several names have count once. `held`: the one of the name to come.
+  uint64_t used_bytes(const EnginePtr& held) const;
+  void make_room(const MemoryForecast& needed, const EnginePtr& held, const Entry& for_whom,
                  std::unique_lock<std::mutex>& lock);
   static void forget(Entry& entry);
 

@@ -21,7 +21,7 @@ TEST(ModelPool, WhoMustNotWaitIsToldAndHearsOfIt) {
   ModelPool::Options options;
   options.memory_bytes = 1 << 20;
   options.forecast = [](const ModelSpec&) { return MemoryForecast{}; };
-  options.load = [&](const ModelSpec&, const ModelPool::WeightsPtr&) -> ModelPtr {
+  options.load = [&](const ModelSpec&, const ModelPool::EnginePtr&) -> ModelPtr {
     ++loads;
     gate.wait();  // as a slow disk would
     fail(Errc::kIo, "the disk is broken");
@@ -50,7 +50,7 @@ TEST(ModelPool, WaitersAreBounded) {
   const std::shared_future<void> gate = let_go.get_future().share();
   ModelPool::Options options;
   options.forecast = [](const ModelSpec&) { return MemoryForecast{}; };
-  options.load = [&](const ModelSpec&, const ModelPool::WeightsPtr&) -> ModelPtr {
+  options.load = [&](const ModelSpec&, const ModelPool::EnginePtr&) -> ModelPtr {
     gate.wait();
     fail(Errc::kIo, "no");
   };

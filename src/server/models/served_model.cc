@@ -32,6 +32,14 @@ CacheChoice choice_of(const ModelOptions& options, const model::ModelConfig& con
                                .bytes_max = options.cache_bytes_max});
 }
 
+// Of a file, or of a folder that PEFT wrote: about what its matrices take in memory.
+uint64_t adapter_bytes(const std::filesystem::path& path) {
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(path, error);
+  const auto bytes = std::filesystem::file_size(folder ? path / model::kPeftWeights : path, error);
+  return error ? 0 : bytes;
+}
+
 // With the numbers that depend on the model.
 runtime::LocalEngineOptions engine_options(const ModelOptions& options, const model::ModelConfig& config) {
   runtime::LocalEngineOptions run = options.run;
@@ -56,16 +64,18 @@ runtime::StageSettings stage_settings(const ModelSpec& spec, const ModelOptions&
   return settings;
 }
 
-ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Compute& compute,
-                         std::shared_ptr<runtime::SharedWeights> weights)
-    : spec_(spec) {
+ModelEngine::ModelEngine(const ModelSpec& spec, const ModelOptions& options, Compute& compute)
+    : name_(spec.parent.empty() ? spec.name : spec.parent),
+      path_(spec.path),
+      tokenizer_path_(spec.tokenizer),
+      adapters_(std::make_shared<runtime::AdapterTable>()) {
   grammar_options_.documents = options.schemas;
   runtime::LoadOptions load;
   load.tokenizer_path = spec.tokenizer;
   load.access = options.access;
   load.context = asked_context(options);
-  load.adapters = spec.adapters;
-  load.weights = std::move(weights);
+  load.adapter_sites = true;
+  load.weights = std::make_shared<runtime::SharedWeights>();  // a job that learns beside it reads them, too
   load.with_predictor = runtime::predicts(options.run.engine.scheduler);
   {
     ThreadPool loaders(options.load_threads);  // not the engines': they go on meanwhile
@@ -73,6 +83,7 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Com
   }
   read_template();
   runtime::LocalEngineOptions run = engine_options(options, loaded_->config);
+  run.engine.adapters = adapters_;
   if (!options.prefix_folder.empty())
     run.engine.prefix_store = [&, identity = prefix_identity(options)](const runtime::CachePages& pages) {
       runtime::PrefixStore::Sizes sizes{};
@@ -83,15 +94,14 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, Com
     };
   engine_ = runtime::make_local_engine(*loaded_, compute, run);
   const CacheChoice choice = choice_of(options, loaded_->config);
-  bytes_ = choice.bytes;
+  cache_bytes_ = choice.bytes;
   weight_bytes_ = loaded_->file.tensor_bytes();
-  log_info("{}: loaded in {}, {}", spec.name, format_duration(loaded_->load_time),
-           format_bytes(weight_bytes()));
-  log_info("{}: {}", spec.name, choice.words);
+  log_info("{}: loaded in {}, {}", name_, format_duration(loaded_->load_time), format_bytes(weight_bytes_));
+  log_info("{}: {}", name_, choice.words);
 }
 
-ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, runtime::ClusterHost& cluster)
-    : spec_(spec) {
+ModelEngine::ModelEngine(const ModelSpec& spec, const ModelOptions& options, runtime::ClusterHost& cluster)
+    : name_(spec.name), path_(spec.path), tokenizer_path_(spec.tokenizer) {
   grammar_options_.documents = options.schemas;
   runtime::LoadOptions load;
   load.tokenizer_path = spec.tokenizer;
@@ -104,20 +114,48 @@ ServedModel::ServedModel(const ModelSpec& spec, const ModelOptions& options, run
   log_info("{}: served by the cluster, {} tokens of context", spec.name, engine.scheduler.context);
 }
 
-void ServedModel::read_template() {
+bool ModelEngine::is_of(const ModelSpec& spec) const {
+  if (!takes_adapters() || spec.path != path_ || spec.tokenizer != tokenizer_path_) return false;
+  std::error_code error;
+  const auto modified = std::filesystem::last_write_time(path_, error);
+  return !error && loaded_->weights != nullptr && modified == loaded_->weights->modified;
+}
+
+runtime::AdapterPtr ModelEngine::add_adapter(const model::AdapterSpec& adapter) {
+  return adapters_->add(*loaded_, adapter,
+                        fmt::format("adapter {} {}\n", adapter.scale, file_fingerprint(adapter.path)));
+}
+
+ServedModel::ServedModel(const ModelSpec& spec, std::shared_ptr<ModelEngine> engine)
+    : spec_(spec), shared_(std::move(engine)) {
+  if (!shared_->takes_adapters() || spec.adapters.empty()) return;
+  if (spec.adapters.size() > 1)
+    fail(Errc::kUnsupported, "{}: {} adapters under one name, expected at most one", spec.name,
+         spec.adapters.size());
+  adapter_ = shared_->add_adapter(spec.adapters[0]);
+  log_info("{}: an adapter of {}, rank {}, {}; its requests share the steps of {}", spec.name,
+           format_bytes(adapter_bytes()), adapter_->layers.rank_max, spec.adapters[0].path.string(),
+           shared_->name());
+}
+
+runtime::RequestCounts ServedModel::counts() const {
+  return shared_->engine().counts(adapter_ == nullptr ? 0 : adapter_->number);
+}
+
+void ModelEngine::read_template() {
   const std::string source = loaded_->file.metadata().string_or("tokenizer.chat_template", "");
   prompter_ = std::make_unique<model::ChatPrompter>(tokenizer(), source);
   family_ = &family_of(source);
   reasoning_marks_ = reasoning_marks_of(source);
   if (!prompter_->own_template())
-    log_info("{}: has no chat template; conversations are written as ChatML", spec_.name);
+    log_info("{}: has no chat template; conversations are written as ChatML", name_);
 }
 
-ServedModel::~ServedModel() {
+ModelEngine::~ModelEngine() {
   if (engine_ != nullptr) engine_->stop();
 }
 
-model::GrammarCompiler& ServedModel::grammars() {
+model::GrammarCompiler& ModelEngine::grammars() {
   std::call_once(grammars_made_, [this] {
     grammars_ = std::make_unique<model::GrammarCompiler>(tokenizer(), grammar_options_);
     grammars_ready_ = true;
@@ -125,15 +163,14 @@ model::GrammarCompiler& ServedModel::grammars() {
   return *grammars_;
 }
 
-// All that decides the bits of a page besides its tokens. Of the file: its head, its size, when it was
-// changed, and samples of its contents; to read all of it at each start would take longer than it is worth.
-std::string ServedModel::prefix_identity(const ModelOptions& options) const {
+// All that decides the bits of a page besides its tokens and the adapter (add_adapter()). Of the file: its
+// head, its size, when it was changed, and samples of its contents; to read all of it at each start would
+// take longer than it is worth.
+std::string ModelEngine::prefix_identity(const ModelOptions& options) const {
   std::string identity = fmt::format("numerics {}, cache {}, contexts {} {}, page {}\n", kernels::kNumericsId,
                                      dtype_name(options.run.layers.kv_type), loaded_->config.context,
                                      loaded_->config.run_context, kernels::kKvPage);
-  identity += file_fingerprint(spec_.path) + "\n";
-  for (const model::AdapterSpec& adapter : spec_.adapters)
-    identity += fmt::format("adapter {} {}\n", adapter.scale, file_fingerprint(adapter.path));
+  identity += file_fingerprint(path_) + "\n";
   if (loaded_->predictor != nullptr) identity += "predicts\n";
   return identity;
 }
@@ -144,7 +181,11 @@ MemoryForecast forecast_memory(const ModelSpec& spec, const ModelOptions& option
   model::ModelConfig config = model::read_config(file, asked_context(options));
   if (runtime::predicts(options.run.engine.scheduler))
     config.predicting = model::predicting_state(file, config);
-  return {file.tensor_bytes(), choice_of(options, config).bytes};
+  MemoryForecast forecast{.weight_bytes = file.tensor_bytes(),
+                          .cache_bytes = choice_of(options, config).bytes};
+  for (const model::AdapterSpec& adapter : spec.adapters)
+    forecast.adapter_bytes += adapter_bytes(adapter.path);
+  return forecast;
 }
 
 }  // namespace butterfly::server

@@ -1,4 +1,4 @@
-// A model that answers requests: weights, engine, template and rules for one name.
+// A model that answers requests: weights, engine, template and rules, and the names that share them.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -11,6 +11,7 @@
 
 #include "model/chat_template/chat_prompt.h"
 #include "model/grammar/structured_output.h"
+#include "runtime/engine/adapter_table.h"
 #include "runtime/engine/local_engine.h"
 #include "runtime/layers/loaded_model.h"
 #include "server/tools/chat_family.h"
@@ -27,9 +28,9 @@ struct ModelSpec {
   std::string name = {};
   std::filesystem::path path = {};
   std::filesystem::path tokenizer = {};
-  std::vector<model::AdapterSpec> adapters = {};
-  std::string parent = {};  // of an adapter: the name of the model it belongs to
-  uint64_t owner = 0;       // the API key's that it was made for; 0: it is everybody's
+  std::vector<model::AdapterSpec> adapters = {};  // one at most, unless it is on a cluster
+  std::string parent = {};                        // of an adapter: the name of the model it belongs to
+  uint64_t owner = 0;                             // the API key's that it was made for; 0: it is everybody's
 };
 
 struct ModelOptions {
@@ -43,42 +44,46 @@ struct ModelOptions {
   std::map<std::string, std::string> schemas;  // that those in requests may refer to, by URI
 };
 
-// Loaded in the constructor; ends its engine in the destructor. What is const may be used by any thread, and
-// the engine and the compiler look after themselves.
-class ServedModel {
+// The model of a file and its engine: one for all names over that file, the model's own and those of its
+// adapters, whose requests share its steps. What is const may be used by any thread, and the engine and the
+// compiler look after themselves. Ends its engine in the destructor.
+class ModelEngine {
  public:
-  // Borrows what computes, which models share. Throws Error.
-  // `weights`: of a model over the same file, or new ones.
-  ServedModel(const ModelSpec& spec, const ModelOptions& options, Compute& compute,
-              std::shared_ptr<runtime::SharedWeights> weights);
-  // The weights are on the cluster's nodes; here are vocabulary, template and engine. Borrows the cluster.
-  ServedModel(const ModelSpec& spec, const ModelOptions& options, runtime::ClusterHost& cluster);
-  ~ServedModel();
+  // Borrows what computes, which engines share. Throws Error.
+  ModelEngine(const ModelSpec& spec, const ModelOptions& options, Compute& compute);
+  // The weights, and the adapters of `spec`, are on the cluster's nodes; here are vocabulary, template and
+  // engine. Borrows the cluster.
+  ModelEngine(const ModelSpec& spec, const ModelOptions& options, runtime::ClusterHost& cluster);
+  ~ModelEngine();
 
-  const std::string& name() const { return spec_.name; }
-  const ModelSpec& spec() const { return spec_; }
+  // Who is called so in logs and metrics: the model that the name belongs to that it was loaded for.
+  const std::string& name() const { return name_; }
   const runtime::LoadedModel& loaded() const { return *loaded_; }
   const model::Tokenizer& tokenizer() const { return loaded_->tokenizer_or_throw(); }
   const model::ChatPrompter& prompter() const { return *prompter_; }
-  // How it writes calls and reasoning, as far as its template tells.
   const ChatFamily& family() const { return *family_; }
-  const ReasoningMarks* reasoning_marks() const { return reasoning_marks_; }  // null: it has none
+  const ReasoningMarks* reasoning_marks() const { return reasoning_marks_; }
   runtime::Engine& engine() { return *engine_; }
-  // The vocabulary as a tree takes memory and time, so it is made when the first rules come.
   model::GrammarCompiler& grammars();
   model::GrammarCompiler* grammars_if_made() { return grammars_ready_ ? grammars_.get() : nullptr; }
-  uint64_t bytes() const { return bytes_; }  // in memory, but for the weights
-  // The weights, which others over the same file may hold as well.
-  const std::shared_ptr<runtime::SharedWeights>& weights() const { return loaded_->weights; }
   uint64_t weight_bytes() const { return weight_bytes_; }
-  std::chrono::system_clock::time_point loaded_at() const { return loaded_at_; }
+  uint64_t cache_bytes() const { return cache_bytes_; }
+
+  // False: on a cluster, where each name has an engine of its own.
+  bool takes_adapters() const { return adapters_ != nullptr; }
+  // Whether it is what would be loaded for this name now: the file may have changed.
+  bool is_of(const ModelSpec& spec) const;
+  // While it runs; from any thread. Throws Error.
+  runtime::AdapterPtr add_adapter(const model::AdapterSpec& adapter);
 
  private:
   void read_template();
   std::string prefix_identity(const ModelOptions& options) const;
 
-  const ModelSpec spec_;
+  const std::string name_;
+  const std::filesystem::path path_, tokenizer_path_;
   std::unique_ptr<runtime::LoadedModel> loaded_;
+  std::shared_ptr<runtime::AdapterTable> adapters_;
   std::unique_ptr<model::ChatPrompter> prompter_;
   const ChatFamily* family_ = nullptr;
   const ReasoningMarks* reasoning_marks_ = nullptr;
@@ -87,7 +92,41 @@ class ServedModel {
   std::once_flag grammars_made_;
   std::unique_ptr<model::GrammarCompiler> grammars_;
   std::atomic<bool> grammars_ready_{false};
-  uint64_t bytes_ = 0, weight_bytes_ = 0;
+  uint64_t weight_bytes_ = 0, cache_bytes_ = 0;
+};
+
+// What answers to one name: an engine, and perhaps an adapter in it. As thread-safe as the engine.
+class ServedModel {
+ public:
+  // Adds the adapter of `spec`, if it has one, to an engine that takes some. Throws Error.
+  ServedModel(const ModelSpec& spec, std::shared_ptr<ModelEngine> engine);
+
+  const std::string& name() const { return spec_.name; }
+  const ModelSpec& spec() const { return spec_; }
+  const std::shared_ptr<ModelEngine>& shared() const { return shared_; }
+  // What requests for this name carry; null: nothing.
+  const runtime::AdapterPtr& adapter() const { return adapter_; }
+  uint64_t adapter_bytes() const { return adapter_ == nullptr ? 0 : adapter_->layers.bytes; }
+  // Of its requests alone.
+  runtime::RequestCounts counts() const;
+
+  const runtime::LoadedModel& loaded() const { return shared_->loaded(); }
+  const model::Tokenizer& tokenizer() const { return shared_->tokenizer(); }
+  const model::ChatPrompter& prompter() const { return shared_->prompter(); }
+  // How it writes calls and reasoning, as far as its template tells.
+  const ChatFamily& family() const { return shared_->family(); }
+  const ReasoningMarks* reasoning_marks() const { return shared_->reasoning_marks(); }  // null: it has none
+  // Of all names over the file.
+  runtime::Engine& engine() { return shared_->engine(); }
+  // The vocabulary as a tree takes memory and time, so it is made when the first rules come.
+  model::GrammarCompiler& grammars() { return shared_->grammars(); }
+  model::GrammarCompiler* grammars_if_made() { return shared_->grammars_if_made(); }
+  std::chrono::system_clock::time_point loaded_at() const { return loaded_at_; }
+
+ private:
+  const ModelSpec spec_;
+  const std::shared_ptr<ModelEngine> shared_;
+  runtime::AdapterPtr adapter_;
   std::chrono::system_clock::time_point loaded_at_ = std::chrono::system_clock::now();
 };
 
@@ -98,8 +137,8 @@ runtime::StageSettings stage_settings(const ModelSpec& spec, const ModelOptions&
 
 // Memory that loading will take. Reads the head of the file only.
 struct MemoryForecast {
-  uint64_t weight_bytes = 0;
-  uint64_t other_bytes = 0;  // the cache
+  uint64_t weight_bytes = 0, cache_bytes = 0;  // which all names over the file share
+  uint64_t adapter_bytes = 0;
 };
 MemoryForecast forecast_memory(const ModelSpec& spec, const ModelOptions& options);
 

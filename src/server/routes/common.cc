@@ -62,6 +62,7 @@ Generation new_generation(ServerContext& context, const Exchange& exchange, cons
   Generation generation;
   const uint64_t owner = owner_of(context, exchange);
   generation.model = context.models->ready(model, owner);
+  generation.request.adapter = generation.model->adapter();
   generation.request.client = owner;
   generation.request.background = context.access.is_background(owner);
   generation.lease = context.quotas->begin(owner, SystemClock::instance().now());

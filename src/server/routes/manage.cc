@@ -16,15 +16,17 @@ void manage_ps(ServerContext& context, ExchangePtr exchange) {
                 {"path", info.spec.path.string()},
                 {"state", model_state_name(info.state)},
                 {"bytes", info.bytes},
-                {"weight_bytes", info.weight_bytes}};  // those of a model and its adapters are in memory once
+                {"weight_bytes", info.weight_bytes}};
     if (!info.spec.parent.empty()) row["parent"] = info.spec.parent;
     if (!info.why.empty()) row["error"] = info.why;
     if (info.model != nullptr) {
       const runtime::EngineStats stats = info.model->engine().stats();
       row["context"] = info.model->engine().context();
-      row["running"] = stats.running;
-      row["waiting"] = stats.waiting;
-      row["generated_tokens"] = stats.generated_tokens;
+      // Of requests for this name; what follows is of the engine, which a model and its adapters share.
+      const runtime::RequestCounts counts = info.model->counts();
+      row["running"] = counts.running;
+      row["waiting"] = counts.waiting;
+      row["generated_tokens"] = counts.generated_tokens;
       row["pages"] = stats.pages;
       row["pages_used"] = stats.pages_used;
       row["pages_cached"] = stats.pages_cached;

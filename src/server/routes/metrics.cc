@@ -1,6 +1,9 @@
 // GET /metrics: Prometheus' text form, under vLLM's names where they mean the same.
 #include <fmt/format.h>
 
+#include <set>
+#include <utility>
+
 #include "runtime/nodes/cluster_host.h"
 #include "server/context/health.h"
 #include "server/context/metrics_text.h"
@@ -51,10 +54,21 @@ void node_metrics(const cluster::ClusterStatus& status, MetricsText& out) {
 void metrics(ServerContext& context, ExchangePtr exchange) {
   MetricsText out;
   const auto models = context.models->list();
+  // Once for each engine, which a model and its adapters share.
   const auto each = [&](std::string_view name, std::string_view type, std::string_view help, auto value) {
     out.family(name, type, help);
+    std::set<const ModelEngine*> told;
     for (const ModelInfo& info : models)
-      if (info.model != nullptr) value(info.spec.name, info.model->engine().stats());
+      if (info.model != nullptr && told.insert(info.model->shared().get()).second)
+        value(info.model->shared()->name(), info.model->engine().stats());
+  };
+  // Once for each model and adapter, so that sums over all names are right.
+  const auto by_name = [&](std::string_view name, std::string_view type, std::string_view help, auto value) {
+    out.family(name, type, help);
+    std::set<std::pair<const ModelEngine*, runtime::AdapterPtr>> told;
+    for (const ModelInfo& info : models)
+      if (info.model != nullptr && told.emplace(info.model->shared().get(), info.model->adapter()).second)
+        out.value(name, {{"model_name", info.spec.name}}, static_cast<double>(value(info.model->counts())));
   };
   const auto number = [&](std::string_view name, std::string_view type, std::string_view help, auto value) {
     each(name, type, help, [&](const std::string& model, const runtime::EngineStats& stats) {
@@ -62,21 +76,22 @@ void metrics(ServerContext& context, ExchangePtr exchange) {
     });
   };
   using Stats = const runtime::EngineStats&;
-  number("vllm:num_requests_running", "gauge", "Requests that advance in every step.",
-         [](Stats s) { return s.running; });
-  number("vllm:num_requests_waiting", "gauge", "Requests in the queue.", [](Stats s) { return s.waiting; });
+  using Counts = const runtime::RequestCounts&;
+  by_name("vllm:num_requests_running", "gauge", "Requests that advance in every step.",
+          [](Counts c) { return c.running; });
+  by_name("vllm:num_requests_waiting", "gauge", "Requests in the queue.", [](Counts c) { return c.waiting; });
   number("vllm:kv_cache_usage_perc", "gauge",
          "Share of the key/value pages that running requests hold, 0 to 1.", [](Stats s) {
            return s.pages == 0 ? 0.0 : static_cast<double>(s.pages_used) / static_cast<double>(s.pages);
          });
-  number("vllm:prompt_tokens_total", "counter", "Prompt tokens, cached ones included.",
-         [](Stats s) { return s.prompt_tokens; });
-  number("vllm:generation_tokens_total", "counter", "Tokens generated.",
-         [](Stats s) { return s.generated_tokens; });
-  number("vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked for in the cache.",
-         [](Stats s) { return s.prompt_tokens; });
-  number("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.",
-         [](Stats s) { return s.cached_tokens; });
+  by_name("vllm:prompt_tokens_total", "counter", "Prompt tokens, cached ones included.",
+          [](Counts c) { return c.prompt_tokens; });
+  by_name("vllm:generation_tokens_total", "counter", "Tokens generated.",
+          [](Counts c) { return c.generated_tokens; });
+  by_name("vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked for in the cache.",
+          [](Counts c) { return c.prompt_tokens; });
+  by_name("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.",
+          [](Counts c) { return c.cached_tokens; });
   number("vllm:num_preemptions_total", "counter",
          "Requests that had to give their pages back and start again.",
          [](Stats s) { return s.preemptions; });
