@@ -98,7 +98,17 @@ struct Setup {
   float temperature;
 };
 
+// Of streams that were started together, at `begin`, with prompts of so many tokens.
+struct StreamFigures {
+  double prompt = 0;  // tokens/s, until all have their first token
+  double decode = 0;  // while all of them run
+  double total = 0;
+  Seconds first_token = 0;  // the median
+};
+StreamFigures figures_of(std::span<const std::shared_ptr<Recorder>> streams, Seconds begin, size_t prompt);
+
 void measure_streams(const Setup& setup);
+void measure_adapters(const Setup& setup);
 void measure_gap(const Setup& setup);
 void measure_sampling(const Setup& setup);
 void measure_speculation(const Setup& setup);

@@ -19,6 +19,8 @@ struct Mode {
 
 constexpr Mode kModes[] = {
     {"streams", "tokens/s of several streams at once", butterfly::bench::measure_streams, 8, 128, 64},
+    {"adapters", "the same with 0, 1 and 4 LoRA adapters in one batch, and in engines of their own",
+     butterfly::bench::measure_adapters, 8, 128, 64},
     {"gap", "gaps between tokens while a long prompt is read in", butterfly::bench::measure_gap, 4, 4096, 0},
     {"sampling", "what choosing tokens takes of a step", butterfly::bench::measure_sampling, 1, 8, 64},
     {"speculation", "what guessing ahead gains and costs", butterfly::bench::measure_speculation, 1, 256,
@@ -49,6 +51,7 @@ int main(int argc, char** argv) {
     Compute compute(threads == 0 ? default_thread_count() : threads);
     runtime::LoadOptions load;
     load.with_tokenizer = false;
+    load.adapter_sites = true;
     load.context = (prompt == 0 ? mode->prompt : prompt) + (generate == 0 ? mode->generate : generate) + 64;
     const auto model = runtime::load_model(path, compute.take().pool(), load);
     std::string command;

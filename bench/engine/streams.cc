@@ -8,6 +8,29 @@
 
 namespace butterfly::bench {
 
+StreamFigures figures_of(std::span<const std::shared_ptr<Recorder>> streams, Seconds begin, size_t prompt) {
+  Seconds all_began = 0, end = 0, first_end = std::numeric_limits<Seconds>::infinity();
+  std::vector<Seconds> first;
+  size_t tokens = 0, together = 0;
+  for (const auto& stream : streams) {
+    first.push_back(stream->arrivals().front().when - begin);
+    all_began = std::max(all_began, stream->arrivals().front().when);
+    end = std::max(end, stream->finished());
+    first_end = std::min(first_end, stream->finished());
+  }
+  for (const auto& stream : streams)
+    for (const auto& arrival : stream->arrivals()) {
+      tokens += arrival.tokens;
+      if (arrival.when > all_began && arrival.when <= first_end) together += arrival.tokens;
+    }
+  std::ranges::sort(first);
+  const auto read = static_cast<double>(streams.size() * prompt);
+  return {.prompt = read / (all_began - begin),
+          .decode = first_end > all_began ? static_cast<double>(together) / (first_end - all_began) : 0.0,
+          .total = (read + static_cast<double>(tokens)) / (end - begin),
+          .first_token = first[first.size() / 2]};
+}
+
 void measure_streams(const Setup& setup) {
   fmt::print("{} streams, prompts of {}, {} tokens each, temperature {}\n", setup.streams, setup.prompt,
              setup.generate, setup.temperature);
@@ -28,28 +51,12 @@ void measure_streams(const Setup& setup) {
       streams.push_back(start(*engine, std::move(request)));
     }
     for (auto& stream : streams) stream->wait();
-    // Prompts: until all have their first token. Decode: while all of them run.
-    Seconds all_began = 0, end = 0, first_end = std::numeric_limits<Seconds>::infinity();
-    std::vector<Seconds> first;
-    for (auto& stream : streams) {
-      first.push_back(stream->arrivals().front().when - begin);
-      all_began = std::max(all_began, stream->arrivals().front().when);
-      end = std::max(end, stream->finished());
-      first_end = std::min(first_end, stream->finished());
-    }
-    size_t together = 0;
-    for (auto& stream : streams)
-      for (const auto& arrival : stream->arrivals())
-        if (arrival.when > all_began && arrival.when <= first_end) together += arrival.tokens;
-    std::ranges::sort(first);
+    const StreamFigures figures = figures_of(streams, begin, setup.prompt);
     const runtime::EngineStats stats = engine->stats();
     if (round == 0) continue;
-    const auto tokens = static_cast<double>(setup.streams * (setup.prompt + setup.generate));
     fmt::print(
-        "{:>5} {:>12.2f} {:>12.2f} {:>12.2f} {:>12.2f} {:>14.0f}\n", round,
-        static_cast<double>(setup.streams * setup.prompt) / (all_began - begin),
-        first_end > all_began ? static_cast<double>(together) / (first_end - all_began) : 0.0,
-        tokens / (end - begin), first[first.size() / 2],
+        "{:>5} {:>12.2f} {:>12.2f} {:>12.2f} {:>12.2f} {:>14.0f}\n", round, figures.prompt, figures.decode,
+        figures.total, figures.first_token,
         1e6 * std::chrono::duration<double>(stats.engine_time).count() / static_cast<double>(stats.steps));
     std::fflush(stdout);
   }
