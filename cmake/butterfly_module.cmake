@@ -51,7 +51,7 @@ function(butterfly_unity target)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   # GCC takes a file that is included for a header, in which types of unnamed namespaces would be a mistake.
-  target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   get_target_property(sources ${target} SOURCES)
   set(groups 0)
   foreach(file ${sources})
@@ -168,6 +168,9 @@ function(butterfly_cache_precompiled target)
     target_compile_options(${target} PRIVATE -fpch-preprocess)
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
       "${CMAKE_COMMAND};-E;env;CCACHE_DEPEND=1;CCACHE_SLOPPINESS=pch_defines,time_macros;${CCACHE}")
+  elseif(CCACHE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    # Clang writes the times of headers into what it precompiles, and refuses what the cache kept when they have others.
+    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
   endif()
 endfunction()
 
