@@ -1,5 +1,7 @@
 #include "server/api/api_error.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "server/api/json.h"
@@ -38,6 +40,10 @@ void bad_field(const std::string& param, const std::string& message, const std::
   throw ApiError(400, "invalid_request_error", named ? message : param + ": " + message, param, code);
 }
 
+std::string unseen(const std::string& type) {
+  return fmt::format("[{:.40}: not shown, this model reads text only]", type);
+}
+
 ApiError api_error_of(Errc code, const std::string& text) {
   switch (code) {
     case Errc::kInvalidArgument:
@@ -66,6 +72,15 @@ ApiError api_error_of(Errc code, const std::string& text) {
     default:
       return ApiError(500, "server_error", text);
   }
+}
+
+// The first half is Anthropic's sentence, the second OpenAI's: clients search for either.
+ApiError too_long(size_t tokens, size_t context) {
+  return ApiError(400, "invalid_request_error",
+                  fmt::format("prompt is too long: {} tokens > {} maximum. The maximum context length is {} "
+                              "tokens here; the server's -c sets it",
+                              tokens, context, context),
+                  {}, std::string(kContextExceeded));
 }
 
 std::string error_body(const ApiError& error, ErrorShape shape) {

@@ -30,6 +30,9 @@ class ApiError : public std::runtime_error {
 [[noreturn]] void bad_field(const std::string& param, const std::string& message,
                             const std::string& code = {});
 
+// What stands for a part of a tool's result that no model here can see.
+std::string unseen(const std::string& type);
+
 // What an Error from below means to a client.
 ApiError api_error_of(Errc code, const std::string& text);
 
@@ -38,6 +41,9 @@ enum class ErrorShape {
   kOllama,     // {"error": "message"}
   kAnthropic,  // {"type": "error", "error": {"type", "message"}}
 };
+// A prompt that the context does not hold, in words by which agents know that they have to shorten it.
+inline constexpr std::string_view kContextExceeded = "context_length_exceeded";
+ApiError too_long(size_t tokens, size_t context);
 std::string error_body(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
 HttpResponse error_response(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
 

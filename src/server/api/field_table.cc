@@ -95,7 +95,9 @@ constexpr FieldRow kResponse[] = {
     {"instructions", kString, 0, kText, "", "a system message in front"},
     {"max_output_tokens", kInteger, 1, 1 << 24, "", "tokens to generate"},
     {"text", kObject, 0, 16, "", "`format`: as response_format of chat"},
-    {"tools", kArray, 0, 128, "", "functions; tools of OpenAI's own servers are left out"},
+    {"tools", kArray, 0, 128, "",
+     "functions, and namespaces of functions (at most 512 in all); tools of OpenAI's own servers are left "
+     "out"},
     {"tool_choice", kAny, 0, 0, "", "as for chat"},
     {"parallel_tool_calls", kBoolean, 0, 0, "true", "false: at most one call"},
     {"previous_response_id", kString, 0, 512, "",
@@ -117,7 +119,8 @@ constexpr FieldRow kResponse[] = {
 constexpr FieldRow kMessageCount[] = {
     {"model", kString, 0, kName, "", "absent: the first of the server"},
     {"messages", kArray, 1, 10000, "required",
-     "roles user and assistant; blocks text, tool_use, tool_result, thinking, documents of text"},
+     "roles user and assistant; blocks text, tool_use, tool_result, thinking, documents of text; a line "
+     "stands for pictures in results"},
     {"system", kAny, 0, 0, "",
      "a string or blocks of text; the line for a biller that one client puts first is dropped"},
     {"tools", kArray, 0, 512, "", "with `input_schema`; tools of Anthropic's own servers are left out"},
@@ -130,9 +133,12 @@ constexpr FieldRow kMessageCount[] = {
 constexpr FieldRow kMessage[] = {
     {"model", kString, 0, kName, "", "absent: the first of the server"},
     {"messages", kArray, 1, 10000, "required",
-     "roles user and assistant; blocks text, tool_use, tool_result, thinking, documents of text"},
+     "roles user and assistant; blocks text, tool_use, tool_result, thinking, documents of text; a line "
+     "stands for pictures in results"},
     {"system", kAny, 0, 0, "",
      "a string or blocks of text; the line for a biller that one client puts first is dropped"},
+    {"max_tokens", kInteger, -1, 1 << 24, "required",
+     "tokens to generate; -1: until the text or the context ends"},
     {"stop_sequences", kStrings, 0, 16, "", "the text ends before these"},
     {"tools", kArray, 0, 512, "", "with `input_schema`; tools of Anthropic's own servers are left out"},
     {"tool_choice", kObject, 0, 16, "", "`auto`, `any`, `tool`, `none`; `disable_parallel_tool_use`"},

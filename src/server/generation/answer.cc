@@ -133,10 +133,9 @@ std::optional<ApiError> Answer::submit_more() {
       continue;
     }
     if (id.status().code() == Errc::kQueueFull && open_ > 0) break;  // again when one of ours ends
-    ApiError error = api_error_of(id.status().code(), id.status().text());
-    if (error.status == 400 && generation_.prompts[choice.prompt].size() >= engine.context())
-      error.code = "context_length_exceeded";
-    return error;
+    const size_t size = generation_.prompts[choice.prompt].size(), context = engine.context();
+    if (id.status().code() == Errc::kInvalidArgument && size > context) return too_long(size, context);
+    return api_error_of(id.status().code(), id.status().text());
   }
   return std::nullopt;
 }

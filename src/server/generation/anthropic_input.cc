@@ -49,16 +49,45 @@ std::string text_of(const Json& content, const std::string& place) {
   return text;
 }
 
+void add_text(std::string& to, const std::string& text) {
+  if (!to.empty() && !text.empty()) to += "\n";
+  to += text;
+}
+
+// {"type": "document"} of plain text.
+bool is_text_document(const std::string& type, const Json& block) {
+  return type == "document" && block.contains("source") && block["source"].is_object() &&
+         block["source"].value("type", Json()) == Json("text");
+}
+
+// What a tool found, as text. Tools read pictures whoever asks: a refusal would be the end of the
+// conversation, since their clients send the same again, so the model is told what it does not see.
+std::string result_text(const Json& content, const std::string& place) {
+  if (!content.is_array()) return text_of(content, place);
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i) {
+    const std::string where = fmt::format("{}[{}]", place, i), type = type_of(content[i], where);
+    if (is_text_document(type, content[i])) {
+      add_text(text, text_member(content[i]["source"], "data", where + ".source"));
+    } else {
+      add_text(text, type == "text" ? text_member(content[i], "text", where) : unseen(type));
+    }
+  }
+  return text;
+}
+
+// What Anthropic's own servers did in a conversation that began there. What came of it is in the words
+// behind.
+bool is_others_work(const std::string& type) {
+  return type == "server_tool_use" || type == "mcp_tool_use" || type == "compaction" ||
+         (type != "tool_result" && type.ends_with("_tool_result"));
+}
+
 // The blocks of one message, collected by what becomes of them.
 struct Blocks {
   std::string text, thinking;
   Json calls = Json::array(), results = Json::array();
 };
-
-void add_text(std::string& to, const std::string& text) {
-  if (!to.empty() && !text.empty()) to += "\n";
-  to += text;
-}
 
 void read_block(const Json& block, const std::string& place, bool assistant, Blocks& to) {
   const std::string type = type_of(block, place);
@@ -66,7 +95,7 @@ void read_block(const Json& block, const std::string& place, bool assistant, Blo
     add_text(to.text, text_member(block, "text", place));
   } else if (type == "thinking" && assistant) {
     add_text(to.thinking, text_member(block, "thinking", place));
-  } else if (type == "redacted_thinking" && assistant) {
+  } else if (assistant && (type == "redacted_thinking" || is_others_work(type))) {
     // Nobody here can read it.
   } else if (type == "tool_use" && assistant) {
     to.calls.push_back({{"id", text_member(block, "id", place)},
@@ -75,13 +104,12 @@ void read_block(const Json& block, const std::string& place, bool assistant, Blo
                          {{"name", text_member(block, "name", place)},
                           {"arguments", block.value("input", Json::object())}}}});
   } else if (type == "tool_result" && !assistant) {
-    std::string text = text_of(block.value("content", Json()), place + ".content");
+    std::string text = result_text(block.value("content", Json()), place + ".content");
     if (block.value("is_error", Json(false)) == Json(true)) text = "Error: " + text;
     to.results.push_back({{"role", "tool"},
                           {"tool_call_id", text_member(block, "tool_use_id", place)},
                           {"content", std::move(text)}});
-  } else if (type == "document" && !assistant && block.contains("source") && block["source"].is_object() &&
-             block["source"].value("type", Json()) == Json("text")) {
+  } else if (!assistant && is_text_document(type, block)) {
     add_text(to.text, text_member(block["source"], "data", place + ".source"));
   } else {
     throw ApiError(400, "invalid_request_error",

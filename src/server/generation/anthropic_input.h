@@ -5,7 +5,8 @@
 namespace butterfly::server {
 
 // "system" and "messages" as one list of chat messages. Results of tools become messages of their own; blocks
-// that are neither text, tools nor thinking are refused. Throws ApiError 400 that names the block.
+// that are neither text, tools nor thinking are refused, in results a line stands for them. Throws ApiError
+// 400 that names the block.
 Json chat_messages_of(const Json* system, const Json& messages);
 
 // "tools" as functions. Tools that a server of Anthropic's would run itself (web search, code execution) are

@@ -32,6 +32,20 @@ TEST(AnthropicInput, BlocksBecomeMessagesThatTemplatesKnow) {
                {"role":"tool","tool_call_id":"toolu_1","content":"Error: broken"},{"role":"user","content":"And now?"}])"));
 }
 
+TEST(AnthropicInput, PicturesThatToolsReadAndWorkOfOtherServersAreNoEnd) {
+  const Json messages = json(
+      R"([{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},
+             {"type":"web_search_tool_result","tool_use_id":"s","content":[]},
+             {"type":"text","text":"Found."},{"type":"tool_use","id":"t","name":"Read","input":{}}]},
+          {"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[
+             {"type":"text","text":"a.png"},{"type":"image","source":{"type":"base64","data":"AA"}}]}]}])");
+  EXPECT_EQ(chat_messages_of(nullptr, messages),
+            json(R"([{"role":"assistant","content":"Found.","tool_calls":[{"id":"t","type":"function",
+                       "function":{"name":"Read","arguments":{}}}]},
+                     {"role":"tool","tool_call_id":"t",
+                      "content":"a.png\n[image: not shown, this model reads text only]"}])"));
+}
+
 TEST(AnthropicInput, RemindersBetweenTurnsJoinTheUser) {
   const Json messages = json(
       R"([{"role":"user","content":"Hi"},{"role":"system","content":"It is late."},{"role":"assistant","content":"Yes"},

@@ -213,7 +213,6 @@ void read_conversation(const Fields& fields, Conversation& to) {
 void messages(ServerContext& context, ExchangePtr exchange) {
   const Json body = body_of(*exchange);
   const Fields fields(body, kMessageFields);
-  if (!fields.has("max_tokens")) bad_field("max_tokens", "is missing", "missing_required_parameter");
   Generation generation = new_generation(context, *exchange, fields.string("model"));
   read_sampling(fields, generation);
   if (generation.n != 1) bad_field("n", "expected 1");

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "server/generation/pieces.h"
 #include "server/generation/read_request.h"
+#include "server/generation/responses_input.h"
 #include "server/routes/resumable_answer.h"
 #include "server/routes/routes.h"
 
@@ -56,9 +57,10 @@ Json blank_response(const Json& body, const Fields& fields, const std::string& m
 
 class ResponseAnswer final : public Answer {
  public:
-  ResponseAnswer(ExchangePtr exchange, Generation generation, Json response, bool stream)
+  ResponseAnswer(ExchangePtr exchange, Generation generation, Json response, ResponseTools tools, bool stream)
       : Answer(std::move(exchange), std::move(generation), ErrorShape::kOpenAi),
         response_(std::move(response)),
+        spaces_(std::move(tools.spaces)),
         stream_(stream),
         message_id_(part_id(this->generation(), "msg_")),
         reasoning_id_(part_id(this->generation(), "rs_")) {
@@ -212,10 +214,15 @@ class ResponseAnswer final : public Answer {
             {"role", "assistant"},
             {"content", Json::array({text_part(text)})}};
   }
-  static Json call_item(const ToolCall& call) {
-    return {{"type", "function_call"},     {"id", "fc_" + call.id.substr(call.id.find('_') + 1)},
-            {"call_id", call.id},          {"name", call.name},
-            {"arguments", call.arguments}, {"status", "completed"}};
+  Json call_item(const ToolCall& call) const {
+    Json item = {{"type", "function_call"},     {"id", "fc_" + call.id.substr(call.id.find('_') + 1)},
+                 {"call_id", call.id},          {"name", call.name},
+                 {"arguments", call.arguments}, {"status", "completed"}};
+    if (const auto space = spaces_.find(call.name); space != spaces_.end()) {
+      item["namespace"] = space->second.first;
+      item["name"] = space->second.second;
+    }
+    return item;
   }
 
   std::string piece(std::string_view type, Json json) {
@@ -226,6 +233,7 @@ class ResponseAnswer final : public Answer {
   void event(std::string_view type, Json json) { exchange().write(piece(type, std::move(json))); }
 
   Json response_;
+  const std::map<std::string, std::pair<std::string, std::string>> spaces_;  // ResponseTools::spaces
   const bool stream_;
   const std::string message_id_, reasoning_id_;
   bool message_open_ = false, reasoning_open_ = false;
@@ -233,127 +241,17 @@ class ResponseAnswer final : public Answer {
   Json logprobs_ = Json::array();  // of the text's tokens, if they were asked for
 };
 
-// A part of the assistant's turn: what it says, calls and reasons is one message to templates.
-Json& assistant_turn(Json& messages) {
-  if (messages.empty() || messages.back()["role"] != Json("assistant"))
-    messages.push_back({{"role", "assistant"}, {"content", ""}});
-  return messages.back();
-}
-
-// The text of what it thought, as we gave it out; others' may be sealed.
-std::string reasoning_text(const Json& item) {
-  std::string text;
-  const Json content = item.value("content", Json());
-  if (content.is_array())
-    for (const Json& part : content)
-      if (part.is_object() && part.contains("text") && part["text"].is_string())
-        text += part["text"].get<std::string>();
-  return text;
-}
-
-// What OpenAI's own servers did in a conversation that began there. No model here can do it, and what came of
-// it is in the words behind it.
-constexpr std::string_view kOthersItems[] = {
-    "web_search_call",
-    "file_search_call",
-    "computer_call",
-    "computer_call_output",
-    "image_generation_call",
-    "code_interpreter_call",
-    "mcp_list_tools",
-    "mcp_call",
-    "mcp_approval_request",
-    "mcp_approval_response",
-    "tool_search_call",
-    "tool_search_output",
-    "compaction",
-};
-
-[[noreturn]] void nothing_is_kept(const std::string& field, const char* code) {
-  throw ApiError(400, "invalid_request_error",
-                 field + ": this server keeps nothing between requests; send the whole conversation in input",
-                 field, code);
-}
-
-// Calls of tools without a schema are calls of a function with one text.
-Json call_message(const Json& item, const Json& name, const Json& arguments) {
-  return {{"id", item.value("call_id", Json(""))},
-          {"type", "function"},
-          {"function", {{"name", name}, {"arguments", arguments}}}};
-}
-
-// "input" as messages of chat.
-Json messages_of(const Json& input, const std::string& instructions) {
-  Json messages = Json::array();
-  if (!instructions.empty()) messages.push_back({{"role", "system"}, {"content", instructions}});
-  if (input.is_string()) {
-    messages.push_back({{"role", "user"}, {"content", input}});
-    return messages;
-  }
-  if (!input.is_array()) bad_field("input", "expected a string or an array of messages");
-  for (size_t i = 0; i < input.size(); ++i) {
-    const Json& item = input[i];
-    const std::string place = fmt::format("input[{}]", i);
-    if (!item.is_object()) bad_field(place, "expected an object");
-    const Json type = item.value("type", Json("message"));
-    if (type == Json("message")) {
-      const Json role = item.value("role", Json()), content = item.value("content", Json(""));
-      // Reasoning and words of one turn come as two items.
-      const bool joins = role == Json("assistant") && !messages.empty() && messages.back()["role"] == role &&
-                         messages.back()["content"] == Json("") && !messages.back().contains("tool_calls");
-      if (joins) {
-        messages.back()["content"] = content;
-      } else {
-        messages.push_back({{"role", role}, {"content", content}});
-      }
-    } else if (type == Json("function_call")) {
-      assistant_turn(messages)["tool_calls"].push_back(
-          call_message(item, item.value("name", Json()), item.value("arguments", Json("{}"))));
-    } else if (type == Json("custom_tool_call")) {
-      assistant_turn(messages)["tool_calls"].push_back(call_message(
-          item, item.value("name", Json()), to_text(Json{{"input", item.value("input", Json(""))}})));
-    } else if (type == Json("local_shell_call")) {
-      assistant_turn(messages)["tool_calls"].push_back(
-          call_message(item, "local_shell", to_text(item.value("action", Json::object()))));
-    } else if (type == Json("function_call_output") || type == Json("custom_tool_call_output") ||
-               type == Json("local_shell_call_output")) {
-      messages.push_back({{"role", "tool"},
-                          {"tool_call_id", item.value("call_id", Json(""))},
-                          {"content", item.value("output", Json(""))}});
-    } else if (type == Json("reasoning")) {
-      if (const std::string text = reasoning_text(item); !text.empty()) {
-        messages.push_back({{"role", "assistant"}, {"content", ""}, {"reasoning_content", text}});
-      }
-    } else if (type == Json("item_reference")) {
-      nothing_is_kept(place, "item_not_found");
-    } else if (!type.is_string() ||
-               std::ranges::find(kOthersItems, type.get<std::string>()) == std::ranges::end(kOthersItems)) {
-      bad_field(place + ".type",
-                "expected message, reasoning, function_call, custom_tool_call, local_shell_call, or one of "
-                "their outputs");
-    }
-  }
-  return messages;
-}
-
-// Functions lie flat here, and inside "function" in chat, which templates know.
-Json chat_tools(const Json* tools) {
-  Json list = Json::array();
-  for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
-    Json function = (*tools)[i];
-    if (!function.is_object()) bad_field(fmt::format("tools[{}]", i), "expected an object");
-    // Tools that OpenAI's own servers would run (web_search, local_shell) come with every request of some
-    // clients; no model here can call them.
-    if (function.value("type", Json("function")) != Json("function")) continue;
-    if (function.contains("function")) {
-      list.push_back(std::move(function));
-      continue;
-    }
-    function.erase("type");
-    function.erase("strict");
-    list.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
-  return list;
+// Refused, as events: where agents that stream look for the reason.
+void stream_refusal(Exchange& exchange, Json response, const ApiError& error) {
+  response["created_at"] = unix_seconds();
+  exchange.begin(sse_head(), std::string(kPing));
+  exchange.write(sse_event("response.created",
+                           {{"type", "response.created"}, {"sequence_number", 0}, {"response", response}}));
+  response["status"] = "failed";
+  response["error"] = {{"code", error.code}, {"message", error.what()}};
+  end_failed(exchange,
+             sse_event("response.failed",
+                       {{"type", "response.failed"}, {"sequence_number", 1}, {"response", response}}));
 }
 
 // An answer to nothing: nothing, and no work.
@@ -403,13 +301,13 @@ void responses(ServerContext& context, ExchangePtr exchange) {
   generation.request.logprobs =
       generation.request.top_logprobs > 0 ||
       std::find(include.begin(), include.end(), "message.output_text.logprobs") != include.end();
-  const Json tool_list = chat_tools(fields.find("tools"));
+  ResponseTools given = tools_of_response(fields.find("tools"));
   const ToolRequest tools =
-      read_tools(&tool_list, fields.find("tool_choice"), fields.boolean("parallel_tool_calls"));
+      read_tools(&given.list, fields.find("tool_choice"), fields.boolean("parallel_tool_calls"));
   const Json* text = fields.find("text");
   const Json* format = text != nullptr && text->contains("format") ? &(*text)["format"] : nullptr;
   set_rules(read_rules(fields, format, "text.format"), tools, generation);
-  const Json messages = messages_of(*fields.find("input"), fields.string("instructions"));
+  const Json messages = messages_of_input(*fields.find("input"), fields.string("instructions"));
   model::ChatRequest conversation;
   conversation.messages = &messages;
   conversation.tools = tools.tools;
@@ -430,9 +328,16 @@ void responses(ServerContext& context, ExchangePtr exchange) {
   const bool stream = fields.boolean("stream");
   const ExchangePtr back =
       resumable(context, exchange, again, {.id_prefix = kIdPrefix, .stream = stream}, generation);
-  Json response = blank_response(body, fields, generation.model->name(), answer_id(generation, kIdPrefix));
-  start(context, std::make_shared<ResponseAnswer>(back, std::move(generation), std::move(response), stream),
-        back, exchange);
+  const std::string name = generation.model->name(), id = answer_id(generation, kIdPrefix);
+  try {
+    start(context,
+          std::make_shared<ResponseAnswer>(back, std::move(generation),
+                                           blank_response(body, fields, name, id), std::move(given), stream),
+          back, exchange);
+  } catch (const ApiError& error) {
+    if (!stream || error.code != kContextExceeded) throw;
+    stream_refusal(*exchange, blank_response(body, fields, name, id), error);
+  }
 }
 
 }  // namespace butterfly::server

@@ -35,7 +35,7 @@ void write_model_with_template(const std::filesystem::path& to, const std::strin
 constexpr const char* kTemplate =
     "{% for m in messages %}[{{ m.role }}|{{ m.content }}{% for c in m.tool_calls or [] %}|{{ "
     "c.function.name }} {{ c.function.arguments | tojson }}{% endfor %}]{% endfor %}"
-    "{% if add_generation_prompt %}<think>{% endif %}{# </think> #}";
+    "{% if add_generation_prompt %}<think>{% if closed %}</think>{% endif %}{% endif %}{# </think> #}";
 
 class ResponsesTest : public ::testing::Test {
  protected:
@@ -109,6 +109,47 @@ TEST_F(ResponsesTest, ProbesAreAnsweredWithNothing) {
     const std::string stream = running->post("/v1/responses", body + R"(,"stream":true})").body;
     EXPECT_LT(stream.find("\"in_progress\""), stream.find("response.completed")) << stream;
   }
+}
+
+// Calls of a namespace's tools come back as the client knows them, whole and streamed.
+TEST_F(ResponsesTest, CallsOfNamespacesAreGivenBackWithThem) {
+  const std::string body =
+      R"({"input":"Hi","max_output_tokens":200,"seed":1,"tool_choice":"required","reasoning":{"effort":"none"},)"
+      R"("chat_template_kwargs":{"closed":true},)"
+      R"("tools":[{"type":"namespace","name":"mcp__files","tools":[{"type":"function","name":"read",)"
+      R"("parameters":{"type":"object","properties":{},"additionalProperties":false}}]}])";
+  const Json whole = json_of(running->post("/v1/responses", body + "}"));
+  ASSERT_TRUE(whole.contains("output")) << whole;
+  const Json& call = whole["output"].back();
+  EXPECT_EQ(call["type"], "function_call") << whole;
+  EXPECT_EQ(call["namespace"], "mcp__files") << call;
+  EXPECT_EQ(call["name"], "read") << call;
+  const std::string stream = running->post("/v1/responses", body + R"(,"stream":true})").body;
+  EXPECT_THAT(stream, HasSubstr(R"("namespace":"mcp__files")"));
+  EXPECT_THAT(stream, ::testing::Not(HasSubstr("mcp__files__read")));
+}
+
+// The words and codes by which agents know that they have to shorten the conversation; Codex, which streams,
+// looks among the events.
+TEST_F(ResponsesTest, TooLongConversationsAreRefusedAsAgentsKnowIt) {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "a b ";
+  const std::string input = R"({"max_tokens":4,"input":")" + text + "\"";
+  const Reply whole = running->post("/v1/responses", input + "}");
+  EXPECT_EQ(whole.status, 400);
+  EXPECT_EQ(json_of(whole)["error"]["code"], "context_length_exceeded") << whole.body;
+  EXPECT_THAT(whole.body, HasSubstr("prompt is too long: "));
+  EXPECT_THAT(whole.body, HasSubstr("maximum context length is "));
+  const Reply stream = running->post("/v1/responses", input + R"(,"stream":true})");
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_THAT(stream.body, HasSubstr("event: response.failed\n"));
+  EXPECT_THAT(stream.body, HasSubstr(R"("code":"context_length_exceeded")"));
+  const Reply message = running->post(
+      "/v1/messages",
+      R"({"max_tokens":4,"stream":true,"messages":[{"role":"user","content":")" + text + "\"}]}");
+  EXPECT_EQ(message.status, 400);
+  EXPECT_EQ(json_of(message)["error"]["type"], "invalid_request_error");
+  EXPECT_THAT(message.body, HasSubstr("prompt is too long: "));
 }
 
 TEST_F(ResponsesTest, ReasoningIsCounted) {
