@@ -446,9 +446,24 @@ TEST_F(ServerTest, Responses) {
 
 TEST_F(ServerTest, Ollama) {
   EXPECT_THAT(running->get("/").body, HasSubstr("is running"));
-  EXPECT_EQ(json_of(running->get("/api/version"))["version"], "0.0.0");
+  // As clients compare it: numbers, not below those that they ask for.
+  const Json version = json_of(running->get("/api/version"));
+  int major = 0, minor = 0, patch = 0;
+  ASSERT_EQ(std::sscanf(version["version"].get<std::string>().c_str(), "%d.%d.%d", &major, &minor, &patch),
+            3);
+  EXPECT_GE(std::make_pair(major, minor), std::make_pair(0, 14)) << version;
+  EXPECT_EQ(version["butterfly"], "0.0.0");
   EXPECT_EQ(json_of(running->get("/api/tags"))["models"][0]["name"], "tiny");
   EXPECT_EQ(json_of(running->get("/api/ps"))["models"][0]["context_length"], 512);
+  // A picture would be lost, a word of thinking not.
+  const Reply picture = running->post(
+      "/api/chat", R"({"messages":[{"role":"user","content":"Hi","images":["AA"]}],"stream":false})");
+  EXPECT_EQ(picture.status, 400);
+  EXPECT_THAT(picture.body, HasSubstr("messages[0].images"));
+  const std::string thinks =
+      R"({"messages":[{"role":"user","content":"Hi","images":[]}],"stream":false,"options":{"num_predict":1},"think":)";
+  EXPECT_EQ(running->post("/api/chat", thinks + "\"low\"}").status, 200);
+  EXPECT_EQ(running->post("/api/chat", thinks + "7}").status, 400);
   const Json show = json_of(running->post("/api/show", R"({"model":"tiny:latest"})"));
   EXPECT_EQ(show["model_info"]["general.architecture"], "llama");
   const Reply stream = running->post(

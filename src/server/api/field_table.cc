@@ -223,7 +223,7 @@ constexpr FieldRow kDetokenize[] = {
 
 constexpr FieldRow kOllamaChat[] = {
     {"model", kString, 0, kName, "", "absent: the first of the server"},
-    {"messages", kArray, 0, 10000, "required", "as for chat"},
+    {"messages", kArray, 0, 10000, "required", "as for chat; `images` are refused"},
     {"stream", kBoolean, 0, 0, "true", "one JSON object per line"},
     {"format", kAny, 0, 0, "", "`json`, or a JSON schema"},
     {"tools", kArray, 0, 128, "", "functions the model may call"},
@@ -232,7 +232,8 @@ constexpr FieldRow kOllamaChat[] = {
      "0 without messages: the model is unloaded if nobody uses it and no API key is asked for; else not "
      "used: "
      "models stay until memory is needed"},
-    {"think", kAny, 0, 0, "", "handed to the template as enable_thinking"},
+    {"think", kAny, 0, 0, "",
+     "handed to the template: true or false as enable_thinking, words (`low`) as reasoning_effort"},
 };
 
 constexpr FieldRow kOllamaGenerate[] = {
@@ -250,7 +251,8 @@ constexpr FieldRow kOllamaGenerate[] = {
     {"format", kAny, 0, 0, "", "`json`, or a JSON schema"},
     {"options", kObject, 0, 64, "", "sampling, under Ollama's names; see options"},
     {"keep_alive", kAny, 0, 0, "", "as for /api/chat, without a prompt"},
-    {"think", kAny, 0, 0, "", "handed to the template as enable_thinking"},
+    {"think", kAny, 0, 0, "",
+     "handed to the template: true or false as enable_thinking, words (`low`) as reasoning_effort"},
 };
 
 constexpr FieldRow kOllamaEmbed[] = {

@@ -1,4 +1,6 @@
 // Ollama's POST /api/chat and /api/generate: one JSON object per line, streamed unless refused.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
@@ -96,9 +98,26 @@ void answer_nothing(ServerContext& context, Exchange& exchange, const Fields& fi
 // "think" as templates know it.
 Json template_variables(const Fields& fields) {
   Json extra = Json::object();
-  if (const Json* think = fields.find("think"); think != nullptr && think->is_boolean())
+  const Json* think = fields.find("think");
+  if (think == nullptr) return extra;
+  if (think->is_boolean()) {
     extra["enable_thinking"] = *think;
+  } else if (think->is_string()) {
+    extra["enable_thinking"] = true;
+    extra["reasoning_effort"] = *think;
+  } else {
+    bad_field("think", "expected true, false, or how much: low, medium or high");
+  }
   return extra;
+}
+
+// Beside the content here, where templates would not see them.
+void refuse_images(const Json& messages) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const Json images = messages[i].is_object() ? messages[i].value("images", Json()) : Json();
+    if (images.is_array() && !images.empty())
+      bad_field(fmt::format("messages[{}].images", i), "not supported: only text is", "unsupported_content");
+  }
 }
 
 void answer(ServerContext& context, const ExchangePtr& exchange, const Json& body, const Fields& fields,
@@ -120,6 +139,7 @@ void ollama_chat(ServerContext& context, ExchangePtr exchange) {
   Generation generation = new_generation(context, *exchange, fields.string("model"));
   const Json* messages = fields.find("messages");
   if (messages->empty()) return answer_nothing(context, *exchange, fields, std::move(generation), true);
+  refuse_images(*messages);
   const std::string grammar = read_ollama_options(fields.find("options"), generation);
   const ToolRequest tools = read_tools(fields.find("tools"), nullptr, true);
   set_rules(read_ollama_rules(fields.find("format"), grammar), tools, generation);

@@ -14,6 +14,10 @@
 namespace butterfly::server {
 namespace {
 
+// Of the interface that is spoken. Clients refuse servers whose number is below that of the Ollama they were
+// made for: VS Code's asks for 0.6.4, Codex (--oss) for 0.13.4.
+constexpr std::string_view kOllamaVersion = "0.14.0";
+
 std::string modified(const ModelSpec& spec) {
   std::error_code failed;
   const auto time = std::filesystem::last_write_time(spec.path, failed);
@@ -65,7 +69,7 @@ Json row_of(const ModelInfo& info) {
 }  // namespace
 
 void ollama_version(ServerContext& context, ExchangePtr exchange) {
-  respond_json(*exchange, to_text({{"version", context.version}}));
+  respond_json(*exchange, to_text({{"version", kOllamaVersion}, {"butterfly", context.version}}));
 }
 
 void ollama_tags(ServerContext& context, ExchangePtr exchange) {
@@ -102,6 +106,8 @@ void ollama_show(ServerContext& context, ExchangePtr exchange) {
   info.model = model;
   Json capabilities = Json::array({"completion", "embedding"});
   if (model->prompter().own_template()) capabilities.push_back("tools");
+  if (model->reasoning_marks() != nullptr || model->family().reasons_itself)
+    capabilities.push_back("thinking");
   Json facts = Json::object();
   // Vocabularies have a hundred thousand entries: clients want the numbers.
   for (const model::Metadata::Entry& entry : model->loaded().file.metadata().entries()) {
