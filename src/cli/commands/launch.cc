@@ -39,15 +39,19 @@ struct Start {
 };
 
 Start start_claude(const Target& to) {
-  return {{{"ANTHROPIC_BASE_URL", to.url},
-           {"ANTHROPIC_AUTH_TOKEN", to.key},
-           {"ANTHROPIC_MODEL", to.model},
-           {"ANTHROPIC_DEFAULT_OPUS_MODEL", to.model},
-           {"ANTHROPIC_DEFAULT_SONNET_MODEL", to.model},
-           {"ANTHROPIC_DEFAULT_HAIKU_MODEL", to.model},
-           {"ANTHROPIC_SMALL_FAST_MODEL", to.model},
-           {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"}},
-          {}};
+  Start start{{{"ANTHROPIC_BASE_URL", to.url},
+               {"ANTHROPIC_AUTH_TOKEN", to.key},
+               {"ANTHROPIC_MODEL", to.model},
+               {"ANTHROPIC_DEFAULT_OPUS_MODEL", to.model},
+               {"ANTHROPIC_DEFAULT_SONNET_MODEL", to.model},
+               {"ANTHROPIC_DEFAULT_HAIKU_MODEL", to.model},
+               {"ANTHROPIC_SMALL_FAST_MODEL", to.model},
+               {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"}},
+              {}};
+  // When it has to shorten the conversation; below 100,000 it learns that from the server's refusal.
+  if (to.context > 0)
+    start.variables.emplace_back("CLAUDE_CODE_AUTO_COMPACT_WINDOW", std::to_string(to.context));
+  return start;
 }
 
 Start start_codex(const Target& to) {
@@ -55,8 +59,12 @@ Start start_codex(const Target& to) {
       fmt::format(R"(model_providers.butterfly={{name="Butterfly",base_url="{}/v1",wire_api="responses",)"
                   R"(env_key="BUTTERFLY_API_KEY"}})",
                   to.url);
-  return {{{"BUTTERFLY_API_KEY", to.key}},
-          {"-c", "model_provider=butterfly", "-c", provider, "-m", to.model}};
+  Start start{{{"BUTTERFLY_API_KEY", to.key}},
+              {"-c", "model_provider=butterfly", "-c", provider, "-m", to.model}};
+  // It takes models that it does not know for ones with 272,000 tokens.
+  if (to.context > 0)
+    start.arguments.insert(start.arguments.end(), {"-c", fmt::format("model_context_window={}", to.context)});
+  return start;
 }
 
 Start start_opencode(const Target& to) {
@@ -110,14 +118,14 @@ const Tool& tool_of(const std::string& name) {
 
 struct LaunchOptions {
   std::string tool, url, model, socket;
-  std::optional<size_t> port;
+  std::optional<size_t> port, context;
   bool print = false;
   std::vector<std::string> arguments;
 };
 
 // The server that was chosen, or the only one that runs.
 Target find_target(const LaunchOptions& options) {
-  Target to{options.url, options.model, "butterfly", 0};
+  Target to{options.url, options.model, "butterfly", options.context.value_or(0)};
   if (const char* key = ::getenv("BUTTERFLY_API_KEY"); key != nullptr && *key != '\0') to.key = key;
   if (!to.url.empty() && !to.model.empty()) return to;
   std::filesystem::path socket = options.socket;
@@ -138,7 +146,7 @@ Target find_target(const LaunchOptions& options) {
   for (const Json& row : state["models"]) {
     if (!to.model.empty() && row.value("name", "") != to.model) continue;
     to.model = row.value("name", "");
-    to.context = row.value("context", size_t{0});
+    if (!options.context) to.context = row.value("context", size_t{0});
     return to;
   }
   fail(Errc::kNotFound, "the server at {} has no model '{}'", to.url, to.model);
@@ -228,6 +236,8 @@ CommandBody setup_launch(CLI::App& app) {
       .type_name("URL");
   add_option(app, "-m,--model", options->model, "Name of the model (default: the server's first)")
       .type_name("NAME");
+  add_option(app, "--context", options->context, "Tokens that it holds (default: what a server here says)")
+      .type_name("N");
   add_flag(app, "--print", options->print, "Show what would be set and run, for a shell");
   std::string tools = "Tools:\n";
   for (const Tool& tool : kTools)

@@ -71,6 +71,12 @@ TEST_F(ServeCommandsTest, LaunchSetsWhatAToolNeedsAndStartsIt) {
     EXPECT_THAT(text, HasSubstr(" hello\n")) << name;
     EXPECT_THAT(with({"launch", name, "--print"}).out, HasSubstr("tiny")) << name;
   }
+  // Agents shorten a conversation before it is too long for the model, where they are told.
+  for (const auto& [name, words] :
+       {std::pair("claude", "CLAUDE_CODE_AUTO_COMPACT_WINDOW='131072'"),
+        std::pair("codex", "'model_context_window=131072'"), std::pair("opencode", "\"context\":131072")})
+    EXPECT_THAT(with({"launch", name, "--context", "131072", "--print"}).out, HasSubstr(words)) << name;
+  EXPECT_THAT(with({"launch", "codex", "--print"}).out, Not(HasSubstr("model_context_window")));
   setenv("PATH", before.c_str(), 1);
   EXPECT_THAT(run({"launch", "vim"}).err, HasSubstr("expected one of claude, codex"));
   EXPECT_THAT(run({"launch", "claude"}).err, HasSubstr("0 of your servers run here"));
