@@ -7,6 +7,8 @@
 #include "server/api/api_error.h"
 #include "server/api/fields.h"
 #include "server/generation/read_request.h"
+#include "server/generation/read_rules.h"
+#include "server/generation/responses_input.h"
 
 using namespace butterfly::server;
 
@@ -41,11 +43,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             break;
         }
       }
-    read_response_format(body.contains("response_format") ? &body["response_format"] : nullptr,
-                         "response_format");
-    read_ollama_format(body.contains("format") ? &body["format"] : nullptr);
-    const Json* tools = body.contains("tools") && body["tools"].is_array() ? &body["tools"] : nullptr;
-    read_tools(tools, body.contains("tool_choice") ? &body["tool_choice"] : nullptr, true);
+    const auto member = [&](const char* name) { return body.contains(name) ? &body[name] : nullptr; };
+    // Tables with the fields of sampling have those of rules.
+    if (!table.shared.empty()) read_rules(fields, member("response_format"), "response_format");
+    read_ollama_rules(member("format"), "");
+    const Json* tools = member("tools");
+    if (tools != nullptr && !tools->is_array()) tools = nullptr;
+    if (&table == &kResponseFields) {
+      const ResponseTools given = tools_of_response(tools);
+      read_tools(&given.list, member("tool_choice"), true);
+      messages_of_input(*fields.find("input"), fields.string("instructions"));
+    } else {
+      read_tools(tools, member("tool_choice"), true);
+    }
   } catch (const ApiError& error) {
     if (error.status < 400 || error.status > 499) __builtin_trap();
     if (error_body(error).empty()) __builtin_trap();
