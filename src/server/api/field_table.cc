@@ -137,8 +137,6 @@ constexpr FieldRow kMessage[] = {
      "stands for pictures in results"},
     {"system", kAny, 0, 0, "",
      "a string or blocks of text; the line for a biller that one client puts first is dropped"},
-    {"max_tokens", kInteger, -1, 1 << 24, "required",
-     "tokens to generate; -1: until the text or the context ends"},
     {"stop_sequences", kStrings, 0, 16, "", "the text ends before these"},
     {"tools", kArray, 0, 512, "", "with `input_schema`; tools of Anthropic's own servers are left out"},
     {"tool_choice", kObject, 0, 16, "", "`auto`, `any`, `tool`, `none`; `disable_parallel_tool_use`"},
