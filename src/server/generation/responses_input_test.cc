@@ -62,7 +62,7 @@ TEST(ResponsesInput, CallsOfNamespacesAndWordsOfOtherAgentsAreRead) {
               {"type":"function_call","call_id":"c","namespace":"mcp__files","name":"read","arguments":"{}"},
               {"type":"function_call_output","call_id":"c","output":[
                  {"type":"input_text","text":"abc"},{"type":"input_image","image_url":"data:image/png;base64,AA"}]},
-              {"type":"agent_message","author":"/root/a","recipient":"/root","content":[
+              {"type":"agent_message","author":"/lead/a","recipient":"/lead","content":[
                  {"type":"input_text","text":"Done."},{"type":"encrypted_content","encrypted_content":"x"}]},
               {"type":"context_compaction","encrypted_content":"x"}])"),
                                           "");
@@ -71,7 +71,7 @@ TEST(ResponsesInput, CallsOfNamespacesAndWordsOfOtherAgentsAreRead) {
                        "function":{"name":"mcp__files__read","arguments":"{}"}}]},
                      {"role":"tool","tool_call_id":"c","content":[{"type":"input_text","text":"abc"},
                        {"type":"text","text":"[input_image: not shown, this model reads text only]"}]},
-                     {"role":"user","content":"/root/a to /root: Done."}])"));
+                     {"role":"user","content":"/lead/a to /lead: Done."}])"));
 }
 
 }  // namespace
